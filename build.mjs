@@ -1,0 +1,18 @@
+// Bundles the renderer: widget.js (ES module for anywidget) and snapshot.js (one IIFE for HTML pages).
+import { context, build } from "esbuild";
+import { statSync } from "node:fs";
+
+const out = "python/hloscope/static";
+const common = { bundle: true, minify: true, target: "es2022", legalComments: "none", charset: "utf8" };
+const targets = [
+  { ...common, entryPoints: ["js/widget.ts"], format: "esm", outfile: `${out}/widget.js` },
+  { ...common, entryPoints: ["js/snapshot.ts"], format: "iife", outfile: `${out}/snapshot.js` },
+];
+if (process.argv.includes("--watch")) {
+  for (const t of targets) await (await context({ ...t, minify: false })).watch();
+} else {
+  for (const t of targets) {
+    await build(t);
+    console.log(`${t.outfile}  ${(statSync(t.outfile).size / 1000).toFixed(1)} kB`);
+  }
+}

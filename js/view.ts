@@ -1,0 +1,205 @@
+/**
+ * THE contract between Python and the renderer. Python (`python/hloscope/view/`) writes it,
+ * TypeScript reads it and adds no meaning of its own.
+ *
+ * A View is one gzip'd block:
+ *
+ *     "HLOV" | u32 version | u32 header bytes | header (JSON, UTF-8) | pad to 8 | columns
+ *
+ * All numbers little-endian. The header names every column with its dtype, byte offset (from the
+ * start of the column area, a multiple of 8) and length in elements. Tables are columns with a
+ * common prefix and length: `instruction.name`, `instruction.opcode`, …
+ *
+ * Text that repeats (names, shapes, scopes) lives once in the string table: `strings.bytes` (u8,
+ * UTF-8) cut by `strings.offsets` (u32, one more than there are strings). Columns typed
+ * `StringId` index it; id 0 is always "".
+ *
+ * One-to-many relations are CSR pairs: `X.offsets` (rows + 1) into `X.values`.
+ *
+ * Optional tables are absent, never empty, when the analysis did not run.
+ */
+
+export const VIEW_VERSION = 1;
+export const VIEW_MAGIC = "HLOV";
+
+export type DType = "u8" | "u16" | "u32" | "i32" | "f32" | "f64";
+
+export interface ColumnSpec {
+  dtype: DType;
+  offset: number;
+  length: number;
+}
+
+/** What a family of opcodes is called, and whether it is a landmark when zoomed out. */
+export interface Family {
+  id: string; // "matmul" | "convolution" | "collective" | "fusion" | "elementwise" | …
+  label: string;
+  landmark: boolean;
+}
+
+/** Bits of `instruction.flags`. */
+export const enum Flag {
+  Root = 1,
+  /** Drawn as text on its user: constants, iotas, scalar broadcasts. */
+  Inline = 2,
+  Parameter = 4,
+  /** Contracted by default: get-tuple-element, bitcast, tuple, reshape, layout-only copy. */
+  Plumbing = 8,
+  /** Stays visible when zoomed out: matmuls, collectives, loops, big buffers. */
+  Landmark = 16,
+  /** Value leaves the module (operand of ENTRY's root tuple, or the root itself). */
+  Output = 32,
+  AsyncStart = 64,
+  AsyncDone = 128,
+}
+
+/** Values of `group.kind`, in this order in `header.groupKinds`. */
+export type GroupKind =
+  | "module" // one root group; parent -1
+  | "entry" // the ENTRY computation
+  | "scope" // one component of op_name
+  | "fusion" // computation of a fusion; owner = the fusion instruction
+  | "body" // while body; owner = the while
+  | "condition" // while condition; owner = the while
+  | "branch" // of a conditional; owner = the conditional
+  | "call" // called by call, async-start, map, custom-call; owner = the caller
+  | "reducer" // to_apply, comparator, select, scatter; owner = the caller
+  | "component" // class of equal connected components of a very large flat group
+  | "section" // consecutive part of a very large flat group that has no better structure
+  | "unreachable"; // computation nobody calls (cut dumps)
+
+export interface ViewHeader {
+  version: number;
+  columns: Record<string, ColumnSpec>;
+  /** Opcode strings; `instruction.opcode` indexes them. */
+  opcodes: string[];
+  families: Family[];
+  groupKinds: GroupKind[];
+  /** Roles of `called.role`: "calls", "to_apply", "body", … */
+  callRoles: string[];
+  counts: { instructions: number; computations: number; groups: number; folds: number };
+  title: string; // "jit_step"
+  subtitle: string; // "8 × TPU v5 lite · optimized" or a file name
+  dialect: "hlo" | "stablehlo" | "jaxpr";
+  isScheduled: boolean;
+  /** The same object as `hloscope summary --json` prints. */
+  summary: Summary;
+  warnings: string[];
+  /** Results of optional analyses that are small enough for JSON, by analysis name. */
+  extras: Record<string, unknown>;
+}
+
+export interface Summary {
+  module: string;
+  computations: number;
+  instructions: number;
+  entry_instructions: number;
+  fusions: Record<string, number>;
+  opcodes: Record<string, number>;
+  parameters: number;
+  parameter_bytes: number;
+  output_bytes: number;
+  partitions: number;
+  replicas: number;
+  warnings: string[];
+  [more: string]: unknown;
+}
+
+/**
+ * Columns every View has (n = instructions, c = computations, g = groups, f = folds).
+ *
+ * instruction.name        StringId u32 n   without "%"
+ * instruction.label       StringId u32 n   short, for the box: "matmul", "fusion add·tanh", "params['w1']"
+ * instruction.opcode      u16 n            into header.opcodes
+ * instruction.family      u8 n             into header.families
+ * instruction.flags       u16 n            Flag bits
+ * instruction.shape       StringId u32 n   with layout
+ * instruction.dense_shape StringId u32 n   without layout
+ * instruction.bytes       f64 n            output bytes, dense, of one device
+ * instruction.computation u32 n
+ * instruction.group       u32 n            innermost group that holds it
+ * instruction.op_name     StringId u32 n   0 when there is none
+ * instruction.frame       i32 n            into frame.*, innermost frame; -1 unknown
+ * operand.offsets/values  u32              operands, as instruction indices, in order
+ * control.offsets/values  u32              control predecessors
+ * called.offsets/values   u32              computations it calls; called.role u8 parallel to values
+ *
+ * computation.name        StringId u32 c
+ * computation.first       u32 c            its instructions are first .. first + size - 1
+ * computation.size        u32 c
+ * computation.root        i32 c            instruction, -1 when cut off
+ * computation.group       i32 c            its group; -1 if none
+ *
+ * group.parent            i32 g            -1 for the root group, which is row 0; parents come before children
+ * group.kind              u8 g
+ * group.label             StringId u32 g
+ * group.owner             i32 g            instruction that opens into it, or -1
+ * group.computation       i32 g
+ * group.size              u32 g            instructions inside, at any depth
+ * group.order             u32 g            smallest instruction index inside (schedule key)
+ * group.class             u32 g            equal for isomorphic groups
+ * group.fold              i32 g            fold it belongs to, or -1
+ *
+ * fold.parent             u32 f            group that contains the run
+ * fold.label              StringId u32 f   "layer_[1..22]"
+ * fold.offsets/members    u32              member groups in order; ≥ 2 each
+ *
+ * frame.file              StringId u32
+ * frame.function          StringId u32     0 unknown
+ * frame.line              u32
+ * frame.parent            i32              -1 at the outermost
+ *
+ * A fold stands for its members as one box until it is opened; members are isomorphic or
+ * differ by a few instructions (near matches).
+ */
+export type CoreColumn = string;
+
+/**
+ * The second gzip'd block, sent when text or details are first asked for, same container with
+ * magic "HLOT": header {version, columns}; columns:
+ *
+ * text.bytes               u8   the module as UTF-8
+ * line.instruction_begin   u32 n  byte offset of each instruction's line; 0xffffffff if none
+ * line.instruction_end     u32 n  end of it, without the line break
+ * line.computation_begin   u32 c
+ * line.computation_end     u32 c
+ * attribute.offsets        u32 n+1
+ * attribute.key            StringId u32 into strings.*
+ * attribute.value          StringId u32 into strings.*
+ * strings.bytes, strings.offsets
+ */
+export const TEXT_MAGIC = "HLOT";
+
+/** What a person can choose; every field has a default, only these flow back to Python. */
+export interface Options {
+  theme: "auto" | "light" | "dark";
+  colorBy: string; // "family" | "scope" | "bytes" | more from analyses
+  panel: string; // id of the open panel
+  height: number; // CSS pixels
+}
+
+export interface Selection {
+  kind: "instruction" | "group" | "computation" | "none";
+  index: number;
+}
+
+/** The host's side: how the renderer gets bytes and reports what happened. */
+export interface Host {
+  /** The View block, gzip'd. May report progress while it arrives. */
+  view(progress: (fraction: number | null) => void, signal: AbortSignal): Promise<Uint8Array>;
+  /** The text block, gzip'd. */
+  text(signal: AbortSignal): Promise<Uint8Array>;
+  /** Opens a source line where the host can (JupyterLab); absent: file:line is shown and copied. */
+  openSource?(file: string, line: number): void;
+  options?: Partial<Options>;
+  onSelect?(selection: Selection & { name: string }): void;
+  onOptions?(options: Options): void;
+  fileName?: string; // for "save HTML"/"copy" actions
+}
+
+export interface Mounted {
+  select(selection: Selection): void;
+  setOptions(options: Partial<Options>): void;
+  dispose(): void;
+}
+/** `mount(element, host)` in mount.ts is the renderer's only API. */

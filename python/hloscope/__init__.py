@@ -1,0 +1,56 @@
+"""See what XLA made of a JAX function.
+
+    >>> import hloscope as hs
+    >>> cap = hs.capture(step, params, batch)     # jitted or plain function, Lowered, Compiled
+    >>> cap                                       # the explorer, in a notebook
+    >>> cap.to_html("step.html")                  # one offline file
+    >>> hs.read("module_0001.jit_step.txt")       # a dump
+
+Importing this imports neither jax nor IPython nor anywidget.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._capture import Capture
+
+if TYPE_CHECKING:
+    from .capturing import CaptureError, capture
+    from .readers import ReadError, list_modules, read
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Capture",
+    "CaptureError",
+    "ReadError",
+    "capture",
+    "list_modules",
+    "read",
+]
+
+_LAZY = {
+    "capture": "capturing",
+    "CaptureError": "capturing",
+    "read": "readers",
+    "list_modules": "readers",
+    "ReadError": "readers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext hloscope``: registers the ``%hlo`` magic."""
+    from .show.magic import load
+
+    load(ipython)

@@ -1,0 +1,128 @@
+"""``Capture``: one compiled (or lowered, or read) program and everything that can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .hlo import Module, Target
+
+if TYPE_CHECKING:
+    import graphviz
+
+STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
+
+
+class Capture:
+    """What ``capture``, ``read`` and ``%hlo`` return. Shows itself as the last line of a cell.
+
+    ``module`` is the chosen stage's Module, ``target`` the devices it is for. Other stages of
+    a live capture are made when asked for: ``cap.at("stablehlo")`` is a Capture of that stage.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        target: Target | None = None,
+        *,
+        title: str | None = None,
+        stage: str = "optimized",
+        stages: Mapping[str, Callable[[], Capture]] | None = None,
+        origin: str = "",
+    ) -> None:
+        self.module = module
+        self.target = target if target is not None else Target()
+        self.title = title or module.name
+        self.stage = stage
+        self.origin = origin  # file name it was read from, or ""
+        self._stages = dict(stages or {})
+
+    def at(self, stage: str) -> Capture:
+        """The same program at another stage: jaxpr, stablehlo, hlo or optimized.
+
+        Raises ``ValueError`` for an unknown stage or one this capture cannot make.
+        """
+        if stage == self.stage:
+            return self
+        if stage not in self._stages:
+            have = ", ".join([self.stage, *self._stages])
+            raise ValueError(f"no stage {stage!r} in this capture; it has: {have}")
+        return self._stages[stage]()
+
+    @property
+    def text(self) -> str:
+        """The module as text."""
+        return self.module.text
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(str(w) for w in self.module.warnings)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What ``hloscope summary --json`` prints."""
+        from .analysis.summary import summarize
+
+        return summarize(self.module, self.target)
+
+    @cached_property
+    def view_bytes(self) -> bytes:
+        """The View block of js/view.ts, gzip'd."""
+        from .view import build_view
+
+        return build_view(self.module, self.target, title=self.title, subtitle=self._subtitle)
+
+    @cached_property
+    def text_bytes(self) -> bytes:
+        """The text block of js/view.ts, gzip'd."""
+        from .view import build_text
+
+        return build_text(self.module)
+
+    @property
+    def _subtitle(self) -> str:
+        parts = []
+        if self.target.devices:
+            parts.append(f"{len(self.target.devices)} × {self.target.device_kind}")
+        if self.origin:
+            parts.append(self.origin)
+        parts.append(self.stage)
+        return " · ".join(parts)
+
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """One self-contained offline page. Writes ``path`` and returns it, or returns the page."""
+        from .show.html import page
+
+        text = page(self)
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8")
+        return Path(path)
+
+    def to_dot(self, **options: Any) -> graphviz.Digraph:
+        """The grouped graph as a ``graphviz.Digraph``; ``.source`` is DOT text."""
+        from .show.dot import digraph
+
+        return digraph(self, **options)
+
+    def to_svg(self, path: str | Path | None = None, **options: Any) -> str | Path:
+        """SVG through the ``dot`` program. Raises ``DotMissing`` saying what to install."""
+        from .show.dot import svg
+
+        text = svg(self, **options)
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8")
+        return Path(path)
+
+    def __repr__(self) -> str:
+        from .show.text import summary_text
+
+        return summary_text(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from .show.widget import mimebundle
+
+        return mimebundle(self)

@@ -1,0 +1,195 @@
+"""Array, tuple, token and opaque shapes with layouts, in XLA's own text form.
+
+Shapes are interned: a module of 100,000 instructions has a few hundred distinct
+shape texts, so ``parse_shape`` is cached and equal texts are the same object.
+
+    bf16[2048,1024]{1,0:T(8,128)(2,1)S(1)}
+    │    │          │   │             └ memory space
+    │    │          │   └ tiles
+    │    │          └ minor_to_major
+    │    └ dimensions ("<=8" marks a dynamic bound, "?" an unbounded one)
+    └ element type
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+# bits per element, xla/primitive_util.h and xla_data.proto
+ELEMENT_BITS: dict[str, int] = {
+    "pred": 8, "s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4,
+    "s8": 8, "u8": 8, "s16": 16, "u16": 16, "s32": 32, "u32": 32, "s64": 64, "u64": 64,
+    "f8e3m4": 8, "f8e4m3": 8, "f8e4m3fn": 8, "f8e4m3b11fnuz": 8, "f8e4m3fnuz": 8,
+    "f8e5m2": 8, "f8e5m2fnuz": 8, "f8e8m0fnu": 8,
+    "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array lies in memory; ``text`` is the whole ``{…}`` as printed."""
+
+    text: str
+    minor_to_major: tuple[int, ...] = ()
+    tiles: tuple[tuple[int, ...], ...] = ()
+    memory_space: int = 0
+    element_size_bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An array (``element_type`` f32, …), a ``tuple``, a ``token`` or an ``opaque``.
+
+    ``dimensions`` holds the bounds of dynamic dimensions; ``dynamic`` marks them.
+    """
+
+    text: str = field(compare=True)
+    element_type: str = field(compare=False)
+    dimensions: tuple[int, ...] = field(default=(), compare=False)
+    dynamic: tuple[bool, ...] = field(default=(), compare=False)
+    layout: Layout | None = field(default=None, compare=False)
+    tuple_shapes: tuple[Shape, ...] = field(default=(), compare=False)
+
+    @property
+    def is_tuple(self) -> bool:
+        return self.element_type == "tuple"
+
+    @property
+    def is_array(self) -> bool:
+        return self.element_type in ELEMENT_BITS
+
+    @property
+    def rank(self) -> int:
+        return len(self.dimensions)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of an array; 0 for tuples and tokens."""
+        return math.prod(self.dimensions) if self.is_array else 0
+
+    @property
+    def byte_size(self) -> int:
+        """Dense size in bytes without tile padding, summed over tuple leaves.
+
+        Packed sub-byte types (``s4`` with ``E(4)`` in the layout, as XLA marks
+        them) count their packed bits; unpacked ones a byte an element. Token and
+        opaque count 0. Tuple index tables are not counted.
+        """
+        if self.tuple_shapes:
+            return sum(s.byte_size for s in self.tuple_shapes)
+        bits = ELEMENT_BITS.get(self.element_type)
+        if bits is None:
+            return 0
+        if bits < 8:
+            packed = self.layout is not None and self.layout.element_size_bits
+            bits = packed or 8
+        return (self.elements * bits + 7) // 8
+
+    @property
+    def dense_text(self) -> str:
+        """The shape without layout: ``bf16[2048,1024]`` or ``(f32[], s32[4])``."""
+        return _dense_text(self)
+
+    def leaves(self) -> Iterator[Shape]:
+        """The non-tuple shapes inside, left to right; an array yields itself."""
+        if not self.is_tuple:
+            yield self
+        for s in self.tuple_shapes:
+            yield from s.leaves()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@lru_cache(maxsize=65536)
+def _dense_text(shape: Shape) -> str:
+    if shape.is_tuple:
+        return "(" + ", ".join(s.dense_text for s in shape.tuple_shapes) + ")"
+    brace = shape.text.find("{")
+    return shape.text if brace < 0 else shape.text[:brace]
+
+
+_ARRAY = re.compile(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{[^}]*\})?$")
+_COMMENT = re.compile(r"/\*.*?\*/")
+_LAYOUT_TILE = re.compile(r"([A-Z]+)((?:\([^)]*\))+)")
+
+
+def split_top(text: str, separator: str = ",") -> list[str]:
+    """Splits at ``separator`` outside brackets and quotes; parts are stripped."""
+    parts: list[str] = []
+    depth = begin = i = 0
+    n = len(text)
+    while i < n:
+        c = text[i]
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == '"':
+            i += 1
+            while i < n and text[i] != '"':
+                i += 2 if text[i] == "\\" else 1
+        elif c == separator and depth == 0:
+            parts.append(text[begin:i].strip())
+            begin = i + 1
+        i += 1
+    tail = text[begin:].strip()
+    if tail or parts:
+        parts.append(tail)
+    return parts
+
+
+def _parse_layout(text: str) -> Layout:
+    order, _, rest = text[1:-1].partition(":")
+    minor = tuple(int(d) for d in order.split(",") if d.strip().isdigit())
+    tiles: tuple[tuple[int, ...], ...] = ()
+    space = 0
+    bits: int | None = None
+    for letter, groups in _LAYOUT_TILE.findall(rest):
+        first = groups[1 : groups.index(")")]
+        if letter == "T":
+            tiles = tuple(
+                tuple(int(d) if d.strip().isdigit() else -1 for d in g.split(","))
+                for g in groups[1:-1].split(")(")
+            )
+        elif letter == "S" and first.isdigit():
+            space = int(first)
+        elif letter == "E" and first.isdigit():
+            bits = int(first)
+    return Layout(text, minor, tiles, space, bits)
+
+
+@lru_cache(maxsize=65536)
+def parse_shape(text: str) -> Shape:
+    """Parses a shape as XLA prints it; raises ``ValueError`` with the bad text."""
+    clean = _COMMENT.sub("", text).strip() if "/*" in text else text.strip()
+    if clean.startswith("("):
+        if not clean.endswith(")"):
+            raise ValueError(f"tuple shape is not closed: {text!r}")
+        parts = tuple(parse_shape(p) for p in split_top(clean[1:-1]) if p)
+        return Shape("(" + ", ".join(p.text for p in parts) + ")", "tuple", tuple_shapes=parts)
+    m = _ARRAY.match(clean)
+    if m is None:
+        raise ValueError(f"not a shape: {text!r}")
+    kind, dims, layout = m.groups()
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    for d in (dims or "").split(","):
+        d = d.strip()
+        if not d:
+            continue
+        dynamic.append(d.startswith("<=") or d == "?")
+        number = d.removeprefix("<=")
+        if number == "?":
+            sizes.append(0)
+        elif number.isdigit() and len(number) < 20:
+            sizes.append(int(number))
+        else:
+            raise ValueError(f"not a dimension: {d[:40]!r} in {text[:80]!r}")
+    return Shape(
+        clean, kind, tuple(sizes), tuple(dynamic), _parse_layout(layout) if layout else None
+    )

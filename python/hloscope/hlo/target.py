@@ -1,0 +1,64 @@
+"""What a module was compiled for, as plain data: devices, mesh, arguments, XLA's own figures.
+
+Filled by ``capture`` from a live program, None-like defaults when a dump is all there is.
+Nothing here is derived from HLO; analyses take ``(module, target)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device of the partitioned program, in partition order."""
+
+    id: int  # jax's device id
+    partition: int  # position in the executable's device assignment: what replica groups name
+    kind: str = ""
+    coords: tuple[int, ...] | None = None  # on the physical torus (TPU)
+    core: int | None = None
+    process: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Named axes over partitions: ``partitions[i]`` is at row-major position i of the mesh."""
+
+    axis_names: tuple[str, ...]
+    axis_sizes: tuple[int, ...]
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One flattened argument or result of the function, with global shape."""
+
+    name: str  # "params['layers'][0]['w1']"; results: "[0]['w1']"
+    shape: tuple[int, ...]
+    dtype: str
+    sharding: str | None = None  # str(PartitionSpec), or GSPMD text
+    donated: bool = False
+    spec: tuple[tuple[str, ...], ...] | None = None  # mesh axes per dimension, for NamedSharding
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    platform: str = ""  # "cpu", "tpu", "gpu"
+    device_kind: str = ""
+    devices: tuple[Device, ...] = ()
+    mesh: Mesh | None = None
+    arguments: tuple[Argument, ...] = ()
+    results: tuple[Argument, ...] = ()
+    # Compiled.memory_analysis() and CompiledMemoryStats fields, bytes
+    memory_stats: Mapping[str, int] = field(default_factory=dict)
+    # Compiled.cost_analysis(): XLA's own, loop bodies counted once
+    cost_analysis: Mapping[str, float] = field(default_factory=dict)
+    # what the compiler said on stderr while compiling, one line each
+    compiler_messages: tuple[str, ...] = ()
+    jax_version: str = ""
+    # readable source files seen in stack frames at capture: path → text
+    sources: Mapping[str, str] = field(default_factory=dict)
+    # Shardy and pre-partitioning dumps taken at capture: short name → text
+    dumps: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,2 @@
+import { defineConfig } from "vitest/config";
+export default defineConfig({ test: { include: ["tests/js/**/*.test.ts"], testTimeout: 60_000 } });
