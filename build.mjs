@@ -1,9 +1,16 @@
 // Bundles the renderer: widget.js (ES module for anywidget) and snapshot.js (one IIFE for HTML pages).
-import { context, build } from "esbuild";
+
 import { statSync } from "node:fs";
+import { build, context } from "esbuild";
 
 const out = "python/hloscope/static";
-const common = { bundle: true, minify: true, target: "es2022", legalComments: "none", charset: "utf8" };
+const common = {
+  bundle: true,
+  minify: true,
+  target: "es2022",
+  legalComments: "none",
+  charset: "utf8",
+};
 const targets = [
   { ...common, entryPoints: ["js/widget.ts"], format: "esm", outfile: `${out}/widget.js` },
   { ...common, entryPoints: ["js/snapshot.ts"], format: "iife", outfile: `${out}/snapshot.js` },

@@ -1,0 +1,250 @@
+/** The decoded View with named columns: what graph, state and panels read. Immutable. */
+import {
+  type Flag,
+  type GroupKind,
+  TEXT_MAGIC,
+  VIEW_MAGIC,
+  VIEW_VERSION,
+  type ViewHeader,
+} from "../view.ts";
+import { BadBlock, type Block, type Column, decodeBlock, gunzip, StringTable } from "./decode.ts";
+
+export interface Csr {
+  offsets: Uint32Array;
+  values: Uint32Array;
+}
+
+export class ViewModel {
+  readonly header: ViewHeader;
+  readonly strings: StringTable;
+  readonly instruction: {
+    count: number;
+    name: Uint32Array;
+    label: Uint32Array;
+    opcode: Uint16Array;
+    family: Uint8Array;
+    flags: Uint16Array;
+    shape: Uint32Array;
+    denseShape: Uint32Array;
+    bytes: Float64Array;
+    computation: Uint32Array;
+    group: Uint32Array;
+    opName: Uint32Array;
+    frame: Int32Array;
+  };
+  readonly operands: Csr;
+  readonly control: Csr;
+  readonly called: Csr & { role: Uint8Array };
+  readonly computation: {
+    count: number;
+    name: Uint32Array;
+    first: Uint32Array;
+    size: Uint32Array;
+    root: Int32Array;
+    group: Int32Array;
+  };
+  readonly group: {
+    count: number;
+    parent: Int32Array;
+    kind: Uint8Array;
+    label: Uint32Array;
+    owner: Int32Array;
+    computation: Int32Array;
+    size: Uint32Array;
+    order: Uint32Array;
+    class: Uint32Array;
+    fold: Int32Array;
+  };
+  readonly fold: { count: number; parent: Uint32Array; label: Uint32Array; members: Csr };
+  readonly frame: {
+    count: number;
+    file: Uint32Array;
+    function: Uint32Array;
+    line: Uint32Array;
+    parent: Int32Array;
+  };
+  private usersCsr: Csr | null = null;
+
+  constructor(private block: Block<ViewHeader>) {
+    const c = <T extends Column>(name: string): T => this.column<T>(name);
+    this.header = block.header;
+    this.strings = new StringTable(c("strings.bytes"), c("strings.offsets"));
+    const csr = (name: string, values = "values"): Csr => ({
+      offsets: c(`${name}.offsets`),
+      values: c(`${name}.${values}`),
+    });
+    this.instruction = {
+      count: c("instruction.name").length,
+      name: c("instruction.name"),
+      label: c("instruction.label"),
+      opcode: c("instruction.opcode"),
+      family: c("instruction.family"),
+      flags: c("instruction.flags"),
+      shape: c("instruction.shape"),
+      denseShape: c("instruction.dense_shape"),
+      bytes: c("instruction.bytes"),
+      computation: c("instruction.computation"),
+      group: c("instruction.group"),
+      opName: c("instruction.op_name"),
+      frame: c("instruction.frame"),
+    };
+    this.operands = csr("operand");
+    this.control = csr("control");
+    this.called = { ...csr("called"), role: c("called.role") };
+    this.computation = {
+      count: c("computation.name").length,
+      name: c("computation.name"),
+      first: c("computation.first"),
+      size: c("computation.size"),
+      root: c("computation.root"),
+      group: c("computation.group"),
+    };
+    this.group = {
+      count: c("group.parent").length,
+      parent: c("group.parent"),
+      kind: c("group.kind"),
+      label: c("group.label"),
+      owner: c("group.owner"),
+      computation: c("group.computation"),
+      size: c("group.size"),
+      order: c("group.order"),
+      class: c("group.class"),
+      fold: c("group.fold"),
+    };
+    this.fold = {
+      count: c("fold.parent").length,
+      parent: c("fold.parent"),
+      label: c("fold.label"),
+      members: csr("fold", "members"),
+    };
+    this.frame = {
+      count: c("frame.file").length,
+      file: c("frame.file"),
+      function: c("frame.function"),
+      line: c("frame.line"),
+      parent: c("frame.parent"),
+    };
+  }
+
+  /** A column that must be there. */
+  column<T extends Column>(name: string): T {
+    const found = this.block.columns.get(name);
+    if (!found) throw new BadBlock(`The data has no column ${name}; it is from another hloscope.`);
+    return found as T;
+  }
+  /** A column of an optional analysis. */
+  optional<T extends Column>(name: string): T | null {
+    return (this.block.columns.get(name) as T | undefined) ?? null;
+  }
+  name(i: number): string {
+    return this.strings.get(this.instruction.name[i]);
+  }
+  label(i: number): string {
+    return this.strings.get(this.instruction.label[i]);
+  }
+  opcode(i: number): string {
+    return this.header.opcodes[this.instruction.opcode[i]] ?? "";
+  }
+  shape(i: number): string {
+    return this.strings.get(this.instruction.shape[i]);
+  }
+  denseShape(i: number): string {
+    return this.strings.get(this.instruction.denseShape[i]);
+  }
+  opName(i: number): string {
+    return this.strings.get(this.instruction.opName[i]);
+  }
+  has(i: number, flag: Flag): boolean {
+    return (this.instruction.flags[i] & flag) !== 0;
+  }
+  groupKind(g: number): GroupKind {
+    return this.header.groupKinds[this.group.kind[g]];
+  }
+  groupLabel(g: number): string {
+    return this.strings.get(this.group.label[g]);
+  }
+  /** Users of every instruction, each once, ascending; built on first use. */
+  get users(): Csr {
+    if (this.usersCsr) return this.usersCsr;
+    const { offsets, values } = this.operands;
+    const n = this.instruction.count;
+    const count = new Uint32Array(n + 1);
+    const last = new Int32Array(n).fill(-1);
+    for (let i = 0; i < n; i++) {
+      for (let e = offsets[i]; e < offsets[i + 1]; e++) {
+        const o = values[e];
+        if (last[o] !== i) {
+          last[o] = i;
+          count[o + 1]++;
+        }
+      }
+    }
+    for (let i = 0; i < n; i++) count[i + 1] += count[i];
+    const at = count.slice();
+    const out = new Uint32Array(count[n]);
+    last.fill(-1);
+    for (let i = 0; i < n; i++) {
+      for (let e = offsets[i]; e < offsets[i + 1]; e++) {
+        const o = values[e];
+        if (last[o] !== i) {
+          last[o] = i;
+          out[at[o]++] = i;
+        }
+      }
+    }
+    this.usersCsr = { offsets: count, values: out };
+    return this.usersCsr;
+  }
+}
+
+export async function decodeView(gz: Uint8Array): Promise<ViewModel> {
+  return new ViewModel(decodeBlock<ViewHeader>(await gunzip(gz), VIEW_MAGIC, VIEW_VERSION));
+}
+
+/** HLO text with the byte span of each instruction's line, and attributes split by Python. */
+export class TextModel {
+  readonly bytes: Uint8Array;
+  readonly strings: StringTable;
+  readonly instructionBegin: Uint32Array;
+  readonly instructionEnd: Uint32Array;
+  readonly computationBegin: Uint32Array;
+  readonly computationEnd: Uint32Array;
+  private attributes: Csr;
+  private values: Uint32Array;
+  private decoder = new TextDecoder();
+
+  constructor(block: Block<{ columns: ViewHeader["columns"]; version: number }>) {
+    const c = <T extends Column>(name: string): T => {
+      const found = block.columns.get(name);
+      if (!found) throw new BadBlock(`The text block has no column ${name}.`);
+      return found as T;
+    };
+    this.bytes = c("text.bytes");
+    this.strings = new StringTable(c("strings.bytes"), c("strings.offsets"));
+    this.instructionBegin = c("line.instruction_begin");
+    this.instructionEnd = c("line.instruction_end");
+    this.computationBegin = c("line.computation_begin");
+    this.computationEnd = c("line.computation_end");
+    this.attributes = { offsets: c("attribute.offsets"), values: c("attribute.key") };
+    this.values = c("attribute.value");
+  }
+  slice(begin: number, end: number): string {
+    return this.decoder.decode(this.bytes.subarray(begin, end));
+  }
+  /** The instruction's own line, or "" when it has none. */
+  instruction(i: number): string {
+    const begin = this.instructionBegin[i];
+    return begin === 0xffffffff ? "" : this.slice(begin, this.instructionEnd[i]);
+  }
+  attributesOf(i: number): [key: string, value: string][] {
+    const out: [string, string][] = [];
+    for (let e = this.attributes.offsets[i]; e < this.attributes.offsets[i + 1]; e++) {
+      out.push([this.strings.get(this.attributes.values[e]), this.strings.get(this.values[e])]);
+    }
+    return out;
+  }
+}
+
+export async function decodeText(gz: Uint8Array): Promise<TextModel> {
+  return new TextModel(decodeBlock(await gunzip(gz), TEXT_MAGIC, VIEW_VERSION));
+}

@@ -1,0 +1,46 @@
+/** What a panel is. The ordered list of them is `panels/index.ts`; one file a panel. */
+import type { TextModel, ViewModel } from "../base/model.ts";
+import type { Store } from "../state/store.ts";
+import type { Host } from "../view.ts";
+
+/** What panels may ask of the graph pane. */
+export interface GraphControl {
+  /** Opens what hides the instruction and brings it into view. */
+  reveal(instruction: number): void;
+  revealGroup(group: number): void;
+  fit(): void;
+}
+
+export interface PanelContext {
+  model: ViewModel;
+  store: Store;
+  host: Host;
+  graph: GraphControl;
+  /** The text block, fetched once and kept. */
+  text(): Promise<TextModel>;
+  /** Aborted when the panel is closed or the explorer disposed. */
+  signal: AbortSignal;
+}
+
+export interface Panel {
+  id: string; // "details"
+  title: string; // "Details"
+  /** Whether this View has what the panel shows; panels without data are not offered. */
+  available(model: ViewModel): boolean;
+  /** Fills `element` (inside the shadow root; use textContent only). Clean up on ctx.signal. */
+  render(element: HTMLElement, ctx: PanelContext): void;
+}
+
+/** A way to colour boxes. The ordered list is `panels/colorings.ts`. */
+export interface Coloring {
+  id: string; // "bytes"
+  label: string; // "Output bytes"
+  available(model: ViewModel): boolean;
+  /** Value per instruction; NaN is unknown. Categorical when `categories` is given. */
+  values(model: ViewModel): ArrayLike<number>;
+  categories?(model: ViewModel): string[];
+  unit?: string; // "B", "FLOP", "s"
+  scale?: "log" | "linear";
+  /** Says where the number comes from: "XLA", "measured", "modelled". */
+  source?: string;
+}

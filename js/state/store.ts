@@ -1,0 +1,109 @@
+/**
+ * What is selected, hovered, coloured and open. Lives in the browser; only `selection` and
+ * `options` are reported to the host. One store per mounted explorer.
+ */
+import type { ViewModel } from "../base/model.ts";
+import type { Options, Selection } from "../view.ts";
+
+export const NOTHING: Selection = { kind: "none", index: -1 };
+
+export const DEFAULT_OPTIONS: Options = {
+  theme: "auto",
+  colorBy: "family",
+  panel: "details",
+  height: 640,
+};
+
+/** A set of instructions that some panel wants lit in the graph and text, with a reason. */
+export interface Highlight {
+  instructions: ReadonlySet<number>;
+  reason: string; // "users of %dot.3", "all-reduce over model", "train.py:31"
+}
+
+export interface State {
+  selection: Selection;
+  hover: Selection;
+  highlight: Highlight | null;
+  options: Options;
+}
+
+type Key = keyof State;
+
+export class Store {
+  private state: State;
+  private listeners = new Map<Key, Set<() => void>>();
+  private past: Selection[] = [];
+  private future: Selection[] = [];
+
+  constructor(
+    readonly model: ViewModel,
+    options: Partial<Options> = {},
+  ) {
+    this.state = {
+      selection: NOTHING,
+      hover: NOTHING,
+      highlight: null,
+      options: { ...DEFAULT_OPTIONS, ...options },
+    };
+  }
+  get<K extends Key>(key: K): State[K] {
+    return this.state[key];
+  }
+  /** Calls `listener` after each change of `key`; returns what undoes it. */
+  on(key: Key, listener: () => void, signal?: AbortSignal): () => void {
+    let set = this.listeners.get(key);
+    if (!set) {
+      set = new Set();
+      this.listeners.set(key, set);
+    }
+    set.add(listener);
+    const off = () => void set.delete(listener);
+    signal?.addEventListener("abort", off, { once: true });
+    return off;
+  }
+  private emit(key: Key): void {
+    for (const listener of [...(this.listeners.get(key) ?? [])]) listener();
+  }
+  select(selection: Selection): void {
+    const now = this.state.selection;
+    if (now.kind === selection.kind && now.index === selection.index) return;
+    if (now.kind !== "none") this.past.push(now);
+    if (this.past.length > 200) this.past.shift();
+    this.future = [];
+    this.state.selection = selection;
+    this.emit("selection");
+  }
+  selectInstruction(index: number): void {
+    this.select({ kind: "instruction", index });
+  }
+  back(): boolean {
+    const to = this.past.pop();
+    if (!to) return false;
+    this.future.push(this.state.selection);
+    this.state.selection = to;
+    this.emit("selection");
+    return true;
+  }
+  forward(): boolean {
+    const to = this.future.pop();
+    if (!to) return false;
+    this.past.push(this.state.selection);
+    this.state.selection = to;
+    this.emit("selection");
+    return true;
+  }
+  hover(hover: Selection): void {
+    const now = this.state.hover;
+    if (now.kind === hover.kind && now.index === hover.index) return;
+    this.state.hover = hover;
+    this.emit("hover");
+  }
+  highlight(highlight: Highlight | null): void {
+    this.state.highlight = highlight;
+    this.emit("highlight");
+  }
+  setOptions(options: Partial<Options>): void {
+    this.state.options = { ...this.state.options, ...options };
+    this.emit("options");
+  }
+}
