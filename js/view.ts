@@ -179,7 +179,8 @@ export interface Options {
 }
 
 export interface Selection {
-  kind: "instruction" | "group" | "computation" | "none";
+  /** "fold": a run of equal groups shown as one box; index into fold.* */
+  kind: "instruction" | "group" | "fold" | "computation" | "none";
   index: number;
 }
 
