@@ -1,0 +1,1 @@
+"""Programs compiled by the tests themselves: ``programs.PROGRAMS``, built by ``build.build``."""

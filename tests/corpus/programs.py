@@ -1,0 +1,11 @@
+"""The corpus: importing this fills ``PROGRAMS`` (name → Program).
+
+One module a kind of program; adding a program is one decorated function in one of them.
+"""
+
+from __future__ import annotations
+
+from . import control, transformers
+from .registry import PROGRAMS, Made, Program
+
+__all__ = ["PROGRAMS", "Made", "Program", "control", "transformers"]

@@ -1,0 +1,74 @@
+"""Shared by all Python tests: the environment jax needs, seeds, and the compiled corpus.
+
+The variables are set before anything imports jax: 8 CPU devices, and what lets libtpu
+compile with no TPU attached.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from corpus.build import Built
+
+_DEVICES = "--xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "tests"))
+if importlib.util.find_spec("hloscope") is None:
+    sys.path.insert(0, str(REPO / "python"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(REPO / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+
+
+@pytest.fixture(scope="session")
+def repo() -> Path:
+    """The root of the checkout."""
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def seeds() -> Path:
+    """The folder of real dumps, from HLOSCOPE_SEEDS or beside the checkout; skips without it."""
+    folder = Path(os.environ.get("HLOSCOPE_SEEDS") or REPO.parent / "shared" / "seeds")
+    if not folder.is_dir():
+        pytest.skip(f"no seed dumps at {folder} (set HLOSCOPE_SEEDS)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def libtpu() -> None:
+    """Skips where TPU programs cannot be compiled."""
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Callable[..., Built]:
+    """``compiled("gpt_scan")`` or ``compiled("gpt_scan", "v5e:2x4")``: built once a session.
+
+    The result has ``lowered``, ``compiled``, ``text``, ``proto``, ``capture``, ``module``,
+    ``target``. With a topology it skips where libtpu is missing.
+    """
+    from corpus.build import build
+
+    def get(name: str, topology: str | None = None) -> Any:
+        if topology is not None and importlib.util.find_spec("libtpu") is None:
+            pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+        return build(name, topology)
+
+    return get
