@@ -1,0 +1,36 @@
+"""Bytes → text: byte order marks, line ends, bytes that are not UTF-8."""
+
+from __future__ import annotations
+
+from ..hlo import ReadWarning
+
+_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
+
+def to_text(data: bytes | str) -> tuple[str, list[ReadWarning]]:
+    """The text with ``\\n`` line ends; undecodable bytes become U+FFFD, with a warning."""
+    warnings: list[ReadWarning] = []
+    if isinstance(data, str):
+        text = data.removeprefix("\ufeff")
+    else:
+        text = _decode(data, warnings)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text, warnings
+
+
+def _decode(data: bytes, warnings: list[ReadWarning]) -> str:
+    encoding = "utf-8"
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            data, encoding = data[len(mark) :], name
+            break
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        column = e.start - data.rfind(b"\n", 0, e.start)
+        warnings.append(
+            ReadWarning(f"bytes that are not {encoding.upper()} are shown as \ufffd", line, column)
+        )
+        return data.decode(encoding, errors="replace")

@@ -1,0 +1,7 @@
+"""The one exception that may leave this folder."""
+
+from __future__ import annotations
+
+
+class ReadError(ValueError):
+    """A source that could not be read: what, where, and what to do, in one sentence."""
