@@ -1,0 +1,187 @@
+/**
+ * Every colour of the graph, in one object, so that hosts can bring their own.
+ *
+ * Families take hues of Okabe and Ito's palette (told apart with any common colour vision),
+ * lightened on white and darkened on black until the box text has a contrast of 4.5 or more.
+ */
+
+export interface GraphTheme {
+  dark: boolean;
+  /** CSS font family of every label. */
+  font: string;
+  background: string;
+  /** Fills of open containers, by depth modulo their number. */
+  containers: string[];
+  containerBorder: string;
+  /** Titles of containers. */
+  title: string;
+  /** Text on boxes, on `group`, and on every family colour. */
+  text: string;
+  /** Second lines: counts, shapes. */
+  mutedText: string;
+  group: string;
+  groupBorder: string;
+  fold: string;
+  foldBorder: string;
+  boxBorder: string;
+  /** Chips: parameters, constants, outputs, stubs. */
+  chip: string;
+  chipText: string;
+  output: string;
+  edge: string;
+  backEdge: string;
+  selection: string;
+  operandEdge: string;
+  userEdge: string;
+  highlight: string;
+  /** Fill per family id; `other` is used for families not named. */
+  families: Record<string, string>;
+  /** Low → high, for numeric colourings. */
+  ramp: string[];
+  /** Fill of boxes whose value is unknown. */
+  unknown: string;
+  /** Fills for categorical colourings, reused in turn. */
+  categories: string[];
+}
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+
+export const LIGHT: GraphTheme = {
+  dark: false,
+  font: FONT,
+  background: "#ffffff",
+  containers: ["#f6f8fb", "#ffffff", "#eff3f8", "#ffffff"],
+  containerBorder: "#c3cedb",
+  title: "#2f3e50",
+  text: "#16202b",
+  mutedText: "#4d5c6d",
+  group: "#e6ecf3",
+  groupBorder: "#8497ad",
+  fold: "#fff3c9",
+  foldBorder: "#b08d1a",
+  boxBorder: "#00000038",
+  chip: "#ffffff",
+  chipText: "#43525f",
+  output: "#d8f0e2",
+  edge: "#7c8a9a",
+  backEdge: "#b3487f",
+  selection: "#0b57d0",
+  operandEdge: "#0072b2",
+  userEdge: "#c05000",
+  highlight: "#0b57d0",
+  families: {
+    matmul: "#f5a623",
+    convolution: "#f5b968",
+    collective: "#f08a75",
+    fusion: "#9cc9ee",
+    elementwise: "#dfe5ec",
+    reduce: "#c3b4ea",
+    reduction: "#c3b4ea",
+    loop: "#7fd0b0",
+    control: "#7fd0b0",
+    data: "#d9dfc0",
+    movement: "#d9dfc0",
+    layout: "#d9dfc0",
+    copy: "#d9dfc0",
+    gather: "#e6bfd7",
+    scatter: "#e6bfd7",
+    custom: "#eec6b4",
+    "custom-call": "#eec6b4",
+    rng: "#cfe3a4",
+    random: "#cfe3a4",
+    sort: "#e6bfd7",
+    fft: "#b9dff0",
+    call: "#cdd8e6",
+    parameter: "#ffffff",
+    constant: "#ffffff",
+    tuple: "#eceff3",
+    plumbing: "#eceff3",
+    other: "#dfe5ec",
+  },
+  ramp: ["#f3f0e4", "#fbd98a", "#f6a94a", "#e8743b", "#dd5a4a"],
+  unknown: "#eceff3",
+  categories: [
+    "#9cc9ee",
+    "#f5b968",
+    "#8fd6b8",
+    "#e6bfd7",
+    "#f3e27a",
+    "#c3b4ea",
+    "#f3a08f",
+    "#c9d3a0",
+    "#b9dff0",
+    "#dcc7b0",
+  ],
+};
+
+export const DARK: GraphTheme = {
+  dark: true,
+  font: FONT,
+  background: "#14181d",
+  containers: ["#1a2027", "#14181d", "#1f262e", "#14181d"],
+  containerBorder: "#3c4a59",
+  title: "#d3dde8",
+  text: "#f2f5f8",
+  mutedText: "#b4c0cc",
+  group: "#2b3643",
+  groupBorder: "#6c8199",
+  fold: "#4a3f14",
+  foldBorder: "#c8a83c",
+  boxBorder: "#ffffff38",
+  chip: "#1b222a",
+  chipText: "#b9c5d1",
+  output: "#1d4431",
+  edge: "#7f8fa1",
+  backEdge: "#e07fb0",
+  selection: "#7db4ff",
+  operandEdge: "#56b4e9",
+  userEdge: "#f0a13c",
+  highlight: "#7db4ff",
+  families: {
+    matmul: "#8a5600",
+    convolution: "#77501a",
+    collective: "#97382a",
+    fusion: "#1f5686",
+    elementwise: "#36424f",
+    reduce: "#54458a",
+    reduction: "#54458a",
+    loop: "#13624a",
+    control: "#13624a",
+    data: "#4b5130",
+    movement: "#4b5130",
+    layout: "#4b5130",
+    copy: "#4b5130",
+    gather: "#733c60",
+    scatter: "#733c60",
+    custom: "#70432c",
+    "custom-call": "#70432c",
+    rng: "#44591c",
+    random: "#44591c",
+    sort: "#733c60",
+    fft: "#1f5b70",
+    call: "#3a4756",
+    parameter: "#1b222a",
+    constant: "#1b222a",
+    tuple: "#2a323b",
+    plumbing: "#2a323b",
+    other: "#36424f",
+  },
+  ramp: ["#2c2f36", "#54461f", "#7d5210", "#963f1e", "#a02f2f"],
+  unknown: "#2a323b",
+  categories: [
+    "#1f5686",
+    "#77501a",
+    "#13624a",
+    "#733c60",
+    "#5f5710",
+    "#54458a",
+    "#8a3a2c",
+    "#4b5a22",
+    "#1f5b70",
+    "#5a4634",
+  ],
+};
+
+export function familyColor(theme: GraphTheme, family: string): string {
+  return theme.families[family] ?? theme.families.other;
+}
