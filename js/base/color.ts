@@ -57,7 +57,18 @@ const FAMILY_HUES: Record<string, string> = {
   other: "stone",
 };
 
-const ORDER = ["blue", "orange", "green", "purple", "yellow", "red", "teal", "pink", "brown", "sky"];
+const ORDER = [
+  "blue",
+  "orange",
+  "green",
+  "purple",
+  "yellow",
+  "red",
+  "teal",
+  "pink",
+  "brown",
+  "sky",
+];
 
 const RAMP_LIGHT = ["#fdf6c9", "#d3e8ae", "#8fd0a6", "#46a9a5", "#2a7d9c", "#274f86", "#2a2460"];
 const RAMP_DARK = ["#2b2250", "#30437f", "#2b6a8c", "#219187", "#45b56c", "#9fd43f", "#fbe54b"];

@@ -79,7 +79,10 @@ export async function copyText(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const area = h("textarea", { "aria-hidden": "true", style: { position: "fixed", top: "-99px" } });
+    const area = h("textarea", {
+      "aria-hidden": "true",
+      style: { position: "fixed", top: "-99px" },
+    });
     area.value = text;
     const before = document.activeElement as HTMLElement | null;
     document.body.append(area);

@@ -1,0 +1,148 @@
+/** The module at a glance: what Details shows while nothing is selected. */
+
+import { type Child, h } from "../base/dom.ts";
+import * as format from "../base/format.ts";
+import type { ViewModel } from "../base/model.ts";
+import { entryComputation, instructionsOf, perModel } from "../state/members.ts";
+import { Flag } from "../view.ts";
+import { biggestOutputs, bytesOf } from "./details-group.ts";
+import type { PanelContext } from "./panel.ts";
+import { bars, facts, instructionRow, longList, note, section } from "./parts.ts";
+
+/** Values of fused computations never exist in memory: only the others compete for "biggest". */
+const materialized = perModel((model: ViewModel): number[] => {
+  const fused = new Uint8Array(model.computation.count);
+  for (let g = 0; g < model.group.count; g++) {
+    const kind = model.groupKind(g);
+    const c = model.group.computation[g];
+    if (c >= 0 && (kind === "fusion" || kind === "reducer")) fused[c] = 1;
+  }
+  const out: number[] = [];
+  const { count, computation } = model.instruction;
+  for (let i = 0; i < count; i++) if (!fused[computation[i]]) out.push(i);
+  return out;
+});
+
+export function overview(ctx: PanelContext): Child[] {
+  const { model } = ctx;
+  const { summary, warnings } = model.header;
+  const biggest = biggestOutputs(model, materialized(model), 10);
+  const entry = entryComputation(model);
+  return [
+    h("h2", { class: "title" }, "Overview"),
+    facts([
+      ["Module", h("code", null, summary.module)],
+      [
+        "Instructions",
+        `${format.count(summary.instructions)}, ${format.count(summary.entry_instructions)} in ENTRY`,
+      ],
+      ["Computations", format.count(summary.computations)],
+      [
+        "Partitions",
+        summary.replicas > 1
+          ? `${format.count(summary.partitions)} × ${format.plural(summary.replicas, "replica")}`
+          : format.count(summary.partitions),
+      ],
+      [
+        "Parameters",
+        `${format.count(summary.parameters)}, ${format.bytes(summary.parameter_bytes)} on each device`,
+      ],
+      ["Outputs", `${format.bytes(summary.output_bytes)} on each device`],
+      [
+        "Order",
+        model.header.isScheduled ? "scheduled: listed as it runs" : "program order; not a schedule",
+      ],
+    ]),
+    fusionKinds(ctx),
+    section(
+      "By opcode family, in ENTRY",
+      entry >= 0
+        ? families(ctx, instructionsOf(model, { kind: "computation", index: entry }))
+        : note("No ENTRY computation."),
+    ),
+    section("Opcodes", opcodes(ctx)),
+    biggest.length > 0 &&
+      section(
+        "Biggest outputs",
+        longList(biggest, (i) => instructionRow(ctx, i, bytesOf(model, i)), 10),
+      ),
+    warnings.length > 0 &&
+      section(
+        `Warnings (${warnings.length})`,
+        longList(warnings, (w) => h("li", null, h("span", { class: "wrap" }, w))),
+      ),
+  ];
+}
+
+function highlighter(ctx: PanelContext, reason: string, test: (i: number) => boolean) {
+  return () => {
+    const { model, store } = ctx;
+    if (store.get("highlight")?.reason === reason) {
+      store.highlight(null);
+      return;
+    }
+    const found = new Set<number>();
+    for (let i = 0; i < model.instruction.count; i++) if (test(i)) found.add(i);
+    store.highlight({ instructions: found, reason });
+  };
+}
+
+function fusionKinds(ctx: PanelContext): Child {
+  const kinds = Object.entries(ctx.model.header.summary.fusions ?? {}).filter(([, n]) => n > 0);
+  if (!kinds.length) return null;
+  kinds.sort((a, b) => b[1] - a[1]);
+  return section("Fusions by kind", facts(kinds.map(([kind, n]) => [kind, format.count(n)])));
+}
+
+/** Bars by opcode family; a click lights them in the graph. */
+export function families(ctx: PanelContext, members: readonly number[]): HTMLElement {
+  const { model } = ctx;
+  const counts = new Map<number, number>();
+  for (const i of members) {
+    if (model.has(i, Flag.Plumbing) && !model.has(i, Flag.Landmark)) continue;
+    const f = model.instruction.family[i];
+    counts.set(f, (counts.get(f) ?? 0) + 1);
+  }
+  const inside = new Set(members);
+  const rows = [...counts].sort((a, b) => b[1] - a[1]);
+  if (!rows.length) return note("Only plumbing: tuples, bitcasts, copies of layout.");
+  return bars(
+    rows.map(([f, n]) => ({
+      label: model.header.families[f]?.label ?? "other",
+      value: n,
+      text: format.count(n),
+      color: `var(--hlo-family-${f})`,
+      title: "Light these in the graph",
+      onclick: highlighter(
+        ctx,
+        model.header.families[f]?.label ?? "other",
+        (i) => model.instruction.family[i] === f && inside.has(i),
+      ),
+    })),
+  );
+}
+
+function opcodes(ctx: PanelContext): HTMLElement {
+  const { model } = ctx;
+  const rows = Object.entries(model.header.summary.opcodes ?? {}).sort((a, b) => b[1] - a[1]);
+  const bar = ([op, n]: [string, number]) => ({
+    label: op,
+    value: n,
+    text: format.count(n),
+    title: `Light every ${op} in the graph`,
+    onclick: highlighter(ctx, `opcode ${op}`, (i) => model.opcode(i) === op),
+  });
+  const shown = bars(rows.slice(0, 10).map(bar));
+  if (rows.length <= 10) return shown;
+  return h(
+    "div",
+    null,
+    shown,
+    h(
+      "details",
+      null,
+      h("summary", null, `${format.count(rows.length - 10)} more opcodes`),
+      bars(rows.slice(10).map(bar)),
+    ),
+  );
+}

@@ -1,0 +1,169 @@
+/** Pieces that panels share: sections, links to instructions and groups, copy buttons, bars. */
+
+import { type Child, copyText, h } from "../base/dom.ts";
+import { count } from "../base/format.ts";
+import { nameOf } from "../state/members.ts";
+import type { Selection } from "../view.ts";
+import type { PanelContext } from "./panel.ts";
+
+export function section(title: string, ...children: Child[]): HTMLElement {
+  return h("section", { class: "section" }, h("h3", null, title), ...children);
+}
+
+/** "name  value" rows. */
+export function facts(rows: [name: string, value: Child | Child[]][]): HTMLElement {
+  return h(
+    "dl",
+    { class: "facts" },
+    ...rows.flatMap(([name, value]) => [
+      h("dt", null, name),
+      h("dd", null, ...(Array.isArray(value) ? value : [value])),
+    ]),
+  );
+}
+
+export function note(text: string): HTMLElement {
+  return h("p", { class: "note" }, text);
+}
+
+export function copyButton(text: () => string | Promise<string>, what: string): HTMLButtonElement {
+  const button = h(
+    "button",
+    {
+      class: "mini",
+      type: "button",
+      title: `Copy ${what}`,
+      "aria-label": `Copy ${what}`,
+      onclick: async () => {
+        const done = await copyText(await text());
+        button.textContent = done ? "copied" : "failed";
+        setTimeout(() => {
+          button.textContent = "copy";
+        }, 1200);
+      },
+    },
+    "copy",
+  );
+  return button;
+}
+
+/** A link that selects and reveals; hovering it lights the box. */
+export function selectionLink(ctx: PanelContext, selection: Selection, text?: Child): HTMLElement {
+  const { model, store, graph } = ctx;
+  return h(
+    "button",
+    {
+      class: "link",
+      type: "button",
+      onclick: () => {
+        store.select(selection);
+        if (selection.kind === "instruction") graph.reveal(selection.index);
+        else if (selection.kind === "group") graph.revealGroup(selection.index);
+        else if (selection.kind === "computation") {
+          const group = model.computation.group[selection.index];
+          if (group >= 0) graph.revealGroup(group);
+        } else if (selection.kind === "fold") {
+          const { offsets, values } = model.fold.members;
+          graph.revealGroup(values[offsets[selection.index]]);
+        }
+      },
+      onpointerenter: () => store.hover(selection),
+      onpointerleave: () => store.hover({ kind: "none", index: -1 }),
+    },
+    text ?? (nameOf(model, selection) || "(unnamed)"),
+  );
+}
+
+/** Name as a link, opcode and dense shape beside it. */
+export function instructionRow(ctx: PanelContext, i: number, more?: Child): HTMLElement {
+  const { model } = ctx;
+  return h(
+    "li",
+    null,
+    selectionLink(ctx, { kind: "instruction", index: i }),
+    h("span", { class: "dim mono" }, model.denseShape(i)),
+    more ?? null,
+  );
+}
+
+/** A list that shows `limit` rows and a button for the rest. */
+export function longList<T>(items: readonly T[], row: (item: T) => Node, limit = 12): HTMLElement {
+  const list = h("ul", { class: "list" }, ...items.slice(0, limit).map(row));
+  if (items.length <= limit) return list;
+  let shown = limit;
+  const more = h("button", {
+    class: "mini",
+    type: "button",
+    onclick: () => {
+      // In steps: a hub can have tens of thousands of users.
+      const next = Math.min(items.length, shown + 500);
+      list.append(...items.slice(shown, next).map(row));
+      shown = next;
+      label();
+    },
+  });
+  const label = () => {
+    const left = items.length - shown;
+    more.textContent =
+      left > 500 ? `show 500 of ${count(left)} more` : `show all ${count(items.length)}`;
+    more.hidden = left === 0;
+  };
+  label();
+  return h("div", null, list, more);
+}
+
+export interface Bar {
+  label: string;
+  value: number;
+  text: string;
+  color?: string;
+  onclick?: () => void;
+  title?: string;
+}
+
+/** Horizontal bars with their figures; each is a button when it does something. */
+export function bars(rows: readonly Bar[]): HTMLElement {
+  const most = Math.max(1e-300, ...rows.map((r) => r.value));
+  return h(
+    "div",
+    { class: "bars" },
+    ...rows.map((row) =>
+      h(
+        row.onclick ? "button" : "div",
+        { class: "bar", type: row.onclick && "button", title: row.title, onclick: row.onclick },
+        h("span", { class: "bar-label" }, row.label),
+        h(
+          "span",
+          { class: "bar-track", "aria-hidden": "true" },
+          h("span", {
+            class: "bar-fill",
+            style: {
+              width: `${Math.max(1, (100 * row.value) / most).toFixed(1)}%`,
+              ...(row.color ? { background: row.color } : {}),
+            },
+          }),
+        ),
+        h("span", { class: "bar-text" }, row.text),
+      ),
+    ),
+  );
+}
+
+/** Long text, closed at first when it is over `limit` characters. */
+export function longText(text: string, what: string, limit = 160): HTMLElement {
+  if (text.length <= limit) {
+    return h(
+      "span",
+      { class: "value" },
+      h("code", null, text),
+      copyButton(() => text, what),
+    );
+  }
+  return h(
+    "details",
+    null,
+    h("summary", { class: "mono" }, `${text.slice(0, limit)}…`),
+    h("pre", { class: "wrap", tabindex: "0" }, text),
+    copyButton(() => text, what),
+  );
+}

@@ -1,0 +1,53 @@
+/** Python stack frames as rows that open or copy their line. */
+
+import { h } from "../base/dom.ts";
+import type { ViewModel } from "../base/model.ts";
+import type { PanelContext } from "./panel.ts";
+import { copyButton } from "./parts.ts";
+
+export interface FrameLine {
+  file: string;
+  line: number;
+  function: string;
+}
+
+/** Innermost frame first. */
+export function stackOf(model: ViewModel, i: number): FrameLine[] {
+  const { frame, strings } = model;
+  const out: FrameLine[] = [];
+  for (let f = model.instruction.frame[i]; f >= 0 && out.length < 100; f = frame.parent[f]) {
+    out.push({
+      file: strings.get(frame.file[f]),
+      line: frame.line[f],
+      function: strings.get(frame.function[f]),
+    });
+  }
+  return out;
+}
+
+export const baseName = (file: string): string =>
+  file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+
+export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
+  return h(
+    "ol",
+    { class: "list stack" },
+    ...frames.map(({ file, line, function: name }) => {
+      const text = `${baseName(file)}:${line}`;
+      const { openSource } = ctx.host;
+      return h(
+        "li",
+        { title: `${file}:${line}` },
+        openSource
+          ? h(
+              "button",
+              { class: "link", type: "button", onclick: () => openSource(file, line) },
+              text,
+            )
+          : h("span", { class: "mono" }, text),
+        name && h("span", { class: "dim" }, `in ${name}`),
+        copyButton(() => `${file}:${line}`, "file and line"),
+      );
+    }),
+  );
+}
