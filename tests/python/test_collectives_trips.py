@@ -1,0 +1,128 @@
+"""Trip counts: the compiler's own where it wrote one, else read from the loop; both agree."""
+
+from __future__ import annotations
+
+import re
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+
+import hloscope as hs
+from hloscope.analysis.trips import count_steps, multiplicity, trip_count
+from hloscope.hlo import Module
+
+
+def compile_text(f, *args) -> str:
+    return jax.jit(f).lower(*args).compile().as_text()
+
+
+def without_known_counts(text: str) -> str:
+    return re.sub(r', backend_config=\{"dynamic_variables[^\n]*', "", text)
+
+
+def module_of(text: str) -> Module:
+    return hs.read(text).module
+
+
+def loops(module: Module) -> list[int | None]:
+    return sorted((trip_count(i) for i in module.instructions if i.opcode == "while"), key=repr)
+
+
+def scan16(x):
+    return jax.lax.scan(lambda c, w: (jnp.tanh(c @ w), None), x, jnp.ones((16, 8, 8)))[0]
+
+
+def nested(x):
+    inner = lambda i, c: jnp.tanh(c @ c)  # noqa: E731
+    return jax.lax.fori_loop(0, 5, lambda i, c: jax.lax.fori_loop(2, 9, inner, c) * 2, x)
+
+
+def countdown(x):
+    return jax.lax.while_loop(
+        lambda c: c[0] >= 3, lambda c: (c[0] - 4, jnp.tanh(c[1] @ c[1])), (jnp.int32(30), x)
+    )[1]
+
+
+def not_equal(x):
+    return jax.lax.while_loop(
+        lambda c: c[0] != 12, lambda c: (c[0] + 3, jnp.tanh(c[1] @ c[1])), (jnp.int32(0), x)
+    )[1]
+
+
+def data_dependent(x):
+    return jax.lax.while_loop(lambda c: jnp.sum(c) > 0.1, lambda c: jnp.tanh(c @ c), x)
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (scan16, [16]),
+        (nested, [5, 7]),
+        (countdown, [7]),
+        (not_equal, [4]),
+        (data_dependent, [None]),
+    ],
+)
+def test_counts_with_and_without_the_compilers_word(f, expected):
+    text = compile_text(f, jnp.ones((8, 8)))
+    assert loops(module_of(text)) == expected
+    bare = without_known_counts(text)
+    assert "known_trip_count" not in bare
+    assert loops(module_of(bare)) == expected
+
+
+def test_nested_bodies_multiply_and_conditions_run_once_more():
+    module = module_of(compile_text(nested, jnp.ones((8, 8))))
+    counts = multiplicity(module)
+    by_role = {
+        (role, trip_count(i)): counts[c.index]
+        for i in module.instructions
+        if i.opcode == "while"
+        for role, c in i.called
+    }
+    assert by_role == {
+        ("body", 5): 5,
+        ("condition", 5): 6,
+        ("body", 7): 35,
+        ("condition", 7): 40,
+    }
+
+
+def test_unknown_trips_make_everything_inside_unknown_and_branches_are_unknown():
+    module = module_of(compile_text(data_dependent, jnp.ones((8, 8))))
+    counts = multiplicity(module)
+    loop = next(i for i in module.instructions if i.opcode == "while")
+    assert all(counts[c.index] is None for c in loop.called_computations)
+    assert module.entry is not None
+    assert counts[module.entry.index] == 1
+
+    branchy = module_of(
+        compile_text(lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), jnp.ones((8, 8)))
+    )
+    fork = next(i for i in branchy.instructions if i.opcode == "conditional")
+    counts = multiplicity(branchy)
+    assert [counts[c.index] for c in fork.called_computations] == [None, None]
+
+
+@given(
+    st.integers(-60, 60),
+    st.integers(-9, 9),
+    st.integers(-60, 60),
+    st.sampled_from(["LT", "LE", "GT", "GE", "EQ", "NE"]),
+    st.sampled_from(["s8", "s32"]),
+)
+def test_count_steps_is_the_loop_run_by_hand(start, step, bound, direction, kind):
+    holds = {
+        "LT": int.__lt__, "LE": int.__le__, "GT": int.__gt__,
+        "GE": int.__ge__, "EQ": int.__eq__, "NE": int.__ne__,
+    }[direction]  # fmt: skip
+    limit = 127 if kind == "s8" else 1 << 31
+    at, n = start, 0
+    while n is not None and holds(at, bound):
+        at, n = at + step, n + 1
+        if n > 500 or not -limit <= at < limit:
+            n = None
+    assert count_steps(start, step, bound, direction, kind) == n
