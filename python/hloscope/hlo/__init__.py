@@ -1,40 +1,38 @@
 """The model of an HLO module: standard library only, immutable once built.
 
 =================  ==========================================================
-``module.py``      Module, Computation, Instruction, Metadata, StackFrame, …
+``module.py``      Module, Computation, Instruction
+``parts.py``       ReadWarning, FrameTable, Metadata, Alias; attribute text → pairs
+``columns.py``     operands, calls, op_names, frames of all instructions at once
+``buffers.py``     BufferAssignment, where a dump holds one
 ``shape.py``       Shape and Layout, with XLA's own text form and byte sizes
-``printer.py``     Module → HLO text (the text readers' inverse)
+``printer.py``     Module → HLO text (the text reader's inverse)
+``compare.py``     what differs between two Modules
 ``target.py``      Target: devices, mesh, arguments, XLA's own figures
 =================  ==========================================================
 """
 
-from .module import (
-    Alias,
-    Computation,
-    FrameTable,
-    Instruction,
-    Metadata,
-    Module,
-    ReadWarning,
-    StackFrame,
-)
+from .buffers import BufferAssignment
+from .module import Computation, Instruction, Module
+from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
 from .shape import Layout, Shape, parse_shape
 from .target import Argument, Device, Mesh, Target
 
 __all__ = [
-    "Argument",
-    "Device",
-    "Mesh",
-    "Target",
     "Alias",
+    "Argument",
+    "BufferAssignment",
     "Computation",
+    "Device",
     "FrameTable",
     "Instruction",
     "Layout",
+    "Mesh",
     "Metadata",
     "Module",
     "ReadWarning",
     "Shape",
     "StackFrame",
+    "Target",
     "parse_shape",
 ]

@@ -14,151 +14,31 @@ everything downstream reads one thing.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .shape import Shape, split_top
-
-
-@dataclass(frozen=True, slots=True)
-class ReadWarning:
-    """Something a reader could not understand and passed over. 1-based line and column."""
-
-    message: str
-    line: int | None = None
-    column: int | None = None
-
-    def __str__(self) -> str:
-        if self.line is None:
-            return self.message
-        at = f"line {self.line}" + (f", column {self.column}" if self.column else "")
-        return f"{at}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class StackFrame:
-    """One Python frame; ``function`` is None when the dump does not say."""
-
-    file: str
-    line: int
-    function: str | None = None
-    column: int | None = None
-    end_line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FrameTable:
-    """``HloModuleProto.stack_frame_index``: ids are 1-based, 0 means none.
-
-    ``locations`` rows: (file_id, function_id, line, end_line, column, end_column);
-    ``frames`` rows: (file_location_id, parent_frame_id), with parent_frame_id already
-    corrected by the readers (text prints it one too high).
-    """
-
-    files: tuple[str, ...] = ()
-    functions: tuple[str, ...] = ()
-    locations: tuple[tuple[int, int, int, int, int, int], ...] = ()
-    frames: tuple[tuple[int, int], ...] = ()
-
-    def stack(self, frame_id: int) -> tuple[StackFrame, ...]:
-        """Frames from the innermost out; stops at bad ids and at loops."""
-        out: list[StackFrame] = []
-        seen: set[int] = set()
-        while 0 < frame_id <= len(self.frames) and frame_id not in seen:
-            seen.add(frame_id)
-            location_id, frame_id = self.frames[frame_id - 1]
-            if not 0 < location_id <= len(self.locations):
-                break
-            file_id, function_id, line, end_line, column, _ = self.locations[location_id - 1]
-            out.append(
-                StackFrame(
-                    self.files[file_id - 1] if 0 < file_id <= len(self.files) else "",
-                    line,
-                    self.functions[function_id - 1]
-                    if 0 < function_id <= len(self.functions)
-                    else None,
-                    column or None,
-                    end_line or None,
-                )
-            )
-        return tuple(out)
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """``OpMetadata``: what the front end said about an instruction."""
-
-    op_name: str = ""
-    op_type: str = ""
-    source_file: str = ""
-    source_line: int = 0
-    stack_frame_id: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """One entry of ``input_output_alias``."""
-
-    output_index: tuple[int, ...]
-    parameter_number: int
-    parameter_index: tuple[int, ...]
-    kind: str  # "may-alias" or "must-alias"
-
-
-_CALL_ROLES = (
-    "calls",
-    "to_apply",
-    "body",
-    "condition",
-    "branch_computations",
-    "true_computation",
-    "false_computation",
-    "select",
-    "scatter",
-    "async_wrapped",
-    "called_computations",
-    "comparator",
+from . import columns
+from .parts import (
+    Alias,
+    FrameTable,
+    Metadata,
+    ReadWarning,
+    StackFrame,
+    number,
+    parse_aliases,
+    parse_metadata,
+    split_attributes,
+    unescape,
 )
-_MAY_CALL = re.compile(
-    r"\b(calls|to_apply|body|condition|branch_computations|true_computation"
-    r"|false_computation|select|scatter|comparator|called_computations)=(\{[^}]*\}|[^\s,{}]+)"
-)
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
-_QUOTED_FIELD = re.compile(r'\b(op_name|op_type|source_file)="((?:[^"\\]|\\.)*)"')
-_NUMBER_FIELD = re.compile(r"\b(source_line|stack_frame_id)=(\d{1,9})\b")
+from .shape import Shape
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-def unescape(text: str) -> str:
-    """Undoes C escapes (``\\"``, ``\\n``, octal) as XLA's printer writes them."""
-    if "\\" not in text:
-        return text
-    return _ESCAPE.sub(_unescape_one, text)
-
-
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.S)
-_SIMPLE = {"n": "\n", "t": "\t", "r": "\r"}
-
-
-def _unescape_one(m: re.Match[str]) -> str:
-    octal, hexa, other = m.groups()
-    if octal:
-        return chr(int(octal, 8) & 255)
-    if hexa:
-        return chr(int(hexa, 16))
-    return _SIMPLE.get(other, other)
-
-
-def split_attributes(text: str) -> dict[str, str]:
-    """Top-level ``key=value`` pairs in order, values as raw text; bare words map to ''."""
-    out: dict[str, str] = {}
-    for part in split_top(text):
-        key, equals, value = part.partition("=")
-        if key:
-            out[key.strip()] = value.strip() if equals else ""
-    return out
+    from .buffers import BufferAssignment
 
 
 class Instruction:
@@ -169,8 +49,18 @@ class Instruction:
     """
 
     __slots__ = (
-        "index", "name", "opcode", "shape", "operands", "computation", "is_root",
-        "argument_text", "attribute_text", "text_span", "_attributes", "_users",
+        "_attributes",
+        "_users",
+        "argument_text",
+        "attribute_text",
+        "computation",
+        "index",
+        "is_root",
+        "name",
+        "opcode",
+        "operands",
+        "shape",
+        "text_span",
     )  # fmt: skip
 
     index: int
@@ -211,18 +101,11 @@ class Instruction:
     @property
     def op_name(self) -> str:
         """``metadata.op_name``, such as ``jit(step)/jvp(layer_0)/dot_general``; '' if none."""
-        if "op_name=" not in self.attribute_text:
-            return ""
-        m = _OP_NAME.search(self.attribute_text)
-        return unescape(m.group(1)) if m else ""
+        return columns.op_name(self.attribute_text)
 
     @property
     def metadata(self) -> Metadata:
-        raw = self.attribute("metadata") or ""
-        strings = {k: unescape(v) for k, v in _QUOTED_FIELD.findall(raw)}
-        bare = re.sub(r'"(?:[^"\\]|\\.)*"', '""', raw)
-        numbers = {k: int(v) for k, v in _NUMBER_FIELD.findall(bare)}
-        return Metadata(**strings, **numbers)
+        return parse_metadata(self.attribute("metadata") or "")
 
     @property
     def frames(self) -> tuple[StackFrame, ...]:
@@ -239,21 +122,11 @@ class Instruction:
     @property
     def called(self) -> tuple[tuple[str, Computation], ...]:
         """(role, computation) pairs, role being the attribute: calls, to_apply, body, …"""
-        text = self.attribute_text
-        if "=" not in text or self.opcode in _NEVER_CALLS:
-            return ()
-        out: list[tuple[str, Computation]] = []
-        if not _MAY_CALL.search(text):
-            return ()
-        for role in _CALL_ROLES:
-            value = self.attribute(role)
-            if not value:
-                continue
-            for name in value.strip("{}").split(","):
-                found = self.module.find_computation(name.strip().lstrip("%"))
-                if found is not None:
-                    out.append((role, found))
-        return tuple(out)
+        found = (
+            (role, self.module.find_computation(name))
+            for role, name in columns.called_names(self.opcode, self.attribute_text)
+        )
+        return tuple((role, c) for role, c in found if c is not None)
 
     @property
     def called_computations(self) -> tuple[Computation, ...]:
@@ -299,12 +172,12 @@ class Instruction:
     @property
     def channel_id(self) -> int | None:
         raw = self.attribute("channel_id")
-        return int(raw) if raw and raw.isdigit() and len(raw) < 20 else None
+        return int(raw) if raw and raw.isdecimal() and len(raw) < 20 else None
 
     @property
     def parameter_number(self) -> int | None:
         raw = self.argument_text
-        ok = self.opcode == "parameter" and raw.isdigit() and len(raw) < 10
+        ok = self.opcode == "parameter" and raw.isdecimal() and len(raw) < 10
         return int(raw) if ok else None
 
     @property
@@ -316,15 +189,19 @@ class Instruction:
         return f"<{self.opcode} %{self.name} {self.shape.dense_text}>"
 
 
-_NEVER_CALLS = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast"})
-
-
 class Computation:
     """A named list of instructions; ``instructions`` is in printed order."""
 
     __slots__ = (
-        "index", "name", "instructions", "root", "is_entry", "module",
-        "attribute_text", "text_span", "_by_name",
+        "_by_name",
+        "attribute_text",
+        "index",
+        "instructions",
+        "is_entry",
+        "module",
+        "name",
+        "root",
+        "text_span",
     )  # fmt: skip
 
     index: int
@@ -368,7 +245,7 @@ class Module:
     dialect: str = "hlo"
     source_text: str | None = None
     first_line: int = 1  # line of the file at which source_text begins
-    buffer_assignment: Any | None = None  # readers.proto.BufferAssignment where there is one
+    buffer_assignment: BufferAssignment | None = None  # where the dump holds one
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -380,7 +257,7 @@ class Module:
             return self.source_text
         from .printer import to_text
 
-        return to_text(self)
+        return str(to_text(self))
 
     @property
     def is_scheduled(self) -> bool:
@@ -388,19 +265,15 @@ class Module:
 
     @property
     def num_partitions(self) -> int:
-        return _number(self.attributes.get("num_partitions"), 1)
+        return number(self.attributes.get("num_partitions"), 1)
 
     @property
     def replica_count(self) -> int:
-        return _number(self.attributes.get("replica_count"), 1)
+        return number(self.attributes.get("replica_count"), 1)
 
     @cached_property
     def input_output_alias(self) -> tuple[Alias, ...]:
-        raw = self.attributes.get("input_output_alias", "")
-        out = []
-        for o, p, pi, kind in _ALIAS.findall(raw):
-            out.append(Alias(_numbers(o), int(p), _numbers(pi), kind or "may-alias"))
-        return tuple(out)
+        return parse_aliases(self.attributes.get("input_output_alias", ""))
 
     @cached_property
     def _by_name(self) -> dict[str, Computation]:
@@ -422,6 +295,56 @@ class Module:
         """An instruction by name, ENTRY's first where computations share a name."""
         return self._instructions_by_name.get(name.lstrip("%"))
 
+    # -- whole columns, for work over 100,000 instructions at once ------------------
+
+    @cached_property
+    def opcodes_list(self) -> list[str]:
+        """The opcode of each instruction, by index."""
+        return [i.opcode for i in self.instructions]
+
+    def operand_csr(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """``(offsets, values)``: instruction k's operands are
+        ``values[offsets[k]:offsets[k + 1]]``, as instruction indices in operand order."""
+        return self._operand_csr
+
+    def called_csr(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[str]]:
+        """``(offsets, values, roles)``: instruction k calls the computations with index
+        ``values[offsets[k]:offsets[k + 1]]`` in the roles (``calls``, ``body``, …) at the
+        same positions of ``roles``."""
+        return self._called_csr
+
+    def op_names(self) -> list[str]:
+        """``metadata.op_name`` of each instruction, '' where there is none."""
+        return columns.op_names(self)
+
+    def frame_ids(self) -> list[int]:
+        """``stack_frame_id`` of each instruction, 0 where there is none: see ``frames``."""
+        return columns.frame_ids(self)
+
+    def source_frames(self) -> tuple[FrameTable, list[int]]:
+        """A frame table and each instruction's innermost frame id in it (0 for none).
+
+        ``frames`` and ``frame_ids()`` where the dump has stack frames; for older dumps a
+        table made from their ``source_file`` and ``source_line``, with no parents.
+        """
+        return self._source_frames
+
+    @cached_property
+    def _operand_csr(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return columns.operand_csr(self)
+
+    @cached_property
+    def _called_csr(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[str]]:
+        return columns.called_csr(self)
+
+    @cached_property
+    def _source_frames(self) -> tuple[FrameTable, list[int]]:
+        return columns.source_frames(self)
+
     _linked: bool = field(default=False, repr=False)
 
     def _link_users(self) -> None:
@@ -438,16 +361,3 @@ class Module:
     def __repr__(self) -> str:
         n = sum(len(c.instructions) for c in self.computations)
         return f"<Module {self.name} {len(self.computations)} computations, {n} instructions>"
-
-
-_ALIAS = re.compile(
-    r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d,\s]*)\}\s*(?:,\s*([a-z-]+))?\s*\)"
-)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.replace(",", " ").split() if len(n) < 10)
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isdigit() and len(text) < 10 else default

@@ -25,6 +25,7 @@ ELEMENT_BITS: dict[str, int] = {
     "s8": 8, "u8": 8, "s16": 16, "u16": 16, "s32": 32, "u32": 32, "s64": 64, "u64": 64,
     "f8e3m4": 8, "f8e4m3": 8, "f8e4m3fn": 8, "f8e4m3b11fnuz": 8, "f8e4m3fnuz": 8,
     "f8e5m2": 8, "f8e5m2fnuz": 8, "f8e8m0fnu": 8,
+    "f6e2m3fn": 6, "f6e3m2fn": 6,
     "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
 }  # fmt: skip
 
@@ -113,39 +114,41 @@ def _dense_text(shape: Shape) -> str:
     return shape.text if brace < 0 else shape.text[:brace]
 
 
-_ARRAY = re.compile(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{[^}]*\})?$")
+_ARRAY = re.compile(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{.*\})?\Z", re.S)
 _COMMENT = re.compile(r"/\*.*?\*/")
 _LAYOUT_TILE = re.compile(r"([A-Z]+)((?:\([^)]*\))+)")
 
 
+_SPLIT = re.compile(r'[,;()\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
+
+
 def split_top(text: str, separator: str = ",") -> list[str]:
-    """Splits at ``separator`` outside brackets and quotes; parts are stripped."""
+    """Splits at ``separator`` (``,`` or ``;``) outside brackets and quotes, and strips."""
     parts: list[str] = []
-    depth = begin = i = 0
-    n = len(text)
-    while i < n:
-        c = text[i]
-        if c in "([{":
+    depth = begin = 0
+    for m in _SPLIT.finditer(text):
+        c = m.group()
+        if c == separator:
+            if depth <= 0:
+                parts.append(text[begin : m.start()].strip())
+                begin = m.end()
+        elif c in _OPENING:
             depth += 1
-        elif c in ")]}":
+        elif c in _CLOSING:
             depth -= 1
-        elif c == '"':
-            i += 1
-            while i < n and text[i] != '"':
-                i += 2 if text[i] == "\\" else 1
-        elif c == separator and depth == 0:
-            parts.append(text[begin:i].strip())
-            begin = i + 1
-        i += 1
     tail = text[begin:].strip()
     if tail or parts:
         parts.append(tail)
     return parts
 
 
+_OPENING = frozenset("([{")
+_CLOSING = frozenset(")]}")
+
+
 def _parse_layout(text: str) -> Layout:
     order, _, rest = text[1:-1].partition(":")
-    minor = tuple(int(d) for d in order.split(",") if d.strip().isdigit())
+    minor = tuple(int(d) for d in order.split(",") if d.strip().isdecimal())
     tiles: tuple[tuple[int, ...], ...] = ()
     space = 0
     bits: int | None = None
@@ -153,28 +156,40 @@ def _parse_layout(text: str) -> Layout:
         first = groups[1 : groups.index(")")]
         if letter == "T":
             tiles = tuple(
-                tuple(int(d) if d.strip().isdigit() else -1 for d in g.split(","))
+                tuple(int(d) if d.strip().isdecimal() else -1 for d in g.split(","))
                 for g in groups[1:-1].split(")(")
             )
-        elif letter == "S" and first.isdigit():
+        elif letter == "S" and first.isdecimal():
             space = int(first)
-        elif letter == "E" and first.isdigit():
+        elif letter == "E" and first.isdecimal():
             bits = int(first)
     return Layout(text, minor, tiles, space, bits)
 
 
-@lru_cache(maxsize=65536)
 def parse_shape(text: str) -> Shape:
     """Parses a shape as XLA prints it; raises ``ValueError`` with the bad text."""
+    return _parse_shape(text, 0)
+
+
+MAX_TUPLE_DEPTH = 100
+
+
+@lru_cache(maxsize=65536)
+def _parse_shape(text: str, depth: int) -> Shape:
     clean = _COMMENT.sub("", text).strip() if "/*" in text else text.strip()
     if clean.startswith("("):
+        if depth > MAX_TUPLE_DEPTH:
+            raise ValueError(f"tuple shape nested deeper than {MAX_TUPLE_DEPTH}")
         if not clean.endswith(")"):
-            raise ValueError(f"tuple shape is not closed: {text!r}")
-        parts = tuple(parse_shape(p) for p in split_top(clean[1:-1]) if p)
+            raise ValueError(f"tuple shape is not closed: {text[:80]!r}")
+        parts = tuple(_parse_shape(p, depth + 1) for p in split_top(clean[1:-1]) if p)
         return Shape("(" + ", ".join(p.text for p in parts) + ")", "tuple", tuple_shapes=parts)
+    if clean.startswith("b(") and clean.endswith(")") and depth <= MAX_TUPLE_DEPTH:
+        inner = _parse_shape(clean[2:-1], depth + 1)
+        return Shape(f"b({inner.text})", "buffer", tuple_shapes=(inner,))
     m = _ARRAY.match(clean)
     if m is None:
-        raise ValueError(f"not a shape: {text!r}")
+        raise ValueError(f"not a shape: {text[:80]!r}")
     kind, dims, layout = m.groups()
     sizes: list[int] = []
     dynamic: list[bool] = []
@@ -186,7 +201,7 @@ def parse_shape(text: str) -> Shape:
         number = d.removeprefix("<=")
         if number == "?":
             sizes.append(0)
-        elif number.isdigit() and len(number) < 20:
+        elif number.isdecimal() and len(number) < 20:
             sizes.append(int(number))
         else:
             raise ValueError(f"not a dimension: {d[:40]!r} in {text[:80]!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..hlo.module import FrameTable, unescape
+from ..hlo.parts import FrameTable, unescape
 
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _NAME_ROW = re.compile(r'(\d{1,9})\s+"((?:[^"\\]|\\.)*)"\s*$', re.S)

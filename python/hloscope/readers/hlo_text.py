@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import re
 
-from ..hlo.module import Computation, FrameTable, Instruction, Module, ReadWarning, split_attributes
+from ..hlo.module import Computation, Instruction, Module
+from ..hlo.parts import FrameTable, ReadWarning, split_attributes
 from ..hlo.shape import Shape, parse_shape
 from . import scan
 from .frame_tables import TABLES, FrameTableBuilder
@@ -267,7 +268,7 @@ class _ModuleReader:
         opcode = _OPCODE.match(text, shape_end)
         if opcode is None:
             self._warn(f"no opcode after the shape of {m.group(2)[:60]!r}", shape_end)
-            return False if "(" not in text[begin:end] else True
+            return "(" in text[begin:end]
         close = scan.closing(text, opcode.end() - 1, self._limit(end))
         if close < 0:
             self._warn(f"the arguments of %{m.group(2)[:60]} are not closed", opcode.end() - 1)

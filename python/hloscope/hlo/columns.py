@@ -1,0 +1,156 @@
+"""Whole columns of a module at once: what views over 100,000 instructions are built from.
+
+Attribute text is searched, not parsed: ``op_name="`` and ``stack_frame_id=`` stand in it
+as printed, and only the opcodes that can call a computation are looked at for calls.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .parts import FrameTable, unescape
+
+if TYPE_CHECKING:
+    from .module import Module
+
+Ints = npt.NDArray[np.int64]
+
+CALL_ROLES = (
+    "calls",
+    "to_apply",
+    "condition",
+    "body",
+    "branch_computations",
+    "true_computation",
+    "false_computation",
+    "select",
+    "scatter",
+    "comparator",
+    "called_computations",
+    "region",
+)
+_CALLS = re.compile(r"(?:^|,)\s*(" + "|".join(CALL_ROLES) + r")=(\{[^{}]*+\}|[^\s,{}\"()]++)")
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
+_FRAME_ID = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
+
+# Opcodes that never name a computation; any other, known or not, is searched.
+NEVER_CALLS = frozenset(
+    """
+    parameter constant get-tuple-element tuple bitcast broadcast reshape transpose copy
+    copy-start copy-done convert bitcast-convert add subtract multiply divide remainder power
+    maximum minimum and or xor not negate abs sign sqrt rsqrt cbrt exponential
+    exponential-minus-one log log-plus-one logistic tanh tan sine cosine atan2 floor ceil
+    round-nearest-afz round-nearest-even erf compare select clamp iota slice dynamic-slice
+    dynamic-update-slice concatenate pad reverse gather dot convolution partition-id
+    replica-id after-all add-dependency optimization-barrier is-finite real imag complex
+    shift-left shift-right-logical shift-right-arithmetic popcnt clz reduce-precision rng
+    rng-bit-generator all-gather collective-permute all-to-all collective-permute-start
+    collective-permute-done all-gather-done all-reduce-done get-dimension-size
+    set-dimension-size fft cholesky triangular-solve infeed outfeed send recv send-done recv-done
+    """.split()  # noqa: SIM905
+)
+
+
+def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
+    """(role, computation name) pairs of one instruction, in printed order."""
+    if opcode in NEVER_CALLS or "=" not in attribute_text:
+        return []
+    if '"' in attribute_text:
+        attribute_text = _QUOTED.sub('""', attribute_text)
+    out = []
+    for role, value in _CALLS.findall(attribute_text):
+        for name in value.strip("{}").split(","):
+            name = name.strip().lstrip("%")
+            if name:
+                out.append((role, name))
+    return out
+
+
+def operand_csr(module: Module) -> tuple[Ints, Ints]:
+    operands = [i.operands for i in module.instructions]
+    offsets = _offsets([len(o) for o in operands])
+    values = np.fromiter(
+        (o.index for o in chain.from_iterable(operands)), np.int64, int(offsets[-1])
+    )
+    return offsets, values
+
+
+def called_csr(module: Module) -> tuple[Ints, Ints, list[str]]:
+    index = {c.name: c.index for c in module.computations}
+    counts: list[int] = []
+    values: list[int] = []
+    roles: list[str] = []
+    for i in module.instructions:
+        before = len(values)
+        if i.opcode not in NEVER_CALLS:
+            for role, name in called_names(i.opcode, i.attribute_text):
+                if name in index:
+                    values.append(index[name])
+                    roles.append(role)
+        counts.append(len(values) - before)
+    return _offsets(counts), np.array(values, np.int64), roles
+
+
+def _offsets(counts: list[int]) -> Ints:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def op_name(attribute_text: str) -> str:
+    """``metadata.op_name`` out of attribute text; '' if there is none."""
+    at = attribute_text.find('op_name="')
+    if at < 0:
+        return ""
+    end = attribute_text.find('"', at + 9)
+    name = attribute_text[at + 9 : end] if end >= 0 else ""
+    if "\\" not in name:
+        return name
+    m = _OP_NAME.search(attribute_text, at)
+    return unescape(m.group(1)) if m else ""
+
+
+def op_names(module: Module) -> list[str]:
+    interned: dict[str, str] = {}
+    return [
+        interned.setdefault(n, n)
+        for n in map(op_name, (i.attribute_text for i in module.instructions))
+    ]
+
+
+def frame_ids(module: Module) -> list[int]:
+    out = []
+    for i in module.instructions:
+        text = i.attribute_text
+        at = text.find("stack_frame_id=")
+        if at < 0:
+            out.append(0)
+            continue
+        m = _FRAME_ID.search(_QUOTED.sub('""', text))
+        out.append(int(m.group(1)) if m else 0)
+    return out
+
+
+def source_frames(module: Module) -> tuple[FrameTable, list[int]]:
+    ids = frame_ids(module)
+    if module.frames.frames and any(ids):
+        return module.frames, ids
+    files: dict[str, int] = {}
+    places: dict[tuple[int, int], int] = {}
+    ids = []
+    for i in module.instructions:
+        if "source_file=" not in i.attribute_text:
+            ids.append(0)
+            continue
+        meta = i.metadata
+        file_id = files.setdefault(meta.source_file, len(files) + 1)
+        ids.append(places.setdefault((file_id, meta.source_line), len(places) + 1))
+    locations = tuple((f, 0, line, 0, 0, 0) for f, line in places)
+    frames = tuple((n + 1, 0) for n in range(len(locations)))
+    return FrameTable(tuple(files), (), locations, frames), ids

@@ -1,0 +1,163 @@
+"""The small frozen parts of a module: warnings, frames, metadata, aliases, attribute text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .shape import split_top
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWarning:
+    """Something a reader could not understand and passed over. 1-based line and column."""
+
+    message: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return self.message
+        at = f"line {self.line}" + (f", column {self.column}" if self.column else "")
+        return f"{at}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """One Python frame; ``function`` is None when the dump does not say."""
+
+    file: str
+    line: int
+    function: str | None = None
+    column: int | None = None
+    end_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTable:
+    """``HloModuleProto.stack_frame_index``: ids are 1-based, 0 means none.
+
+    ``locations`` rows: (file_id, function_id, line, end_line, column, end_column);
+    ``frames`` rows: (file_location_id, parent_frame_id), with parent_frame_id already
+    corrected by the readers (text prints it one too high).
+    """
+
+    files: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    locations: tuple[tuple[int, int, int, int, int, int], ...] = ()
+    frames: tuple[tuple[int, int], ...] = ()
+
+    def stack(self, frame_id: int) -> tuple[StackFrame, ...]:
+        """Frames from the innermost out; stops at bad ids and at loops."""
+        out: list[StackFrame] = []
+        seen: set[int] = set()
+        while 0 < frame_id <= len(self.frames) and frame_id not in seen:
+            seen.add(frame_id)
+            location_id, frame_id = self.frames[frame_id - 1]
+            if not 0 < location_id <= len(self.locations):
+                break
+            file_id, function_id, line, end_line, column, _ = self.locations[location_id - 1]
+            out.append(
+                StackFrame(
+                    self.files[file_id - 1] if 0 < file_id <= len(self.files) else "",
+                    line,
+                    self.functions[function_id - 1]
+                    if 0 < function_id <= len(self.functions)
+                    else None,
+                    column or None,
+                    end_line or None,
+                )
+            )
+        return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """``OpMetadata``: what the front end said about an instruction."""
+
+    op_name: str = ""
+    op_type: str = ""
+    source_file: str = ""
+    source_line: int = 0
+    stack_frame_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """One entry of ``input_output_alias``."""
+
+    output_index: tuple[int, ...]
+    parameter_number: int
+    parameter_index: tuple[int, ...]
+    kind: str  # "may-alias" or "must-alias"
+
+
+def unescape(text: str) -> str:
+    """Undoes C escapes (``\\"``, ``\\n``, octal) as XLA's printer writes them."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(_unescape_run, text)
+
+
+_ESCAPE = re.compile(r"((?:\\[0-3][0-7]{2})+)|\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,2})|(.))", re.S)
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _unescape_run(m: re.Match[str]) -> str:
+    octals, hexa, short, other = m.groups()
+    if octals:  # the bytes of UTF-8 text, one \nnn each
+        codes = bytes(int(o, 8) for o in octals[1:].split("\\"))
+        return codes.decode("utf-8", errors="replace")
+    if hexa or short:
+        return chr(int(hexa or short, 16 if hexa else 8))
+    return _SIMPLE.get(other, other)
+
+
+def split_attributes(text: str) -> dict[str, str]:
+    """Top-level ``key=value`` pairs in order, values as raw text; bare words map to ''."""
+    out: dict[str, str] = {}
+    for part in split_top(text):
+        key, equals, value = part.partition("=")
+        if key:
+            out[key.strip()] = value.strip() if equals else ""
+    return out
+
+
+_QUOTED_FIELD = re.compile(r'\b(op_name|op_type|source_file)="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
+_NUMBER_FIELD = re.compile(r"\b(source_line|stack_frame_id)=(\d{1,9})\b")
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+
+
+def parse_metadata(raw: str) -> Metadata:
+    """``metadata={op_name="…" stack_frame_id=3}`` → Metadata; unknown fields are passed over."""
+    strings = {k: unescape(v) for k, v in _QUOTED_FIELD.findall(raw)}
+    numbers = {k: int(v) for k, v in _NUMBER_FIELD.findall(_QUOTED.sub('""', raw))}
+    return Metadata(
+        strings.get("op_name", ""),
+        strings.get("op_type", ""),
+        strings.get("source_file", ""),
+        numbers.get("source_line", 0),
+        numbers.get("stack_frame_id", 0),
+    )
+
+
+def parse_aliases(raw: str) -> tuple[Alias, ...]:
+    """``{ {0}: (1, {}, may-alias), … }`` of a module header."""
+    return tuple(
+        Alias(_numbers(o), int(p), _numbers(pi), kind or "may-alias")
+        for o, p, pi, kind in _ALIAS.findall(raw)
+    )
+
+
+_ALIAS = re.compile(
+    r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d,\s]*)\}\s*(?:,\s*([a-z-]+))?\s*\)"
+)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.replace(",", " ").split() if len(n) < 10)
+
+
+def number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 10 else default
