@@ -1,5 +1,8 @@
 /** The panels, in the order of their tabs. A new panel is one file and one line here. */
 import { details } from "./details.ts";
+import { outline } from "./outline.ts";
 import type { Panel } from "./panel.ts";
+import { searchResults } from "./search.ts";
+import { hloText } from "./text.ts";
 
-export const PANELS: readonly Panel[] = [details];
+export const PANELS: readonly Panel[] = [details, hloText, outline, searchResults];

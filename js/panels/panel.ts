@@ -1,5 +1,6 @@
 /** What a panel is. The ordered list of them is `panels/index.ts`; one file a panel. */
 import type { TextModel, ViewModel } from "../base/model.ts";
+import type { Search } from "../state/search.ts";
 import type { Store } from "../state/store.ts";
 import type { Host } from "../view.ts";
 
@@ -16,6 +17,7 @@ export interface PanelContext {
   store: Store;
   host: Host;
   graph: GraphControl;
+  search: Search;
   /** The text block, fetched once and kept. */
   text(): Promise<TextModel>;
   /** Aborted when the panel is closed or the explorer disposed. */

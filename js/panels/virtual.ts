@@ -1,0 +1,57 @@
+/** A list that keeps only the rows on screen in the page; rows have one height. */
+import { h, onFrame } from "../base/dom.ts";
+
+/** Browsers stop at about 17 million pixels; beyond this the scroll position is scaled. */
+const MOST_PIXELS = 12_000_000;
+
+export interface VirtualList {
+  element: HTMLElement;
+  /** Draws again with `count` rows. */
+  update(count: number): void;
+  /** Brings a row into view, in the middle if it was not there. */
+  show(row: number): void;
+}
+
+export function virtualList(
+  rowHeight: number,
+  render: (row: number) => HTMLElement,
+  signal: AbortSignal,
+): VirtualList {
+  const rows = h("div", { class: "rows", role: "presentation" });
+  const space = h("div", { class: "space", role: "presentation" }, rows);
+  const element = h("div", { class: "virtual" }, space);
+  let count = 0;
+  let scale = 1;
+  const draw = () => {
+    const first = element.scrollTop / scale / rowHeight;
+    const begin = Math.max(0, Math.floor(first) - 8);
+    const end = Math.min(count, Math.ceil(first + element.clientHeight / rowHeight) + 8);
+    rows.replaceChildren();
+    for (let row = begin; row < end; row++) rows.append(render(row));
+    // At scale 1 this is begin * rowHeight; scaled, rows stay fixed to what the scrollbar says.
+    rows.style.transform = `translateY(${element.scrollTop - (first - begin) * rowHeight}px)`;
+  };
+  const later = onFrame(draw, signal);
+  element.addEventListener("scroll", later, { signal, passive: true });
+  const watch = new ResizeObserver(later);
+  watch.observe(element);
+  signal.addEventListener("abort", () => watch.disconnect(), { once: true });
+  return {
+    element,
+    update(next) {
+      count = next;
+      const full = count * rowHeight;
+      scale = full > MOST_PIXELS ? MOST_PIXELS / full : 1;
+      space.style.height = `${Math.min(full, MOST_PIXELS)}px`;
+      draw();
+    },
+    show(row) {
+      const top = row * rowHeight * scale;
+      const view = element.clientHeight;
+      if (top < element.scrollTop || top + rowHeight > element.scrollTop + view) {
+        element.scrollTop = Math.max(0, top - view / 2);
+      }
+      draw();
+    },
+  };
+}

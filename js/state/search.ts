@@ -1,0 +1,191 @@
+/**
+ * Search over names, opcodes, scopes, shapes and source lines.
+ *
+ * Fast because texts live once in the string table: each word is looked for once in all of the
+ * table's bytes joined and lowercased, which marks string ids; instructions then only test marks.
+ *
+ *     opcode:dot shape:f32[8 scope:mlp file:train.py:31 word
+ *
+ * All terms must match; a word without a prefix may match any field.
+ */
+import type { ViewModel } from "../base/model.ts";
+
+export const FIELDS = ["name", "opcode", "scope", "shape", "file"] as const;
+export type Field = (typeof FIELDS)[number];
+
+export interface Term {
+  field: Field | null;
+  text: string; // lowercase
+}
+
+const ALIASES: Record<string, Field> = { op: "opcode", source: "file", op_name: "scope" };
+
+/** Splits a query into terms; quotes keep spaces: `scope:"layer 1"`. */
+export function parseQuery(query: string): Term[] {
+  const terms: Term[] = [];
+  for (const [, prefix, quoted, bare] of query.matchAll(/(?:(\w+):)?(?:"([^"]*)"?|(\S+))/g)) {
+    const key = prefix?.toLowerCase();
+    const field = FIELDS.find((f) => f === key) ?? (key ? ALIASES[key] : undefined) ?? null;
+    let text = (quoted ?? bare).toLowerCase();
+    // Not one of our prefixes: the colon belongs to the word ("train.py:31" has no such prefix).
+    if (key && !field) text = `${key}:${text}`;
+    if (field === null || field === "name") text = text.replace(/^%/, "");
+    if (text) terms.push({ field, text });
+  }
+  return terms;
+}
+
+/** All strings of the table as one lowercase string, and where each begins. */
+function joined(model: ViewModel): { text: string; begin: Uint32Array } {
+  const { strings } = model;
+  const begin = new Uint32Array(strings.length + 1);
+  const parts: string[] = [];
+  let at = 0;
+  for (let id = 0; id < strings.length; id++) {
+    const part = strings.get(id).toLowerCase();
+    begin[id] = at;
+    at += part.length;
+    parts.push(part);
+  }
+  begin[strings.length] = at;
+  return { text: parts.join(""), begin };
+}
+
+/** Innermost frame of each instruction, and its callers: a term matches any of the stack. */
+function frameMarks(model: ViewModel, test: (frame: number) => boolean): Uint8Array {
+  const { count, parent } = model.frame;
+  const marks = new Uint8Array(count); // 0 not asked, 1 no, 2 yes
+  for (let f = 0; f < count; f++) {
+    const chain: number[] = [];
+    let at = f;
+    while (at >= 0 && marks[at] === 0 && chain.length <= count) {
+      marks[at] = 1;
+      chain.push(at);
+      at = parent[at];
+    }
+    let yes = at >= 0 && marks[at] === 2;
+    for (let k = chain.length - 1; k >= 0; k--) {
+      yes = yes || test(chain[k]);
+      marks[chain[k]] = yes ? 2 : 1;
+    }
+  }
+  return marks;
+}
+
+export class Search {
+  query = "";
+  /** Instruction indices, best first. */
+  results: Uint32Array = new Uint32Array(0);
+  /** Position in `results`, -1 before the first step. */
+  current = -1;
+  private table: { text: string; begin: Uint32Array } | null = null;
+  private listeners = new Set<() => void>();
+
+  constructor(private model: ViewModel) {}
+
+  on(listener: () => void, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  }
+  private emit(): void {
+    for (const listener of [...this.listeners]) listener();
+  }
+  set(query: string): void {
+    this.query = query;
+    this.results = this.find(query);
+    this.current = -1;
+    this.emit();
+  }
+  /** Moves to the next or previous result; its instruction, or -1 when there is none. */
+  step(by: 1 | -1): number {
+    const n = this.results.length;
+    if (!n) return -1;
+    this.current = this.current < 0 ? (by > 0 ? 0 : n - 1) : (this.current + by + n) % n;
+    this.emit();
+    return this.results[this.current];
+  }
+  go(position: number): void {
+    this.current = position;
+    this.emit();
+  }
+
+  /** Ids of strings that contain `needle`. */
+  private marks(needle: string): Uint8Array {
+    this.table ??= joined(this.model);
+    const { text, begin } = this.table;
+    const hit = new Uint8Array(this.model.strings.length);
+    let id = 0;
+    let at = text.indexOf(needle);
+    while (at >= 0) {
+      // Strings follow each other without separators: find the one that holds `at`.
+      let low = id;
+      let high = hit.length - 1;
+      while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (begin[middle] <= at) low = middle;
+        else high = middle - 1;
+      }
+      id = low;
+      if (at + needle.length <= begin[id + 1]) {
+        hit[id] = 1;
+        at = text.indexOf(needle, begin[id + 1]);
+      } else at = text.indexOf(needle, at + 1);
+    }
+    return hit;
+  }
+
+  private matcher({ field, text }: Term): (i: number) => boolean {
+    const { instruction: t, header, frame } = this.model;
+    const hit = this.marks(text);
+    const ops = Uint8Array.from(header.opcodes, (op) => (op.includes(text) ? 1 : 0));
+    const at = /^(.+):(\d+)$/.exec(text);
+    const files = at ? this.marks(at[1]) : hit;
+    const line = at ? Number(at[2]) : -1;
+    const frames = frameMarks(this.model, (f) =>
+      line >= 0 ? frame.line[f] === line && files[frame.file[f]] === 1 : hit[frame.file[f]] === 1,
+    );
+    const file = (i: number) => t.frame[i] >= 0 && frames[t.frame[i]] === 2;
+    switch (field) {
+      case "name":
+        return (i) => (hit[t.name[i]] | hit[t.label[i]]) === 1;
+      case "opcode":
+        return (i) => ops[t.opcode[i]] === 1;
+      case "scope":
+        return (i) => hit[t.opName[i]] === 1;
+      case "shape":
+        return (i) => (hit[t.denseShape[i]] | hit[t.shape[i]]) === 1;
+      case "file":
+        return file;
+      default:
+        return (i) =>
+          (hit[t.name[i]] |
+            hit[t.label[i]] |
+            hit[t.opName[i]] |
+            hit[t.denseShape[i]] |
+            ops[t.opcode[i]]) ===
+            1 || file(i);
+    }
+  }
+
+  /** Matching instructions: exact names, then matching names, then the rest, in program order. */
+  find(query: string): Uint32Array {
+    const terms = parseQuery(query);
+    if (!terms.length) return new Uint32Array(0);
+    const tests = terms.map((term) => this.matcher(term));
+    const { count, name } = this.model.instruction;
+    const words = terms.filter((t) => t.field === null || t.field === "name");
+    const inName = words.length ? this.marks(words[0].text) : null;
+    const exact: number[] = [];
+    const named: number[] = [];
+    const rest: number[] = [];
+    for (let i = 0; i < count; i++) {
+      let ok = true;
+      for (const test of tests) ok = ok && test(i);
+      if (!ok) continue;
+      if (!inName?.[name[i]]) rest.push(i);
+      else if (this.model.name(i).toLowerCase() === words[0].text) exact.push(i);
+      else named.push(i);
+    }
+    return Uint32Array.from(exact.concat(named, rest));
+  }
+}
