@@ -41,6 +41,8 @@ class Argument:
     sharding: str | None = None  # str(PartitionSpec), or GSPMD text
     donated: bool = False
     spec: tuple[tuple[str, ...], ...] | None = None  # mesh axes per dimension, for NamedSharding
+    # ENTRY's parameter number; None for a result, and for an argument jax dropped as unused
+    parameter: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
