@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
+import hloscope as hs
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given
-
-import hloscope as hs
 from hloscope.analysis.trips import count_steps, multiplicity, trip_count
 from hloscope.hlo import Module
+from hypothesis import given
 
 
 def compile_text(f, *args) -> str:
