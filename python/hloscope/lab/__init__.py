@@ -1,0 +1,31 @@
+"""The Jupyter side: a server extension that reads files for the JupyterLab document viewer.
+
+===============  ================================================================
+``routes.py``    the authenticated routes under ``hloscope/api/``
+``files.py``     API path → open file, confined to the contents root
+``jobs.py``      one child process a reading, shared by who asks for the same bytes
+``child.py``     the child: limits itself, reads, writes frames
+``frames.py``    the bytes between child, server and browser
+``limits.py``    what a person may configure
+===============  ================================================================
+
+Nothing that is read is ever executed, and nothing is read inside the server process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "hloscope.lab"}]
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "hloscope"}]
+
+
+def _load_jupyter_server_extension(server_app: Any) -> None:
+    from .routes import add_routes
+
+    add_routes(server_app)

@@ -1,0 +1,143 @@
+"""The process that reads a file for the server: limits itself first, then reads, then answers.
+
+    python -P -m hloscope.lab.child --want view,text --memory BYTES --seconds S [--module M] [FILE2]
+
+The file comes on standard input, frames go to standard output. Everything a hostile file can
+do (memory, time, a crash) ends with this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+from . import frames
+
+if TYPE_CHECKING:
+    from .. import Capture
+
+
+def limit(memory: int, seconds: int) -> None:
+    """Caps address space and CPU time, and forbids writing files; where the system can."""
+    try:
+        import resource
+    except ImportError:  # Windows: the parent's clock is the only limit
+        return
+    for what, value in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        with contextlib.suppress(OSError, ValueError):  # macOS refuses some
+            resource.setrlimit(what, (value, value))
+
+
+def _capture(data: bytes, name: str, module: str | None) -> Capture:
+    from ..readers import read
+
+    chosen = int(module) if module is not None and module.isdigit() else module
+    cap = read(data, module=chosen)
+    cap.origin = name
+    return cap
+
+
+_AT_LINE = re.compile(r"\bline (\d{1,9})(?:, column (\d{1,9}))?")
+
+
+def describe(error: Exception, data: bytes) -> bytes:
+    """The error frame: message, and the lines of the file around the one at fault."""
+    message = str(error) or type(error).__name__
+    line, column = getattr(error, "line", None), getattr(error, "column", None)
+    found = _AT_LINE.search(message)
+    if line is None and found:
+        line = int(found[1])
+        column = int(found[2]) if found[2] else None
+    excerpt: list[tuple[int, str]] = []
+    if data[:2] != b"\x1f\x8b" and b"\0" not in data[:4096]:
+        first = max(1, (line or 1) - 3)
+        lines = data.split(b"\n", first + 8)
+        for n, text in enumerate(lines[first - 1 : first + 6], first):
+            excerpt.append((n, text[:400].decode("utf-8", "replace").rstrip("\r")))
+    return frames.error(message, line, column, excerpt)
+
+
+def serve(out: BinaryIO, args: argparse.Namespace) -> None:
+    """Reads what was asked for and writes the frames."""
+
+    def send(frame: bytes) -> None:
+        out.write(frame)
+        out.flush()
+
+    send(frames.progress("Reading the file", 0.0))
+    data = sys.stdin.buffer.read()
+    try:
+        from ..readers import ReadError
+
+        send(frames.progress("Reading the module", 0.05))
+        try:
+            cap = _capture(data, args.name, args.module)
+            other = None
+            if args.other is not None:
+                with open(args.other, "rb") as stream:
+                    other_data = stream.read()
+                other = _capture(other_data, args.other_name, None)
+        except (ReadError, ValueError, LookupError) as e:
+            send(describe(e, data))
+            return
+        wants = args.want.split(",")
+        if "view" in wants:
+            send(frames.progress("Preparing the view", 0.6))
+            send(frames.encode(b"V", cap.view_bytes))
+        if "text" in wants:
+            send(frames.encode(b"T", cap.text_bytes))
+        if "html" in wants:
+            send(frames.progress("Writing the page", 0.6))
+            send(frames.encode(b"H", str(cap.to_html()).encode()))
+        if "diff" in wants and other is not None:
+            from ..analysis.diff import diff
+            from ..analysis.diff_page import page
+
+            send(frames.progress("Comparing", 0.6))
+            send(frames.encode(b"H", page(diff(cap, other)).encode()))
+    except MemoryError:
+        del data
+        send(frames.error(f"reading this needs more than {args.memory / 2**30:.1f} GiB of memory"))
+    except RecursionError:
+        send(frames.error("this is nested too deep to read"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="hloscope.lab.child")
+    parser.add_argument("--want", required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--seconds", type=int, required=True)
+    parser.add_argument("--name", default="")
+    parser.add_argument("--module")
+    parser.add_argument("--other")
+    parser.add_argument("--other-name", default="")
+    args = parser.parse_args(arguments)
+    limit(args.memory, args.seconds)
+    # what libraries print must not break the frames
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        serve(out, args)
+        out.close()
+    except BrokenPipeError:  # nobody waits any more
+        return 1
+    except Exception as e:  # a fault of ours must still be one clear line
+        out.write(frames.error(f"this file could not be shown: {type(e).__name__}: {e}"))
+        out.close()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

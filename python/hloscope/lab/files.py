@@ -1,0 +1,122 @@
+"""API path → open file, confined to the contents root.
+
+The file is opened here, once, and the child gets the descriptor: what was checked is what is
+read, whatever happens to the path in between.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import stat
+import tempfile
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from jupyter_core.utils import ensure_async
+from tornado.web import HTTPError
+
+_CHUNK = 1 << 20
+
+
+@dataclass(eq=False)
+class OpenFile:
+    """A regular file under the contents root, opened for reading. Close ``stream``."""
+
+    name: str
+    stream: BinaryIO
+    size: int
+    digest: str  # of the content
+
+
+async def open_file(contents: Any, path: str, max_bytes: int) -> OpenFile:
+    """Opens what the contents manager calls ``path``.
+
+    Raises ``HTTPError``: 404 outside the root, hidden, absent or not a regular file;
+    413 when larger than ``max_bytes``.
+    """
+    path = path.strip("/")
+    if not path or "\0" in path or "\\" in path or any(p == ".." for p in path.split("/")):
+        raise HTTPError(404, f"no such file: {path[:200]!r}")
+    if not contents.allow_hidden and any(p.startswith(".") for p in path.split("/")):
+        raise HTTPError(404, f"no such file: {path[:200]!r}")
+    if hasattr(contents, "_get_os_path"):
+        stream = _open_local(contents, path)
+    else:
+        stream = await _open_remote(contents, path, max_bytes)
+    try:
+        size = os.fstat(stream.fileno()).st_size
+        if size > max_bytes:
+            raise HTTPError(413, f"{path} has {size:,} bytes; the limit is {max_bytes:,}")
+        return OpenFile(path.rpartition("/")[2], stream, size, _digest(stream))
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _open_local(contents: Any, path: str) -> BinaryIO:
+    root = os.path.realpath(contents.root_dir)
+    try:
+        real = os.path.realpath(contents._get_os_path(path))
+    except (OSError, ValueError):
+        raise HTTPError(404, f"no such file: {path[:200]!r}") from None
+    if not _inside(real, root):
+        raise HTTPError(404, f"no such file: {path[:200]!r}")
+    # O_NONBLOCK: opening a named pipe must not wait for a writer
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        fd = os.open(real, flags | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        raise HTTPError(404, f"no such file: {path[:200]!r}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise HTTPError(404, f"not a file: {path[:200]!r}")
+        # a folder of the path may have become a link since realpath: ask what was opened
+        link = f"/proc/self/fd/{fd}"
+        if os.path.exists(link) and not _inside(os.path.realpath(link), root):
+            raise HTTPError(404, f"no such file: {path[:200]!r}")
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _inside(real: str, root: str) -> bool:
+    return Path(real) != Path(root) and Path(real).is_relative_to(root)
+
+
+async def _open_remote(contents: Any, path: str, max_bytes: int) -> BinaryIO:
+    """For contents managers that are not a folder: through their own ``get``."""
+    about = await ensure_async(contents.get(path, content=False))
+    if about["type"] not in ("file", "notebook"):
+        raise HTTPError(404, f"not a file: {path[:200]!r}")
+    if (about.get("size") or 0) > max_bytes:
+        raise HTTPError(413, f"{path} has {about['size']:,} bytes; the limit is {max_bytes:,}")
+    model = await ensure_async(contents.get(path, content=True, type="file", format="base64"))
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    stream.write(base64.b64decode(model["content"]))
+    stream.seek(0)
+    return stream
+
+
+# (device, inode, size, time) → digest, so that a poll of an unchanged file reads nothing
+_digests: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
+
+
+def _digest(stream: BinaryIO) -> str:
+    about = os.fstat(stream.fileno())
+    key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+    if key in _digests:
+        _digests.move_to_end(key)
+        return _digests[key]
+    found = hashlib.blake2b(digest_size=20)
+    while chunk := stream.read(_CHUNK):
+        found.update(chunk)
+    stream.seek(0)
+    _digests[key] = found.hexdigest()
+    if len(_digests) > 512:
+        _digests.popitem(last=False)
+    return _digests[key]

@@ -1,0 +1,65 @@
+"""Frames: what the child writes, the server forwards and the browser reads, in one format.
+
+    kind (1 byte) | length (u32, little-endian) | payload
+
+    P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}
+    I  about       JSON {"name", "modules": [names], "module": index}
+    V  View block, gzip'd (js/view.ts)
+    T  text block, gzip'd
+    H  HTML page, UTF-8
+    E  error       JSON {"message", "line", "column", "excerpt": [[line, text], ...]}
+
+A stream ends with the frame that was asked for, or with E.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, BinaryIO
+
+HEADER = struct.Struct("<cI")
+RESULTS = (b"V", b"T", b"H")
+
+
+class BadFrame(ValueError):
+    """The stream is cut off, or a frame is larger than allowed."""
+
+
+def encode(kind: bytes, payload: bytes) -> bytes:
+    return HEADER.pack(kind, len(payload)) + payload
+
+
+def encode_json(kind: bytes, value: Any) -> bytes:
+    return encode(kind, json.dumps(value).encode())
+
+
+def progress(stage: str, fraction: float | None) -> bytes:
+    return encode_json(b"P", {"stage": stage, "fraction": fraction})
+
+
+def error(
+    message: str,
+    line: int | None = None,
+    column: int | None = None,
+    excerpt: list[tuple[int, str]] | None = None,
+) -> bytes:
+    return encode_json(
+        b"E", {"message": message, "line": line, "column": column, "excerpt": excerpt or []}
+    )
+
+
+def read_frame(stream: BinaryIO, limit: int) -> tuple[bytes, bytes] | None:
+    """The next (kind, payload), or None at the end. Raises ``BadFrame``."""
+    head = stream.read(HEADER.size)
+    if not head:
+        return None
+    if len(head) < HEADER.size:
+        raise BadFrame("a frame header is cut off")
+    kind, length = HEADER.unpack(head)
+    if length > limit:
+        raise BadFrame(f"a result of {length:,} bytes is over the limit of {limit:,}")
+    payload = stream.read(length)
+    if len(payload) < length:
+        raise BadFrame("a frame is cut off")
+    return kind, payload

@@ -1,0 +1,229 @@
+"""One child process a reading, shared by everybody who asks for the same bytes.
+
+    routes ── frames(key, want) ──▶ cache ──▶ Job ◀── thread ◀── pipe ◀── child
+
+A job ends when its child does, when its time is over, or when the last one who waits for it
+goes away before there is a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Hashable, Sequence
+from contextlib import aclosing, suppress
+from typing import BinaryIO, cast
+
+from tornado.web import HTTPError
+
+from . import frames
+from .files import OpenFile
+from .limits import HloscopeLimits
+
+_SECRETS = ("TOKEN", "PASSWORD", "SECRET", "COOKIE", "API_KEY")
+
+
+def child_environment() -> dict[str, str]:
+    """The server's environment without tokens, and with libraries kept to one thread."""
+    kept = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRETS)}
+    return kept | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+class Job:
+    """What one child has said so far. Lives in the event loop's thread."""
+
+    def __init__(self) -> None:
+        self.results: dict[bytes, bytes] = {}
+        self.error: bytes | None = None
+        self.progress = frames.progress("Waiting for a free process", None)
+        self.finished = False
+        self.users = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.cancelled = False
+        self.changed = asyncio.Event()
+
+    def post(self, kind: bytes, payload: bytes) -> None:
+        if kind == b"P":
+            self.progress = frames.encode(kind, payload)
+        elif kind == b"E":
+            self.error = payload
+        else:
+            self.results[kind] = payload
+        self.notify()
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.process is not None:
+            self.process.kill()
+
+    async def watch(self, kind: bytes) -> AsyncGenerator[bytes, None]:
+        """Progress frames, then the frame of ``kind`` or an error frame."""
+        self.users += 1
+        try:
+            shown: bytes | None = None
+            while kind not in self.results and self.error is None and not self.finished:
+                if self.progress is not shown:
+                    shown = self.progress
+                    yield shown
+                else:
+                    await self.changed.wait()
+            if kind in self.results:
+                yield frames.encode(kind, self.results[kind])
+            else:
+                yield frames.encode(b"E", self.error or b'{"message": "the reader stopped"}')
+        finally:
+            self.users -= 1
+            if self.users == 0 and not self.results and not self.finished:
+                self.cancel()
+
+
+class Pool:
+    """Running jobs and kept results."""
+
+    def __init__(self, limits: HloscopeLimits) -> None:
+        self.limits = limits
+        self.jobs: dict[Hashable, Job] = {}
+        self._kept: OrderedDict[tuple[Hashable, bytes], bytes] = OrderedDict()
+        self._kept_bytes = 0
+        self._slots = asyncio.Semaphore(limits.max_processes)
+        self._tasks: set[asyncio.Task[None]] = set()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        for job in list(self.jobs.values()):
+            job.cancel()
+
+    async def frames(
+        self,
+        key: Hashable,
+        kind: bytes,
+        wants: str,
+        files: Sequence[OpenFile],
+        module: str | None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Frames for one request. Raises ``HTTPError`` 503 when too many wait."""
+        kept = self._kept.get((key, kind))
+        if kept is not None:
+            self._kept.move_to_end((key, kind))
+            yield frames.encode(kind, kept)
+            return
+        job = self.jobs.get(key)
+        if job is None or job.cancelled:
+            if len(self.jobs) >= self.limits.max_processes + self.limits.max_waiting:
+                raise HTTPError(503, "too many files are being read; try again")
+            job = self.jobs[key] = Job()
+            # the job outlives this request when somebody else waits for it
+            streams = [os.fdopen(os.dup(f.stream.fileno()), "rb") for f in files]
+            task = asyncio.create_task(
+                self._run(key, job, wants, streams, [f.name for f in files], module)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        async with aclosing(job.watch(kind)) as stream:
+            async for frame in stream:
+                yield frame
+
+    async def _run(
+        self,
+        key: Hashable,
+        job: Job,
+        wants: str,
+        streams: list[BinaryIO],
+        names: list[str],
+        module: str | None,
+    ) -> None:
+        try:
+            async with self._slots:
+                if not job.cancelled:
+                    await self._read(job, wants, streams, names, module)
+        except Exception as e:
+            job.post(b"E", frames.error(f"the reader could not start: {e}")[frames.HEADER.size :])
+        finally:
+            for stream in streams:
+                stream.close()
+            job.finished = True
+            if self.jobs.get(key) is job:
+                del self.jobs[key]
+            for kind, payload in job.results.items():
+                self._keep((key, kind), payload)
+            job.notify()
+
+    async def _read(
+        self, job: Job, wants: str, streams: list[BinaryIO], names: list[str], module: str | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        process = job.process = self._start(wants, streams, names, module)
+        for stream in streams:
+            stream.close()
+
+        def post(kind: bytes, payload: bytes) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(job.post, kind, payload)
+
+        def read() -> None:
+            seconds = self.limits.max_seconds
+            clock = threading.Timer(seconds + 5, process.kill)
+            clock.daemon = True
+            clock.start()
+            trouble = ""
+            try:
+                pipe = cast(BinaryIO, process.stdout)
+                while frame := frames.read_frame(pipe, self.limits.max_result_bytes):
+                    post(*frame)
+            except frames.BadFrame as e:
+                trouble = str(e)
+                process.kill()
+            status = process.wait()
+            if clock.finished.is_set() or status == -24:  # SIGXCPU
+                trouble = f"reading this took more than {seconds} seconds"
+            clock.cancel()
+            if trouble or status < 0:
+                said = trouble or f"the process that read this ended with status {status}"
+                post(b"E", frames.error(said)[frames.HEADER.size :])
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
+
+        threading.Thread(target=read, name="hloscope-read", daemon=True).start()
+        await ended.wait()
+
+    def _start(
+        self, wants: str, streams: list[BinaryIO], names: list[str], module: str | None
+    ) -> subprocess.Popen[bytes]:
+        # -P: the current folder is not on the path, so no module there is ever imported
+        command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", wants]
+        command += [f"--memory={self.limits.max_memory_bytes}"]
+        command += [f"--seconds={self.limits.max_seconds}", f"--name={names[0]}"]
+        if module is not None:
+            command += [f"--module={module}"]
+        handed: list[int] = []
+        if len(streams) > 1:
+            handed = [streams[1].fileno()]
+            command += [f"--other=/dev/fd/{handed[0]}", f"--other-name={names[1]}"]
+        return subprocess.Popen(
+            command,
+            stdin=streams[0],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=tempfile.gettempdir(),
+            env=child_environment(),
+            pass_fds=handed,
+        )
+
+    def _keep(self, key: tuple[Hashable, bytes], payload: bytes) -> None:
+        if len(payload) > self.limits.cache_bytes // 2:
+            return
+        self._kept_bytes += len(payload) - len(self._kept.pop(key, b""))
+        self._kept[key] = payload
+        while self._kept_bytes > self.limits.cache_bytes:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])

@@ -1,0 +1,101 @@
+"""The authenticated routes: ``GET hloscope/api/(view|text|html|diff)?path=…``.
+
+The answer is a stream of frames (frames.py). ``ETag`` is the digest of the content, so that a
+viewer which asks again after a file was touched learns in one round trip that nothing changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import aclosing
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.utils import url_path_join
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError, authenticated
+
+from .. import __version__
+from .files import OpenFile, open_file
+from .jobs import Pool
+from .limits import HloscopeLimits
+
+# what is asked for → the frame that answers, what the child is told to make
+_KINDS = {
+    "view": (b"V", "view,text"),
+    "text": (b"T", "view,text"),
+    "html": (b"H", "html"),
+    "diff": (b"H", "diff"),
+}
+
+
+class ReadHandler(APIHandler):
+    """Streams one reading of one file (two for ``diff``)."""
+
+    auth_resource = "contents"
+
+    def initialize(self, pool: Pool) -> None:
+        self.pool = pool
+        self._task: asyncio.Task[Any] | None = None
+        self._gone = False
+
+    def on_connection_close(self) -> None:
+        """Cancel pressed, tab closed: stop waiting; the job ends with its last user."""
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    @authenticated
+    @authorized
+    async def get(self, what: str) -> None:
+        kind, wants = _KINDS[what]
+        limit = self.pool.limits.max_file_bytes
+        paths = [self.get_query_argument("path")]
+        if what == "diff":
+            paths.append(self.get_query_argument("other"))
+        module = self.get_query_argument("module", None)
+        if module is not None and len(module) > 1000:
+            raise HTTPError(400, "the module name is too long")
+        files: list[OpenFile] = []
+        try:
+            for path in paths:
+                files.append(await open_file(self.contents_manager, path, limit))
+            # the name is part of the key: the view shows it
+            key = (__version__, wants, module, *((f.name, f.digest) for f in files))
+            tag = hashlib.blake2b(repr(key).encode(), digest_size=20).hexdigest()
+            self.set_header("ETag", f'"{tag}"')
+            self.set_header("Cache-Control", "no-cache")
+            self.set_header("Content-Type", "application/octet-stream")
+            if self.check_etag_header():
+                self.set_status(304)
+                return
+            self._task = asyncio.current_task()
+            async with aclosing(self.pool.frames(key, kind, wants, files, module)) as stream:
+                async for frame in stream:
+                    self.write(frame)
+                    await self.flush()
+        except StreamClosedError:
+            return
+        except asyncio.CancelledError:
+            if not self._gone:
+                raise
+        finally:
+            self._task = None
+            for file in files:
+                file.stream.close()
+
+    def compute_etag(self) -> None:
+        """None: the handler sets its own."""
+        return None
+
+
+def add_routes(server_app: Any) -> None:
+    web_app = server_app.web_app
+    pool = Pool(HloscopeLimits(parent=server_app))
+    pattern = url_path_join(
+        web_app.settings["base_url"], "hloscope", "api", "(view|text|html|diff)"
+    )
+    web_app.add_handlers(".*$", [(pattern, ReadHandler, {"pool": pool})])
+    server_app.log.info(f"hloscope {__version__}: reads files in processes of their own")

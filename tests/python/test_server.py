@@ -1,0 +1,261 @@
+"""The Jupyter routes: who may ask, what may be read, what a hostile file can do (nothing)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tornado.httpclient import HTTPClientError
+
+from hloscope.lab import frames
+from hloscope.lab.limits import HloscopeLimits
+
+pytest_plugins = ["pytest_jupyter.jupyter_server"]
+
+MODULE = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+ENTRY %main.3 (x.1: f32[8]) -> f32[8] {
+  %x.1 = f32[8]{0} parameter(0)
+  ROOT %tanh.2 = f32[8]{0} tanh(%x.1), metadata={op_name="jit(f)/tanh"}
+}
+"""
+
+
+@pytest.fixture
+def jp_server_config() -> dict[str, Any]:
+    return {
+        "ServerApp": {"jpserver_extensions": {"hloscope.lab": True}},
+        "HloscopeLimits": {
+            "max_file_bytes": 8_000_000,
+            "max_memory_bytes": 1 << 30,
+            "max_seconds": 10,
+        },
+    }
+
+
+@pytest.fixture
+def ask(jp_fetch: Callable[..., Any]) -> Callable[..., Any]:
+    """Frames of one request as [(kind, payload)]."""
+
+    async def get(what: str, headers: dict[str, str] | None = None, **params: str) -> Any:
+        response = await jp_fetch(
+            "hloscope", "api", what, params=params, headers=headers, request_timeout=60
+        )
+        return parse(response.body)
+
+    return get
+
+
+def parse(body: bytes) -> list[tuple[bytes, bytes]]:
+    from io import BytesIO
+
+    stream = BytesIO(body)
+    out = []
+    while frame := frames.read_frame(stream, 1 << 30):
+        out.append(frame)
+    return out
+
+
+async def refused(awaitable: Any) -> int:
+    with pytest.raises(HTTPClientError) as e:
+        await awaitable
+    return int(e.value.code)
+
+
+async def test_a_file_becomes_a_view_and_a_text(ask: Any, jp_root_dir: Path) -> None:
+    (jp_root_dir / "sub").mkdir()
+    (jp_root_dir / "sub" / "f.hlo").write_text(MODULE)
+    got = await ask("view", path="sub/f.hlo")
+    assert [k for k, _ in got][-1] == b"V"
+    assert {k for k, _ in got[:-1]} == {b"P"}
+    block = gzip.decompress(got[-1][1])
+    assert block[:4] == b"HLOV"
+    assert b"tanh.2" in block
+    assert b"f.hlo" in block
+    text = await ask("text", path="sub/f.hlo")
+    assert gzip.decompress(text[-1][1])[:4] == b"HLOT"
+    page = await ask("html", path="sub/f.hlo")
+    assert page[-1][0] == b"H"
+    assert page[-1][1].lower().startswith(b"<!doctype html>")
+
+
+async def test_the_second_time_comes_from_the_cache(ask: Any, jp_root_dir: Path) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    first = await ask("view", path="f.hlo")
+    again = await ask("view", path="f.hlo")
+    assert len(first) > 1
+    assert again == first[-1:]
+    (jp_root_dir / "f.hlo").write_text(MODULE.replace("tanh", "cosine"))
+    changed = await ask("view", path="f.hlo")
+    assert b"cosine.2" in gzip.decompress(changed[-1][1])
+
+
+async def test_an_unchanged_file_is_304(jp_fetch: Any, jp_root_dir: Path) -> None:
+    file = jp_root_dir / "f.hlo"
+    file.write_text(MODULE)
+    route = ("hloscope", "api", "view")
+    first = await jp_fetch(*route, params={"path": "f.hlo"})
+    tag = {"If-None-Match": first.headers["ETag"]}
+    os.utime(file, ns=(1, 1))
+    assert await refused(jp_fetch(*route, params={"path": "f.hlo"}, headers=tag)) == 304
+    file.write_text(MODULE + "\n")
+    assert (await jp_fetch(*route, params={"path": "f.hlo"}, headers=tag)).code == 200
+
+
+async def test_without_a_token_403(
+    jp_root_dir: Path, jp_serverapp: Any, http_server_client: Any, jp_base_url: str
+) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    for what in ("view", "text", "html", "diff"):
+        url = f"{jp_base_url}hloscope/api/{what}?path=f.hlo"
+        assert await refused(http_server_client.fetch(url)) == 403
+        wrong = {"Authorization": "token wrong"}
+        assert await refused(http_server_client.fetch(url, headers=wrong)) == 403
+
+
+HOSTILE = [
+    "../secret.hlo", "sub/../../secret.hlo", "..%2fsecret.hlo", "/etc/passwd", "//etc/passwd",
+    "link.hlo", "linked/secret.hlo", ".hidden.hlo", "sub/.hidden/x.hlo", "sub", "", "/", ".",
+    "pipe.hlo", "no\0null.hlo", "absent.hlo", "f.hlo/x", "C:\\secret.hlo", "..\\secret.hlo",
+    "file:///etc/passwd", "x" * 5000, "~/secret.hlo", "/proc/self/environ", "broken-link.hlo",
+]  # fmt: skip
+
+
+@pytest.fixture
+def hostile_root(jp_root_dir: Path) -> Path:
+    outside = jp_root_dir.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "secret.hlo").write_text(MODULE)
+    (jp_root_dir.parent / "secret.hlo").write_text(MODULE)
+    (jp_root_dir / "sub" / ".hidden").mkdir(parents=True)
+    (jp_root_dir / "sub" / ".hidden" / "x.hlo").write_text(MODULE)
+    (jp_root_dir / ".hidden.hlo").write_text(MODULE)
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    (jp_root_dir / "link.hlo").symlink_to(outside / "secret.hlo")
+    (jp_root_dir / "linked").symlink_to(outside)
+    (jp_root_dir / "broken-link.hlo").symlink_to(jp_root_dir / "nowhere")
+    os.mkfifo(jp_root_dir / "pipe.hlo")
+    return jp_root_dir
+
+
+async def test_1000_hostile_requests_are_refused_and_the_server_lives(
+    jp_fetch: Any, ask: Any, hostile_root: Path
+) -> None:
+    async def one(n: int) -> int:
+        path = HOSTILE[n % len(HOSTILE)]
+        what = ("view", "text", "html", "diff")[n // len(HOSTILE) % 4]
+        params = {"path": path, "other": "f.hlo"}
+        return await refused(jp_fetch("hloscope", "api", what, params=params))
+
+    for first in range(0, 1000, 20):
+        codes = await asyncio.gather(*(one(n) for n in range(first, first + 20)))
+        assert set(codes) <= {400, 404}, codes
+    got = await ask("view", path="f.hlo")
+    assert got[-1][0] == b"V"
+
+
+async def test_a_link_inside_the_root_is_followed(ask: Any, jp_root_dir: Path) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    (jp_root_dir / "same.hlo").symlink_to(jp_root_dir / "f.hlo")
+    assert (await ask("view", path="same.hlo"))[-1][0] == b"V"
+
+
+async def test_a_large_file_is_413(jp_fetch: Any, jp_root_dir: Path) -> None:
+    with open(jp_root_dir / "big.hlo", "wb") as f:
+        f.truncate(8_000_001)
+    assert await refused(jp_fetch("hloscope", "api", "view", params={"path": "big.hlo"})) == 413
+
+
+JUNK = {
+    "empty.hlo": b"",
+    "junk.hlo": bytes(range(256)) * 2000,
+    "junk.pb": b"\x0a\xff\xff\xff\xff\x0f" + b"\xff" * 1000,
+    "prose.hlo": b"Dear all,\nthis is not a module.\n",
+    "deep.hlo": b"HloModule m\n\nENTRY e {\n  ROOT a = " + b"(" * 200_000,
+    "cut.hlo.gz": gzip.compress(MODULE.encode())[:-20],
+}
+
+
+@pytest.mark.parametrize("name", JUNK)
+async def test_junk_is_an_error_that_says_what(ask: Any, jp_root_dir: Path, name: str) -> None:
+    (jp_root_dir / name).write_bytes(JUNK[name])
+    kind, payload = (await ask("view", path=name))[-1]
+    if name == "deep.hlo" and kind == b"V":  # a reader may show the part it understood
+        return
+    assert kind == b"E"
+    said = json.loads(payload)
+    assert len(said["message"]) > 10
+    assert "Traceback" not in said["message"]
+    if name == "prose.hlo":
+        assert said["excerpt"][0] == [1, "Dear all,"]
+
+
+def bomb(unpacked: int) -> bytes:
+    """A gzip file that unpacks to ``unpacked`` bytes, made without holding them."""
+    from io import BytesIO
+
+    out = BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=9) as f:
+        block = b"  %a = f32[] add(%a, %a)\n" * 40_000
+        f.write(b"HloModule bomb\n\nENTRY %main {\n")
+        for _ in range(unpacked // len(block)):
+            f.write(block)
+    return out.getvalue()
+
+
+async def test_a_gzip_bomb_ends_within_limits(ask: Any, jp_root_dir: Path) -> None:
+    (jp_root_dir / "bomb.hlo.gz").write_bytes(bomb(700_000_000))
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    began = asyncio.get_running_loop().time()
+    kind, payload = (await ask("view", path="bomb.hlo.gz"))[-1]
+    assert kind == b"E"
+    assert len(json.loads(payload)["message"]) > 10
+    assert asyncio.get_running_loop().time() - began < 40
+    assert (await ask("view", path="f.hlo"))[-1][0] == b"V"
+
+
+async def test_two_askers_share_one_process(ask: Any, jp_root_dir: Path) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    answers = await asyncio.gather(*(ask("view", path="f.hlo") for _ in range(8)))
+    assert {a[-1] for a in answers} == {answers[0][-1]}
+
+
+async def test_nobody_waits_so_the_child_ends(tmp_path: Path) -> None:
+    from hloscope.lab.files import OpenFile
+    from hloscope.lab.jobs import Pool
+
+    file = tmp_path / "f.hlo"
+    file.write_text(MODULE)
+    pool = Pool(HloscopeLimits())
+    with file.open("rb") as stream:
+        opened = OpenFile("f.hlo", stream, len(MODULE), "digest")
+        asked = pool.frames("key", b"V", "view", [opened], None)
+        assert (await anext(asked))[:1] == b"P"
+        job = pool.jobs["key"]
+        while job.process is None:
+            await asyncio.sleep(0.01)
+        await asked.aclose()
+    assert job.cancelled
+    while not job.finished:
+        await asyncio.sleep(0.01)
+    assert job.process.returncode != 0
+    assert not pool.jobs
+    pool.close()
+
+
+def test_secrets_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hloscope.lab.jobs import child_environment
+
+    monkeypatch.setenv("JUPYTER_TOKEN", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("HARMLESS", "x")
+    got = child_environment()
+    assert "HARMLESS" in got
+    assert "JUPYTER_TOKEN" not in got
+    assert "AWS_SECRET_ACCESS_KEY" not in got
