@@ -76,6 +76,19 @@ export class Store {
   selectInstruction(index: number): void {
     this.select({ kind: "instruction", index });
   }
+  get canBack(): boolean {
+    return this.past.length > 0;
+  }
+  get canForward(): boolean {
+    return this.future.length > 0;
+  }
+  /** The instruction selected before the present one, or -1. */
+  get previousInstruction(): number {
+    for (let k = this.past.length - 1; k >= 0; k--) {
+      if (this.past[k].kind === "instruction") return this.past[k].index;
+    }
+    return -1;
+  }
   back(): boolean {
     const to = this.past.pop();
     if (!to) return false;

@@ -1,0 +1,240 @@
+/** The parts around the graph, put together for one decoded View. */
+import { h } from "./base/dom.ts";
+import * as format from "./base/format.ts";
+import type { TextModel, ViewModel } from "./base/model.ts";
+import { decodeText } from "./base/model.ts";
+import {
+  createGraphPane,
+  DARK,
+  type GraphPane,
+  type GraphTheme,
+  LIGHT,
+} from "./draw/graph-pane.ts";
+import { bindKeys } from "./keys.ts";
+import { header } from "./panels/chrome/header.ts";
+import { help } from "./panels/chrome/help.ts";
+import { legend } from "./panels/chrome/legend.ts";
+import { sidebar } from "./panels/chrome/sidebar.ts";
+import { status } from "./panels/chrome/status.ts";
+import { strip } from "./panels/chrome/strip.ts";
+import { toolbar } from "./panels/chrome/toolbar.ts";
+import { COLORINGS } from "./panels/colorings.ts";
+import { PANELS } from "./panels/index.ts";
+import { paint } from "./panels/paint.ts";
+import type { PanelContext } from "./panels/panel.ts";
+import { foldMembers, nameOf } from "./state/members.ts";
+import { Search } from "./state/search.ts";
+import { NOTHING, Store } from "./state/store.ts";
+import type { Host, Options, Selection } from "./view.ts";
+
+export interface Explorer {
+  store: Store;
+  select(selection: Selection): void;
+  setTheme(dark: boolean): void;
+  dispose(): void;
+}
+
+export function explorer(
+  root: HTMLElement,
+  model: ViewModel,
+  host: Host,
+  options: Options,
+  signal: AbortSignal,
+): Explorer {
+  const store = new Store(model, options);
+  const colorings = COLORINGS.filter((c) => attempt(`colouring ${c.id}`, () => c.available(model)));
+  if (!colorings.some((c) => c.id === options.colorBy)) store.setOptions({ colorBy: "family" });
+
+  // 1. The graph.
+  const graphElement = h("div", { class: "graph" });
+  const left = h("div", { class: "left" }, graphElement);
+  const main = h("div", { class: "main" }, left);
+  root.append(main);
+  let dark = root.classList.contains("dark");
+  const theme = (): GraphTheme => {
+    const background = toHex(getComputedStyle(root).backgroundColor);
+    const base = dark ? DARK : LIGHT;
+    return background ? { ...base, background } : base;
+  };
+  let pane: GraphPane;
+  try {
+    pane = createGraphPane(graphElement, model, store, theme());
+  } catch (error) {
+    main.remove();
+    throw error;
+  }
+
+  // 2. What every panel gets.
+  let textOnce: Promise<TextModel> | null = null;
+  const text = () => {
+    textOnce ??= host.text(signal).then(decodeText);
+    // A failure is not kept: the next panel that asks tries again.
+    textOnce.catch(() => {
+      textOnce = null;
+    });
+    return textOnce;
+  };
+  const ctx: PanelContext = {
+    model,
+    store,
+    host,
+    graph: pane,
+    search: new Search(model),
+    text,
+    signal,
+  };
+
+  // 3. Around it.
+  const side = sidebar(ctx, PANELS);
+  const tools = toolbar(root, ctx, colorings, {
+    fit: () => pane.fit(),
+    zoom: (factor) => pane.zoom(factor),
+    openAll: () => pane.openAll(),
+    closeAll: () => pane.closeAll(),
+    openDefault: () => pane.openDefault(),
+    setPlumbing: (shown) => pane.setPlumbing(shown),
+    exportSvg: () => pane.exportSvg(),
+    exportPng: () => pane.exportPng(),
+    showPanel: (id) => side.open(id),
+    toggleSide: () => side.toggle(),
+    fullscreen: () => fullscreen(root),
+    help: () => showHelp(),
+  });
+  const active = () => (root.getRootNode() as ShadowRoot).activeElement as HTMLElement | null;
+  const showHelp = () => help(root, active());
+  const key = h("div", { class: "legend", role: "group", "aria-label": "Colours" });
+  const order = attempt("schedule strip", () => strip(ctx));
+  left.append(key);
+  if (order) left.append(order.element);
+  main.append(side.grip, side.element);
+  root.prepend(header(root, model, signal), tools.element);
+  root.append(status(ctx));
+  attempt("highlight note", () => highlightNote(graphElement, store, signal));
+
+  const recolour = () => {
+    const coloring = colorings.find((c) => c.id === store.get("options").colorBy) ?? colorings[0];
+    const colours = theme();
+    model.header.families.forEach((f, k) => {
+      root.style.setProperty(`--hlo-family-${k}`, colours.families[f.id] ?? colours.families.other);
+    });
+    attempt(`colouring ${coloring.id}`, () => {
+      const painted = paint(model, coloring, colours);
+      legend(key, model, painted, (k) => {
+        const reason = coloring.categories?.(model)[k] ?? "unknown";
+        if (store.get("highlight")?.reason === reason) return store.highlight(null);
+        const found = new Set<number>();
+        painted.index.forEach((c, i) => {
+          if (c === k) found.add(i);
+        });
+        store.highlight({ instructions: found, reason });
+      });
+      order?.setPaint(painted);
+      pane.setColoring(coloring);
+    });
+  };
+  let colored = store.get("options").colorBy;
+  store.on("options", () => {
+    const { colorBy } = store.get("options");
+    if (colorBy !== colored) {
+      colored = colorBy;
+      recolour();
+    }
+  });
+  recolour();
+
+  // 4. Out to the host, and keys.
+  store.on("selection", () => {
+    const selection = store.get("selection");
+    host.onSelect?.({ ...selection, name: nameOf(model, selection) });
+  });
+  bindKeys(root, { store, pane, side, tools, search: ctx.search, help: showHelp, active }, signal);
+
+  return {
+    store,
+    select(selection) {
+      const sizes = {
+        instruction: model.instruction.count,
+        group: model.group.count,
+        fold: model.fold.count,
+        computation: model.computation.count,
+        none: 0,
+      };
+      const { kind, index } = selection;
+      if (kind === "none" || !(index >= 0 && index < (sizes[kind] ?? 0))) {
+        store.select(NOTHING);
+        return;
+      }
+      store.select(selection);
+      if (kind === "instruction") pane.reveal(index);
+      else if (kind === "group") pane.revealGroup(index);
+      else if (kind === "fold") pane.revealGroup(foldMembers(model, index)[0]);
+    },
+    setTheme(next) {
+      dark = next;
+      pane.setTheme(theme());
+      recolour();
+    },
+    dispose: () => pane.dispose(),
+  };
+}
+
+/** Runs a part; what it throws becomes a warning that names the part. */
+function attempt<T>(part: string, work: () => T): T | null {
+  try {
+    return work();
+  } catch (error) {
+    console.warn(`hloscope: ${part} failed`, error);
+    return null;
+  }
+}
+
+/** The canvas takes hex colours; a transparent or unparsable one gives null. */
+function toHex(color: string): string | null {
+  const parts = /^rgb\((\d+), (\d+), (\d+)\)$/.exec(color);
+  if (!parts) return null;
+  return `#${parts
+    .slice(1)
+    .map((v) => Number(v).toString(16).padStart(2, "0"))
+    .join("")}`;
+}
+
+function highlightNote(graph: HTMLElement, store: Store, signal: AbortSignal): void {
+  const words = h("span", { class: "clip" });
+  const chip = h(
+    "div",
+    { class: "chip-note", role: "status" },
+    words,
+    h(
+      "button",
+      {
+        class: "tool",
+        type: "button",
+        "aria-label": "Clear what is lit",
+        onclick: () => store.highlight(null),
+      },
+      "×",
+    ),
+  );
+  chip.hidden = true;
+  graph.append(chip);
+  store.on(
+    "highlight",
+    () => {
+      const lit = store.get("highlight");
+      chip.hidden = !lit;
+      if (lit) words.textContent = `${lit.reason}: ${format.count(lit.instructions.size)} lit`;
+    },
+    signal,
+  );
+}
+
+function fullscreen(root: HTMLElement): void {
+  if (document.fullscreenElement) void document.exitFullscreen();
+  else if (root.classList.contains("full")) root.classList.remove("full");
+  else {
+    const asked = root.requestFullscreen?.();
+    // Frames without the permission refuse: fill the frame instead.
+    if (asked) asked.catch(() => root.classList.add("full"));
+    else root.classList.add("full");
+  }
+}

@@ -1,0 +1,63 @@
+/** Title, what it was compiled for, key figures in words, warnings. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { ViewModel } from "../../base/model.ts";
+import { popover } from "./popover.ts";
+
+const COLLECTIVES =
+  /^(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-permute|collective-broadcast)(-start)?$/;
+
+/** "8 partitions · 9,679 instructions · 282 fusions · 239 parameters 185 MiB · 43 all-reduce" */
+export function keyFigures(model: ViewModel): string[] {
+  const { summary } = model.header;
+  const out: string[] = [];
+  if (summary.partitions > 1) out.push(format.plural(summary.partitions, "partition"));
+  if (summary.replicas > 1) out.push(format.plural(summary.replicas, "replica"));
+  out.push(format.plural(summary.instructions, "instruction"));
+  const fusions = Object.values(summary.fusions ?? {}).reduce((a, b) => a + b, 0);
+  if (fusions) out.push(format.plural(fusions, "fusion"));
+  if (summary.parameters) {
+    out.push(
+      `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}`,
+    );
+  }
+  const collectives = new Map<string, number>();
+  for (const [op, n] of Object.entries(summary.opcodes ?? {})) {
+    const found = COLLECTIVES.exec(op);
+    if (found) collectives.set(found[1], (collectives.get(found[1]) ?? 0) + n);
+  }
+  for (const [op, n] of [...collectives].sort((a, b) => b[1] - a[1]))
+    out.push(`${format.count(n)} ${op}`);
+  return out;
+}
+
+export function header(root: HTMLElement, model: ViewModel, signal: AbortSignal): HTMLElement {
+  const { title, subtitle, warnings } = model.header;
+  const element = h(
+    "div",
+    { class: "header" },
+    h("h2", null, title),
+    h("span", { class: "sub" }, subtitle),
+    h("span", { class: "figures" }, keyFigures(model).join(" · ")),
+  );
+  if (warnings.length) {
+    const badge = h(
+      "button",
+      { class: "badge", type: "button" },
+      format.plural(warnings.length, "warning"),
+    );
+    popover(
+      root,
+      badge,
+      () =>
+        h(
+          "div",
+          { class: "warnings", role: "dialog", "aria-label": "Warnings", tabindex: "0" },
+          h("ul", null, ...warnings.map((w) => h("li", null, w))),
+        ),
+      signal,
+    );
+    element.append(badge);
+  }
+  return element;
+}

@@ -1,0 +1,145 @@
+/** The side panel: tabs, the open panel, and the grip that resizes it (a bottom sheet when narrow). */
+import { fill, h } from "../../base/dom.ts";
+import type { Panel, PanelContext } from "../panel.ts";
+import { note } from "../parts.ts";
+
+export interface Sidebar {
+  grip: HTMLElement;
+  element: HTMLElement;
+  open(id: string, focus?: boolean): void;
+  toggle(): void;
+}
+
+/** Panels that scroll themselves fill the whole place. */
+const FLUSH = new Set(["text", "outline", "search"]);
+
+export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
+  const { store, model } = ctx;
+  const offered = panels.filter((p) => {
+    try {
+      return p.available(model);
+    } catch {
+      return true; // its render will say what is wrong
+    }
+  });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panels" });
+  const body = h("div", { class: "panel", id: "panel", role: "tabpanel", tabindex: "0" });
+  const element = h("aside", { class: "side", "aria-label": "Side panel" }, tabs, body);
+  element.style.width = "350px";
+  const buttons = new Map(
+    offered.map((panel) => [
+      panel.id,
+      h(
+        "button",
+        {
+          class: "tab",
+          type: "button",
+          role: "tab",
+          id: `tab-${panel.id}`,
+          "aria-controls": "panel",
+          onclick: () => open(panel.id),
+        },
+        panel.title,
+      ),
+    ]),
+  );
+  tabs.append(...buttons.values());
+
+  let current: AbortController | null = null;
+  let shown = "";
+  const show = (id: string) => {
+    const panel = offered.find((p) => p.id === id) ?? offered[0];
+    if (!panel || panel.id === shown) return;
+    current?.abort();
+    current = new AbortController();
+    shown = panel.id;
+    for (const [key, button] of buttons) {
+      button.setAttribute("aria-selected", String(key === panel.id));
+      button.tabIndex = key === panel.id ? 0 : -1;
+    }
+    body.setAttribute("aria-labelledby", `tab-${panel.id}`);
+    body.classList.toggle("flush", FLUSH.has(panel.id));
+    fill(body);
+    body.scrollTop = 0;
+    try {
+      panel.render(body, { ...ctx, signal: current.signal });
+    } catch (error) {
+      // One panel that fails must not take the others with it.
+      fill(
+        body,
+        h("h2", { class: "title" }, panel.title),
+        note(`This panel failed: ${(error as Error).message}`),
+      );
+      console.warn(`hloscope: panel ${panel.id} failed`, error);
+    }
+  };
+  const open = (id: string, focus = false) => {
+    setHidden(false);
+    if (store.get("options").panel !== id) store.setOptions({ panel: id });
+    show(id);
+    if (focus) buttons.get(id)?.focus();
+  };
+  tabs.addEventListener("keydown", (event) => {
+    const ids = [...buttons.keys()];
+    const at = ids.indexOf(shown);
+    const steps: Record<string, number> = {
+      ArrowRight: at + 1,
+      ArrowLeft: at - 1,
+      Home: 0,
+      End: ids.length - 1,
+    };
+    const to = steps[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    open(ids[(to + ids.length) % ids.length], true);
+  });
+
+  const grip = h("div", {
+    class: "grip",
+    role: "separator",
+    tabindex: "0",
+    "aria-orientation": "vertical",
+    "aria-label": "Width of the side panel",
+    "aria-valuemin": 15,
+    "aria-valuemax": 80,
+    "aria-valuenow": 30,
+  });
+  const narrow = () => element.closest(".root")?.classList.contains("narrow") ?? false;
+  const resize = (share: number) => {
+    const part = Math.min(0.8, Math.max(0.15, share));
+    grip.setAttribute("aria-valuenow", String(Math.round(part * 100)));
+    const size = `${(part * 100).toFixed(1)}%`;
+    if (narrow()) element.style.height = size;
+    else element.style.width = size;
+  };
+  grip.addEventListener("pointerdown", (event) => {
+    grip.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  grip.addEventListener("pointermove", (event) => {
+    if (!grip.hasPointerCapture(event.pointerId)) return;
+    const box = (element.parentElement as HTMLElement).getBoundingClientRect();
+    resize(
+      narrow()
+        ? (box.bottom - event.clientY) / box.height
+        : (box.right - event.clientX) / box.width,
+    );
+  });
+  grip.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: 4, ArrowUp: 4, ArrowRight: -4, ArrowDown: -4 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation();
+    resize((Number(grip.getAttribute("aria-valuenow")) + by) / 100);
+  });
+  const setHidden = (hidden: boolean) => {
+    element.hidden = hidden;
+    grip.hidden = hidden;
+  };
+
+  store.on("options", () => show(store.get("options").panel), ctx.signal);
+  ctx.signal.addEventListener("abort", () => current?.abort(), { once: true });
+  show(store.get("options").panel);
+  return { grip, element, open, toggle: () => setHidden(!element.hidden) };
+}

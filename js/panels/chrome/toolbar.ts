@@ -1,0 +1,228 @@
+/** Search, colouring, opening and closing, zoom, history, theme, saving. */
+import { copyText, h, saveFile } from "../../base/dom.ts";
+import { instructionsOf, nameOf } from "../../state/members.ts";
+import type { Coloring, PanelContext } from "../panel.ts";
+import { type Icon, icon } from "./icons.ts";
+import { menu, popover } from "./popover.ts";
+
+/** What the toolbar asks of the graph pane and of the explorer around it. */
+export interface Commands {
+  fit(): void;
+  zoom(factor: number): void;
+  openAll(): void;
+  closeAll(): void;
+  openDefault(): void;
+  setPlumbing(shown: boolean): void;
+  exportSvg(): string;
+  exportPng(): string;
+  showPanel(id: string): void;
+  toggleSide(): void;
+  fullscreen(): void;
+  help(): void;
+}
+
+export interface Toolbar {
+  element: HTMLElement;
+  focusSearch(): void;
+  clearSearch(): boolean;
+}
+
+export function toolbar(
+  root: HTMLElement,
+  ctx: PanelContext,
+  colorings: readonly Coloring[],
+  commands: Commands,
+): Toolbar {
+  const { store, search, model, graph, signal } = ctx;
+  const tool = (name: Icon, label: string, run: (() => void) | null, word?: string) =>
+    h(
+      "button",
+      {
+        class: "tool",
+        type: "button",
+        title: label,
+        "aria-label": label,
+        onclick: run ?? undefined,
+      },
+      icon(name),
+      word && h("span", { class: "word" }, word),
+    );
+  const rule = () => h("span", { class: "rule", "aria-hidden": "true" });
+
+  const input = h("input", {
+    type: "search",
+    placeholder: "Search instructions",
+    "aria-label": "Search instructions: name, opcode, scope, shape or source line",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: () => later(),
+    onkeydown: (event) => {
+      const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+      if (event.key === "Enter" || by) {
+        event.preventDefault();
+        if (search.query !== input.value) run();
+        const i = search.step(event.shiftKey || by < 0 ? -1 : 1);
+        if (i >= 0) {
+          store.selectInstruction(i);
+          graph.reveal(i);
+        }
+      }
+    },
+  });
+  let timer = 0;
+  const run = () => {
+    clearTimeout(timer);
+    search.set(input.value);
+    if (search.query.trim()) commands.showPanel("search");
+  };
+  // One keystroke at 100,000 instructions costs up to 50 ms: wait for a pause in typing.
+  const later = () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(run, model.instruction.count > 20_000 ? 160 : 60);
+  };
+  let lit = "";
+  search.on(() => {
+    if (input.value !== search.query) input.value = search.query;
+    const reason = `search “${search.query.trim()}”`;
+    if (reason === lit) return;
+    lit = reason;
+    if (search.query.trim()) {
+      store.highlight({ instructions: new Set(search.results), reason });
+    } else if (store.get("highlight")?.reason.startsWith("search “")) store.highlight(null);
+  }, signal);
+
+  const select = h("select", {
+    "aria-label": "Colour by",
+    onchange: () => store.setOptions({ colorBy: select.value }),
+  });
+  for (const c of colorings) select.append(h("option", { value: c.id }, c.label));
+  const back = tool("back", "Back  [", () => store.back());
+  const forward = tool("forward", "Forward  ]", () => store.forward());
+  const plumbing = tool("plumbing", "Show tuples, bitcasts and other plumbing", () => {
+    const shown = plumbing.getAttribute("aria-pressed") !== "true";
+    plumbing.setAttribute("aria-pressed", String(shown));
+    commands.setPlumbing(shown);
+  });
+  plumbing.setAttribute("aria-pressed", "false");
+  const theme = tool("theme", "", () => {
+    const order = ["auto", "light", "dark"] as const;
+    const now = order.indexOf(store.get("options").theme);
+    store.setOptions({ theme: order[(now + 1) % order.length] });
+  });
+  const save = tool("save", "Save or copy", null);
+  const name = () => `${model.header.title.replace(/[^\w.-]+/g, "_") || "module"}`;
+  popover(
+    root,
+    save,
+    (close) => {
+      const selection = store.get("selection");
+      const none = selection.kind === "none";
+      return menu(
+        [
+          {
+            label: "Save picture as SVG",
+            run: () => saveFile(`${name()}.svg`, commands.exportSvg(), "image/svg+xml"),
+          },
+          { label: "Save view as PNG", run: () => savePng(`${name()}.png`, commands.exportPng()) },
+          {
+            label: "Save HLO text",
+            run: async () => {
+              const text = await ctx.text().catch(() => null);
+              if (text) saveFile(`${name()}.hlo`, text.bytes as BlobPart, "text/plain");
+              else commands.showPanel("text"); // which says why
+            },
+          },
+          {
+            label: "Copy name of selection",
+            disabled: none,
+            run: () => void copyText(nameOf(model, selection)),
+          },
+          {
+            label: "Copy names of what is lit or selected",
+            disabled: none && !store.get("highlight"),
+            run: () => {
+              const all = store.get("highlight")?.instructions ?? instructionsOf(model, selection);
+              void copyText(Array.from(all, (i) => model.name(i)).join("\n"));
+            },
+          },
+        ],
+        close,
+      );
+    },
+    signal,
+  );
+  const full = tool("full", "Fullscreen", () => commands.fullscreen());
+
+  const sync = () => {
+    const { theme: now, colorBy } = store.get("options");
+    select.value = colorBy;
+    theme.title = `Theme: ${now}`;
+    theme.setAttribute("aria-label", `Theme: ${now}`);
+  };
+  store.on("options", sync, signal);
+  const history = () => {
+    back.disabled = !store.canBack;
+    forward.disabled = !store.canForward;
+  };
+  store.on("selection", history, signal);
+  history();
+  sync();
+
+  const element = h(
+    "div",
+    { class: "toolbar", role: "toolbar", "aria-label": "Explorer" },
+    h("span", { class: "search" }, input, h("kbd", { "aria-hidden": "true" }, "/")),
+    back,
+    forward,
+    rule(),
+    h("label", { class: "field" }, "Colour", select),
+    rule(),
+    tool("openAll", "Open all groups", commands.openAll, "Open"),
+    tool("closeAll", "Close all groups", commands.closeAll, "Close"),
+    tool("reset", "First picture again", commands.openDefault),
+    plumbing,
+    rule(),
+    tool("fit", "Fit  f", commands.fit),
+    tool("zoomOut", "Zoom out  −", () => commands.zoom(1 / 1.4)),
+    tool("zoomIn", "Zoom in  +", () => commands.zoom(1.4)),
+    h("span", { class: "gap" }),
+    save,
+    theme,
+    full,
+    tool("side", "Show or hide the side panel", commands.toggleSide),
+    h(
+      "button",
+      {
+        class: "tool",
+        type: "button",
+        title: "Keys  ?",
+        "aria-label": "Keys and gestures",
+        onclick: commands.help,
+      },
+      "?",
+    ),
+  );
+  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  return {
+    element,
+    focusSearch: () => {
+      input.focus();
+      input.select();
+    },
+    clearSearch: () => {
+      if (!search.query && !input.value) return false;
+      search.set("");
+      input.value = "";
+      return true;
+    },
+  };
+}
+
+function savePng(file: string, url: string): void {
+  const data = atob(url.slice(url.indexOf(",") + 1));
+  saveFile(
+    file,
+    Uint8Array.from(data, (c) => c.charCodeAt(0)),
+    "image/png",
+  );
+}

@@ -1,0 +1,169 @@
+/** The explorer's style sheet. Adopted by its shadow root, so no page rule or CSP touches it. */
+export const CSS = `
+:host{display:block;contain:content;color-scheme:light dark}
+*{box-sizing:border-box}
+[hidden]{display:none!important}
+.root{
+  --bg:#fff;--bg2:#f6f8fa;--bg3:#eaeef2;--line:#d4dae1;--text:#1c2530;--dim:#57636f;
+  --accent:#0b57d0;--accent-soft:#e2ecfd;--warn:#8a5300;--warn-soft:#fff3d6;--found:#fff2b8;
+  --t-name:#0b57d0;--t-string:#0a6b2e;--t-shape:#6b4ba1;--t-opcode:#a63a00;--t-key:#57636f;
+  --ui:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
+  --mono:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
+  color-scheme:light;position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%;min-height:240px;
+  background:var(--bg);color:var(--text);font:13px/1.45 var(--ui);text-align:left;
+  border:1px solid var(--line);border-radius:6px}
+.root.dark{
+  --bg:#14181d;--bg2:#1a2027;--bg3:#262e37;--line:#37424e;--text:#e4eaf0;--dim:#a3b0bd;
+  --accent:#7db4ff;--accent-soft:#1d3552;--warn:#f0c063;--warn-soft:#3a2f14;--found:#57490f;
+  --t-name:#8ab8ff;--t-string:#7fd39a;--t-shape:#c8b0f5;--t-opcode:#f5a777;--t-key:#a3b0bd;color-scheme:dark}
+.root.jupyter{--ui:var(--jp-ui-font-family,system-ui,sans-serif);--mono:var(--jp-code-font-family,monospace);
+  --bg:var(--jp-layout-color0,#fff);--text:var(--jp-ui-font-color0,#1c2530)}
+.root.jupyter:not(.dark){--bg2:var(--jp-layout-color1,#f6f8fa)}
+.root.vscode{--ui:var(--vscode-font-family,system-ui,sans-serif);--mono:var(--vscode-editor-font-family,monospace);
+  --bg:var(--vscode-editor-background,#fff);--text:var(--vscode-editor-foreground,#1c2530)}
+.root.page{border:0;border-radius:0}
+.root.sized{resize:vertical}
+.root:fullscreen,.root.full{border:0;border-radius:0;height:100%!important;max-height:none}
+.root.full{position:fixed;inset:0;z-index:9999}
+:focus{outline:none}
+:focus-visible{outline:2px solid var(--accent);outline-offset:-2px;border-radius:3px}
+h1,h2,h3,p,dl,dd,ul,ol,pre{margin:0;padding:0}
+ul,ol{list-style:none}
+button,input,select{font:inherit;color:inherit}
+button{cursor:pointer;background:none;border:0;padding:0;text-align:left}
+button:disabled{opacity:.4;cursor:default}
+.mono,code,pre{font-family:var(--mono);font-size:12px}
+.dim{color:var(--dim)}.strong{font-weight:600}
+.clip{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0}
+.visually-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+
+.header{display:flex;align-items:baseline;gap:4px 10px;flex-wrap:wrap;padding:7px 12px 5px}
+.header h2{font-size:15px;font-weight:650;overflow-wrap:anywhere}
+.header .sub{color:var(--dim)}
+.header .figures{flex:1 1 260px;min-width:0;color:var(--dim);text-align:right;font-variant-numeric:tabular-nums}
+.badge{background:var(--warn-soft);color:var(--warn);border-radius:10px;padding:0 8px;font-weight:600;white-space:nowrap}
+
+.toolbar{display:flex;align-items:center;flex-wrap:wrap;gap:4px 2px;padding:3px 8px 6px;border-bottom:1px solid var(--line)}
+.toolbar .gap{flex:1 1 0}
+.toolbar .rule{width:1px;height:18px;background:var(--line);margin:0 5px}
+.tool{display:inline-flex;align-items:center;justify-content:center;gap:5px;min-width:28px;height:28px;padding:0 6px;border-radius:5px;color:var(--text);white-space:nowrap}
+.tool:hover:not(:disabled){background:var(--bg3)}
+.tool[aria-pressed=true],.tool[aria-expanded=true]{background:var(--accent-soft);color:var(--accent)}
+.tool svg{width:16px;height:16px;fill:none;stroke:currentColor;stroke-width:1.5;stroke-linecap:round;stroke-linejoin:round}
+.search{position:relative;flex:0 1 250px;min-width:130px;margin-right:6px}
+.search input{width:100%;padding-right:26px}
+.search kbd{position:absolute;right:7px;top:5px}
+.search input:focus+kbd{display:none}
+input,select{height:28px;padding:0 8px;border:1px solid var(--line);border-radius:5px;background:var(--bg);min-width:0}
+input::placeholder{color:var(--dim);opacity:1}
+select{padding:0 4px}
+label.field{display:inline-flex;align-items:center;gap:6px;color:var(--dim);white-space:nowrap}
+label.field select{color:var(--text)}
+kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;padding:0 4px;color:var(--dim);background:var(--bg2)}
+
+.popover{position:absolute;z-index:20;background:var(--bg);border:1px solid var(--line);border-radius:6px;box-shadow:0 6px 24px #0004;padding:6px;max-width:min(460px,calc(100% - 16px));max-height:70%;overflow:auto}
+.popover.warnings li{padding:4px 6px;overflow-wrap:anywhere}
+.menu button{display:flex;width:100%;justify-content:space-between;gap:24px;padding:5px 8px;border-radius:4px}
+.menu button:hover,.menu button:focus-visible{background:var(--bg3)}
+.sheet{position:absolute;inset:0;z-index:30;display:grid;place-items:center;background:#0006;padding:12px}
+.sheet>div{background:var(--bg);border:1px solid var(--line);border-radius:8px;padding:14px 18px;max-width:560px;width:100%;max-height:100%;overflow:auto}
+.sheet header{display:flex;justify-content:space-between;align-items:center;margin-bottom:8px}
+.sheet h2{font-size:15px}
+.keys{border-collapse:collapse;width:100%}
+.keys td,.keys th{padding:3px 8px 3px 0;vertical-align:top;text-align:left;font-weight:400}
+.keys th{white-space:nowrap}
+
+.main{flex:1 1 0;min-height:0;display:flex}
+.left{flex:1 1 0;min-width:0;min-height:0;display:flex;flex-direction:column}
+.graph{flex:1 1 0;min-height:0;position:relative;overflow:hidden}
+.chip-note{position:absolute;left:10px;top:8px;z-index:5;display:flex;align-items:center;gap:8px;max-width:calc(100% - 20px);padding:2px 4px 2px 10px;border-radius:14px;border:1px solid var(--line);background:var(--bg);box-shadow:0 1px 4px #0002}
+.grip{flex:0 0 5px;cursor:col-resize;background:var(--line);background-clip:content-box;padding:0 2px;touch-action:none}
+.grip:hover,.grip:focus-visible{background-color:var(--accent)}
+.side{flex:0 0 auto;display:flex;flex-direction:column;min-width:0;min-height:0;background:var(--bg)}
+.tabs{display:flex;flex:0 0 auto;gap:2px;padding:0 6px;border-bottom:1px solid var(--line);overflow-x:auto;scrollbar-width:none}
+.tab{padding:6px 8px 5px;color:var(--dim);border-bottom:2px solid transparent;white-space:nowrap}
+.tab:hover{color:var(--text)}
+.tab[aria-selected=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
+.panel{flex:1 1 0;min-height:0;overflow:auto;padding:10px 12px 14px;scrollbar-width:thin}
+.panel.flush{padding:0;overflow:hidden}
+.root.narrow .main{flex-direction:column}
+.root.narrow .grip{cursor:row-resize;padding:2px 0}
+.root.narrow .side{width:auto!important;height:42%}
+.root:not(.narrow) .side{height:auto!important}
+.root.narrow .tool .word{display:none}
+.root.narrow .header .figures{text-align:left;flex-basis:100%}
+
+.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;max-height:52px;overflow:auto;scrollbar-width:thin}
+.legend .what{color:var(--dim)}
+.key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
+.key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
+.key .n{color:var(--dim);font-variant-numeric:tabular-nums}
+.ramp{display:inline-flex;align-items:center;gap:6px}
+.ramp i{width:130px;height:10px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
+.strip{display:flex;align-items:stretch;gap:10px;padding:0 12px 6px}
+.strip .what{flex:0 0 auto;font-size:12px;color:var(--dim);align-self:center}
+.strip .track{position:relative;flex:1 1 0;min-width:0;height:34px;touch-action:none;cursor:crosshair;background:var(--bg2);border-radius:3px}
+.strip canvas{display:block;width:100%;height:100%;border-radius:3px}
+.status{display:flex;gap:12px;align-items:center;padding:3px 12px;min-height:26px;border-top:1px solid var(--line);font-size:12px;color:var(--dim);background:var(--bg2)}
+.status .hover{flex:1 1 0;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.status .crumbs{flex:0 1 auto;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;max-width:70%;direction:ltr}
+
+.title{font-size:15px;font-weight:650;overflow-wrap:anywhere;margin-bottom:4px}
+.section{margin-top:14px}
+.section h3{font-size:12px;font-weight:650;color:var(--dim);margin-bottom:4px}
+.facts{display:grid;grid-template-columns:minmax(80px,max-content) minmax(0,1fr);gap:2px 12px;margin-top:6px}
+.facts dt{color:var(--dim);max-width:170px;overflow-wrap:anywhere}
+.facts dd{overflow-wrap:anywhere;min-width:0}
+.value,.crumbs{display:block;overflow-wrap:anywhere}
+.value .mini,.crumbs .mini,.stack .mini{margin-left:6px}
+.note{color:var(--dim);padding:1px 0}
+.link{color:var(--accent);font-family:var(--mono);font-size:12px;overflow-wrap:anywhere}
+.link:hover{text-decoration:underline}
+.list li{display:flex;gap:2px 10px;align-items:baseline;flex-wrap:wrap;padding:1px 0}
+.list .dim{font-size:12px;overflow-wrap:anywhere}
+.figure{margin-left:auto;padding-left:8px;color:var(--text);font-variant-numeric:tabular-nums;white-space:nowrap}
+.mini{font:11px/16px var(--ui);color:var(--dim);border:1px solid var(--line);border-radius:4px;padding:0 6px;background:var(--bg);vertical-align:1px}
+.mini:hover:not(:disabled){color:var(--text);background:var(--bg3)}
+.tag{font-size:11px;line-height:16px;padding:0 6px;border-radius:8px;background:var(--bg3);color:var(--text);white-space:nowrap;flex:none}
+pre.wrap{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--bg2);border:1px solid var(--line);border-radius:4px;padding:6px 8px;max-height:260px;overflow:auto;margin-bottom:4px}
+.wrap{overflow-wrap:anywhere}
+details summary{cursor:pointer;overflow-wrap:anywhere;color:var(--text)}
+.bars{display:flex;flex-direction:column;gap:1px}
+.bar{display:grid;grid-template-columns:minmax(90px,38%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
+button.bar:hover{background:var(--bg3)}
+.bar-label{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.bar-track{height:10px;min-width:0}
+.bar-fill{display:block;height:100%;border-radius:2px;background:var(--accent);border:1px solid color-mix(in srgb,var(--text) 22%,transparent)}
+.bar-text{text-align:right;font-variant-numeric:tabular-nums;color:var(--dim)}
+.table{border-collapse:collapse;width:100%}
+.column{display:flex;flex-direction:column;height:100%;min-height:0}
+.column>.note{padding:8px 12px}
+.bar-row{display:flex;align-items:center;gap:8px;padding:8px 12px;border-bottom:1px solid var(--line)}
+.bar-row .find{flex:1 1 120px}
+.virtual{flex:1 1 0;min-height:0;overflow:auto;position:relative;scrollbar-width:thin}
+.space{position:relative;overflow:hidden;min-width:100%}
+.rows{position:absolute;left:0;right:0;top:0;will-change:transform}
+.result{height:46px;padding:4px 12px;cursor:pointer;border-bottom:1px solid var(--line)}
+.result .line{display:flex;gap:10px;align-items:baseline;white-space:nowrap;overflow:hidden}
+.result .line.dim{font-size:12px}
+.result:hover,.tree-row:hover,.text-line:hover{background:var(--bg2)}
+.chosen,.chosen:hover{background:var(--accent-soft)!important}
+.tree-row{display:flex;align-items:center;gap:6px;height:26px;padding-right:12px;cursor:pointer}
+.virtual:focus-visible .tree-row.focus{box-shadow:inset 0 0 0 2px var(--accent)}
+.twist{width:14px;flex:none;color:var(--dim);text-align:center}
+.text .space{overflow:visible}
+.text .rows{right:auto;min-width:100%;width:max-content}
+.text-line{height:19px;line-height:19px;white-space:pre;padding-right:16px;cursor:pointer}
+.text-line .number{display:inline-block;text-align:right;padding:0 8px 0 10px;box-sizing:content-box;color:var(--dim);font:11px/19px var(--mono);user-select:none;position:sticky;left:0;background:inherit}
+.text-line{background:var(--bg)}
+.text-line.lit{box-shadow:inset 3px 0 var(--accent)}
+.text-line.found{background:var(--found)}
+.t-name,.t-name.jump{color:var(--t-name)}.jump:hover{text-decoration:underline}
+.t-string{color:var(--t-string)}.t-shape{color:var(--t-shape)}.t-opcode{color:var(--t-opcode);font-weight:600}
+.t-key,.t-comment{color:var(--t-key)}.t-word{font-weight:700}
+.loading,.failed{flex:1;display:grid;place-content:center;justify-items:center;gap:10px;padding:24px;text-align:center}
+.loading progress{width:220px}
+.failed .action,.primary{border:1px solid var(--line);border-radius:5px;padding:4px 12px;background:var(--bg2)}
+@media (prefers-reduced-motion:no-preference){.tool,.tab,.link{transition:background .1s,color .1s}}
+@media (forced-colors:active){.key i,.bar-fill{forced-color-adjust:none}}
+`;
