@@ -22,7 +22,7 @@ MAX_LABEL = 72  # characters
 
 # What tells one fusion from another, most telling first; the rest is named only if alone.
 # At most 62, so that what is inside a computation is one 64-bit mask.
-_TELLING = """
+_TELLING_TEXT = """
     dot convolution custom-call all-reduce all-gather reduce-scatter all-to-all
     collective-permute sort fft cholesky triangular-solve while conditional rng-bit-generator rng
     scatter gather reduce-window select-and-scatter reduce tanh exponential logistic erf log
@@ -30,9 +30,12 @@ _TELLING = """
     dynamic-update-slice dynamic-slice divide remainder maximum minimum clamp multiply add subtract
     select compare transpose concatenate pad reverse slice convert copy reshape broadcast
     bitcast-convert iota negate
-""".split()
+"""
+_TELLING = _TELLING_TEXT.split()
 _RANK = {op: n for n, op in enumerate(_TELLING)}
-_QUIET = frozenset("convert copy reshape broadcast bitcast-convert iota negate compare".split())
+_QUIET = frozenset(
+    ["convert", "copy", "reshape", "broadcast", "bitcast-convert", "iota", "negate", "compare"]
+)
 _COLLECTIVES = re.compile(
     r"(all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute"
     r"|collective-broadcast)(-start|-done)?$"
@@ -66,7 +69,7 @@ def trip_count(instr: Instruction) -> int | None:
     return int(found.group(1)) if found and len(found.group(1)) < 19 else None
 
 
-def fusion_words(mask: int, matmul: bool) -> list[str]:
+def words_of_mask(mask: int, matmul: bool = False) -> list[str]:
     """The three most telling opcodes of a set given as bits of ``_TELLING``."""
     words = [op for n, op in enumerate(_TELLING) if mask >> n & 1]
     loud = [w for w in words if w not in _QUIET] or words
@@ -75,13 +78,28 @@ def fusion_words(mask: int, matmul: bool) -> list[str]:
     return loud[:3]
 
 
+def _bits(t: Table) -> np.ndarray:
+    return np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))
+
+
+def telling_mask(t: Table, members: np.ndarray) -> int:
+    """Bits of ``_TELLING`` for the opcodes of some instructions and of their fusions."""
+    interior = _interior(t)
+    mask = int(np.bitwise_or.reduce(_bits(t)[members])) if len(members) else 0
+    for i in members[t.called.counts[members] > 0].tolist():
+        for c in _called(t, i):
+            mask |= int(interior[c])
+    return mask
+
+
 def _interior(t: Table) -> np.ndarray:
     """A row a computation: bits of ``_TELLING`` for the opcodes in it, nested fusions too."""
-    bits = t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64)
+    bits = _bits(t)
     masks = t.reduce_by_computation(np.bitwise_or, bits, 0)
     fusions = t.where("fusion")
     nested = [(int(t.computation[i]), int(c)) for i in fusions for c in _called(t, i)]
-    inner = [(a, b) for a, b in nested if a in {b for _, b in nested}]
+    callees = {b for _, b in nested}
+    inner = [(a, b) for a, b in nested if a in callees]
     for _ in range(4 if inner else 0):
         for outer, callee in inner:
             masks[outer] |= masks[callee]
@@ -134,7 +152,7 @@ def _fusions(t: Table, family: np.ndarray, out: list[str]) -> None:
             continue
         key = (int(masks[called[0]]), bool(family[i] == ID["matmul"]))
         if key not in cache:
-            words = fusion_words(*key)
+            words = words_of_mask(*key)
             cache[key] = "fusion " + "·".join(words) if words else "fusion"
         out[i] = cache[key]
 

@@ -1,0 +1,277 @@
+"""The tree of groups a person opens and closes: module, ENTRY, loops, scopes, fusions.
+
+    module
+    └ ENTRY main
+      ├ forward                         scope   (first component of op_name, normalised)
+      │ ├ layer_0 … layer_23            scope   folded into layer_[0..23]
+      │ │ ├ attention                   scope
+      │ │ └ mlp                         scope
+      │ │   └ %fusion.3                 fusion  (owner: the fusion instruction)
+      ├ backward
+      └ adam
+        └ sqrt·divide·multiply          component (equal pieces of a wide flat group)
+
+Built in three steps: a trie of scopes for each computation that is worth it; simplify it
+(tiny groups dissolve, only children vanish, wide groups are cut by ``components.py``);
+hang every called computation under its first caller. ``folds.py`` then finds repetition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .flags import QUIET, flags
+from .scopes import Path, Scopes, relative, scopes
+from .table import Ints, Table, table
+
+if TYPE_CHECKING:
+    from ..hlo import Module
+
+KINDS = (
+    "module", "entry", "scope", "fusion", "body", "condition", "branch", "call", "reducer",
+    "component", "section", "unreachable",
+)  # fmt: skip
+
+# A scope with fewer boxes than this is not worth opening.
+MIN_BOXES = 2
+# A computation with no more boxes than this reads well without scopes.
+FLAT = 12
+
+_ROLE_KINDS = {
+    "body": "body",
+    "condition": "condition",
+    "branch_computations": "branch",
+    "true_computation": "branch",
+    "false_computation": "branch",
+}
+_CALLERS = frozenset(["call", "async-start", "map", "custom-call"])
+
+
+@dataclass(slots=True)
+class Node:
+    """A group while the tree is built; ``members`` are instructions directly inside."""
+
+    kind: str
+    label: str
+    computation: int = -1
+    owner: int = -1
+    path: Path = ()
+    children: list[Node] = field(default_factory=list)
+    members: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    fold_hint: str = ""  # equal and not empty: one fold, whatever the labels
+    index: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTree:
+    """Rows are groups, parents before children; row 0 is the module."""
+
+    parent: Ints
+    kind: Ints  # into KINDS
+    label: list[str]
+    owner: Ints  # instruction or -1
+    computation: Ints  # or -1
+    size: Ints  # instructions at any depth
+    order: Ints  # schedule key: own smallest instruction, or the owner of a called computation
+    hint: list[str]
+    group: Ints  # a row an instruction: innermost group that holds it
+    of_computation: Ints  # a row a computation
+
+    def children(self) -> list[list[int]]:
+        out: list[list[int]] = [[] for _ in self.parent]
+        for g, p in enumerate(self.parent.tolist()):
+            if p >= 0:
+                out[p].append(g)
+        for row in out:
+            row.sort(key=lambda g: self.order[g])
+        return out
+
+
+def group_tree(module: Module) -> GroupTree:
+    """The tree of groups of a module, deterministic."""
+    return _Builder(module).build()
+
+
+class _Builder:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.t: Table = table(module)
+        self.scopes: Scopes = scopes(module)
+        self.quiet = (flags(module) & QUIET) != 0
+        self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
+        self.nodes: list[Node] = []
+        self.parents: list[int] = []
+        n = len(self.t.instructions)
+        self.group = np.zeros(n, np.int64)
+        self.of_computation = np.full(len(self.t.first), -1, np.int64)
+
+    def build(self) -> GroupTree:
+        self._add(Node("module", self.module.name or "module"), -1)
+        queue: deque[int] = deque()
+        entry = self.module.entry
+        if entry is not None:
+            self._computation(entry.index, "entry", entry.name, -1, 0, queue)
+        self._drain(queue)
+        for c in range(len(self.t.first) - 1, -1, -1):  # cut dumps: callers are printed last
+            if self.of_computation[c] < 0:
+                name = self.module.computations[c].name
+                self._computation(c, "unreachable", name, -1, 0, queue)
+                self._drain(queue)
+        return self._freeze()
+
+    def _drain(self, queue: deque[int]) -> None:
+        called, roles = self.t.called, self.t.called_roles
+        while queue:
+            c = queue.popleft()
+            first, last = int(self.t.first[c]), int(self.t.first[c] + self.t.size[c])
+            begin, end = int(called.offsets[first]), int(called.offsets[last])
+            if begin == end:
+                continue
+            rows = np.repeat(np.arange(first, last), called.counts[first:last]).tolist()
+            for row, callee, role in zip(
+                rows, called.values[begin:end].tolist(), roles[begin:end], strict=True
+            ):
+                if self.of_computation[callee] >= 0:
+                    continue
+                instr = self.t.instructions[row]
+                kind = _kind(instr.opcode, role)
+                name = self.module.computations[callee].name
+                self._computation(callee, kind, name, row, int(self.group[row]), queue)
+
+    def _add(self, node: Node, parent: int) -> int:
+        node.index = len(self.nodes)
+        self.nodes.append(node)
+        self.parents.append(parent)
+        return node.index
+
+    def _computation(
+        self, c: int, kind: str, name: str, owner: int, parent: int, queue: deque[int]
+    ) -> None:
+        top = Node(kind, name, c, owner)
+        first, last = int(self.t.first[c]), int(self.t.first[c] + self.t.size[c])
+        self.of_computation[c] = self._add(top, parent)
+        self.group[first:last] = top.index
+        queue.append(c)
+        if kind in ("fusion", "reducer"):
+            return
+        if int((~self.quiet[first:last]).sum()) <= FLAT:
+            return
+        self._scope(top, first, last, owner)
+        simplify(top, self.quiet)
+        self._cut(top)
+        self._number(top)
+
+    def _scope(self, top: Node, first: int, last: int, owner: int) -> None:
+        """Hangs a trie of scopes with its instructions under ``top``."""
+        paths, scope = self.scopes.paths, self.scopes.scope
+        base = paths[scope[owner]] if owner >= 0 and scope[owner] >= 0 else ()
+        here = scope[first:last].copy()
+        here[self.parameter[first:last]] = -1
+        root = self.module.computations[top.computation].root
+        if root is not None and root.opcode == "tuple":
+            here[root.index - first] = -1
+        order = np.argsort(here, kind="stable")
+        ids, starts = np.unique(here[order], return_index=True)
+        trie: dict[Path, Node] = {(): top}
+        held: dict[int, list[Ints]] = {}
+        for k, s in enumerate(ids.tolist()):
+            end = starts[k + 1] if k + 1 < len(starts) else len(order)
+            path = relative(paths[s], base) if s >= 0 else ()
+            node = self._trie_node(trie, path, top)
+            held.setdefault(id(node), []).append(order[starts[k] : end] + first)
+        for node in trie.values():
+            mine = held.get(id(node))
+            node.members = np.sort(np.concatenate(mine)) if mine else np.zeros(0, np.int64)
+
+    def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node) -> Node:
+        for n in range(1, len(path) + 1):
+            prefix = path[:n]
+            if prefix not in trie:
+                trie[prefix] = Node("scope", path[n - 1], top.computation, path=prefix)
+                trie[prefix[:-1]].children.append(trie[prefix])
+        return trie[path]
+
+    def _cut(self, node: Node) -> None:
+        from .components import cut_wide
+
+        for child in node.children:
+            self._cut(child)
+        cut_wide(node, self.t, self.quiet)
+
+    def _number(self, top: Node) -> None:
+        stack = [(child, top.index) for child in reversed(top.children)]
+        while stack:
+            node, parent = stack.pop()
+            self._add(node, parent)
+            self.group[node.members] = node.index
+            stack.extend((child, node.index) for child in reversed(node.children))
+
+    def _freeze(self) -> GroupTree:
+        n = len(self.nodes)
+        parent = np.array(self.parents, np.int64)
+        size = np.bincount(self.group, minlength=n).astype(np.int64)
+        big = np.iinfo(np.int64).max
+        order = np.full(n, big)
+        np.minimum.at(order, self.group, np.arange(len(self.group)))
+        owner = np.array([g.owner for g in self.nodes], np.int64)
+        scoped = np.array([g.kind in ("scope", "component", "section") for g in self.nodes])
+        for g in range(n - 1, 0, -1):
+            size[parent[g]] += size[g]
+            if scoped[g]:
+                order[parent[g]] = min(order[parent[g]], order[g])
+        order = np.where(owner >= 0, owner, order)
+        order[order == big] = 0
+        order[0] = 0
+        return GroupTree(
+            parent=parent,
+            kind=np.array([KINDS.index(g.kind) for g in self.nodes], np.int64),
+            label=[g.label for g in self.nodes],
+            owner=owner,
+            computation=np.array([g.computation for g in self.nodes], np.int64),
+            size=size,
+            order=order,
+            hint=[g.fold_hint for g in self.nodes],
+            group=self.group,
+            of_computation=self.of_computation,
+        )
+
+
+def _kind(opcode: str, role: str) -> str:
+    if opcode == "fusion":
+        return "fusion"
+    if role in _ROLE_KINDS:
+        return _ROLE_KINDS[role]
+    return "call" if opcode in _CALLERS or role == "called_computations" else "reducer"
+
+
+def simplify(node: Node, quiet: np.ndarray) -> int:
+    """Dissolves tiny scopes into their parent and lets only children vanish; counts boxes."""
+    boxes = int((~quiet[node.members]).sum())
+    kept: list[Node] = []
+    dissolved: list[Ints] = []
+    for child in node.children:
+        inside = simplify(child, quiet)
+        if inside < MIN_BOXES:
+            dissolved.append(_everything(child))
+        else:
+            kept.append(child)
+        boxes += inside
+    if dissolved:
+        node.members = np.sort(np.concatenate([node.members, *dissolved]))
+    node.children = kept
+    own = int((~quiet[node.members]).sum())
+    if len(kept) == 1 and own == 0:
+        (only,) = kept
+        if node.kind == "scope":
+            node.label = f"{node.label}/{only.label}"
+        node.members = np.sort(np.concatenate([node.members, only.members]))
+        node.children = only.children
+    return boxes
+
+
+def _everything(node: Node) -> Ints:
+    return np.concatenate([node.members, *map(_everything, node.children)])

@@ -1,0 +1,55 @@
+"""Counts and bytes of a module: what ``hloscope summary --json`` prints.
+
+Each contribution adds keys to one plain dict; sizes are bytes of one device, dense.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..hlo import Module, Target
+
+Contribution = Callable[["Module", "Target"], dict[str, Any]]
+
+
+def counts(module: Module, target: Target) -> dict[str, Any]:
+    """How much there is."""
+    entry = module.entry
+    parameters = entry.parameters if entry is not None else ()
+    root = entry.root if entry is not None else None
+    opcodes = Counter(i.opcode for i in module.instructions)
+    kinds = Counter(i.fusion_kind or "unknown" for i in module.instructions if i.opcode == "fusion")
+    return {
+        "module": module.name,
+        "computations": len(module.computations),
+        "instructions": len(module.instructions),
+        "entry_instructions": len(entry.instructions) if entry is not None else 0,
+        "fusions": dict(sorted(kinds.items())),
+        "opcodes": dict(sorted(opcodes.items(), key=lambda kv: (-kv[1], kv[0]))),
+        "parameters": len(parameters),
+        "parameter_bytes": sum(p.shape.byte_size for p in parameters),
+        "output_bytes": root.shape.byte_size if root is not None else 0,
+        "partitions": module.num_partitions,
+        "replicas": module.replica_count,
+        "warnings": [str(w) for w in module.warnings],
+    }
+
+
+# In the order their keys are printed; an analysis adds its totals with one line.
+CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (("counts", counts),)
+
+
+def summarize(module: Module, target: Target) -> dict[str, Any]:
+    """All contributions' keys; one that fails adds a warning instead of its keys."""
+    out: dict[str, Any] = {}
+    failed: list[str] = []
+    for name, contribution in CONTRIBUTIONS:
+        try:
+            out.update(contribution(module, target))
+        except Exception as error:
+            failed.append(f"{name} could not be worked out: {type(error).__name__}: {error}")
+    out["warnings"] = [*out.get("warnings", []), *failed]
+    return out

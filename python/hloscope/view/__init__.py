@@ -1,0 +1,16 @@
+"""Module + results → the View, the one block of bytes every host shows.
+
+==============  =============================================================
+``builder.py``  columns, string table, the gzip'd container
+``core.py``     the tables every View has
+``sections/``   optional analyses, one file each, in one ordered list
+``text.py``     the text block: HLO text, line spans, attributes
+``schema.py``   the columns js/view.ts documents, to check what is written
+==============  =============================================================
+"""
+
+from .builder import Builder
+from .core import Context, build_view
+from .text import build_text
+
+__all__ = ["Builder", "Context", "build_text", "build_view"]

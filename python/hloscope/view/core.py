@@ -1,0 +1,238 @@
+"""``build_view``: the tables every View has, then the optional sections."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..analysis.families import FAMILIES, families
+from ..analysis.flags import flags, output_bytes
+from ..analysis.folds import Folds, folds
+from ..analysis.groups import KINDS, GroupTree, group_tree
+from ..analysis.labels import labels
+from ..analysis.summary import summarize
+from ..analysis.table import Table, csr, table
+from ..hlo import Module, Target
+from . import sections as _sections
+from .builder import VIEW_MAGIC, Builder
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Context:
+    """What a section sees: the module, its target, and analyses made at most once."""
+
+    module: Module
+    target: Target
+    extras: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def table(self) -> Table:
+        return table(self.module)
+
+    @cached_property
+    def groups(self) -> GroupTree:
+        return group_tree(self.module)
+
+    @cached_property
+    def folds(self) -> Folds:
+        return folds(self.module, self.groups)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """The result of an analysis, shared between sections by name."""
+        if name not in self._cache:
+            self._cache[name] = make()
+        found: T = self._cache[name]
+        return found
+
+
+def build_view(
+    module: Module,
+    target: Target | None = None,
+    *,
+    title: str | None = None,
+    subtitle: str = "",
+) -> bytes:
+    """The View block of js/view.ts, gzip'd; the same module gives the same bytes."""
+    context = Context(module, target if target is not None else Target())
+    builder = Builder()
+    with _no_collection():
+        _instructions(builder, context)
+        _computations(builder, context)
+        _groups(builder, context)
+        _frames(builder, context)
+        summary = _summary(context)
+        _optional(builder, context)
+        c, f = context, context.folds.folds
+        builder.header = {
+            "opcodes": list(c.table.opcodes),
+            "families": [{"id": f.id, "label": f.label, "landmark": f.landmark} for f in FAMILIES],
+            "groupKinds": list(KINDS),
+            "callRoles": c._cache["call roles"],
+            "counts": {
+                "instructions": len(module.instructions),
+                "computations": len(module.computations),
+                "groups": len(c.groups.parent),
+                "folds": len(f),
+            },
+            "title": title or module.name,
+            "subtitle": subtitle,
+            "dialect": module.dialect,
+            "isScheduled": module.is_scheduled,
+            "summary": summary,
+            "warnings": [str(w) for w in module.warnings] + c.warnings,
+            "extras": c.extras,
+        }
+        return builder.finish(VIEW_MAGIC)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hundreds of thousands of short-lived objects would set the collector off for nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _instructions(b: Builder, c: Context) -> None:
+    t, module = c.table, c.module
+    names = b.strings.ids(t.op_names)
+    shapes = b.strings.ids([s.text for s in t.shapes])
+    dense = b.strings.ids([s.dense_text for s in t.shapes])
+    b.text_column("instruction.name", [i.name for i in t.instructions])
+    b.text_column("instruction.label", labels(module))
+    b.column("instruction.opcode", "u16", t.opcode)
+    b.column("instruction.family", "u8", families(module))
+    b.column("instruction.flags", "u16", flags(module))
+    b.column("instruction.shape", "u32", shapes[t.shape])
+    b.column("instruction.dense_shape", "u32", dense[t.shape])
+    b.column("instruction.bytes", "f64", output_bytes(t))
+    b.column("instruction.computation", "u32", t.computation)
+    b.column("instruction.group", "u32", c.groups.group)
+    b.column("instruction.op_name", "u32", names[t.op_name])
+    b.csr("operand", t.operands.offsets, t.operands.values)
+    predecessors = csr(
+        [
+            [p.index for p in i.control_predecessors]
+            if "control-predecessors" in i.attribute_text
+            else ()
+            for i in t.instructions
+        ]
+    )
+    b.csr("control", predecessors.offsets, predecessors.values)
+    roles = list(dict.fromkeys(t.called_roles))
+    c._cache["call roles"] = roles
+    b.csr("called", t.called.offsets, t.called.values)
+    b.column("called.role", "u8", np.array([roles.index(r) for r in t.called_roles], np.int64))
+
+
+def _computations(b: Builder, c: Context) -> None:
+    module, t = c.module, c.table
+    b.text_column("computation.name", [x.name for x in module.computations])
+    b.column("computation.first", "u32", t.first)
+    b.column("computation.size", "u32", t.size)
+    roots = [-1 if x.root is None else x.root.index for x in module.computations]
+    b.column("computation.root", "i32", np.array(roots, np.int64))
+    b.column("computation.group", "i32", c.groups.of_computation)
+
+
+def _groups(b: Builder, c: Context) -> None:
+    g, f = c.groups, c.folds
+    b.column("group.parent", "i32", g.parent)
+    b.column("group.kind", "u8", g.kind)
+    b.text_column("group.label", g.label)
+    b.column("group.owner", "i32", g.owner)
+    b.column("group.computation", "i32", g.computation)
+    b.column("group.size", "u32", g.size)
+    b.column("group.order", "u32", g.order)
+    b.column("group.class", "u32", f.group_class)
+    b.column("group.fold", "i32", f.of_group)
+    members = csr([list(x.members) for x in f.folds])
+    b.column("fold.parent", "u32", np.array([x.parent for x in f.folds], np.int64))
+    b.text_column("fold.label", [x.label for x in f.folds])
+    b.csr("fold", members.offsets, members.values, "members")
+
+
+def _frames(b: Builder, c: Context) -> None:
+    """Rows of the module's frame table, then one row for each old source_file:line pair."""
+    module, t = c.module, c.table
+    frames = module.frames
+    files, functions = b.strings.ids(frames.files), b.strings.ids(frames.functions)
+    file, function, line, parent = [], [], [], []
+    for location, up in frames.frames:
+        known = 0 < location <= len(frames.locations)
+        file_id, function_id, at = frames.locations[location - 1][:3] if known else (0, 0, 0)
+        file.append(int(files[file_id - 1]) if 0 < file_id <= len(files) else 0)
+        function.append(int(functions[function_id - 1]) if 0 < function_id <= len(functions) else 0)
+        line.append(max(0, at))
+        parent.append(up - 1 if 0 < up <= len(frames.frames) else -1)
+    _break_loops(parent)
+    rows: dict[tuple[str, int], int] = {}
+    of = np.full(len(t.instructions), -1, np.int64)
+    for i, instr in enumerate(t.instructions):
+        text = instr.attribute_text
+        if "stack_frame_id=" not in text and "source_file=" not in text:
+            continue
+        meta = instr.metadata
+        if 0 < meta.stack_frame_id <= len(frames.frames):
+            of[i] = meta.stack_frame_id - 1
+        elif meta.source_file:
+            key = (meta.source_file, meta.source_line)
+            if key not in rows:
+                rows[key] = len(file)
+                file.append(b.strings.id(key[0]))
+                function.append(0)
+                line.append(key[1])
+                parent.append(-1)
+            of[i] = rows[key]
+    b.column("instruction.frame", "i32", of)
+    b.column("frame.file", "u32", np.array(file, np.int64))
+    b.column("frame.function", "u32", np.array(function, np.int64))
+    b.column("frame.line", "u32", np.array(line, np.int64))
+    b.column("frame.parent", "i32", np.array(parent, np.int64))
+
+
+def _break_loops(parent: list[int]) -> None:
+    """Cuts parent chains that return to themselves (damaged dumps), in place."""
+    done = [False] * len(parent)
+    for start in range(len(parent)):
+        path: dict[int, None] = {}
+        at, last = start, -1
+        while at >= 0 and not done[at]:
+            if at in path:
+                parent[last] = -1
+                break
+            path[at] = None
+            last, at = at, parent[at]
+        for row in path:
+            done[row] = True
+
+
+def _summary(c: Context) -> dict[str, Any]:
+    return summarize(c.module, c.target)
+
+
+def _optional(b: Builder, c: Context) -> None:
+    for name, add in _sections.SECTIONS:
+        before, extras = b.names(), dict(c.extras)
+        try:
+            add(b, c)
+            json.dumps(c.extras, allow_nan=False)
+        except Exception as error:
+            b.forget(before)
+            c.extras = extras
+            c.warnings.append(f"{name} could not be worked out: {type(error).__name__}: {error}")

@@ -1,0 +1,19 @@
+"""Optional parts of the View, written in this order.
+
+A section is a name and a function ``add(builder, context)`` that adds its own columns or
+``context.extras[name]``. One that fails becomes a warning and leaves nothing behind.
+Adding a section is one file here and one line in ``SECTIONS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+Section = Callable[["Builder", "Context"], None]
+
+SECTIONS: tuple[tuple[str, Section], ...] = ()
