@@ -9,6 +9,7 @@ values are alive.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -162,7 +163,7 @@ def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     if len(cuts) < 2:
         return
     cuts.append(n)
-    for k, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for k, (begin, end) in enumerate(pairwise(cuts)):
         part = members[begin:end]
         label = f"part {k + 1}/{len(cuts) - 1} · {_name(part, t, quiet)}"
         child = _node(node, label, part, "section")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .table import Table, table
+from .table import Table, per_module, table
 
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module
@@ -129,7 +129,7 @@ _TARGETS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, family in (
         (r"__cublas\$(gemm|lt\$(matmul|groupedmatmul)|blas)|cublas.*(gemm|matmul)", "matmul"),
         (r"__onednn\$matmul|__triton_gemm|__cutlass.*gemm|_gemm\b|\bgemm_|EigenMatMul", "matmul"),
-        (r"__cudnn\$(conv|norm\b)?conv|__cudnn\$conv|__onednn\$convolution|EigenConv", "convolution"),
+        (r"__cudnn\$conv|__onednn\$convolution|EigenConv", "convolution"),
         (r"all_?(reduce|gather|to_?all)|reduce_?scatter|collective_?permute", "collective"),
         (r"lapack_|cusolver|hipsolver|triangularSolve|cholesky|^TopK|^PartialReduce|cufft|"
          r"ducc_|pocketfft|^Qr$|^Eigh$|^LuDecomposition|householder|cu_lu_pivots|cub.*sort",
@@ -209,6 +209,7 @@ def _convolution_family(instr: Instruction) -> int:
     return ID["matmul"] if matmul and known else ID["convolution"]
 
 
+@per_module
 def families(module: Module) -> NDArray[np.uint8]:
     """Index into FAMILIES for every instruction of the module, in order."""
     t = table(module)

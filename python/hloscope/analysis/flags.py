@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .families import FAMILIES, ID, families
-from .table import Table, table
+from .table import Table, per_module, table
 
 if TYPE_CHECKING:
     from ..hlo import Module
@@ -39,6 +39,7 @@ def output_bytes(t: Table) -> NDArray[np.float64]:
     return sizes[t.shape] if len(sizes) else np.zeros(0)
 
 
+@per_module
 def flags(module: Module) -> NDArray[np.uint16]:
     """One row of bits an instruction."""
     t = table(module)

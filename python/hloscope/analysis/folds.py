@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -183,11 +184,7 @@ def _range(numbers: list[int]) -> str:
     """``[0..23]``, ``[0,4,8]``, ``[0..22 step 2]``, ``[0..23, 26]`` cut short when long."""
     numbers = sorted(numbers)
     step = numbers[1] - numbers[0]
-    if (
-        len(numbers) > 2
-        and step > 0
-        and all(b - a == step for a, b in zip(numbers, numbers[1:], strict=False))
-    ):
+    if len(numbers) > 2 and step > 0 and all(b - a == step for a, b in pairwise(numbers)):
         return f"[{numbers[0]}..{numbers[-1]}{f' step {step}' if step > 1 else ''}]"
     parts: list[str] = []
     begin = previous = numbers[0]

@@ -26,7 +26,7 @@ import numpy as np
 
 from .flags import QUIET, flags
 from .scopes import Path, Scopes, relative, scopes
-from .table import Ints, Table, table
+from .table import Ints, Table, per_module, table
 
 if TYPE_CHECKING:
     from ..hlo import Module
@@ -91,6 +91,7 @@ class GroupTree:
         return out
 
 
+@per_module
 def group_tree(module: Module) -> GroupTree:
     """The tree of groups of a module, deterministic."""
     return _Builder(module).build()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from .families import ID, families, opcode_family
-from .table import Table, table
+from .table import Table, per_module, table
 
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Shape
@@ -84,7 +85,7 @@ def _bits(t: Table) -> np.ndarray:
 
 def telling_mask(t: Table, members: np.ndarray) -> int:
     """Bits of ``_TELLING`` for the opcodes of some instructions and of their fusions."""
-    interior = _interior(t)
+    interior = interior_masks(t)
     mask = int(np.bitwise_or.reduce(_bits(t)[members])) if len(members) else 0
     for i in members[t.called.counts[members] > 0].tolist():
         for c in _called(t, i):
@@ -92,8 +93,18 @@ def telling_mask(t: Table, members: np.ndarray) -> int:
     return mask
 
 
-def _interior(t: Table) -> np.ndarray:
+_interior_cache: WeakKeyDictionary[Table, np.ndarray] = WeakKeyDictionary()
+
+
+def interior_masks(t: Table) -> np.ndarray:
     """A row a computation: bits of ``_TELLING`` for the opcodes in it, nested fusions too."""
+    found = _interior_cache.get(t)
+    if found is None:
+        found = _interior_cache[t] = _interior(t)
+    return found
+
+
+def _interior(t: Table) -> np.ndarray:
     bits = _bits(t)
     masks = t.reduce_by_computation(np.bitwise_or, bits, 0)
     fusions = t.where("fusion")
@@ -110,6 +121,7 @@ def _called(t: Table, i: int | np.int64) -> list[int]:
     return t.called.values[t.called.offsets[i] : t.called.offsets[i + 1]].tolist()
 
 
+@per_module
 def labels(module: Module) -> list[str]:
     """One label an instruction; never empty, at most ``MAX_LABEL`` characters."""
     t = table(module)
@@ -144,7 +156,7 @@ def _is_collective(t: Table) -> np.ndarray:
 
 
 def _fusions(t: Table, family: np.ndarray, out: list[str]) -> None:
-    masks = _interior(t)
+    masks = interior_masks(t)
     cache: dict[tuple[int, bool], str] = {}
     for i in t.where("fusion").tolist():
         called = _called(t, i)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .table import Table, intern, table
+from .table import Table, intern, per_module, table
 
 if TYPE_CHECKING:
     from ..hlo import Module
@@ -144,6 +144,7 @@ class Scopes:
     inherited: NDArray[np.bool_]
 
 
+@per_module
 def scopes(module: Module) -> Scopes:
     """The scope of every instruction."""
     t = table(module)

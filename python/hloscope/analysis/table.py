@@ -9,9 +9,11 @@ the View, so one pass over the objects makes these arrays and the rest is vector
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Shape
 
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +108,34 @@ class Table:
         return out
 
 
-_cache: WeakKeyDictionary[Module, Table] = WeakKeyDictionary()
+def per_module(make: Callable[[Module], T]) -> Callable[[Module], T]:
+    """Runs ``make`` at most once for a module, and forgets with it."""
+    made: WeakKeyDictionary[Module, T] = WeakKeyDictionary()
+
+    @wraps(make)
+    def cached(module: Module) -> T:
+        found = made.get(module)
+        if found is None:
+            found = made[module] = make(module)
+        return found
+
+    return cached
 
 
+@per_module
 def table(module: Module) -> Table:
     """The module's columns; the same object for the same module."""
-    found = _cache.get(module)
-    if found is None:
-        found = _cache[module] = _build(module)
-    return found
+    return _build(module)
 
 
 def _build(module: Module) -> Table:
     instructions = module.instructions
-    opcode, opcodes = intern([i.opcode for i in instructions])
+    opcode, opcodes = intern(module.opcodes_list)
     # Shapes are interned by the reader, and hashing an id is cheaper than hashing text.
     by_id = {id(i.shape): i.shape for i in instructions}
     shape_ids, shape_keys = intern([id(i.shape) for i in instructions])
     size = np.array([len(c.instructions) for c in module.computations], np.int64)
-    called, roles = _called(module)
+    called_offsets, called, roles = module.called_csr()
     names, op_name = _op_names(module)
     return Table(
         instructions=instructions,
@@ -132,9 +144,9 @@ def _build(module: Module) -> Table:
         computation=np.repeat(np.arange(len(size)), size),
         first=np.cumsum(size) - size,
         size=size,
-        operands=_operands(module),
-        called=called,
-        called_roles=roles,
+        operands=Csr(*module.operand_csr()),
+        called=Csr(called_offsets, called),
+        called_roles=tuple(roles),
         shapes=tuple(by_id[k] for k in shape_keys),
         shape=shape_ids,
         op_names=names,
@@ -142,16 +154,6 @@ def _build(module: Module) -> Table:
     )
 
 
-def _operands(module: Module) -> Csr:
-    return csr([[o.index for o in i.operands] for i in module.instructions])
-
-
-def _called(module: Module) -> tuple[Csr, tuple[str, ...]]:
-    pairs = [i.called for i in module.instructions]
-    roles = tuple(role for p in pairs for role, _ in p)
-    return csr([[c.index for _, c in p] for p in pairs]), roles
-
-
 def _op_names(module: Module) -> tuple[tuple[str, ...], Ints]:
-    ids, names = intern(["", *(i.op_name for i in module.instructions)])
+    ids, names = intern(["", *module.op_names()])
     return tuple(names), ids[1:]

@@ -66,7 +66,7 @@ class Builder:
         self._columns: dict[str, tuple[str, NDArray[Any]]] = {}
 
     def column(self, name: str, dtype: str, values: ArrayLike) -> None:
-        """Adds a column. Raises ``ValueError`` for a second of the name or a value that does not fit."""
+        """Adds a column; ``ValueError`` for a name used twice or a value that does not fit."""
         if name in self._columns:
             raise ValueError(f"column {name} is written twice")
         array = np.asarray(values)

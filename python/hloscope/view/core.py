@@ -168,9 +168,7 @@ def _groups(b: Builder, c: Context) -> None:
 
 
 def _frames(b: Builder, c: Context) -> None:
-    """Rows of the module's frame table, then one row for each old source_file:line pair."""
-    module, t = c.module, c.table
-    frames = module.frames
+    frames, ids = c.module.source_frames()
     files, functions = b.strings.ids(frames.files), b.strings.ids(frames.functions)
     file, function, line, parent = [], [], [], []
     for location, up in frames.frames:
@@ -178,27 +176,11 @@ def _frames(b: Builder, c: Context) -> None:
         file_id, function_id, at = frames.locations[location - 1][:3] if known else (0, 0, 0)
         file.append(int(files[file_id - 1]) if 0 < file_id <= len(files) else 0)
         function.append(int(functions[function_id - 1]) if 0 < function_id <= len(functions) else 0)
-        line.append(max(0, at))
+        line.append(at if 0 < at < 1 << 32 else 0)
         parent.append(up - 1 if 0 < up <= len(frames.frames) else -1)
     _break_loops(parent)
-    rows: dict[tuple[str, int], int] = {}
-    of = np.full(len(t.instructions), -1, np.int64)
-    for i, instr in enumerate(t.instructions):
-        text = instr.attribute_text
-        if "stack_frame_id=" not in text and "source_file=" not in text:
-            continue
-        meta = instr.metadata
-        if 0 < meta.stack_frame_id <= len(frames.frames):
-            of[i] = meta.stack_frame_id - 1
-        elif meta.source_file:
-            key = (meta.source_file, meta.source_line)
-            if key not in rows:
-                rows[key] = len(file)
-                file.append(b.strings.id(key[0]))
-                function.append(0)
-                line.append(key[1])
-                parent.append(-1)
-            of[i] = rows[key]
+    of = np.array(ids, np.int64) - 1
+    of[of >= len(parent)] = -1
     b.column("instruction.frame", "i32", of)
     b.column("frame.file", "u32", np.array(file, np.int64))
     b.column("frame.function", "u32", np.array(function, np.int64))
