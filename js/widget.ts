@@ -1,0 +1,115 @@
+/**
+ * The explorer as an anywidget: traits in, selection and options out.
+ *
+ *     _view      Bytes   the View block           selection  dict  kind, index, name (both ways)
+ *     _options   dict    Options (both ways)
+ *
+ * The text block comes when first asked for: {kind: "text", id} out; {kind: "text", id} with one
+ * buffer, or {kind: "error", id, message}, back.
+ */
+import { mount } from "./mount.ts";
+import type { Host, Options, Selection } from "./view.ts";
+
+/** The part of anywidget's model that we use. */
+interface Model {
+  get(name: string): unknown;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
+  on(event: string, callback: (...args: never[]) => void): void;
+  off(event: string, callback: (...args: never[]) => void): void;
+  send(content: unknown): void;
+}
+
+interface Reply {
+  kind?: string;
+  id?: number;
+  message?: string;
+}
+
+const TEXT_TIMEOUT_MS = 60_000;
+let asked = 0;
+
+const toBytes = (data: DataView | ArrayBuffer | Uint8Array): Uint8Array =>
+  data instanceof ArrayBuffer
+    ? new Uint8Array(data)
+    : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+
+function askForText(model: Model, signal: AbortSignal): Promise<Uint8Array> {
+  const id = ++asked;
+  return new Promise((resolve, reject) => {
+    const done = () => {
+      clearTimeout(timer);
+      model.off("msg:custom", receive as never);
+      signal.removeEventListener("abort", stop);
+    };
+    const fail = (message: string) => {
+      done();
+      reject(new Error(message));
+    };
+    const receive = (reply: Reply, buffers?: DataView[]) => {
+      if (reply?.id !== id) return;
+      if (reply.kind === "text" && buffers?.length) {
+        done();
+        resolve(toBytes(buffers[0]));
+      } else fail(reply.message ?? "the kernel answered without the text.");
+    };
+    const stop = () => fail("closed.");
+    const timer = setTimeout(
+      () => fail("no answer from the kernel; it may be busy or gone. Try again when it is idle."),
+      TEXT_TIMEOUT_MS,
+    );
+    signal.addEventListener("abort", stop, { once: true });
+    model.on("msg:custom", receive as never);
+    model.send({ kind: "text", id });
+  });
+}
+
+interface RenderProps {
+  model: Model;
+  el: HTMLElement;
+  signal?: AbortSignal;
+}
+
+function render({ model, el, signal }: RenderProps): () => void {
+  const host: Host = {
+    options: (model.get("_options") ?? {}) as Partial<Options>,
+    async view() {
+      const data = model.get("_view") as DataView | null;
+      if (!data?.byteLength) throw new Error("The widget carries no data: run the cell again.");
+      return toBytes(data);
+    },
+    text: (aborted) => askForText(model, aborted),
+    onSelect(selection) {
+      if (same(model.get("selection") as Selection, selection)) return;
+      model.set("selection", selection);
+      model.save_changes();
+    },
+    onOptions(options) {
+      model.set("_options", options);
+      model.save_changes();
+    },
+  };
+  const element = document.createElement("div");
+  el.append(element);
+  const mounted = mount(element, host);
+  const onSelection = () => {
+    const selection = model.get("selection") as Selection | null;
+    if (selection?.kind) mounted.select({ kind: selection.kind, index: selection.index });
+  };
+  const onOptions = () => mounted.setOptions((model.get("_options") ?? {}) as Partial<Options>);
+  model.on("change:selection", onSelection as never);
+  model.on("change:_options", onOptions as never);
+  if ((model.get("selection") as Selection | null)?.kind !== "none") onSelection();
+  const dispose = () => {
+    model.off("change:selection", onSelection as never);
+    model.off("change:_options", onOptions as never);
+    mounted.dispose();
+    element.remove();
+  };
+  signal?.addEventListener("abort", dispose, { once: true });
+  return dispose;
+}
+
+const same = (a: Selection | null, b: Selection) => a?.kind === b.kind && a.index === b.index;
+
+export default { render };

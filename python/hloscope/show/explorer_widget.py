@@ -1,0 +1,46 @@
+"""The live widget: sends the View once, the text when asked, and follows the selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from .static import script
+
+if TYPE_CHECKING:
+    from .._capture import Capture
+
+
+class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    """A capture as a widget. ``selection`` is what is selected in the browser, and settable.
+
+    ``selection``: ``{"kind": "instruction"|"group"|"fold"|"computation"|"none", "index": int,
+    "name": str}``. Raises ``RendererMissing`` in a checkout whose renderer was not built.
+    """
+
+    _view = traitlets.Bytes().tag(sync=True)
+    _options = traitlets.Dict().tag(sync=True)
+    selection = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, capture: Capture, **options: Any) -> None:
+        self._capture = capture
+        super().__init__(
+            _esm=script("widget.js"),
+            _view=capture.view_bytes,
+            _options=options,
+            selection={"kind": "none", "index": -1, "name": ""},
+        )
+        self.on_msg(self._answer)
+
+    def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        """Replies to {kind: "text", id}; errors go back as text, never silently."""
+        if not isinstance(content, dict) or content.get("kind") != "text":
+            return
+        reply: dict[str, Any] = {"kind": "text", "id": content.get("id")}
+        try:
+            self.send(reply, [self._capture.text_bytes])
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            self.send({**reply, "kind": "error", "message": message})

@@ -1,0 +1,142 @@
+"""One self-contained offline page of a capture, and the same page as a frame for notebooks.
+
+::
+
+    <meta CSP: only this script, by its hash; no network>
+    <main><h1>…</h1><div id="hloscope"><pre>summary</pre></div></main>
+    <script type="application/octet-stream;base64" id="hloscope-view">…   data, never run
+    <script>renderer</script>                                             replaces the summary
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from .static import script
+
+if TYPE_CHECKING:
+    from .._capture import Capture
+
+# Raw HLO text beyond this stays out of a page: browsers open bigger files slowly or not at all.
+TEXT_LIMIT_BYTES = 64 * 2**20
+# A frame sits in the notebook's JSON once per output; a 10k-instruction module fits in this.
+FRAME_LIMIT_BYTES = 1_150_000
+
+_STYLE = (
+    "html,body,main{margin:0;height:100%}"
+    "body{font:14px system-ui,sans-serif;color-scheme:light dark}"
+    "#hloscope{height:100%}"
+    "pre{margin:0;padding:16px;white-space:pre-wrap}"
+    "h1{position:absolute;width:1px;height:1px;margin:0;overflow:hidden;"
+    "clip-path:inset(50%);white-space:nowrap}"
+)
+
+
+def page(
+    capture: Capture,
+    *,
+    options: Mapping[str, Any] | None = None,
+    text_limit_bytes: int = TEXT_LIMIT_BYTES,
+) -> str:
+    """The whole page as a string; it opens from ``file://`` and asks the network for nothing.
+
+    ``options`` are Options of js/view.ts: ``theme``, ``colorBy``, ``panel``. HLO text over
+    ``text_limit_bytes`` (raw, in bytes) is left out, and the page says so.
+    Raises ``RendererMissing`` in a checkout whose renderer was not built.
+    """
+    text: bytes | None = None
+    why = ""
+    size = len(capture.text)
+    if size > text_limit_bytes:
+        why = (
+            f"it has {size / 2**20:,.0f} MiB, over this page's limit of "
+            f"{text_limit_bytes / 2**20:,.0f} MiB. Save the dump beside it."
+        )
+    else:
+        text = capture.text_bytes
+    return _page(capture, options or {}, text, why)
+
+
+def frame(capture: Capture, *, height_px: int = 640) -> str:
+    """The page in a sandboxed ``<iframe srcdoc>``: text/html for notebooks and their exports.
+
+    The text block goes along while the frame stays under ``FRAME_LIMIT_BYTES``.
+    """
+    why = (
+        "it would make this notebook too large. Run the cell again, or save it with "
+        'capture.to_html("module.html").'
+    )
+    small = _page(capture, {}, None, why)
+    # base64 grows by 4/3; the compressed text cannot be much under a fifteenth of the raw one.
+    room = (FRAME_LIMIT_BYTES - len(small)) * 3 / 4
+    inner = small
+    if len(capture.text) / 40 < room and len(capture.text_bytes) < room:
+        inner = _page(capture, {}, capture.text_bytes, "")
+    return (
+        f'<iframe title="{escape(f"hloscope: {capture.title}")}" '
+        'sandbox="allow-scripts allow-downloads" allow="fullscreen; clipboard-write" '
+        'referrerpolicy="no-referrer" width="100%" '
+        f'height="{height_px}" style="display:block;width:100%;height:{height_px}px;'
+        'border:1px solid rgba(128,128,128,.4);border-radius:6px;box-sizing:border-box" '
+        f'srcdoc="{_attribute(inner)}"></iframe>'
+    )
+
+
+def _page(capture: Capture, options: Mapping[str, Any], text: bytes | None, why: str) -> str:
+    from .text import summary_text
+
+    code = _inline(script("snapshot.js"))
+    policy = (
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(_STYLE)}'; "
+        "worker-src blob:; base-uri 'none'; form-action 'none'"
+    )
+    data = [_block("hloscope-view", capture.view_bytes)]
+    if text is not None:
+        data.append(_block("hloscope-text", text))
+    title = escape(capture.title)
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="generator" content="hloscope">',
+            f"<title>{title} · hloscope</title>",
+            f"<style>{_STYLE}</style></head>",
+            f"<body><main><h1>{title}</h1>",
+            f'<div id="hloscope" data-options="{escape(json.dumps(dict(options)))}" '
+            f'data-no-text="{escape(why)}" data-name="{title}">',
+            "<noscript><p>The interactive view needs JavaScript; this is its summary.</p>"
+            "</noscript>",
+            f"<pre>{escape(summary_text(capture))}</pre></div></main>",
+            *data,
+            f"<script>{code}</script></body></html>\n",
+        ]
+    )
+
+
+def _block(name: str, data: bytes) -> str:
+    # base64 has no "<": the block cannot close its own element.
+    text = base64.b64encode(data).decode("ascii")
+    return f'<script type="application/octet-stream;base64" id="{name}">{text}</script>'
+
+
+def _inline(code: str) -> str:
+    """The script with nothing in it that ends or re-opens a script element."""
+    return re.sub(r"<(?=/script|!--|script)", r"\\x3c", code, flags=re.IGNORECASE)
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return "sha256-" + base64.b64encode(digest).decode("ascii")
+
+
+def _attribute(text: str) -> str:
+    # Inside double quotes only & and " end or change anything; < and > stay, and stay short.
+    return text.replace("&", "&amp;").replace('"', "&quot;")

@@ -1,0 +1,60 @@
+"""How a capture shows itself as the last line of a cell.
+
+===========================================  ==================================================
+``application/vnd.jupyter.widget-view+json``  the live explorer, while the kernel is there
+``text/html``                                 the same explorer, offline: exports, saved files
+``text/plain``                                a summary
+``application/vnd.hloscope.view+json``        marks the bundle for our JupyterLab renderer
+===========================================  ==================================================
+
+nbconvert takes the widget only when its state was saved with the notebook, else text/html.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .._capture import Capture
+    from .explorer_widget import HloscopeWidget
+
+MARKER = "application/vnd.hloscope.view+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def widget(capture: Capture, **options: Any) -> HloscopeWidget:
+    """A live widget of the capture. Raises ``ImportError`` without anywidget."""
+    from .explorer_widget import HloscopeWidget
+
+    return HloscopeWidget(capture, **options)
+
+
+def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(data, metadata) for ``_repr_mimebundle_``; without a kernel or anywidget, no widget."""
+    from .html import frame
+    from .text import summary_text
+
+    data: dict[str, Any] = {
+        "text/plain": summary_text(capture),
+        "text/html": frame(capture),
+        MARKER: {"version": 1},
+    }
+    if _has_kernel():
+        with suppress(ImportError):  # without anywidget the page is the same explorer
+            data |= _view_only(widget(capture))
+    return data, {}
+
+
+def _view_only(made: HloscopeWidget) -> dict[str, Any]:
+    found = made._repr_mimebundle_()
+    bundle = found[0] if isinstance(found, tuple) else found
+    return {WIDGET: bundle[WIDGET]} if bundle and WIDGET in bundle else {}
+
+
+def _has_kernel() -> bool:
+    """Whether this runs in a Jupyter kernel, where widgets have someone to talk to."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
