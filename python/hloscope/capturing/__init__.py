@@ -1,0 +1,28 @@
+"""Live programs → Capture. The only folder that imports jax.
+
+=================  ==========================================================
+``entry.py``       ``capture``: fn, Traced, Lowered, Compiled → Capture
+``program.py``     a program on its way down, each stage made once
+``stages.py``      jaxpr, StableHLO, HLO before and after optimisation → Module
+``describe.py``    devices, mesh, arguments, XLA's own figures → Target
+``placing.py``     moves arguments onto another mesh, shapes only
+``topology.py``    TPU topologies without a TPU, meshes
+``provenance.py``  Shardy and pre-partitioning dumps taken while compiling
+``messages.py``    what the compiler says on stderr
+``sources.py``     the person's own source files
+``jaxpr.py``       jaxpr → Module
+``_compat.py``     everything that differs between jax versions
+=================  ==========================================================
+"""
+
+from __future__ import annotations
+
+try:
+    import jax  # noqa: F401
+except ImportError as error:
+    raise ImportError('capturing needs jax: pip install "hloscope[jax]"') from error
+
+from .entry import capture
+from .errors import CaptureError
+
+__all__ = ["CaptureError", "capture"]

@@ -1,0 +1,168 @@
+"""Everything that differs between jax versions, or that jax does not say publicly.
+
+Each function here has a public spelling or a plain default to fall back on: a private name
+that moved costs a detail, never the capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+
+
+def backends_initialized() -> bool:
+    """Whether jax has already started its backends (then platforms cannot be chosen)."""
+    try:
+        from jax._src import xla_bridge
+
+        return bool(xla_bridge.backends_are_initialized())
+    except (ImportError, AttributeError):
+        return True
+
+
+def mesh_context(mesh: jax.sharding.Mesh) -> contextlib.AbstractContextManager[Any]:
+    """The mesh as jax's current mesh, so that bare PartitionSpecs and shard_map find it."""
+    for owner, name in ((jax, "set_mesh"), (jax.sharding, "set_mesh"), (jax.sharding, "use_mesh")):
+        setter = getattr(owner, name, None)
+        if setter is not None:
+            return setter(mesh)  # type: ignore[no-any-return]
+    return mesh
+
+
+def current_mesh() -> jax.sharding.Mesh | None:
+    """The concrete mesh of ``jax.set_mesh`` or ``with mesh:``, or None."""
+    try:
+        from jax._src import mesh as mesh_lib
+
+        concrete = mesh_lib.get_concrete_mesh()
+        if concrete is not None and not concrete.empty:
+            return concrete
+        physical = mesh_lib.thread_resources.env.physical_mesh
+        return None if physical.empty else physical
+    except (ImportError, AttributeError):
+        return None
+
+
+def platforms_chosen() -> bool:
+    """Whether ``JAX_PLATFORMS`` or its option says which platforms to start."""
+    return bool(getattr(jax.config, "jax_platforms", None))
+
+
+@contextlib.contextmanager
+def no_persistent_cache() -> Iterator[None]:
+    """Compiles for real: a hit in jax's on-disk cache would leave no dump and no messages.
+
+    Without a cache folder there is nothing to switch off.
+    """
+    if not getattr(jax.config, "jax_compilation_cache_dir", None):
+        yield
+        return
+    try:
+        from jax.experimental.compilation_cache import compilation_cache
+    except ImportError:
+        yield
+        return
+    before = jax.config.values.get("jax_enable_compilation_cache", True)
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
+        compilation_cache.reset_cache()
+
+
+def partition_devices(lowered: Any, compiled: Any) -> tuple[Any, ...]:
+    """Devices in partition order: the device assignment, which replica groups index."""
+    lowering = getattr(lowered, "_lowering", None)
+    found = getattr(lowering, "_device_list", None)
+    if found is None and lowering is not None:
+        found = getattr(lowering, "compile_args", {}).get("device_assignment")
+    if found is None and compiled is not None:
+        for sharding in _shardings(compiled):
+            found = getattr(sharding, "_device_assignment", None)
+            if found is None:
+                found = tuple(sharding.mesh.devices.flat) if hasattr(sharding, "mesh") else None
+            if found is not None:
+                break
+    if found is None and compiled is not None:
+        with contextlib.suppress(Exception):
+            found = compiled.runtime_executable().local_devices()
+    return tuple(found or ())
+
+
+def _shardings(compiled: Any) -> list[Any]:
+    leaves = []
+    for name in ("input_shardings", "output_shardings"):
+        with contextlib.suppress(Exception):
+            leaves += jax.tree.leaves(getattr(compiled, name))
+    return [s for s in leaves if isinstance(s, jax.sharding.Sharding)]
+
+
+def kept_arguments(lowered: Any, compiled: Any) -> list[int] | None:
+    """Indices of the flat arguments that became parameters (jax drops unused ones)."""
+    lowering = getattr(lowered, "_lowering", None)
+    kept = getattr(lowering, "compile_args", {}).get("kept_var_idx")
+    if kept is None:
+        kept = getattr(getattr(compiled, "_executable", None), "_kept_var_idx", None)
+    return None if kept is None else sorted(kept)
+
+
+def argument_shardings(lowered: Any, count: int) -> Sequence[Any]:
+    """Shardings that a lowered program asks of its kept arguments; [] when unknown."""
+    lowering = getattr(lowered, "_lowering", None)
+    found = getattr(lowering, "compile_args", {}).get("in_shardings", ())
+    return tuple(found) if len(found) == count else ()
+
+
+def debug_names(traced: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """``(argument names, result paths)`` by jax's own account: "params['w1']", "result[0]"."""
+    info = getattr(getattr(getattr(traced, "jaxpr", None), "jaxpr", None), "debug_info", None)
+    arguments = getattr(info, "arg_names", None) or ()
+    results = getattr(info, "result_paths", None) or ()
+    return tuple(str(a) for a in arguments), tuple(str(r) for r in results)
+
+
+def hlo_proto_before_optimization(lowered: Any) -> bytes | None:
+    """The lowered program as HloModuleProto with its locations, which public HLO drops."""
+    try:
+        from jax._src.lib import _jax  # type: ignore[attr-defined]
+
+        computation = _jax.mlir.mlir_module_to_xla_computation(
+            lowered.as_text("stablehlo", debug_info=True), False, False
+        )
+        return bytes(computation.as_serialized_hlo_module_proto())
+    except Exception:
+        return None
+
+
+def executable_proto(compiled: Any) -> bytes | None:
+    """The optimised module as HloModuleProto, or None when this backend keeps none."""
+    try:
+        module = compiled.runtime_executable().hlo_modules()[0]
+        return bytes(module.as_serialized_hlo_module_proto())
+    except Exception:
+        return None
+
+
+def user_frames(source_info: Any) -> list[Any]:
+    """Python frames of a jaxpr equation, innermost first; each has file, line, function."""
+    try:
+        from jax._src import source_info_util
+
+        traceback = getattr(source_info, "traceback", source_info)
+        try:
+            frames = source_info_util.user_frames(traceback)
+        except (AttributeError, TypeError):
+            frames = source_info_util.user_frames(source_info)
+        return list(frames)
+    except Exception:
+        return []
+
+
+def is_jaxpr(value: Any) -> bool:
+    """A Jaxpr or ClosedJaxpr, whose class has moved between modules over the versions."""
+    return type(value).__name__ in ("Jaxpr", "ClosedJaxpr") or hasattr(value, "eqns")

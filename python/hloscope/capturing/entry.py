@@ -1,0 +1,141 @@
+"""``capture``: what XLA makes of a function, without running it.
+
+    fn, args ─ place on mesh ─ trace ─ lower ─ compile ─┬─ Module of the wanted stage
+               placing.py      jaxpr   stablehlo, hlo   └─ Target: devices, arguments, figures,
+               topology.py             stderr kept, dumps taken    sources, dumps, messages
+
+Nothing is allocated or run: arrays among the arguments are used for their shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from .._capture import STAGES, Capture
+from . import _compat, placing
+from .errors import CaptureError
+from .explain import explained
+from .program import Options, Program
+from .topology import avoid_tpu_start_up
+
+
+def capture(
+    fn: Any,
+    *args: Any,
+    stage: str = "optimized",
+    topology: str | None = None,
+    mesh: Any = None,
+    in_shardings: Any = None,
+    static_argnums: Any = None,
+    compiler_options: Mapping[str, Any] | None = None,
+    provenance: bool = True,
+    title: str | None = None,
+    **kwargs: Any,
+) -> Capture:
+    """Compiles ``fn(*args, **kwargs)`` and returns what XLA made of it; nothing runs.
+
+    ``fn`` is a jitted or plain function, or a ``Traced``, ``Lowered`` or ``Compiled`` (then
+    without arguments). Arguments may be ``jax.ShapeDtypeStruct``.
+
+    stage: "jaxpr", "stablehlo", "hlo" (before optimisation) or "optimized".
+    topology: a TPU topology such as "v5e:16x16"; needs libtpu, no TPU.
+    mesh: axis sizes such as {"data": 16, "model": 16}, or a Mesh: the arguments' shardings
+        move onto it by axis name, and it is jax's current mesh while tracing.
+    in_shardings, static_argnums: for a plain function, as ``jax.jit`` takes them.
+    compiler_options: as ``Lowered.compile`` takes them.
+    provenance: also keeps Shardy's and the partitioner's dumps, which explaining where
+        collectives come from needs; it compiles anew, False reuses what jax has compiled.
+
+    Raises ``CaptureError`` saying what to do. Errors of the function itself pass unchanged.
+
+        cap = capture(step, params, batch, topology="v5e:2x4", mesh={"data": 2, "model": 4})
+    """
+    if stage not in STAGES:
+        raise CaptureError(f"unknown stage {stage!r}; stages are {', '.join(STAGES)}")
+    avoid_tpu_start_up()
+    options = Options(dict(compiler_options) if compiler_options else None, provenance, title)
+    if isinstance(fn, Capture):
+        return fn.at(stage)
+    if _is_stage(fn):
+        given = {"topology": topology, "mesh": mesh, "in_shardings": in_shardings}
+        return _finished(fn, args, kwargs, given, options).at(stage)
+    if not callable(fn):
+        raise CaptureError(
+            f"cannot capture a {type(fn).__name__}; give a function, or what "
+            "jax.jit(f).trace, .lower or .compile returns"
+        )
+    if topology is not None or mesh is not None:
+        options.moved = True
+        to = placing.target_mesh(topology, mesh, args, kwargs)
+        options.context = functools.partial(_compat.mesh_context, to)
+        sharded = in_shardings is None
+        args = tuple(
+            placing.place(a, to, name, sharded=sharded)
+            for a, name in zip(args, placing.positional_names(fn, len(args)), strict=True)
+        )
+        kwargs = {k: placing.place(v, to, k, sharded=sharded) for k, v in kwargs.items()}
+        in_shardings = placing.place_shardings(in_shardings, to)
+    elif in_shardings is not None:
+        in_shardings = placing.place_shardings(in_shardings, _compat.current_mesh())
+    options.fn = fn
+    jitted = _jitted(fn, in_shardings, static_argnums)
+    name = getattr(fn, "__name__", "") or type(fn).__name__
+    with options.context(), explained("trace", name, moved=options.moved):
+        traced = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
+        lowered = None if traced is not None else jitted.lower(*args, **kwargs)
+    # equinox and others wrap jax's stages
+    lowered = getattr(lowered, "lowered", lowered)
+    return Program(options, traced=traced, lowered=lowered).at(stage)
+
+
+def _is_stage(fn: Any) -> bool:
+    kinds = (jax.stages.Lowered, jax.stages.Compiled, getattr(jax.stages, "Traced", ()))
+    return isinstance(fn, kinds)
+
+
+def _finished(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    given: Mapping[str, Any],
+    options: Options,
+) -> Program:
+    """A program that comes traced, lowered or compiled already."""
+    kind = type(fn).__name__
+    if args or kwargs:
+        raise CaptureError(
+            f"a {kind} has its arguments already; call capture({kind.lower()}) without any"
+        )
+    for name, value in given.items():
+        if value is not None:
+            raise CaptureError(
+                f"a {kind} is for its own devices already, {name} cannot change them; "
+                "capture the function itself"
+            )
+    if isinstance(fn, jax.stages.Lowered):
+        return Program(options, lowered=fn)
+    if isinstance(fn, jax.stages.Compiled):
+        return Program(options, compiled=fn)
+    return Program(options, traced=fn)
+
+
+def _jitted(fn: Any, in_shardings: Any, static_argnums: Any) -> Any:
+    """The function jitted, as it is if it already was."""
+    if hasattr(fn, "lower"):
+        for name, value in (("in_shardings", in_shardings), ("static_argnums", static_argnums)):
+            if value is not None:
+                raise CaptureError(
+                    f"the function is jitted already: give {name} to jax.jit, or capture the "
+                    "plain function"
+                )
+        return fn
+    extra: dict[str, Any] = {}
+    if in_shardings is not None:
+        extra["in_shardings"] = in_shardings
+    if static_argnums is not None:
+        extra["static_argnums"] = static_argnums
+    return jax.jit(fn, **extra)

@@ -1,0 +1,134 @@
+"""Moves a call's arguments onto another mesh: shapes only, shardings by axis name."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from . import _compat, topology
+from .errors import CaptureError
+
+
+def target_mesh(
+    topology_name: str | None, mesh: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Mesh:
+    """The mesh to compile for: the topology's devices, or local ones, in the wanted axes.
+
+    ``mesh`` is a dict of axis sizes, a jax Mesh (its axes and sizes are taken), or None: then
+    the arguments' own mesh if it fits, or a single device.
+    """
+    if mesh is not None and not isinstance(mesh, Mapping) and not hasattr(mesh, "axis_names"):
+        raise CaptureError(
+            f"mesh is a {type(mesh).__name__}; give axis sizes such as "
+            '{"data": 2, "model": 4}, or a jax.sharding.Mesh'
+        )
+    if topology_name is None:
+        if isinstance(mesh, Mesh):
+            return mesh
+        return topology.make_mesh(jax.devices(), _axes(mesh), "this process", exact=False)
+    devices = topology.topology_devices(topology_name)
+    if isinstance(mesh, Mesh) and set(mesh.devices.flat) <= set(devices):
+        return mesh
+    axes = _axes(mesh) if mesh is not None else _axes_of_arguments(args, kwargs)
+    if axes is None:
+        return topology.make_mesh(devices[:1], {"device": 1}, topology_name, exact=True)
+    return topology.make_mesh(devices, axes, topology_name, exact=True)
+
+
+def _axes(mesh: Any) -> dict[str, int]:
+    items = dict(mesh) if isinstance(mesh, Mapping) else dict(mesh.shape)
+    for axis, size in items.items():
+        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+            raise CaptureError(f"mesh axis {axis!r} has size {size!r}; sizes are whole and ≥ 1")
+    if not items:
+        raise CaptureError('the mesh has no axes; give for example {"data": 2, "model": 4}')
+    return {str(a): int(n) for a, n in items.items()}
+
+
+def _axes_of_arguments(args: Any, kwargs: Any) -> dict[str, int] | None:
+    for leaf in jax.tree.leaves((args, dict(kwargs))):
+        sharding = getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding) and sharding.mesh.axis_names:
+            return _axes(sharding.mesh)
+    current = _compat.current_mesh()
+    return _axes(current) if current is not None else None
+
+
+def positional_names(fn: Any, count: int) -> list[str]:
+    """The function's own names for its positional arguments, for messages."""
+    names: list[str] = []
+    with contextlib.suppress(TypeError, ValueError):
+        for p in inspect.signature(fn).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                names.append(p.name)
+    return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True) -> Any:
+    """Every array in a pytree as a ShapeDtypeStruct on ``mesh``, by its own PartitionSpec.
+
+    Arrays without a NamedSharding are replicated. What is no array stays (static arguments).
+    ``sharded=False`` leaves the sharding to ``in_shardings``.
+    """
+
+    def one(path: Any, leaf: Any) -> Any:
+        if not _is_array(leaf):
+            return leaf
+        aval = jax.api_util.shaped_abstractify(leaf)
+        sharding = getattr(leaf, "sharding", None)
+        spec = sharding.spec if isinstance(sharding, NamedSharding) else PartitionSpec()
+        where = name + jax.tree_util.keystr(path)
+        return jax.ShapeDtypeStruct(
+            aval.shape,
+            aval.dtype,
+            sharding=named(mesh, spec, where) if sharded else None,
+            weak_type=getattr(aval, "weak_type", False),
+        )
+
+    return jax.tree_util.tree_map_with_path(one, value)
+
+
+def named(mesh: Mesh, spec: PartitionSpec, where: str) -> NamedSharding:
+    """``NamedSharding(mesh, spec)``; names the argument when an axis is not in the mesh."""
+    used = [a for entry in spec if entry is not None for a in _names(entry)]
+    for axis in used:
+        if axis not in mesh.axis_names:
+            have = ", ".join(map(str, mesh.axis_names))
+            raise CaptureError(
+                f"{where} is sharded over axis {axis!r}, which the target mesh lacks (it has "
+                f"{have}); name the mesh axes as the arguments do"
+            )
+    return NamedSharding(mesh, spec)
+
+
+def _names(entry: Any) -> tuple[str, ...]:
+    return entry if isinstance(entry, tuple) else (entry,) if isinstance(entry, str) else ()
+
+
+def place_shardings(shardings: Any, mesh: Mesh | None) -> Any:
+    """``in_shardings`` with bare PartitionSpecs and other meshes' shardings put on ``mesh``."""
+
+    def one(s: Any) -> Any:
+        if isinstance(s, PartitionSpec):
+            if mesh is None:
+                raise CaptureError(
+                    'in_shardings holds a PartitionSpec and there is no mesh; give mesh={"data": 8}'
+                )
+            return named(mesh, s, "in_shardings")
+        if isinstance(s, NamedSharding) and mesh is not None:
+            return named(mesh, s.spec, "in_shardings")
+        return s
+
+    leaf = (PartitionSpec, jax.sharding.Sharding)
+    return jax.tree.map(one, shardings, is_leaf=lambda s: isinstance(s, leaf))
+
+
+def _is_array(leaf: Any) -> bool:
+    # Python numbers stay as they are: they may be static arguments, and jax replicates them
+    return isinstance(leaf, np.ndarray | np.generic | jax.Array | jax.ShapeDtypeStruct)

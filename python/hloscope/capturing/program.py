@@ -1,0 +1,126 @@
+"""A program on its way down: traced, lowered, compiled, each made once and when asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._capture import Capture
+from ..hlo import Module
+from . import _compat, messages, provenance, stages
+from .describe import describe
+from .errors import CaptureError
+from .explain import explained
+from .sources import read_sources
+
+
+@dataclass
+class Options:
+    """How to go down. ``context`` opens the mesh under which everything happens."""
+
+    compiler_options: dict[str, Any] | None = None
+    provenance: bool = True
+    title: str | None = None
+    moved: bool = False  # arguments were put on another mesh
+    fn: Callable[..., Any] | None = None
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = field(
+        default=contextlib.nullcontext
+    )
+
+
+class Program:
+    """``at(stage)`` is the Capture of one stage; later stages reuse what earlier ones made."""
+
+    def __init__(
+        self, options: Options, *, traced: Any = None, lowered: Any = None, compiled: Any = None
+    ) -> None:
+        self.options = options
+        self.traced, self._lowered, self._compiled = traced, lowered, compiled
+        self.messages: list[str] = []
+        self.dumps: dict[str, str] = {}
+
+    @property
+    def stages(self) -> list[str]:
+        have = ["jaxpr"] if self.traced is not None else []
+        if self.traced is not None or self._lowered is not None:
+            have += ["stablehlo", "hlo"]
+        return [*have, "optimized"]
+
+    @property
+    def name(self) -> str:
+        found = getattr(self.traced, "fun_name", None)
+        return str(found or getattr(self.options.fn, "__name__", "") or "the program")
+
+    @property
+    def lowered(self) -> Any:
+        """Lowered; None for a program that came compiled."""
+        if self._lowered is None and self.traced is not None:
+            with self.options.context(), explained("lower", self.name, moved=self.options.moved):
+                self._lowered = self.traced.lower()
+        return self._lowered
+
+    @property
+    def compiled(self) -> Any:
+        if self._compiled is None:
+            self._compiled = self._compile()
+        return self._compiled
+
+    def _compile(self) -> Any:
+        lowered, options = self.lowered, self.options.compiler_options
+        devices = len(_compat.partition_devices(lowered, None))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(explained("compile", self.name, moved=self.options.moved))
+            stack.enter_context(self.options.context())
+            self.messages = stack.enter_context(messages.stderr_kept())
+            if not self.options.provenance or not provenance.wanted(devices, options):
+                return lowered.compile(compiler_options=options)
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="hloscope-", ignore_cleanup_errors=True)
+            )
+            stack.enter_context(_compat.no_persistent_cache())
+            try:
+                dumping = {**(options or {}), **provenance.options(folder)}
+                compiled = lowered.compile(compiler_options=dumping)
+            except Exception as error:
+                if "dump" not in str(error):
+                    raise
+                return lowered.compile(compiler_options=options)
+            with contextlib.suppress(OSError):
+                self.dumps = provenance.collect(folder)
+            return compiled
+
+    def module(self, stage: str) -> Module:
+        if stage == "jaxpr":
+            return stages.from_jaxpr(self.traced)
+        if stage == "stablehlo":
+            return stages.from_stablehlo(self.lowered)
+        if stage == "hlo":
+            return stages.from_hlo(self.lowered)
+        return stages.from_executable(self.compiled)
+
+    def at(self, stage: str) -> Capture:
+        """The Capture of one stage. Raises ``CaptureError`` where it cannot be had."""
+        if stage not in self.stages:
+            what = "Compiled" if self._lowered is None else "Lowered"
+            raise CaptureError(
+                f"a {what} no longer has the {stage} stage: capture the function itself, "
+                f"or ask for {' or '.join(self.stages)}"
+            )
+        module = self.module(stage)
+        optimized = stage == "optimized"
+        target = describe(
+            traced=self.traced,
+            lowered=self.lowered,
+            compiled=self.compiled if optimized else None,
+            module=module,
+            fn=self.options.fn,
+            messages=self.messages if optimized else (),
+            sources=read_sources(module.frames.files),
+            dumps=self.dumps if optimized else {},
+        )
+        others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}
+        return Capture(module, target, title=self.options.title, stage=stage, stages=others)

@@ -1,0 +1,60 @@
+"""The person's own source files, as far as stack frames name them and they can be read."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+MAX_FILE_BYTES = 400_000
+MAX_TOTAL_BYTES = 4_000_000
+
+
+def read_sources(files: Iterable[str], *, libraries: bool = False) -> dict[str, str]:
+    """Path → text of the files that can be read, notebook cells included.
+
+    Installed packages and the standard library are left out unless ``libraries``; so is a
+    file over 400 kB, and everything past 4 MB in all.
+    """
+    out: dict[str, str] = {}
+    total = 0
+    for file in dict.fromkeys(files):
+        if not file or (not libraries and is_library(file)):
+            continue
+        text = _text(file)
+        if text is None or len(text) > MAX_FILE_BYTES or total + len(text) > MAX_TOTAL_BYTES:
+            continue
+        out[file] = text
+        total += len(text)
+    return out
+
+
+def is_library(file: str) -> bool:
+    """Whether a file belongs to an installed package, Python itself, or hloscope."""
+    parts = Path(file).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        return True
+    return os.path.realpath(file).startswith(_LIBRARY_ROOTS)
+
+
+_LIBRARY_ROOTS = tuple(
+    os.path.realpath(root) + os.sep
+    for root in (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+    if root
+)
+
+
+def _text(file: str) -> str | None:
+    # linecache knows the cells of a notebook, which are not files
+    lines = linecache.cache.get(file)
+    if lines is not None and len(lines) == 4 and lines[1] is None:
+        return "".join(lines[2])
+    try:
+        path = Path(file)
+        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return None
