@@ -1,0 +1,97 @@
+/**
+ * A tall stack of ranks read like a newspaper: down the first column, then down the next. The flow
+ * goes down and to the right. Cuts fall where few edges cross, and only when the picture gains.
+ */
+
+export interface ColumnChoice {
+  /** First rank of each column, then the number of ranks. */
+  begins: number[];
+}
+
+/** Containers lower than this are never cut. */
+const MIN_HEIGHT = 420;
+const MAX_COLUMNS = 12;
+/** More edges than this across a cut are worse than a tall picture. */
+const MAX_CUT = 6;
+
+export function chooseColumns(
+  heights: Float64Array,
+  gaps: Float64Array,
+  widths: Float64Array,
+  crossing: Int32Array,
+  aspect: number,
+  gutter: number,
+): ColumnChoice {
+  const ranks = heights.length;
+  const whole: ColumnChoice = { begins: [0, ranks] };
+  let total = 0;
+  let widest = 0;
+  for (let r = 0; r < ranks; r++) {
+    total += heights[r] + gaps[r];
+    widest = Math.max(widest, widths[r]);
+  }
+  if (total < MIN_HEIGHT || ranks < 3 || widest / total > aspect * 0.6) return whole;
+  let least = Number.POSITIVE_INFINITY;
+  for (let r = 0; r + 1 < ranks; r++) least = Math.min(least, crossing[r]);
+  if (least > MAX_CUT) return whole;
+  const allowed = Math.min(MAX_CUT, least + 2);
+  const score = (begins: number[]): number => {
+    let width = 0;
+    let height = 0;
+    for (let c = 0; c + 1 < begins.length; c++) {
+      let h = 0;
+      let w = 0;
+      for (let r = begins[c]; r < begins[c + 1]; r++) {
+        h += heights[r] + gaps[r];
+        w = Math.max(w, widths[r]);
+      }
+      height = Math.max(height, h);
+      width += w + (c > 0 ? gutter : 0);
+    }
+    return Math.min(aspect / width, 1 / height);
+  };
+  let best = whole.begins;
+  let bestScore = score(best);
+  for (let k = 2; k <= MAX_COLUMNS; k++) {
+    const begins = cutInto(k, heights, gaps, crossing, allowed, total);
+    if (!begins) continue;
+    const s = score(begins);
+    // Another column has to earn its place.
+    if (s > bestScore * 1.18) {
+      best = begins;
+      bestScore = s;
+    }
+  }
+  return { begins: best };
+}
+
+/** The lowest common height at which at most k columns hold all ranks, cut at allowed places. */
+function cutInto(
+  k: number,
+  heights: Float64Array,
+  gaps: Float64Array,
+  crossing: Int32Array,
+  allowed: number,
+  total: number,
+): number[] | null {
+  const ranks = heights.length;
+  for (let limit = total / k; limit < total; limit *= 1.06) {
+    const begins = [0];
+    let at = 0;
+    while (at < ranks) {
+      let sum = 0;
+      let end = -1;
+      for (let r = at; r < ranks; r++) {
+        sum += heights[r] + gaps[r];
+        if (sum > limit && r > at) break;
+        if (r + 1 === ranks || crossing[r] <= allowed) end = r + 1;
+      }
+      if (end < 0) break;
+      begins.push(end);
+      at = end;
+      if (begins.length > k + 1) break;
+    }
+    if (at === ranks && begins.length <= k + 1) return begins;
+  }
+  return null;
+}

@@ -1,0 +1,176 @@
+/**
+ * Text, chips and sizes of the items of a projection. Chips stand inside their box, in a row of
+ * their own, so that edges never run over them.
+ */
+import type { Flow } from "./flow.ts";
+import * as M from "./metrics.ts";
+import { ItemKind, type Projection } from "./projection.ts";
+import type { Tree } from "./tree.ts";
+import { type FamilyCounts, isOutput, itemLabel, nodeLabel, ops, summary } from "./words.ts";
+
+export const enum ChipKind {
+  Parameter = 0,
+  Constant = 1,
+  /** A value made elsewhere, whose line would be too long. */
+  From = 2,
+  /** The other end of `From` chips. */
+  To = 3,
+  Output = 4,
+  /** "+3": chips that did not fit. */
+  More = 5,
+}
+
+export interface Chip {
+  kind: ChipKind;
+  text: string;
+  /** Instruction whose value it names; -1 for `More`. */
+  value: number;
+  /** Place in the item. */
+  x: number;
+  y: number;
+  w: number;
+}
+
+/** Stubs of one item, as the layout of its container decided. */
+export interface Stubs {
+  /** Values that arrive by stub, and the items they come from. */
+  fromValues: number[];
+  fromItems: number[];
+  /** Items that use this one's value by stub. */
+  uses: number;
+  /** A value that leaves by stub. */
+  value: number;
+}
+
+export interface ItemText {
+  label: string;
+  /** Second line, or the muted part of a title. */
+  sub: string;
+  chips: Chip[];
+  width: number;
+  height: number;
+}
+
+const MAX_LABEL = 210;
+const MAX_CHIP = 92;
+const MAX_CHIPS = 3;
+const NO_CHIPS: Chip[] = [];
+
+export class ItemWriter {
+  constructor(
+    private tree: Tree,
+    private flow: Flow,
+    private counts: FamilyCounts,
+    private metrics: M.TextMetrics,
+  ) {}
+
+  /** Text and size of a closed item; of an open one, of its header alone. */
+  write(p: Projection, item: number, stubs: Stubs | undefined): ItemText {
+    const kind = p.kind[item];
+    const node = p.nodes[item];
+    const m = this.metrics;
+    const chips = this.chipsOf(node, kind, stubs);
+    if (kind === ItemKind.Box) {
+      const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_LABEL);
+      const sub = this.tree.model.denseShape(node);
+      let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20);
+      // The shape shows at high zoom, in letters of half the size.
+      width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
+      width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
+      const height = M.BOX_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
+      return { label, sub, chips, width, height };
+    }
+    if (kind === ItemKind.Open) {
+      const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
+      const sub = item === 0 ? "" : ops(this.counts.total(this.insideOf(p, item)));
+      const name = m.width(label, M.TITLE_SIZE, true);
+      let width = name + m.width(sub, M.SUB_SIZE) + 36;
+      if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
+      return { label, sub, chips, width, height: M.HEADER_HEIGHT };
+    }
+    const stack = kind === ItemKind.Stack;
+    const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
+    const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_LABEL, true);
+    const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
+    const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
+    const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
+    let width = m.width(label, M.LABEL_SIZE, true) + badge;
+    width = Math.max(96, width + 22, m.width(sub, M.SUB_SIZE) + 22);
+    width = Math.max(width, this.place(chips, width, M.CLOSED_HEIGHT - 5));
+    let height = M.CLOSED_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
+    if (stack) {
+      width += 2 * M.STACK_OFFSET;
+      height += 2 * M.STACK_OFFSET;
+    }
+    return { label, sub, chips, width, height };
+  }
+
+  memberNode(position: number): number {
+    return this.tree.node(this.tree.model.fold.members.values[position]);
+  }
+  /** The innermost container merged into an open item: what its boxes are in. */
+  private insideOf(p: Projection, item: number): number {
+    const list = p.absorbed.get(item);
+    return list ? list[list.length - 1] : p.nodes[item];
+  }
+
+  private chipsOf(node: number, kind: ItemKind, stubs: Stubs | undefined): Chip[] {
+    const { tree, flow } = this;
+    const inputs: Chip[] = [];
+    const chip = (kind: ChipKind, text: string, value: number): Chip => ({
+      kind,
+      text: this.metrics.fit(text, M.CHIP_SIZE, MAX_CHIP - 10),
+      value,
+      x: 0,
+      y: 0,
+      w: 0,
+    });
+    let more = 0;
+    if (node < tree.instructions && kind !== ItemKind.Stack) {
+      for (let e = flow.chipOffsets[node]; e < flow.chipOffsets[node + 1]; e++) {
+        const c = flow.chips[e];
+        if (inputs.length === MAX_CHIPS) {
+          more++;
+          continue;
+        }
+        const constant = tree.model.opcode(c) === "constant" || tree.model.opcode(c) === "iota";
+        inputs.push(chip(constant ? ChipKind.Constant : ChipKind.Parameter, nodeLabel(tree, c), c));
+      }
+    }
+    if (stubs) {
+      for (let k = 0; k < stubs.fromValues.length; k++) {
+        if (inputs.length >= MAX_CHIPS) {
+          more++;
+          continue;
+        }
+        const value = stubs.fromValues[k];
+        inputs.push(chip(ChipKind.From, `↓ ${nodeLabel(tree, value)}`, value));
+      }
+    }
+    if (more > 0) inputs.push(chip(ChipKind.More, `+${more}`, -1));
+    if (stubs && stubs.uses > 0) inputs.push(chip(ChipKind.To, `→ ${stubs.uses}`, stubs.value));
+    if (node < tree.instructions && isOutput(tree, flow, node)) {
+      inputs.push(chip(ChipKind.Output, "output", node));
+    }
+    return inputs.length > 0 ? inputs : NO_CHIPS;
+  }
+
+  /** Gives chips their places in a row, centred in `width`; returns the width they need. */
+  private place(chips: Chip[], width: number, y: number): number {
+    if (chips.length === 0) return 0;
+    let total = 0;
+    for (const chip of chips) {
+      chip.w = this.metrics.width(chip.text, M.CHIP_SIZE) + 10;
+      total += chip.w;
+    }
+    total += M.CHIP_GAP * (chips.length - 1);
+    const needed = total + 12;
+    let x = (Math.max(width, needed) - total) / 2;
+    for (const chip of chips) {
+      chip.x = x;
+      chip.y = y;
+      x += chip.w + M.CHIP_GAP;
+    }
+    return needed;
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * Places the disconnected parts of a container, in schedule order: shelves from top to bottom, on
+ * each shelf stacks from left to right.
+ */
+
+export interface Packing {
+  x: Float64Array;
+  y: Float64Array;
+  width: number;
+  height: number;
+}
+
+export function pack(
+  widths: Float64Array,
+  heights: Float64Array,
+  gapX: number,
+  gapY: number,
+  aspect: number,
+): Packing {
+  const n = widths.length;
+  if (n === 1) {
+    return {
+      x: new Float64Array(1),
+      y: new Float64Array(1),
+      width: widths[0],
+      height: heights[0],
+    };
+  }
+  let area = 0;
+  let widest = 0;
+  for (let k = 0; k < n; k++) {
+    area += (widths[k] + gapX) * (heights[k] + gapY);
+    widest = Math.max(widest, widths[k]);
+  }
+  let best: Packing | null = null;
+  let bestScore = 0;
+  // A few widths are tried; the one whose picture is largest on screen is taken.
+  for (const factor of [0.85, 1, 1.2, 1.45, 1.8]) {
+    const limit = Math.max(widest, Math.sqrt(area * aspect) * factor);
+    const packing = shelves(widths, heights, gapX, gapY, limit);
+    const score = Math.min(aspect / packing.width, 1 / packing.height);
+    if (!best || score > bestScore * 1.02) {
+      best = packing;
+      bestScore = score;
+    }
+  }
+  return best as Packing;
+}
+
+function shelves(
+  widths: Float64Array,
+  heights: Float64Array,
+  gapX: number,
+  gapY: number,
+  limit: number,
+): Packing {
+  const n = widths.length;
+  const x = new Float64Array(n);
+  const y = new Float64Array(n);
+  let top = 0;
+  let shelfHeight = 0;
+  let left = 0;
+  let stackWidth = 0;
+  let stackBottom = 0;
+  let right = 0;
+  let first = 0;
+  for (let k = 0; k < n; k++) {
+    const onStack = k > first && stackBottom + gapY + heights[k] <= top + shelfHeight;
+    const needed = Math.max(stackWidth, widths[k]);
+    if (onStack && left + needed <= limit) {
+      y[k] = stackBottom + gapY;
+      stackWidth = needed;
+    } else {
+      const next = k > first ? left + stackWidth + gapX : 0;
+      if (k > first && next + widths[k] > limit) {
+        top += shelfHeight + gapY;
+        first = k;
+        left = 0;
+        shelfHeight = heights[k];
+      } else {
+        left = next;
+        shelfHeight = Math.max(shelfHeight, heights[k]);
+      }
+      y[k] = top;
+      stackWidth = widths[k];
+    }
+    x[k] = left;
+    stackBottom = y[k] + heights[k];
+    right = Math.max(right, left + stackWidth);
+  }
+  return { x, y, width: right, height: top + shelfHeight };
+}

@@ -1,0 +1,254 @@
+/**
+ * The whole picture for one projection: sizes from the inside out, then places from the outside in.
+ * Layouts are kept by structure: of 96 equal layers one is laid out.
+ */
+import type { ItemText, ItemWriter, Stubs } from "./items.ts";
+import {
+  LAYOUT_OPTIONS,
+  type LocalLayout,
+  layoutLocal,
+  type Ordered,
+  orderGraph,
+} from "./layout.ts";
+import { EdgeKind, type LocalGraph, prepareLocal } from "./local.ts";
+import * as M from "./metrics.ts";
+import { ItemKind, type Projection } from "./projection.ts";
+
+export interface Picture {
+  projection: Projection;
+  /** Places of items in world units. */
+  x: Float64Array;
+  y: Float64Array;
+  w: Float64Array;
+  h: Float64Array;
+  text: ItemText[];
+  /** Operands of each item that other edges imply. */
+  implied: Uint16Array;
+  edges: PictureEdges;
+  width: number;
+  height: number;
+}
+
+/** Edges between siblings. Those not drawn (stubs, implied) have no points. */
+export interface PictureEdges {
+  count: number;
+  from: Int32Array;
+  to: Int32Array;
+  kind: Uint8Array;
+  /** Instruction edges behind it, and the value of one of them. */
+  weight: Uint32Array;
+  value: Uint32Array;
+  style: Uint8Array;
+  pointOffsets: Uint32Array;
+  pointX: Float64Array;
+  pointY: Float64Array;
+}
+
+interface Prepared {
+  graph: LocalGraph;
+  ordered: Ordered;
+  key: string;
+}
+
+/** Keeps what was laid out; one per explorer. */
+export class LayoutCache {
+  private graphs = new Map<string, Prepared>();
+  private layouts = new Map<string, LocalLayout>();
+  hits = 0;
+  misses = 0;
+  /** Nodes and edges looked at by real layouts; what the tests of linearity count. */
+  work = 0;
+  prepare(n: number, from: Int32Array, to: Int32Array): Prepared {
+    const key = `${n}:${from.length}:${hash(from, 0x811c9dc5)}:${hash(to, 0x01234567)}`;
+    let found = this.graphs.get(key);
+    if (!found) {
+      const graph = prepareLocal(n, from, to);
+      found = { graph, ordered: orderGraph(graph), key };
+      if (this.graphs.size > 5000) this.graphs.clear();
+      this.graphs.set(key, found);
+    }
+    return found;
+  }
+  layout(p: Prepared, w: Float64Array, h: Float64Array, aspect: number): LocalLayout {
+    const key = `${p.key}:${hash(w, 7)}:${hash(h, 13)}:${aspect}`;
+    let found = this.layouts.get(key);
+    if (found) {
+      this.hits++;
+      return found;
+    }
+    this.misses++;
+    found = layoutLocal(p.graph, p.ordered, w, h, { ...LAYOUT_OPTIONS, aspect });
+    this.work += p.graph.n + p.graph.from.length;
+    for (const part of p.ordered.parts) if (part) this.work += part.total - part.nodes.length;
+    if (this.layouts.size > 5000) this.layouts.clear();
+    this.layouts.set(key, found);
+    return found;
+  }
+}
+
+function hash(array: ArrayLike<number>, seed: number): string {
+  let a = seed | 0;
+  let b = ~seed | 0;
+  for (let k = 0; k < array.length; k++) {
+    const v = Math.round(array[k] * 16) | 0;
+    a = Math.imul(a ^ v, 0x01000193) + (a >>> 15);
+    b = Math.imul(b + v, 0x85ebca6b) ^ (b >>> 13);
+  }
+  return `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}`;
+}
+
+export function layoutPicture(
+  projection: Projection,
+  writer: ItemWriter,
+  cache: LayoutCache,
+  aspect: number,
+): Picture {
+  const { kind, childOffsets, children, inOffsets, inFrom } = projection;
+  const count = projection.nodes.length;
+  const m = inFrom.length;
+  const x = new Float64Array(count);
+  const y = new Float64Array(count);
+  const w = new Float64Array(count);
+  const h = new Float64Array(count);
+  const text = new Array<ItemText>(count);
+  const implied = new Uint16Array(count);
+  const to = new Int32Array(m);
+  for (let v = 0; v < count; v++) for (let e = inOffsets[v]; e < inOffsets[v + 1]; e++) to[e] = v;
+  const edgeKind = new Uint8Array(m);
+  const style = new Uint8Array(m);
+
+  // 1. Containers as local graphs; stubs are known before sizes are.
+  const prepared = new Map<number, Prepared>();
+  const edgesOf = new Map<number, Int32Array>();
+  const stubs = new Map<number, Stubs>();
+  const place = new Int32Array(count);
+  for (let item = 0; item < count; item++) {
+    if (kind[item] !== ItemKind.Open) continue;
+    const begin = childOffsets[item];
+    const n = childOffsets[item + 1] - begin;
+    let edges = 0;
+    for (let k = 0; k < n; k++) {
+      place[children[begin + k]] = k;
+      edges += inOffsets[children[begin + k] + 1] - inOffsets[children[begin + k]];
+    }
+    const ids = new Int32Array(edges);
+    const from = new Int32Array(edges);
+    const into = new Int32Array(edges);
+    let at = 0;
+    for (let k = 0; k < n; k++) {
+      const v = children[begin + k];
+      for (let e = inOffsets[v]; e < inOffsets[v + 1]; e++) {
+        ids[at] = e;
+        from[at] = place[inFrom[e]];
+        into[at++] = k;
+      }
+    }
+    const p = cache.prepare(n, from, into);
+    prepared.set(item, p);
+    edgesOf.set(item, ids);
+    for (let e = 0; e < edges; e++) {
+      edgeKind[ids[e]] = p.graph.kind[e];
+      if (p.graph.kind[e] === EdgeKind.Stub) addStub(stubs, inFrom[ids[e]], to[ids[e]], ids[e]);
+    }
+    for (let k = 0; k < n; k++) implied[children[begin + k]] = p.graph.implied[k];
+  }
+  function addStub(map: Map<number, Stubs>, a: number, b: number, e: number): void {
+    const value = projection.inValue[e];
+    const make = (): Stubs => ({ fromValues: [], fromItems: [], uses: 0, value });
+    const source = map.get(a) ?? make();
+    source.uses++;
+    source.value = value;
+    map.set(a, source);
+    const user = map.get(b) ?? make();
+    user.fromValues.push(value);
+    user.fromItems.push(a);
+    map.set(b, user);
+  }
+
+  // 2. Sizes, children first: parents come before children, so backwards.
+  const layouts = new Map<number, LocalLayout>();
+  for (let item = count - 1; item >= 0; item--) {
+    const words = writer.write(projection, item, stubs.get(item));
+    text[item] = words;
+    if (kind[item] !== ItemKind.Open) {
+      w[item] = Math.ceil(words.width);
+      h[item] = Math.ceil(words.height);
+      continue;
+    }
+    const begin = childOffsets[item];
+    const n = childOffsets[item + 1] - begin;
+    const cw = new Float64Array(n);
+    const ch = new Float64Array(n);
+    for (let k = 0; k < n; k++) {
+      cw[k] = w[children[begin + k]];
+      ch[k] = h[children[begin + k]];
+    }
+    const p = prepared.get(item) as Prepared;
+    const local = cache.layout(p, cw, ch, item === 0 ? aspect : 1.2);
+    layouts.set(item, local);
+    const pad = item === 0 ? M.ROOT_PAD : M.PAD;
+    const header = item === 0 ? 0 : M.HEADER_HEIGHT;
+    w[item] = Math.ceil(Math.max(local.width + 2 * pad, item === 0 ? 0 : words.width));
+    h[item] = Math.ceil(local.height + 2 * pad + header);
+  }
+
+  // 3. Places, parents first.
+  const pointOffsets = new Uint32Array(m + 1);
+  for (let item = 0; item < count; item++) {
+    const local = layouts.get(item);
+    if (!local) continue;
+    const pad = item === 0 ? M.ROOT_PAD : M.PAD;
+    // Narrow contents stand in the middle under a wide title.
+    const left = x[item] + Math.max(pad, (w[item] - local.width) / 2);
+    const top = y[item] + pad + (item === 0 ? 0 : M.HEADER_HEIGHT);
+    const begin = childOffsets[item];
+    for (let k = 0; k < childOffsets[item + 1] - begin; k++) {
+      x[children[begin + k]] = left + local.x[k];
+      y[children[begin + k]] = top + local.y[k];
+    }
+    const ids = edgesOf.get(item) as Int32Array;
+    for (let e = 0; e < ids.length; e++) {
+      pointOffsets[ids[e] + 1] = local.routes.offsets[e + 1] - local.routes.offsets[e];
+      style[ids[e]] = local.routes.style[e];
+    }
+  }
+  for (let e = 0; e < m; e++) pointOffsets[e + 1] += pointOffsets[e];
+  const pointX = new Float64Array(pointOffsets[m]);
+  const pointY = new Float64Array(pointOffsets[m]);
+  for (const [item, local] of layouts) {
+    const pad = item === 0 ? M.ROOT_PAD : M.PAD;
+    const left = x[item] + Math.max(pad, (w[item] - local.width) / 2);
+    const top = y[item] + pad + (item === 0 ? 0 : M.HEADER_HEIGHT);
+    const ids = edgesOf.get(item) as Int32Array;
+    for (let e = 0; e < ids.length; e++) {
+      let at = pointOffsets[ids[e]];
+      for (let k = local.routes.offsets[e]; k < local.routes.offsets[e + 1]; k++) {
+        pointX[at] = left + local.routes.x[k];
+        pointY[at++] = top + local.routes.y[k];
+      }
+    }
+  }
+  return {
+    projection,
+    x,
+    y,
+    w,
+    h,
+    text,
+    implied,
+    edges: {
+      count: m,
+      from: Int32Array.from(inFrom),
+      to,
+      kind: edgeKind,
+      weight: projection.inCount,
+      value: projection.inValue,
+      style,
+      pointOffsets,
+      pointX,
+      pointY,
+    },
+    width: w[0],
+    height: h[0],
+  };
+}

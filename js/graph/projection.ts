@@ -1,0 +1,247 @@
+/**
+ * What is on the picture: the boxes and containers that are visible for an openness, and the data
+ * edges lifted to them. An edge between instructions becomes an edge between the two siblings that
+ * hold them, in the innermost container that holds both.
+ */
+import { type Flow, Hidden } from "./flow.ts";
+import { type Openness, visibleChildren } from "./openness.ts";
+import type { Tree } from "./tree.ts";
+
+export const enum ItemKind {
+  /** An instruction. */
+  Box = 0,
+  /** A closed group or a closed caller. */
+  Closed = 1,
+  /** A closed part of a fold. */
+  Stack = 2,
+  /** An open container. */
+  Open = 3,
+}
+
+export interface Projection {
+  /** Tree node of each item; item 0 is the root container. Parents come before children. */
+  nodes: Int32Array;
+  kind: Uint8Array;
+  /** Containing item, -1 for item 0. */
+  parent: Int32Array;
+  depth: Uint8Array;
+  childOffsets: Uint32Array;
+  children: Uint32Array;
+  /** For stacks: position past the last member (the first is in the node). */
+  stackEnd: Int32Array;
+  /** Containers opened into the item because each was an only child, outermost first. */
+  absorbed: Map<number, number[]>;
+  /** Item of each instruction, or of what hides it; -1 for what is not drawn at all. */
+  itemOfInstruction: Int32Array;
+  /** Item of each group, or of what hides it. */
+  itemOfGroup: Int32Array;
+  /** Lifted edges into each item, by source item. */
+  inOffsets: Uint32Array;
+  inFrom: Uint32Array;
+  /** Instruction edges behind each lifted edge, and the value of one of them. */
+  inCount: Uint32Array;
+  inValue: Uint32Array;
+}
+
+export function project(
+  tree: Tree,
+  flow: Flow,
+  weight: Uint32Array,
+  openness: Openness,
+): Projection {
+  const nodes: number[] = [tree.root];
+  const kind: number[] = [ItemKind.Open];
+  const parent: number[] = [-1];
+  const depth: number[] = [0];
+  const stackEnd: number[] = [-1];
+  const absorbed = new Map<number, number[]>();
+  const childOffsets: number[] = [0];
+  const children: number[] = [];
+  const itemOfNode = new Int32Array(tree.size).fill(-1);
+  itemOfNode[tree.root] = 0;
+  // Breadth first, so that the children of an item are next to each other.
+  for (let item = 0; item < nodes.length; item++) {
+    if (kind[item] === ItemKind.Open) {
+      let kids = visibleChildren(tree, flow, weight, openness, nodes[item]);
+      while (kids.length === 1 && kids[0] < tree.stacks && openness.open[kids[0]]) {
+        const only = kids[0];
+        const inside = visibleChildren(tree, flow, weight, openness, only);
+        if (inside.length === 0) break;
+        itemOfNode[only] = item;
+        const list = absorbed.get(item) ?? [];
+        list.push(only);
+        absorbed.set(item, list);
+        kids = inside;
+      }
+      for (const v of kids) {
+        const index = nodes.length;
+        itemOfNode[v] = index;
+        nodes.push(v);
+        parent.push(item);
+        depth.push(depth[item] + 1);
+        children.push(index);
+        stackEnd.push(v >= tree.stacks ? stackEndOf(tree, openness, v - tree.stacks) : -1);
+        kind.push(kindOf(tree, weight, openness, v));
+      }
+    }
+    childOffsets.push(children.length);
+  }
+  const { itemOfInstruction, itemOfGroup } = coverAll(tree, flow, openness, itemOfNode);
+  const projection: Projection = {
+    nodes: Int32Array.from(nodes),
+    kind: Uint8Array.from(kind),
+    parent: Int32Array.from(parent),
+    depth: Uint8Array.from(depth),
+    childOffsets: Uint32Array.from(childOffsets),
+    children: Uint32Array.from(children),
+    stackEnd: Int32Array.from(stackEnd),
+    absorbed,
+    itemOfInstruction,
+    itemOfGroup,
+    inOffsets: new Uint32Array(0),
+    inFrom: new Uint32Array(0),
+    inCount: new Uint32Array(0),
+    inValue: new Uint32Array(0),
+  };
+  liftEdges(projection, flow);
+  return projection;
+}
+
+function kindOf(tree: Tree, weight: Uint32Array, openness: Openness, v: number): ItemKind {
+  if (v >= tree.stacks) return ItemKind.Stack;
+  const opens = tree.canOpen(v);
+  if (opens && openness.open[v] && weight[v] > (v < tree.instructions ? 1 : 0)) {
+    return ItemKind.Open;
+  }
+  return v < tree.instructions ? ItemKind.Box : ItemKind.Closed;
+}
+
+function stackEndOf(tree: Tree, openness: Openness, first: number): number {
+  const end = tree.model.fold.members.offsets[tree.foldAt[first] + 1];
+  let p = first + 1;
+  while (p < end && !openness.loose[p]) p++;
+  return p;
+}
+
+/** Every instruction and group finds the item that shows or hides it, in one pass downwards. */
+function coverAll(
+  tree: Tree,
+  flow: Flow,
+  openness: Openness,
+  itemOfNode: Int32Array,
+): { itemOfInstruction: Int32Array; itemOfGroup: Int32Array } {
+  const n = tree.instructions;
+  const { fold } = tree.model;
+  const cover = new Int32Array(tree.stacks).fill(-1);
+  for (const v of tree.topDown) {
+    if (itemOfNode[v] >= 0) {
+      cover[v] = itemOfNode[v];
+      continue;
+    }
+    const p = v >= n ? tree.memberAt[v - n] : -1;
+    if (p >= 0 && !openness.loose[p]) {
+      let first = p;
+      const begin = fold.members.offsets[tree.foldAt[p]];
+      while (first > begin && !openness.loose[first - 1]) first--;
+      const stack = itemOfNode[tree.stacks + first];
+      if (stack >= 0) {
+        cover[v] = stack;
+        continue;
+      }
+    }
+    // Hidden instructions (chips, plumbing) are not drawn even where their container is open.
+    if (tree.parent[v] >= 0) cover[v] = cover[tree.parent[v]];
+  }
+  const itemOfInstruction = cover.slice(0, n);
+  for (let i = 0; i < n; i++) {
+    if (flow.hidden[i] !== Hidden.No && cover[i] >= 0 && itemOfNode[i] < 0) {
+      const p = tree.parent[i];
+      const within = p >= 0 ? cover[p] : -1;
+      if (within >= 0 && itemOfNode[p] === within && openness.open[p]) itemOfInstruction[i] = -1;
+    }
+  }
+  const itemOfGroup = new Int32Array(tree.groups);
+  for (let g = 0; g < tree.groups; g++) itemOfGroup[g] = cover[tree.node(g)];
+  return { itemOfInstruction, itemOfGroup };
+}
+
+function liftEdges(p: Projection, flow: Flow): void {
+  const { parent, depth, itemOfInstruction: item } = p;
+  const count = p.nodes.length;
+  let from = new Uint32Array(1024);
+  let to = new Uint32Array(1024);
+  let value = new Uint32Array(1024);
+  let m = 0;
+  for (let i = 0; i < item.length; i++) {
+    const target = item[i];
+    if (target < 0 || flow.hidden[i] !== Hidden.No) continue;
+    for (let e = flow.offsets[i]; e < flow.offsets[i + 1]; e++) {
+      let u = item[flow.sources[e]];
+      let v = target;
+      if (u < 0 || u === v) continue;
+      while (depth[u] > depth[v]) u = parent[u];
+      while (depth[v] > depth[u]) v = parent[v];
+      if (u === v) continue;
+      while (parent[u] !== parent[v]) {
+        u = parent[u];
+        v = parent[v];
+      }
+      if (m === from.length) {
+        from = grow(from);
+        to = grow(to);
+        value = grow(value);
+      }
+      from[m] = u;
+      to[m] = v;
+      value[m++] = flow.sources[e];
+    }
+  }
+  const byFrom = countingSort(from, null, m, count);
+  const order = countingSort(to, byFrom, m, count);
+  const inOffsets = new Uint32Array(count + 1);
+  const inFrom = new Uint32Array(m);
+  const inCount = new Uint32Array(m);
+  const inValue = new Uint32Array(m);
+  let k = 0;
+  for (let at = 0; at < m; at++) {
+    const e = order[at];
+    if (at > 0 && from[order[at - 1]] === from[e] && to[order[at - 1]] === to[e]) {
+      inCount[k - 1]++;
+      continue;
+    }
+    inFrom[k] = from[e];
+    inCount[k] = 1;
+    inValue[k] = value[e];
+    inOffsets[to[e] + 1]++;
+    k++;
+  }
+  for (let v = 0; v < count; v++) inOffsets[v + 1] += inOffsets[v];
+  p.inOffsets = inOffsets;
+  p.inFrom = inFrom.subarray(0, k);
+  p.inCount = inCount.subarray(0, k);
+  p.inValue = inValue.subarray(0, k);
+}
+
+/** Stable order of 0..m by key; of `order` when there is one. */
+function countingSort(
+  key: Uint32Array,
+  order: Uint32Array | null,
+  m: number,
+  keys: number,
+): Uint32Array {
+  const at = new Uint32Array(keys + 1);
+  for (let e = 0; e < m; e++) at[key[e] + 1]++;
+  for (let v = 0; v < keys; v++) at[v + 1] += at[v];
+  const out = new Uint32Array(m);
+  for (let k = 0; k < m; k++) {
+    const e = order ? order[k] : k;
+    out[at[key[e]]++] = e;
+  }
+  return out;
+}
+
+function grow(array: Uint32Array): Uint32Array<ArrayBuffer> {
+  const out = new Uint32Array(array.length * 2);
+  out.set(array);
+  return out;
+}
