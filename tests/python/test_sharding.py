@@ -12,7 +12,8 @@ import jax
 import numpy as np
 import pytest
 from hloscope.hlo import Mesh, parse_shape
-from hloscope.hlo.axes import AxisRef, arrange
+from hloscope.hlo.axes import arrange
+from hloscope.hlo.mesh_text import AxisRef
 from hloscope.hlo.sharding import named, spec_text
 from hloscope.hlo.sharding_text import parse_sharding, shardy_meshes
 from hypothesis import given, settings

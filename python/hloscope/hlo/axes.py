@@ -18,28 +18,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from .mesh_text import Array, AxisRef, parse_axis_ref
 from .target import Mesh
-
-Array = np.ndarray[Any, np.dtype[np.int64]]
-
-
-@dataclass(frozen=True, slots=True)
-class AxisRef:
-    """A mesh axis, or with ``size`` the part of it that has ``pre_size`` steps before it."""
-
-    name: str
-    pre_size: int = 1
-    size: int | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.size is None else f"{self.name}:({self.pre_size}){self.size}"
 
 
 def mesh_array(mesh: Mesh) -> Array:
@@ -47,76 +33,19 @@ def mesh_array(mesh: Mesh) -> Array:
     return np.asarray(mesh.partitions, dtype=np.int64).reshape(mesh.axis_sizes)
 
 
-_REF = re.compile(
-    r"""^\s*(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|([^\s'":]+))\s*(?::\((\d+)\)(\d+))?\s*$"""
-)
+_AXIS_LIST = re.compile(r"\{([^}]*)\}")
 
 
-def parse_axis_ref(text: str) -> AxisRef | None:
-    """``'x'``, ``"x"``, ``x`` or with a sub-axis ``"x":(2)4``; None if it is neither."""
-    m = _REF.match(text)
+def axis_groups(mesh: Mesh, text: str) -> Array | None:
+    """Groups over the axes that ``text`` lists, as in ``mesh[…] {'x', 'y':(1)2}``."""
+    m = _AXIS_LIST.search(text)
     if m is None:
         return None
-    name = next(g for g in m.groups()[:3] if g is not None)
-    if m[4] is None:
-        return AxisRef(name)
-    return AxisRef(name, int(m[4]), int(m[5]))
-
-
-_IOTA = re.compile(r"^\[([\d,\s]*)\](?:<=\[([\d,\s]*)\])?(?:T\(([\d,\s]*)\))?$")
-
-
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.replace(",", " ").split())
-
-
-def parse_iota(text: str) -> Array | None:
-    """``[4,2]<=[2,4]T(1,0)`` (XLA's IotaTileAssignment) as an array of shape (4, 2)."""
-    m = _IOTA.match(text.strip())
-    if m is None or m[2] is None:
+    refs = [parse_axis_ref(part) for part in m[1].split(",") if part.strip()]
+    if None in refs:
         return None
-    return iota_array(_ints(m[1]), _ints(m[2]), _ints(m[3]) if m[3] else None)
-
-
-def iota_array(
-    dims: Sequence[int], reshape: Sequence[int], transpose: Sequence[int] | None
-) -> Array | None:
-    """0 … n-1 reshaped to ``reshape``, transposed, reshaped to ``dims``; None if they disagree."""
-    n = math.prod(reshape)
-    order = tuple(transpose) if transpose is not None else tuple(range(len(reshape)))
-    if n != math.prod(dims) or n > 1 << 24 or sorted(order) != list(range(len(reshape))):
-        return None
-    return np.arange(n, dtype=np.int64).reshape(reshape).transpose(order).reshape(dims)
-
-
-_MESH = re.compile(r"mesh\[([^\]]*)\](?:\s*,?\s*device_ids=\(((?:\([^)]*\)|[^()])*)\))?")
-_AXIS_SIZE = re.compile(r"""(?:'([^']*)'|"([^"]*)"|([^\s'"=,]+))\s*=\s*(\d+)""")
-
-
-@lru_cache(maxsize=1024)
-def parse_mesh(text: str) -> tuple[Mesh, int] | None:
-    """The first ``mesh['x'=2,'y'=4]``, with ``device_ids=(…)`` if any, and where it ends."""
-    m = _MESH.search(text)
-    if m is None:
-        return None
-    axes = [(a or b or c, int(n)) for a, b, c, n in _AXIS_SIZE.findall(m[1])]
-    sizes = tuple(n for _, n in axes)
-    total = math.prod(sizes)
-    if not axes or not 0 < total <= 1 << 24:
-        return None
-    ids: Iterable[int] = range(total)
-    if m[2]:
-        inner = _IOTA.match(m[2].strip())
-        if inner and inner[3] is not None and inner[2] is None:
-            found = iota_array(sizes, _ints(inner[1]), _ints(inner[3]))
-        elif inner and inner[2] is not None:
-            found = parse_iota(m[2])
-        else:
-            found = np.asarray(_ints(m[2]), dtype=np.int64)
-        if found is None or found.size != total:
-            return None
-        ids = (int(i) for i in found.reshape(-1))
-    return Mesh(tuple(a for a, _ in axes), sizes, tuple(ids)), m.end()
+    found = arrange(mesh, [[r for r in refs if r is not None]])
+    return None if found is None else np.ascontiguousarray(found.T)
 
 
 def arrange(mesh: Mesh, rows: Sequence[Sequence[AxisRef]]) -> Array | None:

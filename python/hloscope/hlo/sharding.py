@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .axes import Array, AxisRef, arrange, tile_axes
+from .axes import arrange, tile_axes
+from .mesh_text import Array, AxisRef
 from .shape import Shape
 from .target import Mesh
 

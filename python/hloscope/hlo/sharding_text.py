@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .axes import AxisRef, parse_axis_ref, parse_iota, parse_mesh
+from .mesh_text import AxisRef, mesh_from_text, parse_axis_ref, parse_iota
 from .shape import split_top
 from .sharding import Sharding, from_axes
 from .target import Mesh
@@ -98,7 +98,7 @@ def _gspmd(text: str, inner: str) -> Sharding:
 
 def _xla_named(text: str, inner: str) -> Sharding:
     """``mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}], replicated={…}, unreduced={…}``."""
-    found = parse_mesh(inner)
+    found = mesh_from_text(inner)
     if found is None:
         return Sharding("unknown", text)
     mesh, end = found
