@@ -54,7 +54,7 @@ button:disabled{opacity:.4;cursor:default}
 .search input{width:100%;padding-right:26px}
 .search kbd{position:absolute;right:7px;top:5px}
 .search input:focus+kbd{display:none}
-input,select{height:28px;padding:0 8px;border:1px solid var(--line);border-radius:5px;background:var(--bg);min-width:0}
+input:not([type=checkbox]),select{height:28px;padding:0 8px;border:1px solid var(--line);border-radius:5px;background:var(--bg);min-width:0}
 input::placeholder{color:var(--dim);opacity:1}
 select{padding:0 4px}
 label.field{display:inline-flex;align-items:center;gap:6px;color:var(--dim);white-space:nowrap}
@@ -90,7 +90,9 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root.narrow .grip{cursor:row-resize;padding:2px 0}
 .root.narrow .side{width:auto!important;height:42%}
 .root:not(.narrow) .side{height:auto!important}
-.root.narrow .tool .word{display:none}
+.root.narrow .tool .word,.root.narrow .rule{display:none}
+.root.narrow .legend{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
+.root.narrow .legend>*{flex:none}
 .root.narrow .header .figures{text-align:left;flex-basis:100%}
 
 .legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;max-height:52px;overflow:auto;scrollbar-width:thin}
@@ -116,6 +118,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .facts dd{overflow-wrap:anywhere;min-width:0}
 .value,.crumbs{display:block;overflow-wrap:anywhere}
 .value .mini,.crumbs .mini,.stack .mini{margin-left:6px}
+@media (hover:hover){.facts .mini,.stack .mini{opacity:0}.facts dd:hover .mini,.stack li:hover .mini,.mini:focus-visible{opacity:1}}
 .note{color:var(--dim);padding:1px 0}
 .link{color:var(--accent);font-family:var(--mono);font-size:12px;overflow-wrap:anywhere}
 .link:hover{text-decoration:underline}
@@ -128,6 +131,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 pre.wrap{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--bg2);border:1px solid var(--line);border-radius:4px;padding:6px 8px;max-height:260px;overflow:auto;margin-bottom:4px}
 .wrap{overflow-wrap:anywhere}
 details summary{cursor:pointer;overflow-wrap:anywhere;color:var(--text)}
+.bars .plain{background:color-mix(in srgb,var(--accent) 45%,var(--bg))}
 .bars{display:flex;flex-direction:column;gap:1px}
 .bar{display:grid;grid-template-columns:minmax(90px,38%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
 button.bar:hover{background:var(--bg3)}

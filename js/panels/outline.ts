@@ -21,6 +21,7 @@ const keyOf = (s: Selection) => `${s.kind[0]}${s.index}`;
 export const outline: Panel = {
   id: "outline",
   title: "Outline",
+  fills: true,
   available: (model) => model.group.count > 1,
   render(element, ctx) {
     const { model, store, graph, signal } = ctx;
@@ -28,6 +29,12 @@ export const outline: Panel = {
     const open = new Set<string>();
     let rows: Row[] = [];
     let focus = "";
+    let detail = false;
+    // Hundreds of fusions and reducers hide the few groups that tell the program.
+    const small = (g: number) => {
+      const kind = model.groupKind(g);
+      return kind === "fusion" || kind === "reducer";
+    };
 
     /** Child groups with runs of equal ones replaced by their fold. */
     const inside = (s: Selection): Selection[] => {
@@ -38,6 +45,7 @@ export const outline: Panel = {
       const seen = new Set<number>();
       for (const g of children[s.index]) {
         const fold = model.group.fold[g];
+        if (small(g) && !detail) continue;
         if (fold < 0) out.push({ kind: "group", index: g });
         else if (!seen.has(fold)) {
           seen.add(fold);
@@ -126,7 +134,25 @@ export const outline: Panel = {
     list.element.setAttribute("role", "tree");
     list.element.setAttribute("aria-label", "Groups of the module, with their instructions");
     list.element.tabIndex = 0;
-    element.append(h("div", { class: "column" }, list.element));
+    const check = h("input", {
+      type: "checkbox",
+      onchange: () => {
+        detail = check.checked;
+        draw();
+      },
+    });
+    element.append(
+      h(
+        "div",
+        { class: "column" },
+        h(
+          "div",
+          { class: "bar-row" },
+          h("label", { class: "field" }, check, "Fusions and reducers"),
+        ),
+        list.element,
+      ),
+    );
 
     const draw = (show = false) => {
       flatten();
@@ -166,6 +192,7 @@ export const outline: Panel = {
     const follow = () => {
       const selection = store.get("selection");
       const path = groupPath(model, selection);
+      while (!detail && path.length && small(path[path.length - 1])) path.pop();
       if (path.length) {
         for (const g of path.slice(0, -1)) open.add(`g${g}`);
         for (const g of path) if (model.group.fold[g] >= 0) open.add(`f${model.group.fold[g]}`);

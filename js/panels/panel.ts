@@ -27,6 +27,10 @@ export interface PanelContext {
 export interface Panel {
   id: string; // "details"
   title: string; // "Details"
+  /** Share of the explorer's width it wants until a person drags the grip; 350 px otherwise. */
+  width?: number;
+  /** Fills its place and scrolls itself: no padding around it. */
+  fills?: boolean;
   /** Whether this View has what the panel shows; panels without data are not offered. */
   available(model: ViewModel): boolean;
   /** Fills `element` (inside the shadow root; use textContent only). Clean up on ctx.signal. */

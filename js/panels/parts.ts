@@ -136,7 +136,7 @@ export function bars(rows: readonly Bar[]): HTMLElement {
           "span",
           { class: "bar-track", "aria-hidden": "true" },
           h("span", {
-            class: "bar-fill",
+            class: row.color ? "bar-fill" : "bar-fill plain",
             style: {
               width: `${Math.max(1, (100 * row.value) / most).toFixed(1)}%`,
               ...(row.color ? { background: row.color } : {}),

@@ -18,6 +18,7 @@ const HELP: [string, string][] = [
 export const searchResults: Panel = {
   id: "search",
   title: "Search",
+  fills: true,
   available: () => true,
   render(element, ctx) {
     const { model, search, store, graph, signal } = ctx;

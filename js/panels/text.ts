@@ -15,6 +15,8 @@ const MOST_FOUND = 5000;
 export const hloText: Panel = {
   id: "text",
   title: "Text",
+  fills: true,
+  width: 0.5,
   available: () => true,
   render(element, ctx) {
     fill(element, note("Loading text…"));

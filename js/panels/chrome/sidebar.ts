@@ -10,9 +10,6 @@ export interface Sidebar {
   toggle(): void;
 }
 
-/** Panels that scroll themselves fill the whole place. */
-const FLUSH = new Set(["text", "outline", "search"]);
-
 export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const { store, model } = ctx;
   const offered = panels.filter((p) => {
@@ -25,7 +22,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panels" });
   const body = h("div", { class: "panel", id: "panel", role: "tabpanel", tabindex: "0" });
   const element = h("aside", { class: "side", "aria-label": "Side panel" }, tabs, body);
-  element.style.width = "350px";
+  let dragged = false;
   const buttons = new Map(
     offered.map((panel) => [
       panel.id,
@@ -58,9 +55,10 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
       button.tabIndex = key === panel.id ? 0 : -1;
     }
     body.setAttribute("aria-labelledby", `tab-${panel.id}`);
-    body.classList.toggle("flush", FLUSH.has(panel.id));
+    body.classList.toggle("flush", panel.fills ?? false);
     fill(body);
     body.scrollTop = 0;
+    if (!dragged) element.style.width = panel.width ? `${panel.width * 100}%` : "350px";
     try {
       panel.render(body, { ...ctx, signal: current.signal });
     } catch (error) {
@@ -111,7 +109,10 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     grip.setAttribute("aria-valuenow", String(Math.round(part * 100)));
     const size = `${(part * 100).toFixed(1)}%`;
     if (narrow()) element.style.height = size;
-    else element.style.width = size;
+    else {
+      dragged = true;
+      element.style.width = size;
+    }
   };
   grip.addEventListener("pointerdown", (event) => {
     grip.setPointerCapture(event.pointerId);
