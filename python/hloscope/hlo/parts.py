@@ -114,6 +114,18 @@ def _unescape_run(m: re.Match[str]) -> str:
     return _SIMPLE.get(other, other)
 
 
+_UNSAFE = re.compile(rb"[^ !#-&(-\[\]-~]")
+_ESCAPES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
+
+
+def escape(text: str | bytes) -> str:
+    """The C escapes XLA prints strings with (``absl::CEscape``): the inverse of unescape."""
+    data = text.encode("utf-8", errors="surrogatepass") if isinstance(text, str) else text
+    if _UNSAFE.search(data) is None:
+        return data.decode("ascii")
+    return "".join(_ESCAPES.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in data)
+
+
 def split_attributes(text: str) -> dict[str, str]:
     """Top-level ``key=value`` pairs in order, values as raw text; bare words map to ''."""
     out: dict[str, str] = {}
