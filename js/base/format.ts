@@ -10,12 +10,13 @@ function scaled(value: number, base: number, units: string[]): string {
     v /= base;
     power++;
   }
-  // 999.96 would print as 1000: step up instead.
-  if (power < units.length - 1 && power > 0 && Number(v.toPrecision(3)) >= base) {
+  const digitsOf = () => (power === 0 ? 0 : v < 9.995 ? 2 : v < 99.95 ? 1 : 0);
+  // 1023.9996 KiB would print as 1024: step up instead.
+  if (power > 0 && power < units.length - 1 && Number(v.toFixed(digitsOf())) >= base) {
     v /= base;
     power++;
   }
-  const digits = power === 0 ? 0 : v < 10 ? 2 : v < 100 ? 1 : 0;
+  const digits = digitsOf();
   const text = v.toFixed(digits).replace(/\.0+$|(\.\d*[1-9])0+$/, "$1");
   return `${value < 0 ? "−" : ""}${text} ${units[power]}`.trim();
 }

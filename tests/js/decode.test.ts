@@ -1,0 +1,69 @@
+import { describe, expect, test } from "vitest";
+import { BadBlock, decodeBlock } from "../../js/base/decode.ts";
+import { decodeText, decodeView } from "../../js/base/model.ts";
+import { gzip, pack, type Row, Strings, smallView } from "./small-view.ts";
+
+const ROWS: Row[] = [
+  { name: "p", opcode: "parameter", shape: "f32[4]", bytes: 16 },
+  { name: "añb", opcode: "add", shape: "f32[4]", bytes: 16, operands: [0, 0] },
+  { name: "t", opcode: "tanh", shape: "f32[4]", bytes: 16, operands: [1, 0] },
+];
+
+describe("the View block", () => {
+  test("gives back names, operands and users, each user once", async () => {
+    const model = await decodeView(await gzip(smallView(ROWS)));
+    expect(model.name(1)).toBe("añb");
+    expect([...model.operands.values]).toEqual([0, 0, 1, 0]);
+    const { offsets, values } = model.users;
+    expect([...values.subarray(offsets[0], offsets[1])]).toEqual([1, 2]);
+    expect([...values.subarray(offsets[1], offsets[2])]).toEqual([2]);
+    expect(model.groupKind(1)).toBe("entry");
+  });
+  test("can sit at any offset of its buffer", () => {
+    const raw = smallView(ROWS);
+    const moved = new Uint8Array(raw.length + 3);
+    moved.set(raw, 3);
+    const block = decodeBlock(moved.subarray(3), "HLOV", 1);
+    expect([...(block.columns.get("instruction.bytes") ?? [])]).toEqual([16, 16, 16]);
+  });
+  test.each([
+    ["another format", () => new Uint8Array(40), /does not begin with HLOV/],
+    ["another version", () => pack("HLOV", 2, {}, {}), /version 2 and this page reads version 1/],
+    ["a cut header", () => smallView(ROWS).subarray(0, 60), /inside its header/],
+    ["a cut column", () => smallView(ROWS).subarray(0, -40), /inside column/],
+  ])("says what is wrong with %s", (_, raw, message) => {
+    expect(() => decodeBlock(raw(), "HLOV", 1)).toThrow(BadBlock);
+    expect(() => decodeBlock(raw(), "HLOV", 1)).toThrow(message);
+  });
+  test("names the column that is missing", async () => {
+    const raw = pack("HLOV", 1, {}, {});
+    await expect(decodeView(await gzip(raw))).rejects.toThrow(/no column/);
+  });
+});
+
+test("the text block gives lines and attributes by instruction", async () => {
+  const text = new TextEncoder().encode("HloModule m\n  a = f32[] x()\n  é = f32[] y(a), k=v\n");
+  const s = new Strings();
+  const raw = pack(
+    "HLOT",
+    1,
+    {},
+    {
+      "text.bytes": ["u8", text],
+      "line.instruction_begin": ["u32", [12, 28, 0xffffffff]],
+      "line.instruction_end": ["u32", [27, text.length - 1, 0]],
+      "line.computation_begin": ["u32", [0]],
+      "line.computation_end": ["u32", [text.length]],
+      "attribute.offsets": ["u32", [0, 0, 1, 1]],
+      "attribute.key": ["u32", [s.id("k")]],
+      "attribute.value": ["u32", [s.id("v")]],
+      ...s.columns(),
+    },
+  );
+  const model = await decodeText(await gzip(raw));
+  expect(model.instruction(0)).toBe("  a = f32[] x()");
+  expect(model.instruction(1)).toBe("  é = f32[] y(a), k=v");
+  expect(model.instruction(2)).toBe("");
+  expect(model.attributesOf(0)).toEqual([]);
+  expect(model.attributesOf(1)).toEqual([["k", "v"]]);
+});
