@@ -36,8 +36,7 @@ def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     if int((~quiet[members]).sum()) + len(node.children) <= WIDE:
         return
     label = _connected(members, t)
-    token = tokens(t)
-    hashes = _component_hashes(members, label, t, token)
+    hashes = _component_hashes(members, label, t)
     boxes = np.bincount(label, weights=~quiet[members], minlength=label.max() + 1).astype(int)
     by_class: dict[int, list[int]] = {}
     for c in np.flatnonzero(boxes).tolist():
@@ -95,7 +94,7 @@ def _connected(members: Ints, t: Table) -> Ints:
     a, b = _edges(members, t)
     n = len(members)
     hub = np.bincount(a, minlength=n) > HUB
-    silent = t.by_opcode(lambda o: o in ("parameter", "constant", "iota"), bool)[members] | hub
+    silent = t.silent[members] | hub
     keep = ~silent[a] & ~silent[b]
     a, b = a[keep], b[keep]
     label = np.arange(n)
@@ -118,11 +117,9 @@ def _connected(members: Ints, t: Table) -> Ints:
     return np.asarray(out, np.int64)
 
 
-def _component_hashes(
-    members: Ints, label: Ints, t: Table, token: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
+def _component_hashes(members: Ints, label: Ints, t: Table) -> NDArray[np.uint64]:
     a, b = _edges(members, t)
-    own = token[members]
+    own = tokens(t)[members]
     seen = np.zeros(len(members), np.uint64)
     inside = label[a] == label[b]
     with np.errstate(over="ignore"):

@@ -16,7 +16,7 @@ import numpy as np
 
 from .groups import KINDS, GroupTree
 from .structure import computation_hashes, instruction_hashes, mix, tokens
-from .table import Ints, Table, table
+from .table import Ints, Table, intern, table
 
 if TYPE_CHECKING:
     from ..hlo import Module
@@ -72,10 +72,13 @@ def classes(t: Table, tree: GroupTree) -> Ints:
         # A called computation is already in its caller's hash; scopes add to their parent's.
         nested = np.flatnonzero(np.isin(tree.kind, [KINDS.index(k) for k in _NESTED]))
         total = own.copy()
-        for g in nested[::-1].tolist():
-            total[tree.parent[g]] += mix(total[g : g + 1])[0]
-    ids: dict[int, int] = {}
-    return np.array([ids.setdefault(h, len(ids)) for h in total.tolist()], np.int64)
+        depth = np.zeros(len(total), np.int64)
+        for g in nested.tolist():
+            depth[g] = depth[tree.parent[g]] + 1
+        for level in range(int(depth.max(initial=0)), 0, -1):  # children before parents
+            at = nested[depth[nested] == level]
+            np.add.at(total, tree.parent[at], mix(total[at]))
+    return intern(total.tolist())[0]
 
 
 _NESTED = ("scope", "component", "section")

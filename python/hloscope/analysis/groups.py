@@ -51,7 +51,10 @@ _ROLE_KINDS = {
 _CALLERS = frozenset(["call", "async-start", "map", "custom-call"])
 
 
-@dataclass(slots=True)
+NOTHING: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(slots=True, eq=False)
 class Node:
     """A group while the tree is built; ``members`` are instructions directly inside."""
 
@@ -61,7 +64,7 @@ class Node:
     owner: int = -1
     path: Path = ()
     children: list[Node] = field(default_factory=list)
-    members: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    members: Ints = field(default_factory=lambda: NOTHING)
     fold_hint: str = ""  # equal and not empty: one fold, whatever the labels
     index: int = -1
 
@@ -108,7 +111,10 @@ class _Builder:
         self.parents: list[int] = []
         n = len(self.t.instructions)
         self.group = np.zeros(n, np.int64)
-        self.of_computation = np.full(len(self.t.first), -1, np.int64)
+        self.of_computation = [-1] * len(self.t.first)
+        firsts, sizes = self.t.first.tolist(), self.t.size.tolist()
+        self.bounds = [(f, f + s) for f, s in zip(firsts, sizes, strict=True)]
+        self.edges: list[int] = self.t.called.offsets.tolist()
 
     def build(self) -> GroupTree:
         self._add(Node("module", self.module.name or "module"), -1)
@@ -126,10 +132,11 @@ class _Builder:
 
     def _drain(self, queue: deque[int]) -> None:
         called, roles = self.t.called, self.t.called_roles
+        edges = self.edges
         while queue:
             c = queue.popleft()
-            first, last = int(self.t.first[c]), int(self.t.first[c] + self.t.size[c])
-            begin, end = int(called.offsets[first]), int(called.offsets[last])
+            first, last = self.bounds[c]
+            begin, end = edges[first], edges[last]
             if begin == end:
                 continue
             rows = np.repeat(np.arange(first, last), called.counts[first:last]).tolist()
@@ -153,13 +160,11 @@ class _Builder:
         self, c: int, kind: str, name: str, owner: int, parent: int, queue: deque[int]
     ) -> None:
         top = Node(kind, name, c, owner)
-        first, last = int(self.t.first[c]), int(self.t.first[c] + self.t.size[c])
+        first, last = self.bounds[c]
         self.of_computation[c] = self._add(top, parent)
         self.group[first:last] = top.index
         queue.append(c)
-        if kind in ("fusion", "reducer"):
-            return
-        if int((~self.quiet[first:last]).sum()) <= FLAT:
+        if kind in ("fusion", "reducer") or int((~self.quiet[first:last]).sum()) <= FLAT:
             return
         self._scope(top, first, last, owner)
         simplify(top, self.quiet)
@@ -186,7 +191,7 @@ class _Builder:
             held.setdefault(id(node), []).append(order[starts[k] : end] + first)
         for node in trie.values():
             mine = held.get(id(node))
-            node.members = np.sort(np.concatenate(mine)) if mine else np.zeros(0, np.int64)
+            node.members = np.sort(np.concatenate(mine)) if mine else NOTHING
 
     def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node) -> Node:
         for n in range(1, len(path) + 1):
@@ -237,7 +242,7 @@ class _Builder:
             order=order,
             hint=[g.fold_hint for g in self.nodes],
             group=self.group,
-            of_computation=self.of_computation,
+            of_computation=np.array(self.of_computation, np.int64),
         )
 
 

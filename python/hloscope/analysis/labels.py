@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from .families import ID, families, opcode_family
-from .table import Table, per_module, table
+from .table import Table, per_module, per_table, table
 
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Shape
@@ -79,6 +78,7 @@ def words_of_mask(mask: int, matmul: bool = False) -> list[str]:
     return loud[:3]
 
 
+@per_table
 def _bits(t: Table) -> np.ndarray:
     return np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))
 
@@ -93,18 +93,9 @@ def telling_mask(t: Table, members: np.ndarray) -> int:
     return mask
 
 
-_interior_cache: WeakKeyDictionary[Table, np.ndarray] = WeakKeyDictionary()
-
-
+@per_table
 def interior_masks(t: Table) -> np.ndarray:
     """A row a computation: bits of ``_TELLING`` for the opcodes in it, nested fusions too."""
-    found = _interior_cache.get(t)
-    if found is None:
-        found = _interior_cache[t] = _interior(t)
-    return found
-
-
-def _interior(t: Table) -> np.ndarray:
     bits = _bits(t)
     masks = t.reduce_by_computation(np.bitwise_or, bits, 0)
     fusions = t.where("fusion")

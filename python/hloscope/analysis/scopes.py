@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .flags import INLINE, flags
 from .table import Table, intern, per_module, table
 
 if TYPE_CHECKING:
     from ..hlo import Module
 
 Path = tuple[str, ...]
+Mask = NDArray[np.bool_]
 FORWARD, BACKWARD = "forward", "backward"
 
 # Transformations and calls that say how JAX got there, not where a person was.
@@ -77,6 +79,9 @@ def parse_op_name(op_name: str) -> Path | None:
     """The scope of an op_name, outermost first; None when it names no place (no "/")."""
     if "/" not in op_name:
         return None
+    head, _, primitive = op_name.rpartition("/")
+    if primitive.isidentifier() and ";" not in head:  # thousands of names share few scopes
+        return _scope_of(head)
     if ";" in op_name:
         merged = [p for p in split_components(op_name, ";") if "/" in p]
         if len(merged) > 1:
@@ -89,6 +94,11 @@ def parse_op_name(op_name: str) -> Path | None:
         merged = split_components(last[1:-1], ":")
         return _common([parse_op_name(f"{prefix}/{m}") or () for m in merged])
     return _scope(parts)
+
+
+@lru_cache(maxsize=1 << 15)
+def _scope_of(text: str) -> Path:
+    return _scope(split_components(text))
 
 
 def _scope(parts: list[str]) -> Path:
@@ -159,7 +169,55 @@ def scopes(module: Module) -> Scopes:
     top = next((n for n, p in enumerate(paths) if p == ()), -2)
     scope = _inherit(t, own, top)
     final = [p if p is not None else () for p in paths]
+    _hoist(t, own, scope, final, (flags(module) & INLINE) != 0)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
+
+
+def _hoist(
+    t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path], inline: Mask
+) -> None:
+    """Moves what belongs to several scopes up to what they have in common, in place.
+
+    A constant that layers share; a collective that XLA combined from many, which carries the
+    name of one; a tuple or concatenation of XLA's own. Left where they are, they would tie
+    those scopes into a cycle.
+    """
+    rows, values = t.operands.rows, t.operands.values
+    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    joined = t.by_opcode(lambda o: o in ("concatenate", "tuple"), bool)
+    combined |= joined & (own < 0) & (t.operands.counts > 2)
+    known = (scope[rows] >= 0) & (scope[values] >= 0)
+    up = known & combined[rows] & ~t.silent[values]
+    down = known & inline[values]
+    # In lexical order the common prefix of many paths is that of the first and the last.
+    order = sorted(range(len(paths)), key=paths.__getitem__)
+    rank = np.empty(len(paths), np.int64)
+    rank[order] = np.arange(len(paths))
+    for targets, sources in ((rows[up], values[up]), (values[down], rows[down])):
+        low, high = np.full(len(scope), len(paths)), np.full(len(scope), -1)
+        np.minimum.at(low, targets, rank[scope[sources]])
+        np.maximum.at(high, targets, rank[scope[sources]])
+        moved = np.flatnonzero(high >= 0)
+        if not len(moved):
+            continue
+        ends = np.stack((low[moved], high[moved]), axis=1)
+        distinct, which = np.unique(ends, axis=0, return_inverse=True)
+        ids = {p: n for n, p in reversed(list(enumerate(paths)))}
+        to = []
+        for a, b in distinct.tolist():
+            shared = _common([paths[order[a]], paths[order[b]]])
+            if shared not in ids:
+                ids[shared] = len(paths)
+                paths.append(shared)
+            to.append(ids[shared])
+        scope[moved] = np.array(to, np.int64)[which.reshape(-1)]
+        rank = np.concatenate((rank, np.zeros(len(paths) - len(rank), np.int64)))
+        order = sorted(range(len(paths)), key=paths.__getitem__)
+        rank[order] = np.arange(len(paths))
+
+
+def _combines(opcode: str) -> bool:
+    return opcode.removesuffix("-start") in ("all-reduce", "all-gather", "reduce-scatter")
 
 
 def _inherit(t: Table, own: NDArray[np.int64], top: int) -> NDArray[np.int64]:
@@ -171,7 +229,7 @@ def _inherit(t: Table, own: NDArray[np.int64], top: int) -> NDArray[np.int64]:
     rows, values = t.operands.rows, t.operands.values
     # Constants and parameters say nothing about their users, nor does a root tuple about its
     # operands; edges against the printed order would make the chains below loop.
-    silent = t.by_opcode(lambda o: o in ("parameter", "constant", "iota"), bool)
+    silent = t.silent
     tuples = t.by_opcode(lambda o: o == "tuple", bool)
     forward = rows > values
     up = forward & ~silent[values]
@@ -192,7 +250,7 @@ def _inherit(t: Table, own: NDArray[np.int64], top: int) -> NDArray[np.int64]:
             # The nearest neighbours know nothing; ask all of them.
             found = np.full(n, -1)
             np.maximum.at(found, rows, scope[values])
-            np.maximum.at(found, values[down], scope[rows[down]])
+            np.maximum.at(found, values, scope[rows])
             if not (found[unknown] >= 0).any():
                 break
         scope = np.where(unknown, found, scope)

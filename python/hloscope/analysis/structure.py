@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .table import Ints, Table
+from .table import Ints, Table, per_table
 
 U64 = np.uint64
 Hashes = NDArray[np.uint64]
@@ -32,6 +32,7 @@ def _dense_shape_ids(t: Table) -> Ints:
     return np.array([ids.setdefault(s.dense_text, len(ids)) for s in t.shapes], np.int64)
 
 
+@per_table
 def tokens(t: Table) -> Hashes:
     """Opcode and dense shape, as one number an instruction."""
     if not len(t.opcode):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
+K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Csr:
     """One-to-many: row ``i`` is ``values[offsets[i]:offsets[i + 1]]``."""
 
     offsets: Ints
     values: Ints
 
-    @property
+    @cached_property
     def counts(self) -> Ints:
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def rows(self) -> Ints:
         """The row of each value."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
@@ -54,9 +55,9 @@ def csr(rows: list[tuple[int, ...]] | list[list[int]]) -> Csr:
 
 def intern(items: list[Any]) -> tuple[Ints, list[Any]]:
     """Ids by first appearance, and the distinct items in that order."""
-    ids: dict[Any, int] = {}
-    out = np.fromiter((ids.setdefault(x, len(ids)) for x in items), np.int64, len(items))
-    return out, list(ids)
+    distinct = list(dict.fromkeys(items))
+    ids = {x: n for n, x in enumerate(distinct)}
+    return np.fromiter(map(ids.__getitem__, items), np.int64, len(items)), distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,11 @@ class Table:
     shape: Ints  # into shapes
     op_names: tuple[str, ...]  # distinct; 0 is ''
     op_name: Ints  # into op_names
+
+    @cached_property
+    def silent(self) -> NDArray[np.bool_]:
+        """Parameters, constants and iotas: sources that say nothing about their users."""
+        return self.by_opcode(lambda o: o in ("parameter", "constant", "iota"), bool)
 
     def where(self, *names: str) -> Ints:
         """Rows whose opcode is one of ``names``, ascending."""
@@ -108,18 +114,28 @@ class Table:
         return out
 
 
-def per_module(make: Callable[[Module], T]) -> Callable[[Module], T]:
-    """Runs ``make`` at most once for a module, and forgets with it."""
-    made: WeakKeyDictionary[Module, T] = WeakKeyDictionary()
+def _remember(make: Callable[[K], T]) -> Callable[[K], T]:
+    """Runs ``make`` at most once for an object, and forgets with it."""
+    made: WeakKeyDictionary[K, T] = WeakKeyDictionary()
 
     @wraps(make)
-    def cached(module: Module) -> T:
-        found = made.get(module)
+    def cached(key: K) -> T:
+        found = made.get(key)
         if found is None:
-            found = made[module] = make(module)
+            found = made[key] = make(key)
         return found
 
     return cached
+
+
+def per_module(make: Callable[[Module], T]) -> Callable[[Module], T]:
+    """An analysis that runs once for a module."""
+    return _remember(make)
+
+
+def per_table(make: Callable[[Table], T]) -> Callable[[Table], T]:
+    """A column that is made once for a table."""
+    return _remember(make)
 
 
 @per_module

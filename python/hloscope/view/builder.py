@@ -26,8 +26,8 @@ DTYPES: dict[str, Any] = {
     "f32": np.dtype("<f4"),
     "f64": np.dtype("<f8"),
 }
-# 6 is zlib's own balance; 100k instructions: level 9 saves 2 % and takes four times as long.
-GZIP_LEVEL = 6
+# 100k instructions, 9.3 MB: level 5 1.27 MB in 0.14 s, level 6 1.26 MB in 0.25 s.
+GZIP_LEVEL = 5
 
 
 class Strings:
@@ -40,8 +40,12 @@ class Strings:
         return self._ids.setdefault(text, len(self._ids))
 
     def ids(self, texts: Iterable[str]) -> NDArray[np.uint32]:
+        texts = texts if isinstance(texts, list | tuple) else list(texts)
         known = self._ids
-        return np.array([known.setdefault(s, len(known)) for s in texts], np.uint32)
+        for text in dict.fromkeys(texts):
+            if text not in known:
+                known[text] = len(known)
+        return np.fromiter(map(known.__getitem__, texts), np.uint32, len(texts))
 
     def columns(self) -> tuple[bytes, NDArray[np.uint32]]:
         """UTF-8 bytes of all strings, and where each begins (one more than there are)."""
