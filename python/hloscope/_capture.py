@@ -37,6 +37,8 @@ class Capture:
         self.title = title or module.name
         self.stage = stage
         self.origin = origin  # file name it was read from, or ""
+        # how this capture shows itself: Options of js/view.ts, such as colorBy and height
+        self.display: dict[str, Any] = {}
         self._stages = dict(stages or {})
 
     def at(self, stage: str) -> Capture:

@@ -54,6 +54,7 @@ def capture(
 
         cap = capture(step, params, batch, topology="v5e:2x4", mesh={"data": 2, "model": 4})
     """
+    __tracebackhide__ = True
     if stage not in STAGES:
         raise CaptureError(f"unknown stage {stage!r}; stages are {', '.join(STAGES)}")
     avoid_tpu_start_up()
@@ -65,7 +66,7 @@ def capture(
         return _finished(fn, args, kwargs, given, options).at(stage)
     if not callable(fn):
         raise CaptureError(
-            f"cannot capture a {type(fn).__name__}; give a function, or what "
+            f"cannot capture an object of type {type(fn).__name__}; give a function, or what "
             "jax.jit(f).trace, .lower or .compile returns"
         )
     if topology is not None or mesh is not None:

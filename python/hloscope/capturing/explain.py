@@ -19,8 +19,10 @@ _MESH = (
     "meshes to be equal",
     "different mesh",
     "should match the mesh",
+    "does not match the sharding on the respective arg",
 )
-_OTHER_MESH = (
+_UNEVEN = ("is not divisible", "should be divisible", "should evenly divide")
+OTHER_MESH = (
     "{name} holds shardings of another mesh than the one to capture for: let it take the mesh as "
     "an argument, use bare PartitionSpecs (with_sharding_constraint(x, P('data'))), or "
     "jax.shard_map without mesh=, and pass the plain function rather than one jitted with "
@@ -44,9 +46,9 @@ def explained(step: str, name: str, *, moved: bool = False) -> Iterator[None]:
     except Exception as error:
         said = _first_line(error)
         if _is_mesh_error(error) and (moved or step != "trace"):
-            advice = (_OTHER_MESH if moved else _MIXED).format(name=name)
+            advice = (OTHER_MESH if moved else _MIXED).format(name=name)
             raise CaptureError(f"{advice} ({said})") from error
-        if "is not divisible" in str(error) or "should be divisible" in str(error):
+        if any(part in str(error) for part in _UNEVEN):
             raise CaptureError(
                 f"an argument of {name} cannot be split evenly over the mesh: {said}"
             ) from error

@@ -25,7 +25,7 @@ def target_mesh(
     """
     if mesh is not None and not isinstance(mesh, Mapping) and not hasattr(mesh, "axis_names"):
         raise CaptureError(
-            f"mesh is a {type(mesh).__name__}; give axis sizes such as "
+            f"a mesh cannot be of type {type(mesh).__name__}; give axis sizes such as "
             '{"data": 2, "model": 4}, or a jax.sharding.Mesh'
         )
     if topology_name is None:

@@ -104,6 +104,7 @@ class Program:
 
     def at(self, stage: str) -> Capture:
         """The Capture of one stage. Raises ``CaptureError`` where it cannot be had."""
+        __tracebackhide__ = True
         if stage not in self.stages:
             what = "Compiled" if self._lowered is None else "Lowered"
             raise CaptureError(

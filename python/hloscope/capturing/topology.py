@@ -16,13 +16,13 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from .._platforms import tpu_start_up_would_hang
 from . import _compat
 from .errors import CaptureError
 
@@ -85,6 +85,8 @@ def topology_devices(name: str) -> tuple[Any, ...]:
     from jax.experimental import topologies
 
     wanted = canonical(name)
+    if not wanted:
+        raise CaptureError("the topology has no name; give for example v5e:16x16")
     # v4 chips join their two cores into one device ("megacore") on real machines
     extra = {"chip_config_name": "megacore"} if wanted.startswith("v4:") else {}
     try:
@@ -129,7 +131,7 @@ def avoid_tpu_start_up() -> bool:
     """
     if _compat.platforms_chosen() or _compat.backends_initialized():
         return False
-    if importlib.util.find_spec("libtpu") is None or _accelerator_attached():
+    if not tpu_start_up_would_hang():
         return False
     jax.config.update("jax_platforms", "cpu")
     warnings.warn(
@@ -138,14 +140,6 @@ def avoid_tpu_start_up() -> bool:
         stacklevel=3,
     )
     return True
-
-
-def _accelerator_attached() -> bool:
-    if any(k in os.environ for k in ("TPU_NAME", "COLAB_TPU_ADDR", "TPU_ACCELERATOR_TYPE")):
-        return True
-    dev = Path("/dev")
-    vfio = any(p.name != "vfio" for p in dev.glob("vfio/*"))
-    return vfio or any(next(dev.glob(p), None) for p in ("accel*", "nvidia[0-9]*", "kfd"))
 
 
 def make_mesh(devices: Sequence[Any], axes: Mapping[str, int], where: str, *, exact: bool) -> Mesh:

@@ -72,12 +72,12 @@ def frame(capture: Capture, *, height_px: int = 640) -> str:
         "it would make this notebook too large. Run the cell again, or save it with "
         'capture.to_html("module.html").'
     )
-    small = _page(capture, {}, None, why)
+    small = _page(capture, capture.display, None, why)
     # base64 grows by 4/3; the compressed text cannot be much under a fifteenth of the raw one.
     room = (FRAME_LIMIT_BYTES - len(small)) * 3 / 4
     inner = small
     if len(capture.text) / 40 < room and len(capture.text_bytes) < room:
-        inner = _page(capture, {}, capture.text_bytes, "")
+        inner = _page(capture, capture.display, capture.text_bytes, "")
     return (
         f'<iframe title="{escape(f"hloscope: {capture.title}")}" '
         'sandbox="allow-scripts allow-downloads" allow="fullscreen; clipboard-write" '

@@ -38,12 +38,12 @@ def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
 
     data: dict[str, Any] = {
         "text/plain": summary_text(capture),
-        "text/html": frame(capture),
+        "text/html": frame(capture, height_px=capture.display.get("height", 640)),
         MARKER: {"version": 1},
     }
     if _has_kernel():
         with suppress(ImportError):  # without anywidget the page is the same explorer
-            data |= _view_only(widget(capture))
+            data |= _view_only(widget(capture, **capture.display))
     return data, {}
 
 
