@@ -149,6 +149,9 @@ export function explorer(
   });
   bindKeys(root, { store, pane, side, tools, search: ctx.search, help: showHelp, active }, signal);
 
+  // For automation and tests: what is where in the canvas, and how long drawing took.
+  Object.assign(root, { hloscope: { model, store, pane } });
+
   return {
     store,
     select(selection) {
