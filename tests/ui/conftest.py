@@ -1,0 +1,99 @@
+"""Shared by the browser tests: one Chromium, the built renderer, pages that report errors."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+REPO = Path(__file__).resolve().parents[2]
+if importlib.util.find_spec("hloscope") is None:
+    sys.path.insert(0, str(REPO / "python"))
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def renderer() -> Path:
+    """The built bundles; builds them when a source is newer. Fails when node is missing."""
+    static = REPO / "python" / "hloscope" / "static"
+    sources = [*(REPO / "js").rglob("*.ts"), REPO / "build.mjs"]
+    built = [static / "snapshot.js", static / "widget.js"]
+    newest = max(p.stat().st_mtime for p in sources)
+    if not all(p.exists() and p.stat().st_mtime >= newest for p in built):
+        subprocess.run(["node", "build.mjs"], cwd=REPO, check=True, capture_output=True)
+    return static
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium of the system, or the one HLOSCOPE_CHROMIUM names."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = os.environ.get("HLOSCOPE_CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium on this machine (set HLOSCOPE_CHROMIUM)")
+    with sync_api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page_errors() -> list[str]:
+    """What pages opened with ``open_page`` said on their console or threw; tests assert on it."""
+    return []
+
+
+@pytest.fixture
+def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[..., Page]]:
+    """Opens a URL in a fresh context: ``open_page(url, color_scheme="dark", width=1280)``."""
+    contexts: list[Any] = []
+
+    def open_(
+        url: str, *, color_scheme: str = "light", width: int = 1280, height: int = 800, **more: Any
+    ) -> Page:
+        context = browser.new_context(
+            color_scheme=color_scheme, viewport={"width": width, "height": height}, **more
+        )
+        contexts.append(context)
+        page: Page = context.new_page()
+        page.on("pageerror", lambda e: page_errors.append(f"thrown: {e}"))
+        page.on(
+            "console",
+            lambda m: page_errors.append(f"console: {m.text}") if m.type in _BAD else None,
+        )
+        page.goto(url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+_BAD = ("error", "warning")
+
+
+@pytest.fixture(scope="session")
+def shots() -> Path:
+    """Where screenshots go; looked at by people, ignored by git."""
+    folder = REPO / "tests" / "ui" / "shots"
+    folder.mkdir(exist_ok=True)
+    return folder
