@@ -46,7 +46,8 @@ def page(
 ) -> str:
     """The whole page as a string; it opens from ``file://`` and asks the network for nothing.
 
-    ``options`` are Options of js/view.ts: ``theme``, ``colorBy``, ``panel``. HLO text over
+    ``options`` are Options of js/view.ts: ``theme``, ``colorBy``, ``panel``; over
+    ``capture.display``. HLO text over
     ``text_limit_bytes`` (raw, in bytes) is left out, and the page says so.
     Raises ``RendererMissing`` in a checkout whose renderer was not built.
     """
@@ -60,7 +61,7 @@ def page(
         )
     else:
         text = capture.text_bytes
-    return _page(capture, options or {}, text, why)
+    return _page(capture, {**capture.display, **(options or {})}, text, why)
 
 
 def frame(capture: Capture, *, height_px: int = 640) -> str:

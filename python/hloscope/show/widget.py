@@ -7,7 +7,9 @@
 ``application/vnd.hloscope.view+json``        marks the bundle for our JupyterLab renderer
 ===========================================  ==================================================
 
-nbconvert takes the widget only when its state was saved with the notebook, else text/html.
+nbconvert takes the widget when its state was saved with the notebook, and then needs the
+network; else text/html. Its own runs (``--execute``, papermill, documentation builders) always
+save the state, so there the bundle has no widget: see ``_someone_is_there``.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def widget(capture: Capture, **options: Any) -> HloscopeWidget:
 
 
 def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(data, metadata) for ``_repr_mimebundle_``; without a kernel or anywidget, no widget."""
+    """(data, metadata) for ``_repr_mimebundle_``; without a front end or anywidget, no widget."""
     from .html import frame
     from .text import summary_text
 
@@ -41,7 +43,7 @@ def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
         "text/html": frame(capture, height_px=capture.display.get("height", 640)),
         MARKER: {"version": 1},
     }
-    if _has_kernel():
+    if _someone_is_there():
         with suppress(ImportError):  # without anywidget the page is the same explorer
             data |= _view_only(widget(capture, **capture.display))
     return data, {}
@@ -53,8 +55,13 @@ def _view_only(made: HloscopeWidget) -> dict[str, Any]:
     return {WIDGET: bundle[WIDGET]} if bundle and WIDGET in bundle else {}
 
 
-def _has_kernel() -> bool:
-    """Whether this runs in a Jupyter kernel, where widgets have someone to talk to."""
+def _someone_is_there() -> bool:
+    """Whether a front end that can talk to a widget runs this cell.
+
+    Needs a Jupyter kernel, and a request that allows input: Jupyter, VS Code and Colab do,
+    nbclient (so nbconvert, papermill, sphinx and quarto builds) does not.
+    """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
+    kernel = getattr(shell, "kernel", None)
+    return kernel is not None and bool(getattr(kernel, "_allow_stdin", True))
