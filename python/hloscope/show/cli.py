@@ -1,0 +1,91 @@
+"""The ``hloscope`` command.
+
+Exit status 0: done; 2: it could not be done, said in one line on standard error. Commands
+add 1 for "done, and the answer is no". Adding a command is one file in ``commands/`` and
+one line in its list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .commands import COMMANDS
+from .commands.shared import CommandError
+from .text import printable
+
+OK, FAILED = 0, 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one line, without the usage block."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise CommandError(f"{message} (see {self.prog} --help)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    from .. import __version__
+
+    top = _Parser(
+        prog="hloscope",
+        description="See what XLA made of a program: HLO text, protos, xla_dump_to directories.",
+        epilog="hloscope FILE alone opens the explorer in the browser.",
+    )
+    top.add_argument("--version", action="version", version=f"hloscope {__version__}")
+    sub = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        command.arguments(add)
+        add.set_defaults(run=command.run)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = parser().parse_args(_with_command(words))
+        return int(arguments.run(arguments) or OK)
+    except CommandError as error:
+        return _fail(str(error))
+    except BrokenPipeError:  # | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return _fail("interrupted")
+    except Exception as error:
+        if os.environ.get("HLOSCOPE_TRACEBACK"):
+            raise
+        return _fail(
+            f"{type(error).__name__}: {error} (a bug in hloscope; HLOSCOPE_TRACEBACK=1 shows where)"
+        )
+
+
+def _with_command(words: list[str]) -> list[str]:
+    """``hloscope FILE`` means ``hloscope open FILE``, unless FILE is a command's name."""
+    names = {command.NAME for command in COMMANDS}
+    first = next((w for w in words if not w.startswith("-")), None)
+    asks = any(w in ("-h", "--help", "--version") for w in words)
+    if first is None or first in names or (asks and words[0].startswith("-")):
+        return words or ["--help"]
+    if not os.path.exists(first) and first.isalpha():
+        from difflib import get_close_matches
+
+        near = get_close_matches(first, sorted(names), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise CommandError(f"{first} is neither a command nor a file{hint}")
+    return ["open", *words]
+
+
+def _fail(message: str) -> int:
+    line = " ".join(printable(part.strip()) for part in message.splitlines() if part.strip())
+    print(f"hloscope: {line}", file=sys.stderr)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

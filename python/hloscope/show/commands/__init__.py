@@ -1,0 +1,23 @@
+"""Subcommands, in the order ``hloscope --help`` lists them.
+
+A command is a module with ``NAME``, ``HELP``, ``arguments(parser)`` and ``run(arguments)``,
+which returns the exit status or raises ``CommandError``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+from . import dot, html, json, list, open, summary, svg
+
+
+class Command(Protocol):
+    NAME: str
+    HELP: str
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None: ...
+    def run(self, arguments: argparse.Namespace) -> int | None: ...
+
+
+COMMANDS: tuple[Command, ...] = (open, summary, html, dot, svg, json, list)

@@ -1,0 +1,133 @@
+"""``print(capture)``: a summary of at most 25 lines, with units, safe with any name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .._capture import Capture
+
+MAX_LINES = 25
+WIDTH = 100  # characters; longer values are cut
+
+Summary = Mapping[str, Any]
+Row = tuple[str, str]
+
+
+def printable(text: str) -> str:
+    """Escapes control characters and those that reorder text: a dump's names are data."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+def human_bytes(n: float) -> str:
+    """``185.2 MiB``; powers of 1024."""
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            return f"{int(size)} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
+
+
+def exact_bytes(n: int) -> str:
+    """``185.2 MiB (194,152,460 B)``."""
+    return human_bytes(n) if n < 1024 else f"{human_bytes(n)} ({n:,} B)"
+
+
+def _program(s: Summary, capture: Capture) -> list[Row]:
+    scheduled = ", scheduled" if capture.module.is_scheduled else ""
+    entry = f"{s['entry_instructions']:,} in ENTRY"
+    return [
+        ("instructions", f"{s['instructions']:,} ({entry}{scheduled})"),
+        ("computations", f"{s['computations']:,}"),
+        ("fusions", _counted(s["fusions"])),
+    ]
+
+
+def _work(s: Summary, capture: Capture) -> list[Row]:
+    """Landmarks by family, so that matmuls in disguise count as matmuls."""
+    from collections import Counter
+
+    from ..analysis.families import FAMILIES, families
+
+    module = capture.module
+    inside = {"fusion", "async-start", "async-update", "async-done", "call"}
+    found = Counter(
+        FAMILIES[f].label
+        for f, i in zip(families(module).tolist(), module.instructions, strict=True)
+        if FAMILIES[f].landmark and i.opcode not in inside and not i.opcode.endswith("-done")
+    )
+    return [("landmarks", ", ".join(f"{n:,} {label}" for label, n in found.most_common()))]
+
+
+def _memory(s: Summary, capture: Capture) -> list[Row]:
+    return [
+        ("parameters", f"{s['parameters']:,} of {exact_bytes(s['parameter_bytes'])} a device"),
+        ("outputs", f"{exact_bytes(s['output_bytes'])} a device"),
+    ]
+
+
+def _devices(s: Summary, capture: Capture) -> list[Row]:
+    rows = [("partitions", f"{s['partitions']:,}"), ("replicas", f"{s['replicas']:,}")]
+    mesh = capture.target.mesh
+    if mesh is not None:
+        axes = zip(mesh.axis_names, mesh.axis_sizes, strict=True)
+        rows.append(("mesh", ", ".join(f"{a} {n}" for a, n in axes)))
+    return rows
+
+
+def _opcodes(s: Summary, capture: Capture) -> list[Row]:
+    most = list(s["opcodes"].items())[:8]
+    more = len(s["opcodes"]) - len(most)
+    text = ", ".join(f"{n:,} {op}" for op, n in most)
+    return [("opcodes", text + (f" and {more} more" if more > 0 else ""))]
+
+
+# In the order they are printed; an analysis adds its rows with one line.
+PARTS: tuple[Callable[[Summary, Capture], list[Row]], ...] = (
+    _program,
+    _work,
+    _memory,
+    _devices,
+    _opcodes,
+)
+
+
+def summary_text(capture: Capture) -> str:
+    """The program in a few aligned lines: sizes in bytes of one device, counts, warnings."""
+    summary = capture.summary
+    rows = [row for part in PARTS for row in part(summary, capture) if row[1]]
+    width = max(len(name) for name, _ in rows)
+    lines = [_cut(f"{capture.title} · {_subtitle(capture)}")]
+    lines += [_cut(f"  {name:<{width}}  {value}") for name, value in rows]
+    warnings = [str(w) for w in summary.get("warnings", [])]
+    room = max(1, MAX_LINES - len(lines) - 1)
+    lines += [_cut(f"  warning: {w}") for w in warnings[:room]]
+    if len(warnings) > room:
+        lines.append(f"  … and {len(warnings) - room:,} more warnings")
+    return "\n".join(lines[:MAX_LINES])
+
+
+def _subtitle(capture: Capture) -> str:
+    parts = []
+    devices = capture.target.devices
+    if devices:
+        parts.append(f"{len(devices)} × {capture.target.device_kind or capture.target.platform}")
+    if capture.origin:
+        parts.append(capture.origin)
+    return " · ".join([*parts, capture.stage])
+
+
+def _counted(kinds: Mapping[str, int]) -> str:
+    if not kinds:
+        return "none"
+    total = sum(kinds.values())
+    return f"{total:,} ({', '.join(f'{n:,} {kind}' for kind, n in kinds.items())})"
+
+
+def _cut(line: str) -> str:
+    line = printable(line)
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
