@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tornado.httpclient import HTTPClientError
-
 from hloscope.lab import frames
 from hloscope.lab.limits import HloscopeLimits
+from tornado.httpclient import HTTPClientError
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 

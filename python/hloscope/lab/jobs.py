@@ -138,7 +138,7 @@ class Pool:
         key: Hashable,
         job: Job,
         wants: str,
-        streams: list[BinaryIO],
+        streams: Sequence[BinaryIO],
         names: list[str],
         module: str | None,
     ) -> None:
@@ -159,7 +159,12 @@ class Pool:
             job.notify()
 
     async def _read(
-        self, job: Job, wants: str, streams: list[BinaryIO], names: list[str], module: str | None
+        self,
+        job: Job,
+        wants: str,
+        streams: Sequence[BinaryIO],
+        names: list[str],
+        module: str | None,
     ) -> None:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -198,7 +203,7 @@ class Pool:
         await ended.wait()
 
     def _start(
-        self, wants: str, streams: list[BinaryIO], names: list[str], module: str | None
+        self, wants: str, streams: Sequence[BinaryIO], names: list[str], module: str | None
     ) -> subprocess.Popen[bytes]:
         # -P: the current folder is not on the path, so no module there is ever imported
         command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", wants]

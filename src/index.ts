@@ -1,0 +1,74 @@
+/** The plugins, in the order they are activated. */
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import { ICommandPalette, WidgetTracker } from "@jupyterlab/apputils";
+import { IDocumentManager } from "@jupyterlab/docmanager";
+import { IFileBrowserFactory } from "@jupyterlab/filebrowser";
+import { ILauncher } from "@jupyterlab/launcher";
+import { INotebookTracker } from "@jupyterlab/notebook";
+import { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { addActions, COMMANDS } from "./actions.ts";
+import { addFileTypes, type ExplorerDocument, FACTORY } from "./files.ts";
+import { addNotebookCommand } from "./notebook.ts";
+import { OutputExtension } from "./saved.ts";
+import { ExplorerSettings, SETTINGS_ID } from "./settings.ts";
+import { addStyles } from "./style.ts";
+
+const explorer: JupyterFrontEndPlugin<void> = {
+  id: SETTINGS_ID,
+  description: "Opens compiled XLA programs and shows them in notebooks, live or saved.",
+  autoStart: true,
+  requires: [IDocumentManager],
+  optional: [
+    ISettingRegistry,
+    ILayoutRestorer,
+    ICommandPalette,
+    ILauncher,
+    IFileBrowserFactory,
+    INotebookTracker,
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    documents: IDocumentManager,
+    registry: ISettingRegistry | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null,
+    browser: IFileBrowserFactory | null,
+    notebooks: INotebookTracker | null,
+  ) => {
+    addStyles();
+    const settings = new ExplorerSettings();
+    void settings.load(registry);
+
+    // 1. Outputs: before any notebook is opened.
+    app.docRegistry.addWidgetExtension("Notebook", new OutputExtension(settings));
+
+    // 2. Files.
+    const tracker = new WidgetTracker<ExplorerDocument>({ namespace: "hloscope" });
+    const factory = addFileTypes(app.docRegistry, {
+      services: app.serviceManager,
+      commands: app.commands,
+      settings,
+      commandIds: COMMANDS,
+    });
+    factory.widgetCreated.connect((_, document) => {
+      document.context.pathChanged.connect(() => void tracker.save(document));
+      void tracker.add(document);
+    });
+    void restorer?.restore(tracker, {
+      command: "docmanager:open",
+      args: (document) => ({ path: document.context.path, factory: FACTORY }),
+      name: (document) => document.context.path,
+    });
+
+    // 3. What one can do with them.
+    addActions({ app, documents, tracker, browser, palette, launcher });
+    if (notebooks) addNotebookCommand(app, notebooks, palette);
+  },
+};
+
+export default [explorer];

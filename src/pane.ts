@@ -1,0 +1,194 @@
+/** One open file: loading with cancel, an error page, the explorer, and reload on change. */
+import type { ServerConnection } from "@jupyterlab/services";
+import type { Message } from "@lumino/messaging";
+import { Widget } from "@lumino/widgets";
+import { mount } from "../js/mount.ts";
+import type { Mounted, Options } from "../js/view.ts";
+import { ask, type Fault, ReadFault } from "./remote.ts";
+
+export interface PaneOptions {
+  settings: ServerConnection.ISettings;
+  /** Path on the server; read again at each load, since files get renamed. */
+  path: () => string;
+  options: () => Partial<Options>;
+  openSource?: (file: string, line: number) => void;
+}
+
+function element<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  text = "",
+  className = "",
+): HTMLElementTagNameMap[K] {
+  const made = document.createElement(tag);
+  if (text) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function button(label: string, click: () => void): HTMLButtonElement {
+  const made = element("button", label, "jp-mod-styled jp-mod-reject");
+  made.type = "button";
+  made.addEventListener("click", click);
+  return made;
+}
+
+export class ExplorerPane extends Widget {
+  private shown: Mounted | null = null;
+  private etag = "";
+  private chosen: Partial<Options> = {};
+  private loading: AbortController | null = null;
+
+  constructor(private readonly about: PaneOptions) {
+    super();
+    this.addClass("hloscope-pane");
+    this.node.dataset.lmSuppressShortcuts = "true";
+  }
+
+  /** Reads the file, again if it changed. What is shown stays until the new view is there. */
+  async load(): Promise<void> {
+    this.loading?.abort();
+    const loading = new AbortController();
+    this.loading = loading;
+    const path = this.about.path();
+    const first = this.shown === null;
+    const status = first ? this.showLoading(path, loading) : null;
+    try {
+      const answer = await ask(this.about.settings, {
+        what: "view",
+        path,
+        etag: first ? "" : this.etag,
+        signal: loading.signal,
+        progress: (p) => status?.(p.stage, p.fraction),
+      });
+      if (this.isDisposed || loading.signal.aborted || answer === null) return;
+      this.etag = answer.etag;
+      this.present(answer.bytes, path);
+    } catch (error) {
+      if (this.isDisposed || this.loading !== loading) return;
+      if (loading.signal.aborted) this.showStopped(path);
+      else if (first) this.showFault(path, error);
+      else this.showNotice(error);
+    } finally {
+      if (this.loading === loading) this.loading = null;
+    }
+  }
+
+  /** Shows that reading was declined, with a way to do it after all. */
+  stop(): void {
+    this.showStopped(this.about.path());
+  }
+
+  setOptions(options: Partial<Options>): void {
+    this.chosen = { ...this.chosen, ...options };
+    this.shown?.setOptions(options);
+  }
+
+  override dispose(): void {
+    this.loading?.abort();
+    this.loading = null;
+    this.shown?.dispose();
+    this.shown = null;
+    super.dispose();
+  }
+
+  protected override onActivateRequest(msg: Message): void {
+    super.onActivateRequest(msg);
+    const target = this.node.querySelector<HTMLElement>(".hloscope-explorer, button");
+    if (target && !this.node.contains(document.activeElement)) target.focus();
+  }
+
+  private clear(): void {
+    this.shown?.dispose();
+    this.shown = null;
+    this.node.replaceChildren();
+  }
+
+  private present(bytes: Uint8Array, path: string): void {
+    this.clear();
+    const host = element("div", "", "hloscope-explorer");
+    host.tabIndex = -1;
+    this.node.append(host);
+    this.shown = mount(host, {
+      view: async () => bytes,
+      text: async (signal) => {
+        const answer = await ask(this.about.settings, { what: "text", path, signal });
+        return answer!.bytes;
+      },
+      openSource: this.about.openSource,
+      options: { ...this.about.options(), ...this.chosen },
+      onOptions: (options) => {
+        this.chosen = options;
+      },
+      fileName: path.slice(path.lastIndexOf("/") + 1),
+    });
+  }
+
+  private showLoading(
+    path: string,
+    loading: AbortController,
+  ): (stage: string, fraction: number | null) => void {
+    this.clear();
+    const page = element("div", "", "hloscope-status");
+    page.setAttribute("role", "status");
+    const stage = element("p", "Asking the server");
+    const bar = element("progress");
+    bar.setAttribute("aria-label", "Progress");
+    page.append(
+      element("h2", path),
+      stage,
+      bar,
+      button("Cancel", () => loading.abort()),
+    );
+    this.node.append(page);
+    return (text, fraction) => {
+      stage.textContent = text;
+      if (fraction === null) bar.removeAttribute("value");
+      else bar.value = fraction;
+    };
+  }
+
+  private showStopped(path: string): void {
+    this.clear();
+    const page = element("div", "", "hloscope-status");
+    page.append(
+      element("h2", path),
+      element("p", "Reading was cancelled."),
+      button("Read it", () => void this.load()),
+    );
+    this.node.append(page);
+  }
+
+  private showFault(path: string, error: unknown): void {
+    this.clear();
+    const fault: Fault | null = error instanceof ReadFault ? error.fault : null;
+    const page = element("div", "", "hloscope-status");
+    page.setAttribute("role", "alert");
+    page.append(element("h2", `${path} cannot be shown`));
+    page.append(element("p", error instanceof Error ? error.message : String(error)));
+    if (fault?.excerpt.length) {
+      const lines = element("pre");
+      lines.tabIndex = 0;
+      lines.setAttribute("aria-label", "The file around the line at fault");
+      for (const [number, text] of fault.excerpt) {
+        const at = number === fault.line;
+        lines.append(element("span", `${number}  ${text}`, at ? "hloscope-fault" : ""));
+      }
+      page.append(lines);
+    }
+    page.append(button("Try again", () => void this.load()));
+    this.node.append(page);
+  }
+
+  /** The file changed into something that cannot be read: keep the view, and say so. */
+  private showNotice(error: unknown): void {
+    this.node.querySelector(".hloscope-notice")?.remove();
+    const notice = element("div", "", "hloscope-notice");
+    notice.setAttribute("role", "alert");
+    const message = error instanceof Error ? error.message : String(error);
+    notice.append(
+      element("span", `The file changed and cannot be read; this is how it was. ${message}`),
+      button("Try again", () => void this.load()),
+    );
+    this.node.prepend(notice);
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * The data blocks of a saved output. Its text/html is an <iframe srcdoc> whose page holds them as
+ *
+ *     <script type="application/octet-stream;base64" id="hloscope-view">…</script>
+ *
+ * The markup is only parsed, by DOMParser, into documents that are never shown: nothing in
+ * them runs, loads or is copied into the page. What leaves here is bytes.
+ */
+export interface SavedData {
+  view: Uint8Array;
+  text: Uint8Array | null;
+  /** Why there is no text. */
+  noText: string;
+  name: string | undefined;
+}
+
+export class NoSavedData extends Error {}
+
+export function savedData(html: string): SavedData {
+  const outer = parse(html);
+  const frame = outer.querySelector("iframe[srcdoc]")?.getAttribute("srcdoc");
+  const page = frame ? parse(frame) : outer;
+  const view = block(page, "hloscope-view");
+  if (!view) throw new NoSavedData("This output was saved without its view. Run the cell again.");
+  const about = page.getElementById("hloscope")?.dataset;
+  return {
+    view,
+    text: block(page, "hloscope-text"),
+    noText: about?.noText || "this output was saved without it.",
+    name: about?.name,
+  };
+}
+
+function parse(html: string): Document {
+  return new DOMParser().parseFromString(html, "text/html");
+}
+
+function block(page: Document, id: string): Uint8Array | null {
+  const element = page.getElementById(id);
+  if (element?.getAttribute("type") !== "application/octet-stream;base64") return null;
+  try {
+    const raw = atob(element.textContent ?? "");
+    const bytes = new Uint8Array(raw.length);
+    for (let k = 0; k < raw.length; k++) bytes[k] = raw.charCodeAt(k);
+    return bytes;
+  } catch {
+    return null; // not base64
+  }
+}

@@ -1,0 +1,168 @@
+/**
+ * Outputs in notebooks. JupyterLab prefers the widget of an output, which without its kernel is
+ * only "model not found". Outputs of ours carry a marker, and this renderer takes those first:
+ *
+ *     the widget's comm lives in this page ──yes──▶ the widget, by the notebook's own renderer
+ *       │ no
+ *     the kernel, if there is one, knows the comm ──yes──▶ the widget, once it is restored
+ *       │ no, or no answer
+ *     the data block of the saved text/html ──▶ mount(); nothing else of that html is used
+ *
+ * That is why the renderer may call itself safe, and untrusted notebooks show their views.
+ */
+import type { ISessionContext } from "@jupyterlab/apputils";
+import type { DocumentRegistry } from "@jupyterlab/docregistry";
+import type { NotebookPanel } from "@jupyterlab/notebook";
+import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
+import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
+import { Panel, Widget } from "@lumino/widgets";
+import { mount } from "../js/mount.ts";
+import type { Mounted } from "../js/view.ts";
+import { savedData } from "./saved-data.ts";
+import type { ExplorerSettings } from "./settings.ts";
+
+export const MARKER = "application/vnd.hloscope.view+json";
+const WIDGET = "application/vnd.jupyter.widget-view+json";
+/** Before the widgets' own renderer, which has rank -10. */
+const RANK = -20;
+const COMM_ANSWER_MILLISECONDS = 2000;
+const COMM_RESTORE_MILLISECONDS = 5000;
+
+type MimeModel = Parameters<ReturnType<IRenderMimeRegistry["createRenderer"]>["renderModel"]>[0];
+
+interface Near {
+  rendermime: IRenderMimeRegistry;
+  session: ISessionContext;
+  settings: ExplorerSettings;
+}
+
+class OutputRenderer extends Panel {
+  private shown: Mounted | null = null;
+
+  constructor(private readonly near: Near) {
+    super();
+    this.addClass("hloscope-saved");
+  }
+
+  async renderModel(model: MimeModel): Promise<void> {
+    this.clear();
+    const id = (model.data[WIDGET] as { model_id?: unknown } | undefined)?.model_id;
+    if (typeof id === "string" && (await this.lives(id)) && !this.isDisposed) {
+      await this.showWidget(model);
+    } else if (!this.isDisposed) {
+      this.showSaved(model);
+    }
+  }
+
+  override dispose(): void {
+    this.shown?.dispose();
+    this.shown = null;
+    super.dispose();
+  }
+
+  private clear(): void {
+    this.shown?.dispose();
+    this.shown = null;
+    for (const widget of [...this.widgets]) widget.dispose();
+  }
+
+  /** Whether the widget has someone to talk to. Never waits longer than a few seconds. */
+  private async lives(id: string): Promise<boolean> {
+    const { session } = this.near;
+    const kernel = () => session.session?.kernel ?? null;
+    if (kernel()?.hasComm(id)) return true;
+    // A notebook that is being opened: its kernel may be about to be connected.
+    await within(COMM_ANSWER_MILLISECONDS, session.ready);
+    const connected = kernel();
+    if (!connected) return false;
+    const answer = await within(
+      COMM_ANSWER_MILLISECONDS,
+      connected.requestCommInfo({ target_name: "jupyter.widget" }),
+    );
+    const content = answer?.content;
+    if (content?.status !== "ok" || !(id in content.comms)) return false;
+    // The widget manager opens its side of the comm in its own time.
+    const until = Date.now() + COMM_RESTORE_MILLISECONDS;
+    while (!connected.isDisposed && !connected.hasComm(id) && Date.now() < until) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return !connected.isDisposed && connected.hasComm(id);
+  }
+
+  private async showWidget(model: MimeModel): Promise<void> {
+    try {
+      const renderer = this.near.rendermime.createRenderer(WIDGET);
+      this.addWidget(renderer);
+      await renderer.renderModel(model);
+    } catch {
+      // There is no widget manager here.
+      if (this.isDisposed) return;
+      this.clear();
+      this.showSaved(model);
+    }
+  }
+
+  private showSaved(model: MimeModel): void {
+    const content = new Widget();
+    this.addWidget(content);
+    try {
+      const html = model.data["text/html"];
+      const saved = savedData(Array.isArray(html) ? html.join("") : String(html ?? ""));
+      this.shown = mount(content.node, {
+        view: async () => saved.view,
+        text: async () => {
+          if (!saved.text) throw new Error(saved.noText);
+          return saved.text;
+        },
+        options: this.near.settings.options,
+        fileName: saved.name,
+      });
+    } catch (error) {
+      const summary = model.data["text/plain"];
+      const plain = document.createElement("pre");
+      plain.textContent = Array.isArray(summary) ? summary.join("") : String(summary ?? "");
+      const note = document.createElement("p");
+      note.textContent = error instanceof Error ? error.message : String(error);
+      content.node.append(note, plain);
+    }
+  }
+}
+
+async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T | null> {
+  let timer = 0;
+  const late = new Promise<null>((resolve) => {
+    timer = window.setTimeout(() => resolve(null), milliseconds);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Gives each notebook a renderer that knows its kernel. */
+export class OutputExtension
+  implements DocumentRegistry.IWidgetExtension<NotebookPanel, DocumentRegistry.IModel>
+{
+  constructor(private readonly settings: ExplorerSettings) {}
+
+  createNew(panel: NotebookPanel): IDisposable {
+    const { rendermime } = panel.content;
+    rendermime.addFactory(
+      {
+        safe: true,
+        mimeTypes: [MARKER],
+        createRenderer: () =>
+          new OutputRenderer({
+            rendermime,
+            session: panel.sessionContext,
+            settings: this.settings,
+          }),
+      },
+      RANK,
+    );
+    return new DisposableDelegate(() => rendermime.removeMimeType(MARKER));
+  }
+}

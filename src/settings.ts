@@ -1,0 +1,35 @@
+/** What schema/explorer.json describes, with its defaults where there is no registry. */
+import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { Signal } from "@lumino/signaling";
+import type { Options } from "../js/view.ts";
+
+export const SETTINGS_ID = "hloscope:explorer";
+
+export class ExplorerSettings {
+  colorBy = "family";
+  theme: Options["theme"] = "auto";
+  askAboveMegabytes = 100;
+  readonly changed = new Signal<this, void>(this);
+
+  /** Resolves when the settings are read; a failure leaves the defaults. */
+  async load(registry: ISettingRegistry | null): Promise<void> {
+    if (!registry) return;
+    try {
+      const found = await registry.load(SETTINGS_ID);
+      const take = () => {
+        this.colorBy = found.composite.colorBy as string;
+        this.theme = found.composite.theme as Options["theme"];
+        this.askAboveMegabytes = found.composite.askAboveMegabytes as number;
+        this.changed.emit();
+      };
+      found.changed.connect(take);
+      take();
+    } catch (error) {
+      console.warn("hloscope: settings could not be read", error);
+    }
+  }
+
+  get options(): Partial<Options> {
+    return { colorBy: this.colorBy, theme: this.theme };
+  }
+}
