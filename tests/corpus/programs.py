@@ -5,7 +5,7 @@ One module a kind of program; adding a program is one decorated function in one 
 
 from __future__ import annotations
 
-from . import control, transformers
+from . import control, ops, parallel, transformers
 from .registry import PROGRAMS, Made, Program
 
-__all__ = ["PROGRAMS", "Made", "Program", "control", "transformers"]
+__all__ = ["PROGRAMS", "Made", "Program", "control", "ops", "parallel", "transformers"]
