@@ -1,4 +1,23 @@
-/** The drawing of the graph: `createGraphPane` and the types its callers need. */
+/**
+ * The drawing of the graph: `createGraphPane` and the types its callers need.
+ *
+ *     View ─▶ projection ─▶ layout ─▶ scene ─▶ canvas
+ *             (engine.ts does these)           (renderer.ts)
+ */
+import type { ViewModel } from "../base/model.ts";
+import { CHIP_HEIGHT, STACK_OFFSET, TextMetrics } from "../graph/metrics.ts";
+import { ItemKind } from "../graph/projection.ts";
+import type { Store } from "../state/store.ts";
+import type { Selection } from "../view.ts";
+import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./api.ts";
+import { paintInstructions } from "./coloring.ts";
+import { Engine } from "./engine.ts";
+import { listen } from "./input.ts";
+import { touched } from "./overlay.ts";
+import { Renderer } from "./renderer.ts";
+import type { GraphTheme } from "./theme.ts";
+import { type Links, neighbourhood, nextItem, pathBetween, usersOf } from "./walk.ts";
+
 export type {
   BoxColoring,
   Direction,
@@ -9,3 +28,346 @@ export type {
   Target,
 } from "./api.ts";
 export { DARK, familyColor, type GraphTheme, LIGHT } from "./theme.ts";
+
+/** Size taken for a pane that is not on the page yet. */
+const UNSEEN = { width: 960, height: 560 };
+
+export function createGraphPane(
+  element: HTMLElement,
+  model: ViewModel,
+  store: Store,
+  theme: GraphTheme,
+  outer?: AbortSignal,
+): GraphPane {
+  const life = new AbortController();
+  const { signal } = life;
+  outer?.addEventListener("abort", () => life.abort(), { once: true, signal });
+  if (getComputedStyle(element).position === "static") element.style.position = "relative";
+  element.style.overflow = "hidden";
+
+  // 1. The first picture.
+  const engine = new Engine(
+    model,
+    measured(theme.font),
+    element.clientWidth || UNSEEN.width,
+    element.clientHeight || UNSEEN.height,
+  );
+  let coloring: BoxColoring | null = null;
+  let painted = paintInstructions(model, coloring, theme);
+  let users: Links = usersOf(engine.flow, model.instruction.count);
+  const counted = (i: number): boolean => engine.flow.hidden[i] === 0;
+  const renderer = new Renderer(
+    element,
+    engine.openDefault(),
+    engine.metrics,
+    theme,
+    painted.colors,
+    counted,
+    signal,
+  );
+  renderer.canvas.setAttribute("role", "application");
+  renderer.canvas.setAttribute(
+    "aria-label",
+    `Graph of ${model.header.title}. Arrow keys follow the data, Enter opens, Escape clears.`,
+  );
+  // Until someone opens or moves something, a new size gets a new first picture.
+  let touchedByHand = false;
+  const callbacks = new Set<() => void>();
+
+  // 2. Selection, hover and highlight, from the store.
+  const projection = () => renderer.scene.picture.projection;
+  const refresh = (): void => {
+    const selection = store.get("selection");
+    renderer.selected = engine.itemOf(projection(), selection);
+    renderer.hovered = engine.itemOf(projection(), store.get("hover"));
+    renderer.lines =
+      renderer.selected > 0
+        ? touched(renderer.scene, engine.flow, users, renderer.selected, selection)
+        : null;
+    const highlight = store.get("highlight");
+    renderer.lit = highlight ? litItems(highlight.instructions) : null;
+    renderer.invalidate();
+  };
+  const litItems = (instructions: ReadonlySet<number>): Uint8Array => {
+    const lit = new Uint8Array(renderer.scene.count);
+    const { itemOfInstruction, parent } = projection();
+    for (const i of instructions) {
+      for (let k = itemOfInstruction[i] ?? -1; k > 0 && !lit[k]; k = parent[k]) lit[k] = 1;
+    }
+    return lit;
+  };
+  store.on("selection", refresh, signal);
+  store.on("hover", refresh, signal);
+  store.on("highlight", refresh, signal);
+
+  // 3. Opening and closing.
+  const rebuild = (anchor: number): void => {
+    renderer.setScene(engine.rebuild(), anchor, counted);
+    refresh();
+    for (const callback of [...callbacks]) callback();
+  };
+  const set = (target: Target, open: boolean): void => {
+    if (!engine.set(target, open)) return;
+    touchedByHand = true;
+    const node = engine.node(target);
+    rebuild(target.kind === "fold" && !open ? engine.tree.parent[memberNode(target.index)] : node);
+    const item = engine.itemOf(projection(), target as Selection);
+    if (item > 0) renderer.show(renderer.scene.rect(item));
+  };
+  const memberNode = (fold: number): number => {
+    const { members } = model.fold;
+    return engine.tree.node(members.values[members.offsets[fold]]);
+  };
+  const toggle = (target: Target): void => set(target, !engine.isOpen(target));
+  const reveal = (selection: Selection, node: number): void => {
+    if (node < 0 || node >= engine.tree.stacks) return;
+    touchedByHand = true;
+    if (engine.openness.uncover(node)) rebuild(-1);
+    let item = engine.itemOf(projection(), selection);
+    // What is drawn as text on its users is shown at the first of them.
+    if (item <= 0 && selection.kind === "instruction") {
+      for (let e = model.users.offsets[node]; e < model.users.offsets[node + 1]; e++) {
+        item = projection().itemOfInstruction[model.users.values[e]];
+        if (item > 0) break;
+      }
+    }
+    if (item > 0) renderer.show(renderer.scene.rect(item));
+  };
+  const whole = (change: () => void): void => {
+    change();
+    touchedByHand = true;
+    rebuild(-1);
+    renderer.fit();
+  };
+
+  // 4. The pointer.
+  const worldItem = (x: number, y: number): number =>
+    renderer.scene.itemAt(renderer.camera.toWorldX(x), renderer.camera.toWorldY(y));
+  const onSign = (item: number, x: number, y: number): boolean => {
+    if (!renderer.scene.opens(item)) return false;
+    const r = renderer.scene.rect(item);
+    const lift = projection().kind[item] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;
+    const wx = renderer.camera.toWorldX(x) - (r.x + r.w - lift);
+    const wy = renderer.camera.toWorldY(y) - r.y - lift;
+    return wx > -24 && wy < 28 && renderer.camera.scale > 0.45;
+  };
+  listen(
+    renderer.canvas,
+    {
+      pan(dx, dy) {
+        touchedByHand = true;
+        renderer.camera.panBy(dx, dy);
+        renderer.moved();
+      },
+      zoom(x, y, factor) {
+        touchedByHand = true;
+        renderer.camera.zoomAt(x, y, factor);
+        renderer.moved();
+      },
+      hover(x, y) {
+        const item = worldItem(x, y);
+        renderer.canvas.style.cursor = item > 0 && onSign(item, x, y) ? "pointer" : "default";
+        const chip = item > 0 ? chipAt(item, x, y) : -1;
+        if (chip >= 0) store.hover({ kind: "instruction", index: chip });
+        else if (item > 0 && !renderer.scene.isOpen(item)) {
+          store.hover(engine.selectionOf(projection(), item));
+        } else store.hover({ kind: "none", index: -1 });
+      },
+      leave() {
+        store.hover({ kind: "none", index: -1 });
+      },
+      click(x, y, event) {
+        const item = worldItem(x, y);
+        if (item < 0) {
+          if (store.get("highlight")) store.highlight(null);
+          else store.select({ kind: "none", index: -1 });
+          return;
+        }
+        const now = store.get("selection");
+        const to = engine.selectionOf(projection(), item);
+        if (event.shiftKey && now.kind === "instruction" && to.kind === "instruction") {
+          if (pane.path(now.index, to.index) === 0) pane.path(to.index, now.index);
+          return;
+        }
+        const chip = chipAt(item, x, y);
+        if (chip >= 0) {
+          store.selectInstruction(chip);
+          if (projection().itemOfInstruction[chip] > 0) pane.reveal(chip);
+          return;
+        }
+        if (onSign(item, x, y)) toggle(engine.targetOf(projection(), item));
+        else store.select(to);
+      },
+      doubleClick(x, y) {
+        const item = worldItem(x, y);
+        if (item < 0) return renderer.fit();
+        if (onSign(item, x, y)) return;
+        if (renderer.scene.opens(item)) toggle(engine.targetOf(projection(), item));
+      },
+    },
+    signal,
+  );
+  const chipAt = (item: number, x: number, y: number): number => {
+    const { camera, scene } = renderer;
+    if (scene.isOpen(item)) return -1;
+    const lift = projection().kind[item] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;
+    const chip = scene.chipAt(item, camera.toWorldX(x), camera.toWorldY(y) - lift, CHIP_HEIGHT);
+    return chip ? chip.value : -1;
+  };
+
+  // 5. Its place on the page.
+  const place = (): void => {
+    if (!renderer.resize()) return;
+    engine.setPane(element.clientWidth, element.clientHeight);
+    if (touchedByHand) return;
+    renderer.setScene(engine.openDefault(), -1, counted);
+    renderer.fit(true);
+    refresh();
+  };
+  renderer.resize();
+  renderer.fit(true);
+  new ResizeWatcher(element, place, signal);
+
+  const pane: GraphPane = {
+    fit: () => renderer.fit(),
+    zoom(factor) {
+      touchedByHand = true;
+      renderer.camera.zoomAt(renderer.camera.width / 2, renderer.camera.height / 2, factor);
+      renderer.moved();
+    },
+    reveal: (i) => reveal({ kind: "instruction", index: i }, i),
+    revealGroup: (g) => reveal({ kind: "group", index: g }, engine.tree.node(g)),
+    open: (target) => set(target, true),
+    close: (target) => set(target, false),
+    toggle,
+    canOpen: (target) => engine.canOpen(target),
+    isOpen: (target) => engine.isOpen(target),
+    toggleSelected() {
+      const { kind, index } = store.get("selection");
+      if (kind === "none" || kind === "computation") return false;
+      if (!engine.canOpen({ kind, index })) return false;
+      toggle({ kind, index });
+      return true;
+    },
+    openAll: (limit = 5000) => whole(() => engine.openAll(limit)),
+    closeAll: () => whole(() => engine.closeAll()),
+    openDefault() {
+      touchedByHand = false;
+      renderer.setScene(engine.openDefault(), -1, counted);
+      refresh();
+      renderer.fit();
+      for (const callback of [...callbacks]) callback();
+    },
+    setPlumbing(shown) {
+      engine.setPlumbing(shown);
+      users = usersOf(engine.flow, model.instruction.count);
+      rebuild(-1);
+    },
+    setColoring(next) {
+      coloring = next;
+      painted = paintInstructions(model, coloring, theme);
+      renderer.setColors(painted.colors);
+    },
+    setTheme(next) {
+      theme = next;
+      painted = paintInstructions(model, coloring, theme);
+      renderer.setTheme(theme, painted.colors);
+    },
+    legend: () => painted.legend,
+    neighbourhood(instruction, hops) {
+      const found = neighbourhood(model, instruction, hops);
+      store.highlight({
+        instructions: found,
+        reason: `within ${hops} of %${model.name(instruction)}`,
+      });
+      return found.size;
+    },
+    path(a, b) {
+      const found = pathBetween(model, a, b);
+      if (found.size === 0) return 0;
+      store.highlight({
+        instructions: found,
+        reason: `paths from %${model.name(a)} to %${model.name(b)}`,
+      });
+      return found.size;
+    },
+    clearHighlight: () => store.highlight(null),
+    exportSvg: () => renderer.svg(model.header.title),
+    exportPng: () => renderer.png(),
+    setMinimap(shown) {
+      renderer.minimap.wanted = shown;
+      renderer.invalidate();
+    },
+    stats() {
+      const { picture } = renderer.scene;
+      const { kind } = picture.projection;
+      let containers = 0;
+      for (const k of kind) if (k === ItemKind.Open) containers++;
+      return {
+        boxes: kind.length - containers,
+        containers,
+        edges: picture.edges.count,
+        chips: picture.text.reduce((sum, t) => sum + t.chips.length, 0),
+        projectMs: engine.projectMs,
+        layoutMs: engine.layoutMs,
+        sceneMs: engine.sceneMs,
+        frameMs: renderer.frameMs,
+        frames: renderer.frames,
+        scale: renderer.camera.scale,
+        worldWidth: picture.width,
+        worldHeight: picture.height,
+      };
+    },
+    locate(selection): ScreenRect | null {
+      const item = engine.itemOf(projection(), selection);
+      if (item <= 0) return null;
+      const r = renderer.scene.rect(item);
+      const { camera } = renderer;
+      return {
+        x: (r.x - camera.x) * camera.scale,
+        y: (r.y - camera.y) * camera.scale,
+        width: r.w * camera.scale,
+        height: r.h * camera.scale,
+      };
+    },
+    onOpenChange(callback) {
+      callbacks.add(callback);
+      return () => void callbacks.delete(callback);
+    },
+    focusNext(direction: Direction) {
+      const next = nextItem(renderer.scene, renderer.selected, direction);
+      if (next <= 0) return false;
+      store.select(engine.selectionOf(projection(), next));
+      renderer.show(renderer.scene.rect(next));
+      return true;
+    },
+    dispose() {
+      life.abort();
+      renderer.canvas.remove();
+      renderer.minimap.canvas.remove();
+    },
+  };
+  return pane;
+}
+
+/** Calls back on every change of size, once the element has one. */
+class ResizeWatcher {
+  constructor(element: HTMLElement, changed: () => void, signal: AbortSignal) {
+    const observer = new ResizeObserver(changed);
+    observer.observe(element);
+    signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+  }
+}
+
+/** Character widths of the font that is really there. */
+function measured(font: string): TextMetrics {
+  const context = document.createElement("canvas").getContext("2d");
+  if (!context) return new TextMetrics();
+  const widths = (weight: string): number[] => {
+    context.font = `${weight} 100px ${font}`;
+    return Array.from({ length: 95 }, (_, k) => {
+      return context.measureText(String.fromCharCode(k + 32)).width;
+    });
+  };
+  return new TextMetrics(widths("400"), widths("600"));
+}

@@ -73,7 +73,8 @@ export class ItemWriter {
     if (kind === ItemKind.Box) {
       const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_LABEL);
       const sub = this.tree.model.denseShape(node);
-      let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20);
+      const sign = this.tree.canOpen(node) ? M.SIGN : 0;
+      let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);
       // The shape shows at high zoom, in letters of half the size.
       width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
       width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
@@ -84,7 +85,7 @@ export class ItemWriter {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
       const sub = item === 0 ? "" : ops(this.counts.total(this.insideOf(p, item)));
       const name = m.width(label, M.TITLE_SIZE, true);
-      let width = name + m.width(sub, M.SUB_SIZE) + 36;
+      let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
       return { label, sub, chips, width, height: M.HEADER_HEIGHT };
     }
@@ -95,7 +96,7 @@ export class ItemWriter {
     const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
     let width = m.width(label, M.LABEL_SIZE, true) + badge;
-    width = Math.max(96, width + 22, m.width(sub, M.SUB_SIZE) + 22);
+    width = Math.max(96, width + 22 + M.SIGN, m.width(sub, M.SUB_SIZE) + 22);
     width = Math.max(width, this.place(chips, width, M.CLOSED_HEIGHT - 5));
     let height = M.CLOSED_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
     if (stack) {

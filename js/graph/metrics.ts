@@ -1,18 +1,22 @@
 /** Sizes of things in the picture, in world units: CSS pixels when the zoom is 1. */
 
-export const BOX_HEIGHT = 26;
-export const CLOSED_HEIGHT = 42;
-export const CHIP_HEIGHT = 14;
+export const BOX_HEIGHT = 28;
+export const CLOSED_HEIGHT = 46;
+export const CHIP_HEIGHT = 16;
 export const CHIP_GAP = 4;
-export const HEADER_HEIGHT = 24;
+export const HEADER_HEIGHT = 26;
 export const PAD = 10;
 export const ROOT_PAD = 14;
 /** How far the cards of a stack show behind each other. */
 export const STACK_OFFSET = 4;
-export const LABEL_SIZE = 12;
-export const SUB_SIZE = 10;
-export const CHIP_SIZE = 10;
-export const TITLE_SIZE = 12;
+/** Room for the sign that something opens. */
+export const SIGN = 16;
+/** Below this zoom the picture is not readable; the first view never goes under it. */
+export const READABLE_SCALE = 0.9;
+export const LABEL_SIZE = 13;
+export const SUB_SIZE = 11;
+export const CHIP_SIZE = 11;
+export const TITLE_SIZE = 13;
 export const SHAPE_SIZE = 7;
 
 const DEFAULT_WIDTHS =

@@ -1,0 +1,93 @@
+/** A colouring as a palette and an index per instruction, and its key. */
+import type { ViewModel } from "../base/model.ts";
+import type { Colors } from "../scene/looks.ts";
+import type { BoxColoring, LegendEntry } from "./api.ts";
+import { familyColor, type GraphTheme } from "./theme.ts";
+
+const STEPS = 32;
+
+export interface Painted {
+  colors: Colors;
+  legend: LegendEntry[];
+}
+
+export function paintInstructions(
+  model: ViewModel,
+  coloring: BoxColoring | null,
+  theme: GraphTheme,
+): Painted {
+  const n = model.instruction.count;
+  if (!coloring || coloring.id === "family") {
+    const { families } = model.header;
+    const index = Uint16Array.from(model.instruction.family);
+    const palette = families.map((f) => familyColor(theme, f.id));
+    const counts = new Uint32Array(families.length);
+    for (const f of index) counts[f]++;
+    const legend = families
+      .map((f, k) => ({ label: f.label, color: palette[k], count: counts[k] }))
+      .filter((entry) => entry.count > 0)
+      .sort((a, b) => b.count - a.count);
+    return { colors: { index, palette, numeric: false }, legend };
+  }
+  const values = coloring.values(model);
+  const index = new Uint16Array(n);
+  const categories = coloring.categories?.(model);
+  if (categories) {
+    const shades = theme.categories.length;
+    const palette = categories.map((_, k) => theme.categories[k % shades]);
+    palette.push(theme.unknown);
+    const counts = new Uint32Array(palette.length);
+    for (let i = 0; i < n; i++) {
+      const v = values[i];
+      index[i] = v >= 0 && v < categories.length ? v : categories.length;
+      counts[index[i]]++;
+    }
+    const legend = [...categories, "unknown"]
+      .map((label, k) => ({ label, color: palette[k], count: counts[k] }))
+      .filter((entry) => entry.count > 0);
+    return { colors: { index, palette, numeric: false }, legend };
+  }
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  const log = coloring.scale !== "linear";
+  for (let i = 0; i < n; i++) {
+    const v = values[i];
+    if (!Number.isFinite(v) || (log && v <= 0)) continue;
+    if (v < low) low = v;
+    if (v > high) high = v;
+  }
+  // Index 0 is "unknown": the coolest, so that groups show what is known inside them.
+  const palette = [theme.unknown];
+  for (let k = 0; k < STEPS; k++) palette.push(ramp(theme.ramp, k / (STEPS - 1)));
+  const span = log ? Math.log(high / low) : high - low;
+  for (let i = 0; i < n; i++) {
+    const v = values[i];
+    if (!Number.isFinite(v)) continue;
+    const raw = log ? (v > 0 ? Math.log(v / low) : 0) : v - low;
+    const t = span > 0 ? Math.min(1, Math.max(0, raw / span)) : 1;
+    index[i] = 1 + Math.round(t * (STEPS - 1));
+  }
+  const legend: LegendEntry[] = [];
+  if (high >= low) {
+    for (const t of [0, 0.25, 0.5, 0.75, 1]) {
+      const value = log ? low * Math.exp(span * t) : low + span * t;
+      legend.push({ label: coloring.unit ?? "", color: ramp(theme.ramp, t), value });
+    }
+  }
+  return { colors: { index, palette, numeric: true }, legend };
+}
+
+function ramp(stops: readonly string[], t: number): string {
+  const at = Math.min(1, Math.max(0, t)) * (stops.length - 1);
+  const k = Math.min(stops.length - 2, Math.floor(at));
+  const f = at - k;
+  let out = "#";
+  for (let c = 1; c < 7; c += 2) {
+    const a = Number.parseInt(stops[k].slice(c, c + 2), 16);
+    const b = Number.parseInt(stops[k + 1].slice(c, c + 2), 16);
+    out += Math.round(a + (b - a) * f)
+      .toString(16)
+      .padStart(2, "0");
+  }
+  return out;
+}

@@ -1,0 +1,228 @@
+/** From what is open to the scene, without a browser: everything the pane does before drawing. */
+import type { ViewModel } from "../base/model.ts";
+import { buildFlow, type Flow } from "../graph/flow.ts";
+import { ItemWriter } from "../graph/items.ts";
+import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
+import { Openness, openDefault, weights } from "../graph/openness.ts";
+import { LayoutCache, layoutPicture } from "../graph/picture.ts";
+import { type Projection, project } from "../graph/projection.ts";
+import { Tree } from "../graph/tree.ts";
+import { FamilyCounts } from "../graph/words.ts";
+import { Scene } from "../scene/scene.ts";
+import type { Selection } from "../view.ts";
+import type { Target } from "./api.ts";
+
+/** Numbers of boxes tried for the first picture, until one fits the pane. */
+const BUDGETS = [52, 42, 34, 27, 21, 16];
+
+export class Engine {
+  readonly tree: Tree;
+  readonly cache = new LayoutCache();
+  flow: Flow;
+  openness: Openness;
+  projectMs = 0;
+  layoutMs = 0;
+  sceneMs = 0;
+  private weight: Uint32Array;
+  private writer: ItemWriter;
+  private counts: FamilyCounts;
+
+  constructor(
+    readonly model: ViewModel,
+    readonly metrics: TextMetrics,
+    private paneWidth: number,
+    private paneHeight: number,
+  ) {
+    this.tree = new Tree(model);
+    this.flow = buildFlow(model, false);
+    this.weight = weights(this.tree, this.flow);
+    this.counts = new FamilyCounts(this.tree, this.flow);
+    this.writer = new ItemWriter(this.tree, this.flow, this.counts, metrics);
+    this.openness = new Openness(this.tree);
+  }
+
+  /** Width over height of the pane, coarsely, so that small resizes do not move anything. */
+  private get aspect(): number {
+    const exact = this.paneWidth / this.paneHeight;
+    return Math.min(3, Math.max(0.7, Math.round(exact * 4) / 4));
+  }
+  setPane(width: number, height: number): void {
+    this.paneWidth = width;
+    this.paneHeight = height;
+  }
+  setPlumbing(shown: boolean): void {
+    this.flow = buildFlow(this.model, shown);
+    this.weight = weights(this.tree, this.flow);
+    this.counts = new FamilyCounts(this.tree, this.flow);
+    this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics);
+  }
+
+  /** The first picture: as much as fits the pane at a readable size. */
+  openDefault(): Scene {
+    let best: Openness | null = null;
+    let bestFit = 0;
+    for (const budget of BUDGETS) {
+      this.openness = openDefault(this.tree, this.flow, this.weight, budget);
+      const projection = project(this.tree, this.flow, this.weight, this.openness);
+      const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
+      const fit = Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
+      if (!best || fit > bestFit) {
+        best = this.openness;
+        bestFit = fit;
+      }
+      if (fit >= READABLE_SCALE) break;
+    }
+    if (best && bestFit < READABLE_SCALE * 0.8) {
+      // Nothing fits: tell a fair part of the story and let it be scrolled.
+      best = openDefault(this.tree, this.flow, this.weight, BUDGETS[2]);
+    }
+    this.openness = best as Openness;
+    return this.rebuild();
+  }
+
+  rebuild(): Scene {
+    const t0 = performance.now();
+    const projection = project(this.tree, this.flow, this.weight, this.openness);
+    const t1 = performance.now();
+    const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
+    const t2 = performance.now();
+    const scene = new Scene(this.tree, picture);
+    const t3 = performance.now();
+    this.projectMs = t1 - t0;
+    this.layoutMs = t2 - t1;
+    this.sceneMs = t3 - t2;
+    return scene;
+  }
+
+  /** Tree node a target opens: a container, or the first member of a fold. */
+  node(target: Target): number {
+    if (target.kind === "group") return this.tree.node(target.index);
+    if (target.kind === "instruction") return target.index;
+    return this.tree.stacks + this.model.fold.members.offsets[target.index];
+  }
+  canOpen(target: Target): boolean {
+    if (target.kind === "fold") return target.index >= 0 && target.index < this.model.fold.count;
+    const node = this.node(target);
+    return node < this.tree.stacks && this.tree.canOpen(node) && this.weight[node] > 0;
+  }
+  isOpen(target: Target): boolean {
+    if (target.kind === "fold") return this.openness.foldOpen(target.index);
+    return this.openness.open[this.node(target)] === 1;
+  }
+  /** Opens or closes; true if anything changed. What hides the target is opened too. */
+  set(target: Target, open: boolean): boolean {
+    if (!this.canOpen(target)) return false;
+    const { tree, openness } = this;
+    if (target.kind === "fold") {
+      const changed = open !== openness.foldOpen(target.index);
+      openness.setFold(target.index, open);
+      return changed;
+    }
+    const node = this.node(target);
+    if (node === tree.root) return false;
+    const changed = open ? openness.uncover(node) : false;
+    if (openness.open[node] === (open ? 1 : 0)) return changed;
+    openness.open[node] = open ? 1 : 0;
+    if (open) this.openObvious(node);
+    return true;
+  }
+  /** A loop opens into its body; an only child opens with its parent. */
+  private openObvious(node: number): void {
+    const { tree, openness } = this;
+    let only = -1;
+    let children = 0;
+    for (let e = tree.childOffsets[node]; e < tree.childOffsets[node + 1]; e++) {
+      const v = tree.children[e];
+      if (this.weight[v] === 0) continue;
+      children++;
+      only = v;
+      if (tree.isGroup(v) && node < tree.instructions) {
+        if (tree.model.groupKind(v - tree.instructions) === "body") openness.open[v] = 1;
+      }
+    }
+    if (children === 1 && tree.isGroup(only) && tree.memberAt[only - tree.instructions] < 0) {
+      openness.open[only] = 1;
+      this.openObvious(only);
+    }
+  }
+
+  /** Opens containers and folds, largest first, until `limit` boxes are shown. */
+  openAll(limit: number): void {
+    const { tree, openness, weight } = this;
+    const order: number[] = [];
+    for (const v of tree.topDown) if (tree.canOpen(v) && weight[v] > 0) order.push(v);
+    const depth = new Map<number, number>();
+    for (const v of order) depth.set(v, (depth.get(tree.parent[v]) ?? -1) + 1);
+    order.sort(
+      (a, b) =>
+        (depth.get(a) as number) - (depth.get(b) as number) || weight[b] - weight[a] || a - b,
+    );
+    openness.loose.fill(0);
+    openness.open.fill(0);
+    openness.open[tree.root] = 1;
+    // Everything fits under the limit, or containers are opened level by level while they do.
+    let boxes = 1;
+    for (const v of order) {
+      const kids = tree.childOffsets[v + 1] - tree.childOffsets[v];
+      if (v !== tree.root && boxes + kids > limit) continue;
+      const p = tree.parent[v];
+      if (p >= 0 && !openness.open[p]) continue;
+      boxes += kids;
+      openness.open[v] = 1;
+      if (tree.isGroup(v)) {
+        const at = tree.memberAt[v - tree.instructions];
+        if (at >= 0) openness.loose[at] = 1;
+      }
+    }
+    for (let f = 0; f < this.model.fold.count; f++) {
+      const { offsets } = this.model.fold.members;
+      if (boxes + offsets[f + 1] - offsets[f] > limit) continue;
+      openness.setFold(f, true);
+    }
+  }
+  closeAll(): void {
+    const { tree, openness } = this;
+    openness.loose.fill(0);
+    openness.open.fill(0);
+    let v = tree.root;
+    openness.open[v] = 1;
+    // The outermost level that has more than one thing in it.
+    for (;;) {
+      const kids: number[] = [];
+      for (let e = tree.childOffsets[v]; e < tree.childOffsets[v + 1]; e++) {
+        if (this.weight[tree.children[e]] > 0) kids.push(tree.children[e]);
+      }
+      if (kids.length !== 1 || !tree.canOpen(kids[0])) break;
+      v = kids[0];
+      openness.open[v] = 1;
+    }
+  }
+
+  /** Item that shows a selection, or hides it; -1 when it is not in the picture. */
+  itemOf(p: Projection, s: Selection): number {
+    if (s.kind === "instruction") {
+      const item = p.itemOfInstruction[s.index] ?? -1;
+      return item > 0 ? item : -1;
+    }
+    if (s.kind === "group") return p.itemOfGroup[s.index] ?? -1;
+    if (s.kind === "computation") {
+      const g = this.model.computation.group[s.index] ?? -1;
+      return g >= 0 ? p.itemOfGroup[g] : -1;
+    }
+    if (s.kind === "fold") {
+      const first = this.model.fold.members.values[this.model.fold.members.offsets[s.index]];
+      return p.itemOfGroup[first] ?? -1;
+    }
+    return -1;
+  }
+  /** What selecting an item selects. */
+  selectionOf(p: Projection, item: number): Selection {
+    const node = p.nodes[item];
+    if (node < this.tree.instructions) return { kind: "instruction", index: node };
+    if (node < this.tree.stacks) return { kind: "group", index: node - this.tree.instructions };
+    return { kind: "fold", index: this.tree.foldAt[node - this.tree.stacks] };
+  }
+  targetOf(p: Projection, item: number): Target {
+    return this.selectionOf(p, item) as Target;
+  }
+}

@@ -1,0 +1,143 @@
+/** The selection and what it touches: operands in one colour, users in another, real edges. */
+import type { Flow } from "../graph/flow.ts";
+import { ItemKind } from "../graph/projection.ts";
+import { RouteStyle } from "../graph/routes.ts";
+import type { Scene } from "../scene/scene.ts";
+import type { Surface } from "../scene/surface.ts";
+import type { Selection } from "../view.ts";
+import { edgeWidth, type PaintState } from "./painter.ts";
+
+/** More lines than this from one box would hide the picture. */
+const MAX_LINES = 120;
+
+export interface Touched {
+  /** Item pairs to join, and the drawn edge that already does, or -1. */
+  from: number[];
+  to: number[];
+  edge: number[];
+  /** 1 where the other end is a user. */
+  user: number[];
+}
+
+/** Edges of the selected item, or of the one instruction in it. */
+export function touched(
+  scene: Scene,
+  flow: Flow,
+  users: { offsets: Uint32Array; values: Uint32Array },
+  item: number,
+  selection: Selection,
+): Touched {
+  const out: Touched = { from: [], to: [], edge: [], user: [] };
+  const { edges, projection } = scene.picture;
+  const drawn = new Map<number, number>();
+  const join = (a: number, b: number, user: number): void => {
+    if (a < 0 || b < 0 || a === b || out.from.length >= MAX_LINES) return;
+    const key = a * scene.count + b;
+    if (drawn.has(key)) return;
+    let edge = -1;
+    for (let k = scene.touchOffsets[a]; k < scene.touchOffsets[a + 1]; k++) {
+      const e = scene.touch[k];
+      if (edges.from[e] === a && edges.to[e] === b) edge = e;
+    }
+    drawn.set(key, edge);
+    out.from.push(a);
+    out.to.push(b);
+    out.edge.push(edge);
+    out.user.push(user);
+  };
+  const { itemOfInstruction } = projection;
+  if (selection.kind === "instruction" && itemOfInstruction[selection.index] === item) {
+    const i = selection.index;
+    for (let e = flow.offsets[i]; e < flow.offsets[i + 1]; e++) {
+      join(itemOfInstruction[flow.sources[e]], item, 0);
+    }
+    for (let e = users.offsets[i]; e < users.offsets[i + 1]; e++) {
+      join(item, itemOfInstruction[users.values[e]], 1);
+    }
+    return out;
+  }
+  for (let k = scene.touchOffsets[item]; k < scene.touchOffsets[item + 1]; k++) {
+    const e = scene.touch[k];
+    join(edges.from[e], edges.to[e], edges.from[e] === item ? 1 : 0);
+  }
+  return out;
+}
+
+export function paintOverlay(
+  surface: Surface,
+  scene: Scene,
+  s: PaintState,
+  selected: number,
+  hovered: number,
+  lines: Touched | null,
+): void {
+  const { theme, scale } = s;
+  const { edges } = scene.picture;
+  if (lines) {
+    for (let k = 0; k < lines.from.length; k++) {
+      const stroke = lines.user[k] ? theme.userEdge : theme.operandEdge;
+      const e = lines.edge[k];
+      if (e >= 0 && edges.pointOffsets[e + 1] > edges.pointOffsets[e] && s.edgeAlpha === 1) {
+        surface.route(
+          edges.pointX,
+          edges.pointY,
+          edges.pointOffsets[e],
+          edges.pointOffsets[e + 1],
+          edges.style[e],
+          { stroke, lineWidth: edgeWidth(edges.weight[e], scale) + 1 / scale, arrow: true },
+        );
+      } else direct(surface, s, lines.from[k], lines.to[k], stroke);
+    }
+    const ends = new Set<number>();
+    for (let k = 0; k < lines.from.length; k++) {
+      const other = lines.user[k] ? lines.to[k] : lines.from[k];
+      if (ends.has(other)) continue;
+      ends.add(other);
+      outline(surface, s, other, lines.user[k] ? theme.userEdge : theme.operandEdge, 1.5);
+    }
+  }
+  if (hovered > 0 && hovered !== selected) outline(surface, s, hovered, theme.selection, 1.2);
+  if (selected > 0) outline(surface, s, selected, theme.selection, 2.6);
+  if (selected > 0 && scene.picture.projection.kind[selected] === ItemKind.Open) return;
+}
+
+function outline(
+  surface: Surface,
+  s: PaintState,
+  item: number,
+  color: string,
+  pixels: number,
+): void {
+  const out = Math.min(2, 1.5 / s.scale);
+  surface.rect(s.x[item] - out, s.y[item] - out, s.w[item] + 2 * out, s.h[item] + 2 * out, {
+    stroke: color,
+    lineWidth: Math.max(pixels / s.scale, pixels * 0.6),
+    radius: 7,
+  });
+}
+
+/** A line where the layout drew none: from box to box, past whatever is between. */
+function direct(surface: Surface, s: PaintState, a: number, b: number, stroke: string): void {
+  const ax = s.x[a] + s.w[a] / 2;
+  const bx = s.x[b] + s.w[b] / 2;
+  const look = { stroke, lineWidth: Math.max(1.6, 1.4 / s.scale), dash: true, arrow: true };
+  const bottom = s.y[a] + s.h[a];
+  if (bottom + 6 <= s.y[b]) {
+    surface.route([ax, bx], [bottom, s.y[b]], 0, 2, RouteStyle.Curve, look);
+    return;
+  }
+  const right = bx > ax;
+  const fromX = right ? s.x[a] + s.w[a] : s.x[a];
+  const toX = right ? s.x[b] : s.x[b] + s.w[b];
+  const middle = (fromX + toX) / 2;
+  const fromY = s.y[a] + s.h[a] / 2;
+  const toY = s.y[b] + Math.min(s.h[b] / 2, 14);
+  surface.route(
+    [fromX, middle, middle, toX],
+    [fromY, fromY, toY, toY],
+    0,
+    4,
+    RouteStyle.Square,
+    look,
+  );
+}

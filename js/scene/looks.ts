@@ -1,0 +1,69 @@
+/** Colours of instructions and items under the chosen colouring. */
+import { ItemKind } from "../graph/projection.ts";
+import type { Scene } from "./scene.ts";
+
+/** Palette index of every instruction, and the colours it indexes. */
+export interface Colors {
+  index: Uint16Array;
+  palette: string[];
+  /** Numeric colourings: the larger index is the hotter, and groups show their hottest. */
+  numeric: boolean;
+}
+
+export interface Share {
+  color: number;
+  share: number;
+}
+
+/** What each item shows of the colours inside it. */
+export interface ItemLooks {
+  /** Palette index per item, or -1 for the plain group colour. */
+  fill: Int32Array;
+  /** Bars of closed groups: shares of the colours inside, largest first. */
+  bars: Map<number, Share[]>;
+}
+
+export function itemLooks(
+  scene: Scene,
+  colors: Colors,
+  counted: (i: number) => boolean,
+): ItemLooks {
+  const { projection } = scene.picture;
+  const { kind, nodes, itemOfInstruction } = projection;
+  const fill = new Int32Array(scene.count).fill(-1);
+  const counts = new Map<number, Uint32Array>();
+  const n = itemOfInstruction.length;
+  for (let i = 0; i < n; i++) {
+    const item = itemOfInstruction[i];
+    if (item <= 0) continue;
+    if (kind[item] === ItemKind.Box) {
+      if (nodes[item] === i) fill[item] = colors.index[i];
+      continue;
+    }
+    if (kind[item] === ItemKind.Open) {
+      if (nodes[item] === i) fill[item] = colors.index[i];
+      continue;
+    }
+    if (!counted(i)) continue;
+    let mine = counts.get(item);
+    if (!mine) {
+      mine = new Uint32Array(colors.palette.length);
+      counts.set(item, mine);
+    }
+    mine[colors.index[i]]++;
+  }
+  const bars = new Map<number, Share[]>();
+  for (const [item, mine] of counts) {
+    let total = 0;
+    for (const c of mine) total += c;
+    if (total === 0) continue;
+    const shares: Share[] = [];
+    for (let c = 0; c < mine.length; c++) {
+      if (mine[c] > 0) shares.push({ color: c, share: mine[c] / total });
+    }
+    if (colors.numeric) shares.sort((a, b) => b.color - a.color);
+    else shares.sort((a, b) => b.share - a.share || a.color - b.color);
+    bars.set(item, shares);
+  }
+  return { fill, bars };
+}

@@ -1,0 +1,207 @@
+/**
+ * What can be drawn and hit: the items, chips and routes of a picture with spatial indices, and
+ * coarse rows that stand for boxes too small to draw. Canvas, SVG and the pointer read this.
+ */
+import Flatbush from "flatbush";
+import type { Chip } from "../graph/items.ts";
+import type { Picture } from "../graph/picture.ts";
+import { ItemKind } from "../graph/projection.ts";
+import type { Tree } from "../graph/tree.ts";
+
+export interface Rect {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+/** Boxes of one row of one container, merged: what far zoom draws. */
+export interface Rows {
+  count: number;
+  x: Float32Array;
+  y: Float32Array;
+  w: Float32Array;
+  h: Float32Array;
+  /** An item of the row whose colour stands for it. */
+  item: Int32Array;
+  index: Flatbush | null;
+}
+
+export class Scene {
+  readonly count: number;
+  private items: Flatbush;
+  private edges: Flatbush | null = null;
+  /** Edge of each entry of the edge index. */
+  private drawn: Int32Array;
+  private rowsOnce: Rows | null = null;
+  /** Edges at each item, drawn or not: CSR. */
+  readonly touchOffsets: Uint32Array;
+  readonly touch: Uint32Array;
+
+  constructor(
+    readonly tree: Tree,
+    readonly picture: Picture,
+  ) {
+    const { x, y, w, h, edges } = picture;
+    this.count = picture.projection.nodes.length;
+    this.items = new Flatbush(this.count, 16, Float32Array);
+    for (let k = 0; k < this.count; k++) this.items.add(x[k], y[k], x[k] + w[k], y[k] + h[k]);
+    this.items.finish();
+    let drawn = 0;
+    for (let e = 0; e < edges.count; e++) {
+      if (edges.pointOffsets[e + 1] > edges.pointOffsets[e]) drawn++;
+    }
+    this.drawn = new Int32Array(drawn);
+    if (drawn > 0) {
+      this.edges = new Flatbush(drawn, 16, Float32Array);
+      let at = 0;
+      for (let e = 0; e < edges.count; e++) {
+        const begin = edges.pointOffsets[e];
+        const end = edges.pointOffsets[e + 1];
+        if (end === begin) continue;
+        let x0 = edges.pointX[begin];
+        let x1 = x0;
+        for (let p = begin + 1; p < end; p++) {
+          x0 = Math.min(x0, edges.pointX[p]);
+          x1 = Math.max(x1, edges.pointX[p]);
+        }
+        let y0 = edges.pointY[begin];
+        let y1 = y0;
+        for (let p = begin + 1; p < end; p++) {
+          y0 = Math.min(y0, edges.pointY[p]);
+          y1 = Math.max(y1, edges.pointY[p]);
+        }
+        this.drawn[at++] = e;
+        this.edges.add(x0, y0, x1, y1);
+      }
+      this.edges.finish();
+    }
+    this.touchOffsets = new Uint32Array(this.count + 1);
+    for (let e = 0; e < edges.count; e++) {
+      this.touchOffsets[edges.from[e] + 1]++;
+      this.touchOffsets[edges.to[e] + 1]++;
+    }
+    for (let k = 0; k < this.count; k++) this.touchOffsets[k + 1] += this.touchOffsets[k];
+    const at = this.touchOffsets.slice();
+    this.touch = new Uint32Array(2 * edges.count);
+    for (let e = 0; e < edges.count; e++) {
+      this.touch[at[edges.from[e]]++] = e;
+      this.touch[at[edges.to[e]]++] = e;
+    }
+  }
+
+  rect(item: number): Rect {
+    const { x, y, w, h } = this.picture;
+    return { x: x[item], y: y[item], w: w[item], h: h[item] };
+  }
+  /** Items at least `minHeight` high that meet the rectangle; containers before their contents. */
+  itemsIn(view: Rect, minHeight = 0): number[] {
+    const { h } = this.picture;
+    const { kind } = this.picture.projection;
+    const found = this.items.search(
+      view.x,
+      view.y,
+      view.x + view.w,
+      view.y + view.h,
+      minHeight > 0 ? (k) => kind[k] === ItemKind.Open || h[k] >= minHeight : undefined,
+    );
+    return found.sort((a, b) => a - b);
+  }
+  /** Drawn edges that meet the rectangle and are at least `minSize` long either way. */
+  edgesIn(view: Rect, minSize = 0): number[] {
+    if (!this.edges) return [];
+    const found = this.edges.search(
+      view.x,
+      view.y,
+      view.x + view.w,
+      view.y + view.h,
+      minSize > 0 ? (_, x0, y0, x1, y1) => x1 - x0 >= minSize || y1 - y0 >= minSize : undefined,
+    );
+    for (let k = 0; k < found.length; k++) found[k] = this.drawn[found[k]];
+    return found;
+  }
+  /** The innermost item at a point, or -1; the root container counts as nothing. */
+  itemAt(px: number, py: number): number {
+    let best = -1;
+    for (const k of this.items.search(px, py, px, py)) if (k > best) best = k;
+    return best > 0 ? best : -1;
+  }
+  chipAt(item: number, px: number, py: number, chipHeight: number): Chip | null {
+    const { x, y } = this.picture;
+    for (const chip of this.picture.text[item].chips) {
+      const cx = x[item] + chip.x;
+      const cy = y[item] + chip.y;
+      if (px >= cx && px <= cx + chip.w && py >= cy && py <= cy + chipHeight) return chip;
+    }
+    return null;
+  }
+  isOpen(item: number): boolean {
+    return this.picture.projection.kind[item] === ItemKind.Open;
+  }
+  /** Whether the item is something that opens (or is open). */
+  opens(item: number): boolean {
+    const { kind, nodes } = this.picture.projection;
+    return kind[item] !== ItemKind.Box || this.tree.canOpen(nodes[item]);
+  }
+
+  get rows(): Rows {
+    this.rowsOnce ??= this.makeRows();
+    return this.rowsOnce;
+  }
+
+  private makeRows(): Rows {
+    const { x, y, w, h, projection } = this.picture;
+    const { kind, childOffsets, children } = projection;
+    const out: number[][] = [[], [], [], [], []];
+    const list: number[] = [];
+    for (let c = 0; c < this.count; c++) {
+      if (kind[c] !== ItemKind.Open) continue;
+      list.length = 0;
+      for (let k = childOffsets[c]; k < childOffsets[c + 1]; k++) {
+        if (kind[children[k]] !== ItemKind.Open) list.push(children[k]);
+      }
+      list.sort((a, b) => y[a] - y[b] || x[a] - x[b]);
+      for (let k = 0; k < list.length; ) {
+        const first = list[k];
+        let right = x[first] + w[first];
+        let bottom = y[first] + h[first];
+        let end = k + 1;
+        // Neighbours on the same level, with little between them, are one bar.
+        while (
+          end < list.length &&
+          end - k < 8 &&
+          y[list[end]] === y[first] &&
+          x[list[end]] - right < 60
+        ) {
+          right = Math.max(right, x[list[end]] + w[list[end]]);
+          bottom = Math.max(bottom, y[list[end]] + h[list[end]]);
+          end++;
+        }
+        out[0].push(x[first]);
+        out[1].push(y[first]);
+        out[2].push(right - x[first]);
+        out[3].push(bottom - y[first]);
+        out[4].push(list[k + ((end - k) >> 1)]);
+        k = end;
+      }
+    }
+    const count = out[0].length;
+    const rows: Rows = {
+      count,
+      x: Float32Array.from(out[0]),
+      y: Float32Array.from(out[1]),
+      w: Float32Array.from(out[2]),
+      h: Float32Array.from(out[3]),
+      item: Int32Array.from(out[4]),
+      index: null,
+    };
+    if (count > 0) {
+      rows.index = new Flatbush(count, 16, Float32Array);
+      for (let k = 0; k < count; k++) {
+        rows.index.add(rows.x[k], rows.y[k], rows.x[k] + rows.w[k], rows.y[k] + rows.h[k]);
+      }
+      rows.index.finish();
+    }
+    return rows;
+  }
+}
