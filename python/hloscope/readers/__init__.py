@@ -1,48 +1,184 @@
-"""Bytes, text or a folder → hlo.Module. ``read`` is the entry; READERS is the order."""
+"""Bytes, text, a file or a folder → ``hlo.Module``.
+
+    source ─▶ bytes ─▶ unwrap gzip ─▶ the first reader of READERS that accepts them ─▶ Modules
+                  └▶ a folder: choose one file by module and stage, then the same
+
+Readers tell formats apart by content, never by file name. Adding one is one file and one
+line in READERS. Nothing but ``ReadError`` leaves this folder.
+"""
 
 from __future__ import annotations
 
-import gzip
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..hlo import Module
+from ..hlo import Module, ReadWarning
+from . import dump_directory, gzipped, mlir_bytecode, proto, stablehlo_text
 from .decode import to_text
+from .entries import ModuleEntry, choose_module
 from .errors import ReadError
 from .hlo_text import read_hlo_text
 
 if TYPE_CHECKING:
     from .._capture import Capture
 
-__all__ = ["ReadError", "read", "read_modules"]
+__all__ = ["ModuleEntry", "ReadError", "list_modules", "read", "read_modules"]
+
+Source = str | bytes | bytearray | memoryview | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """``accepts`` looks at the content; ``read`` gets all of it and a name for messages."""
+
+    name: str
+    accepts: Callable[[bytes], bool]
+    read: Callable[[bytes, str], list[Module]]
+
+
+def _read_hlo(data: bytes, name: str) -> list[Module]:
+    text, warnings = to_text(data)
+    return read_hlo_text(text, warnings)
+
+
+def _read_stablehlo(data: bytes, name: str) -> list[Module]:
+    text, warnings = to_text(data)
+    return [stablehlo_text.read_stablehlo(text, warnings)]
+
+
+READERS: tuple[Reader, ...] = (
+    Reader("HLO proto", proto.is_proto, lambda d, name: [proto.read_proto(d, name)]),
+    Reader("StableHLO bytecode", mlir_bytecode.is_bytecode, mlir_bytecode.read_bytecode),
+    Reader("StableHLO text", stablehlo_text.is_stablehlo, _read_stablehlo),
+    Reader("HLO text", lambda d: True, _read_hlo),
+)
+
+
+def read(source: Source, *, module: str | int | None = None, stage: str | None = None) -> Capture:
+    """Reads a dump: a path, a folder of ``xla_dump_to``, bytes, or HLO or StableHLO text.
+
+    ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
+    (``before_optimizations``, a pass name, ``after_optimizations``); by default the
+    largest module at its last stage. Raises ``ReadError``, and nothing else.
+
+        >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
+        >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
+    """
+    from .._capture import Capture
+
+    data, origin, path = _load(source)
+    note = found_stage = ""
+    if path is not None and path.is_dir():
+        entries = dump_directory.list_directory(path)
+        entry, note = dump_directory.choose_entry(entries, module, stage, str(path))
+        assert entry.path is not None
+        data, origin, found_stage = _bytes_of(entry.path), entry.path.name, entry.stage
+        module = None
+    elif stage is not None:
+        raise ReadError("stage= chooses among the files of a dump folder; this is one module")
+    modules = read_modules(data, origin)
+    chosen = choose_module(modules, module, origin or "the text")
+    if note:
+        chosen.warnings += (ReadWarning(note),)
+    return Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
 
 
 def read_modules(data: bytes | str, name: str = "") -> list[Module]:
-    """Every module in the data, in order; raises ``ReadError`` when there is none."""
-    if isinstance(data, bytes) and data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    text, warnings = to_text(data)
-    modules = read_hlo_text(text, warnings)
-    if not modules:
-        raise ReadError(f"no HLO module in {name or 'the text'}")
+    """Every module in the data, in order. Raises ``ReadError`` when there is none."""
+    warnings: list[ReadWarning] = []
+    if isinstance(data, str):
+        data = data.encode("utf-8", errors="surrogatepass")
+    try:
+        for _ in range(3):  # a .gz of a .gz happens
+            if not gzipped.is_gzip(data):
+                break
+            data, found = gzipped.unwrap(data, name)
+            warnings += found
+        modules = _first_reader(data, name)
+    except ReadError:
+        raise
+    except Exception as e:  # a reader's own mistake must not look like the person's
+        what = f"{type(e).__name__}: {e}"[:200]
+        raise ReadError(f"{name or 'the data'} could not be read ({what})") from e
+    for m in modules:
+        m.warnings = (*warnings, *m.warnings)
     return modules
 
 
-def read(source: Any, *, module: str | int | None = None, stage: str | None = None) -> Capture:
-    from .._capture import Capture
+def _first_reader(data: bytes, name: str) -> list[Module]:
+    refusals = []
+    for reader in READERS:
+        if not reader.accepts(data):
+            continue
+        try:
+            modules = reader.read(data, name)
+        except ReadError as e:
+            refusals.append(str(e))
+            continue
+        if modules:
+            return modules
+    if refusals:
+        raise ReadError(refusals[0])
+    what = "is empty" if not data.strip() else "holds no HLO module"
+    raise ReadError(
+        f"{name or 'the text'} {what}; expected HLO text with a line 'HloModule …', an "
+        "HloProto, StableHLO text or bytecode, any of them gzip'd, or a folder of xla_dump_to"
+    )
 
-    origin = ""
-    if isinstance(source, str) and ("\n" in source or "HloModule" in source):
-        data: bytes | str = source
-    elif isinstance(source, bytes):
-        data = source
-    else:
-        path = Path(source)
-        data, origin = path.read_bytes(), path.name
-    modules = read_modules(data, origin)
-    chosen = max(modules, key=lambda m: len(m.instructions))
-    if isinstance(module, int):
-        chosen = modules[module]
-    elif module is not None:
-        chosen = next(m for m in modules if m.name == module)
-    return Capture(chosen, origin=origin, stage=stage or "optimized")
+
+def list_modules(source: Source) -> tuple[ModuleEntry, ...]:
+    """What ``read`` can choose from: the modules of a file, or a folder's at every stage.
+
+    Raises ``ReadError``.
+    """
+    data, origin, path = _load(source)
+    if path is not None and path.is_dir():
+        return dump_directory.list_directory(path)
+    return tuple(
+        ModuleEntry(m.name, k, "", path, len(m.instructions))
+        for k, m in enumerate(read_modules(data, origin))
+    )
+
+
+_LOOKS_LIKE_TEXT = re.compile(r"\n|HloModule|^\s*module @|func\.func|^\s*ENTRY\b")
+
+
+def _load(source: Source) -> tuple[bytes | str, str, Path | None]:
+    """(content, name for messages, path): empty content for a folder."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), "", None
+    if isinstance(source, str) and _LOOKS_LIKE_TEXT.search(source):
+        return source, "", None
+    if not isinstance(source, (str, os.PathLike)):
+        raise ReadError(f"cannot read a {type(source).__name__}; give a path, bytes or HLO text")
+    try:
+        path = Path(source).expanduser()
+        if path.is_dir():
+            return b"", path.name, path
+    except (OSError, ValueError, RuntimeError) as e:
+        raise ReadError(f"not a path: {str(source)[:80]!r} ({e})") from None
+    return _bytes_of(path), path.name, path
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ReadError(f"there is no file {str(path)[:300]!r}") from None
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise ReadError(f"cannot read {str(path)[:300]!r}: {reason}") from None
+
+
+def _stage(module: Module, stage: str) -> str:
+    """What to call the stage: a dump's own word, else what the module looks like."""
+    if stage:
+        return stage
+    if module.dialect != "hlo":
+        return module.dialect
+    optimized = module.is_scheduled or any(i.opcode == "fusion" for i in module.instructions)
+    return "optimized" if optimized else "hlo"

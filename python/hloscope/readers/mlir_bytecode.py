@@ -1,0 +1,51 @@
+"""StableHLO bytecode and portable artifacts (VHLO) → text → Module.
+
+The format has no reader but MLIR's own, so this needs jaxlib's bindings. They run in a
+child process with a time limit: native code that reads damaged bytes may crash.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ..hlo import Module
+from .errors import ReadError
+from .stablehlo_text import read_stablehlo
+
+TIME_LIMIT_SECONDS = 120
+_CHILD = Path(__file__).with_name("mlir_child.py")
+
+
+def is_bytecode(data: bytes) -> bool:
+    return data[:4] == b"ML\xefR"
+
+
+def read_bytecode(data: bytes, name: str = "") -> list[Module]:
+    """Raises ``ReadError`` that says what to install when the bindings are missing."""
+    where = name or "the data"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    try:
+        child = subprocess.run(
+            [sys.executable, str(_CHILD)],
+            input=data,
+            capture_output=True,
+            timeout=TIME_LIMIT_SECONDS,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ReadError(f"{where}: decoding took over {TIME_LIMIT_SECONDS} s") from None
+    except OSError as e:
+        raise ReadError(f"{where}: cannot start {sys.executable} to decode it ({e})") from None
+    if child.returncode == 3:
+        raise ReadError(
+            f"{where} is StableHLO bytecode, and reading it needs MLIR: pip install jaxlib"
+        )
+    if child.returncode != 0:
+        lines = child.stderr.decode("utf-8", errors="replace").strip().splitlines()
+        reason = lines[-1][:200] if lines else f"exit status {child.returncode}"
+        raise ReadError(f"{where} is not readable StableHLO bytecode: {reason}")
+    return [read_stablehlo(child.stdout.decode("utf-8", errors="replace"))]

@@ -1,0 +1,391 @@
+"""StableHLO (MLIR) text, as ``lowered.as_text()`` prints it → a Module of dialect "stablehlo".
+
+Not an MLIR parser: it knows the printer's habit of one operation a line, and which
+brackets open regions, and keeps everything else as text. A function and each region
+become a computation; values that a region uses from outside become parameters of it and
+operands of the operation that holds it, as XLA does when it converts:
+
+    %4 = "stablehlo.case"(%3) ({         →  %4 = f32[4,8] case(%3, %2),
+      %24 = stablehlo.add %2, %23 : …         branch_computations={%main.case.4.0, …}
+      stablehlo.return %24 : …
+    }, {
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..hlo.module import Computation, Instruction, Module
+from ..hlo.parts import ReadWarning, split_attributes
+from ..hlo.shape import Shape
+from .mlir_locations import Locations
+from .mlir_types import shape_of, split_types, tuple_of
+from .stablehlo_lines import (
+    BLOCK_ARGUMENT,
+    OpLine,
+    location_of,
+    parse_op,
+    signature_types,
+    split_signature,
+)
+
+_SNIFF = re.compile(
+    rb"^[ \t]*(?:module\b[^\n]*\{[ \t]*$|module[ \t]*\{|func\.func\b|\"builtin\.module\")", re.M
+)
+_HLO = re.compile(rb"^[^\n\"]{0,80}\bHloModule[ \t]+\S", re.M)
+_ALIAS = re.compile(r"(#loc\d*) = loc\((.*)\)\s*\Z", re.S)
+_MODULE = re.compile(r"(?:module|\"builtin\.module\")\s*(?:@([\w$.\-]+|\"[^\"]*\"))?\s*(.*)", re.S)
+_FUNC = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@([\w$.\-]+|\"[^\"]*\")\s*\(")
+_LABEL = re.compile(r"\^\w+(?:\((.*)\))?:", re.S)
+_REGION_WORD = re.compile(r"([a-z_]+)(?:\((.*)\))?\s*\{\Z", re.S)
+_NEXT_REGION = re.compile(r"\}\s*(?:,|\)?\s*([a-z_]+)(\(.*\))?)?\s*\{\Z", re.S)
+_MESH = re.compile(r"sdy\.mesh\s+@([\w$.\-]+)\s*=\s*(.*)", re.S)
+MAX_WARNINGS = 100
+MAX_DEPTH = 100
+_ROLES = {
+    "while": ("condition", "body"),
+    "if": ("true_computation", "false_computation"),
+    "select_and_scatter": ("select", "scatter"),
+}
+_ONE_ROLE = {"case": "branch_computations", "sdy.manual_computation": "body"}
+
+
+def is_stablehlo(data: bytes) -> bool:
+    head = data[: 1 << 20]
+    return _SNIFF.search(head) is not None and _HLO.search(head) is None
+
+
+def read_stablehlo(text: str, warnings: list[ReadWarning] | None = None) -> Module:
+    """Never fails: what cannot be understood is passed over with a warning."""
+    return _Reader(text, warnings or []).read()
+
+
+class _Scope:
+    """A function or region being read."""
+
+    def __init__(self, computation: Computation, outer: _Scope | None, owner: Instruction | None):
+        self.computation = computation
+        self.outer = outer
+        self.owner = owner
+        self.depth: int = outer.depth + 1 if outer else 0
+        self.names: dict[str, Instruction] = {}
+        self.parameters: list[Instruction] = []
+        self.body: list[Instruction] = []
+        self.waiting: OpLine | None = None  # an operation whose regions are being read
+        self.waiting_for: Instruction | None = None
+        self.regions: list[str] = []
+
+
+class _Reader:
+    def __init__(self, text: str, warnings: list[ReadWarning]) -> None:
+        self.text = text
+        self.warnings = warnings
+        self.locations = Locations()
+        self.module = Module("module", (), None, dialect="stablehlo")
+        self.computations: list[Computation] = []
+        self.scope: _Scope | None = None
+        self.names: set[str] = set()
+        self.line_at = 0
+        self.skipping = 0  # open braces of something too deep or unknown
+
+    def read(self) -> Module:
+        lines = self.text.split("\n")
+        for line in lines:  # aliases stand before or after their uses
+            if line.startswith("#loc"):
+                m = _ALIAS.match(line.strip())
+                if m:
+                    self.locations.aliases[m.group(1)] = m.group(2)
+        for line in lines:
+            bare = line.strip()
+            if bare and not bare.startswith(("#", "//")):
+                self._line(bare, len(line) - len(line.lstrip()))
+            self.line_at += len(line) + 1
+        return self._finish()
+
+    def _line(self, line: str, indent: int) -> None:
+        span = (self.line_at + indent, self.line_at + indent + len(line))
+        bare, location = location_of(line)
+        scope = self.scope
+        if scope is None:
+            self._outside(bare, span, location)
+        elif bare.startswith("}"):
+            self._close(bare, span, location)
+        elif bare.startswith("^"):
+            m = _LABEL.match(bare)
+            if m and m.group(1):
+                self._arguments(m.group(1), scope, span)
+        elif (m := _REGION_WORD.match(bare)) and scope.waiting_for is not None:
+            self._open_region(m.group(2), span)
+        else:
+            self._operation(bare, span, location)
+
+    # -- functions ------------------------------------------------------------------
+
+    def _outside(self, bare: str, span: tuple[int, int], location: str) -> None:
+        m = _FUNC.match(bare)
+        if m:
+            self._function(m, bare, span)
+        elif (m := _MESH.match(bare)) is not None:
+            attributes = dict(self.module.attributes)
+            attributes[f"sdy.mesh.{m.group(1)}"] = m.group(2)
+            self.module.attributes = attributes
+        elif (m := _MODULE.match(bare)) is not None:
+            if m.group(1):
+                self.module.name = m.group(1).strip('"')
+            self._module_attributes(m.group(2))
+
+    def _module_attributes(self, rest: str) -> None:
+        found = re.search(r"attributes\s*\{(.*)\}\s*\{?\s*\Z", rest, re.S)
+        attributes = dict(self.module.attributes)
+        for key, value in split_attributes(found.group(1) if found else "").items():
+            value = value.split(" : ")[0]
+            name = {"mhlo.num_partitions": "num_partitions", "mhlo.num_replicas": "replica_count"}
+            attributes[name.get(key, key)] = value
+        self.module.attributes = attributes
+
+    def _function(self, m: re.Match[str], bare: str, span: tuple[int, int]) -> None:
+        name = m.group(2).strip('"')
+        if not bare.endswith("{"):
+            return  # a declaration
+        computation = self._computation(name, span)
+        computation.is_entry = name == "main" or (m.group(1) == "public")
+        self.scope = _Scope(computation, None, None)
+        inside, _ = split_signature(bare, m.end() - 1)
+        self._arguments(inside, self.scope, span)
+
+    def _computation(self, name: str, span: tuple[int, int]) -> Computation:
+        unique, n = name, 1
+        while unique in self.names:
+            n += 1
+            unique = f"{name}.{n}"
+        self.names.add(unique)
+        c = Computation.__new__(Computation)
+        c.index = len(self.computations)
+        c.name = unique
+        c.instructions = ()
+        c.root = None
+        c.is_entry = False
+        c.module = self.module
+        c.attribute_text = ""
+        c.text_span = span
+        c._by_name = {}
+        self.computations.append(c)
+        return c
+
+    def _arguments(self, text: str, scope: _Scope, span: tuple[int, int]) -> None:
+        """``%arg0: tensor<8xf32> {sdy.sharding = …} loc(…), …`` → parameters."""
+        for part in split_types(text):
+            part, location = location_of(part)
+            m = BLOCK_ARGUMENT.match(part)
+            if m is None:
+                continue
+            kind = m.group(2)
+            brace = kind.find(" {")
+            attributes = kind[brace + 2 : -1] if brace >= 0 and kind.endswith("}") else ""
+            kind = kind[:brace] if brace >= 0 else kind
+            sharding = re.match(r'mhlo\.sharding = "([^"]*)"', attributes)
+            if sharding:
+                attributes = "sharding=" + sharding.group(1) + attributes[sharding.end() :]
+            self._parameter(scope, m.group(1), shape_of(kind), attributes, span, location)
+
+    def _parameter(
+        self,
+        scope: _Scope,
+        name: str,
+        shape: Shape,
+        attributes: str,
+        span: tuple[int, int] | None,
+        location: str = "",
+    ) -> Instruction:
+        i = self._instruction(scope, name, "parameter", shape, span)
+        i.argument_text = str(len(scope.parameters))
+        metadata = self.locations.metadata(location) if location else ""
+        i.attribute_text = ", ".join(x for x in (attributes, metadata) if x)
+        scope.parameters.append(i)
+        scope.names[name] = i
+        return i
+
+    def _instruction(
+        self, scope: _Scope, name: str, opcode: str, shape: Shape, span: tuple[int, int] | None
+    ) -> Instruction:
+        i = Instruction.__new__(Instruction)
+        i.index = 0
+        i.name, i.opcode, i.shape = name, opcode, shape
+        i.operands = ()
+        i.computation = scope.computation
+        i.is_root = False
+        i.argument_text = i.attribute_text = ""
+        i.text_span = span
+        i._attributes = None
+        return i
+
+    # -- operations -----------------------------------------------------------------
+
+    def _operation(self, bare: str, span: tuple[int, int], location: str) -> None:
+        scope = self.scope
+        assert scope is not None
+        op = parse_op(bare)
+        if op is None:
+            if bare not in (")", "{"):
+                self._warn(f"not an operation: {bare[:60]!r}", span[0])
+            return
+        name = op.name or f"{op.opcode}.{len(scope.body)}"
+        i = self._instruction(scope, name, op.opcode, _result_shape(op), span)
+        operands = [self._value(scope, n) for n in op.operands]
+        i.operands = tuple(o for o in operands if o is not None)
+        if len(i.operands) != len(operands):
+            missing = op.operands[operands.index(None)]
+            self._warn(f"%{name} uses %{missing[:40]}, which is not defined", span[0])
+        i.argument_text = op.arguments
+        parts = [op.attributes] if op.attributes else []
+        if op.callees:
+            role = "to_apply" if op.opcode == "call" else "called_computations"
+            names = ", ".join("%" + c for c in op.callees)
+            parts.append(f"{role}={names}" if role == "to_apply" else f"{role}={{{names}}}")
+        metadata = self.locations.metadata(location) if location else ""
+        i.attribute_text = ", ".join([*parts, metadata] if metadata else parts)
+        scope.body.append(i)
+        if op.name:
+            scope.names[op.name] = i
+        scope.waiting, scope.waiting_for, scope.regions = op, i, []
+        if op.opens_region:
+            self._open_region(op.region_arguments, span)
+
+    def _value(self, scope: _Scope, name: str) -> Instruction | None:
+        """The instruction a name stands for; captures it through the regions in between."""
+        chain = []
+        at: _Scope | None = scope
+        while at is not None and name not in at.names:
+            chain.append(at)
+            at = at.outer
+        if at is None:
+            return None
+        found = at.names[name]
+        for inner in reversed(chain):
+            outer_value = found
+            found = self._parameter(inner, name, outer_value.shape, "", outer_value.text_span)
+            if inner.owner is not None and outer_value not in inner.owner.operands:
+                inner.owner.operands += (outer_value,)
+        return found
+
+    # -- regions --------------------------------------------------------------------
+
+    def _open_region(self, arguments: str | None, span: tuple[int, int]) -> None:
+        scope = self.scope
+        assert scope is not None
+        op, owner = scope.waiting, scope.waiting_for
+        if op is None or owner is None:
+            return
+        if scope.depth >= MAX_DEPTH:
+            self._warn(f"regions nested deeper than {MAX_DEPTH} are passed over", span[0])
+            return
+        base = f"{scope.computation.name}.{op.opcode.split('.')[-1]}.{owner.name}"
+        inner = _Scope(self._computation(f"{base}.{len(scope.regions)}", span), scope, owner)
+        scope.regions.append(inner.computation.name)
+        self.scope = inner
+        shapes = op.type_shapes
+        for k, name in enumerate(op.iteration_arguments):
+            shape = shapes[k] if k < len(shapes) else owner.shape
+            self._parameter(inner, name, shape, "", span)
+        if arguments:
+            self._arguments(arguments, inner, span)
+
+    def _close(self, bare: str, span: tuple[int, int], location: str) -> None:
+        """``}``, ``}, {``, ``} do {``, ``}) : (…) -> …``."""
+        scope = self.scope
+        assert scope is not None
+        self._end_scope(scope, span[1])
+        outer = scope.outer
+        self.scope = outer
+        if outer is None or outer.waiting is None or outer.waiting_for is None:
+            return
+        m = _NEXT_REGION.match(bare)
+        if m:
+            self._open_region((m.group(2) or "")[1:-1], span)
+            return
+        op, i = outer.waiting, outer.waiting_for
+        rest = bare[1:].lstrip(") ")
+        if rest:
+            attributes, types = signature_types(rest)
+            op.types = types or op.types
+            op.has_arrow = op.has_arrow or "->" in rest
+            i.shape = _result_shape(op)
+            if attributes:
+                i.attribute_text = ", ".join(x for x in (i.attribute_text, attributes) if x)
+        if bare.startswith("})") or op.opcode != "while" or len(outer.regions) > 1:
+            self._name_regions(op, i, outer.regions)
+            if location:
+                metadata = self.locations.metadata(location)
+                i.attribute_text = ", ".join(x for x in (i.attribute_text, metadata) if x)
+            outer.regions = []
+
+    def _name_regions(self, op: OpLine, i: Instruction, regions: list[str]) -> None:
+        if not regions:
+            return
+        names = ["%" + r for r in regions]
+        roles = _ROLES.get(op.opcode)
+        if roles and len(roles) == len(names):
+            text = ", ".join(f"{r}={n}" for r, n in zip(roles, names, strict=True))
+        elif op.opcode in _ONE_ROLE and (len(names) == 1 or op.opcode == "case"):
+            inner = ", ".join(names)
+            role = _ONE_ROLE[op.opcode]
+            text = f"{role}={inner}" if role == "body" else f"{role}={{{inner}}}"
+        elif len(names) == 1:
+            text = f"to_apply={names[0]}"
+        else:
+            text = "calls={" + ", ".join(names) + "}"
+        i.attribute_text = ", ".join(x for x in (i.attribute_text, text) if x)
+
+    def _end_scope(self, scope: _Scope, end: int) -> None:
+        c = scope.computation
+        if scope.waiting_for is not None and scope.waiting is not None and scope.regions:
+            self._name_regions(scope.waiting, scope.waiting_for, scope.regions)
+            scope.regions = []
+        c.instructions = (*scope.parameters, *scope.body)
+        c._by_name = {}
+        for i in c.instructions:
+            c._by_name.setdefault(i.name, i)
+        c.root = c.instructions[-1] if c.instructions else None
+        if c.root is not None:
+            c.root.is_root = True
+        c.text_span = (c.text_span[0] if c.text_span else 0, end)
+
+    # -- the end --------------------------------------------------------------------
+
+    def _finish(self) -> Module:
+        if self.scope is not None:
+            self._warn(f"the text ends inside %{self.scope.computation.name}", len(self.text))
+        while self.scope is not None:
+            self._end_scope(self.scope, len(self.text))
+            self.scope = self.scope.outer
+        m = self.module
+        m.source_text = self.text
+        m.computations = tuple(self.computations)
+        for index, i in enumerate(m.instructions):
+            i.index = index
+        entries = [c for c in m.computations if c.is_entry]
+        m.entry = next((c for c in entries if c.name == "main"), entries[0] if entries else None)
+        for c in entries:
+            c.is_entry = c is m.entry
+        if m.entry is None:
+            self._warn("no function main", 0)
+        m.frames = self.locations.table()
+        m.warnings = tuple(self.warnings)
+        return m
+
+    def _warn(self, message: str, at: int) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            line = self.text.count("\n", 0, at) + 1
+            column = at - (self.text.rfind("\n", 0, at) + 1) + 1
+            self.warnings.append(ReadWarning(message, line, column))
+
+
+def _result_shape(op: OpLine) -> Shape:
+    shapes = op.type_shapes
+    if not shapes:
+        return shape_of("none")
+    if op.results > 1 or op.opcode == "return" or op.opcode.endswith(".return"):
+        return shapes[0] if len(shapes) == 1 else tuple_of(shapes)
+    if op.has_arrow and len(shapes) > 1:
+        return tuple_of(shapes)
+    return shapes[-1]
