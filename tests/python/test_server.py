@@ -185,8 +185,8 @@ JUNK = {
 async def test_junk_is_an_error_that_says_what(ask: Any, jp_root_dir: Path, name: str) -> None:
     (jp_root_dir / name).write_bytes(JUNK[name])
     kind, payload = (await ask("view", path=name))[-1]
-    if name == "deep.hlo" and kind == b"V":  # a reader may show the part it understood
-        return
+    if name in ("deep.hlo", "cut.hlo.gz") and kind == b"V":
+        return  # a reader may show the part it understood
     assert kind == b"E"
     said = json.loads(payload)
     assert len(said["message"]) > 10

@@ -16,9 +16,9 @@ import sys
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import aclosing, suppress
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from tornado.web import HTTPError
 
@@ -95,8 +95,7 @@ class Pool:
         self.jobs: dict[Hashable, Job] = {}
         self._kept: OrderedDict[tuple[Hashable, bytes], bytes] = OrderedDict()
         self._kept_bytes = 0
-        self._slots = asyncio.Semaphore(limits.max_processes)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = threading.Semaphore(limits.max_processes)
         atexit.register(self.close)
 
     def close(self) -> None:
@@ -124,86 +123,87 @@ class Pool:
             job = self.jobs[key] = Job()
             # the job outlives this request when somebody else waits for it
             streams = [os.fdopen(os.dup(f.stream.fileno()), "rb") for f in files]
-            task = asyncio.create_task(
-                self._run(key, job, wants, streams, [f.name for f in files], module)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            names = [f.name for f in files]
+            threading.Thread(
+                target=self._run,
+                args=(asyncio.get_running_loop(), key, job, wants, streams, names, module),
+                name="hloscope-read",
+                daemon=True,
+            ).start()
         async with aclosing(job.watch(kind)) as stream:
             async for frame in stream:
                 yield frame
 
-    async def _run(
+    def _run(
         self,
+        loop: asyncio.AbstractEventLoop,
         key: Hashable,
         job: Job,
         wants: str,
         streams: Sequence[BinaryIO],
-        names: list[str],
+        names: Sequence[str],
         module: str | None,
     ) -> None:
+        """A thread: waits for its turn, starts the child, hands what it says to the loop."""
+
+        def post(action: Callable[..., None], *args: Any) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(action, *args)
+
+        def fail(message: str) -> None:
+            post(job.post, b"E", frames.error(message)[frames.HEADER.size :])
+
         try:
-            async with self._slots:
+            with self._slots:
                 if not job.cancelled:
-                    await self._read(job, wants, streams, names, module)
+                    process = self._start(wants, streams, names, module)
+                    job.process = process
+                    if job.cancelled:  # meanwhile
+                        process.kill()
+                    trouble = self._listen(process, lambda k, p: post(job.post, k, p))
+                    if trouble:
+                        fail(trouble)
         except Exception as e:
-            job.post(b"E", frames.error(f"the reader could not start: {e}")[frames.HEADER.size :])
+            fail(f"the reader could not start: {e}")
         finally:
             for stream in streams:
                 stream.close()
-            job.finished = True
-            if self.jobs.get(key) is job:
-                del self.jobs[key]
-            for kind, payload in job.results.items():
-                self._keep((key, kind), payload)
-            job.notify()
+            post(self._finish, key, job)
 
-    async def _read(
-        self,
-        job: Job,
-        wants: str,
-        streams: Sequence[BinaryIO],
-        names: list[str],
-        module: str | None,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        process = job.process = self._start(wants, streams, names, module)
-        for stream in streams:
-            stream.close()
+    def _listen(
+        self, process: subprocess.Popen[bytes], post: Callable[[bytes, bytes], None]
+    ) -> str:
+        """Passes frames on until the child ends; returns what went wrong, or ''."""
+        seconds = self.limits.max_seconds
+        trouble = ""
+        clock = threading.Timer(seconds + 5, process.kill)
+        clock.daemon = True
+        clock.start()
+        try:
+            pipe = cast(BinaryIO, process.stdout)
+            while frame := frames.read_frame(pipe, self.limits.max_result_bytes):
+                post(*frame)
+        except frames.BadFrame as e:
+            trouble = str(e)
+            process.kill()
+        status = process.wait()
+        if clock.finished.is_set() or status == -24:  # SIGXCPU
+            trouble = f"reading this took more than {seconds} seconds"
+        clock.cancel()
+        if status < 0 and not trouble:
+            trouble = f"the process that read this was ended by signal {-status}"
+        return trouble
 
-        def post(kind: bytes, payload: bytes) -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(job.post, kind, payload)
-
-        def read() -> None:
-            seconds = self.limits.max_seconds
-            clock = threading.Timer(seconds + 5, process.kill)
-            clock.daemon = True
-            clock.start()
-            trouble = ""
-            try:
-                pipe = cast(BinaryIO, process.stdout)
-                while frame := frames.read_frame(pipe, self.limits.max_result_bytes):
-                    post(*frame)
-            except frames.BadFrame as e:
-                trouble = str(e)
-                process.kill()
-            status = process.wait()
-            if clock.finished.is_set() or status == -24:  # SIGXCPU
-                trouble = f"reading this took more than {seconds} seconds"
-            clock.cancel()
-            if trouble or status < 0:
-                said = trouble or f"the process that read this ended with status {status}"
-                post(b"E", frames.error(said)[frames.HEADER.size :])
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(ended.set)
-
-        threading.Thread(target=read, name="hloscope-read", daemon=True).start()
-        await ended.wait()
+    def _finish(self, key: Hashable, job: Job) -> None:
+        job.finished = True
+        if self.jobs.get(key) is job:
+            del self.jobs[key]
+        for kind, payload in job.results.items():
+            self._keep((key, kind), payload)
+        job.notify()
 
     def _start(
-        self, wants: str, streams: Sequence[BinaryIO], names: list[str], module: str | None
+        self, wants: str, streams: Sequence[BinaryIO], names: Sequence[str], module: str | None
     ) -> subprocess.Popen[bytes]:
         # -P: the current folder is not on the path, so no module there is ever imported
         command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", wants]
