@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from .roofline import Roofline
 
 Floats = npt.NDArray[np.float64]
-CONTAINERS = frozenset({"while", "call", "conditional", "async-start", "async-update", "async-done"})
+CONTAINERS = frozenset(
+    {"while", "call", "conditional", "async-start", "async-update", "async-done"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,7 @@ class Cost:
     @cached_property
     def total_estimated_cycles(self) -> float | None:
         """Sum over units × runs; None when the dump has none."""
-        found = [
-            c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]
-        ]
+        found = [c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]]
         return float(sum(found)) if found else None
 
     def row(self, instruction: Instruction | int) -> InstructionCost:

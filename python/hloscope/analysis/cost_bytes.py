@@ -200,9 +200,7 @@ def _nested(
             by_depth[computation] = 1 + max((depth(c) for c in inside), default=0)
         return by_depth[computation]
 
-    for parameter, fusion, position in sorted(
-        edges, key=lambda e: depth(int(t.computation[e[0]]))
-    ):
+    for parameter, fusion, position in sorted(edges, key=lambda e: depth(int(t.computation[e[0]]))):
         callee = computations[body[int(fusion)]] if int(fusion) in body else None
         parameters = callee.parameters if callee is not None else ()
         if position < len(parameters):

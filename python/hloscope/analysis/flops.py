@@ -337,9 +337,7 @@ def author_estimate(i: Instruction) -> dict[str, float] | None:
     if not isinstance(found, dict):
         return None
     try:
-        return {
-            k: float(found.get(k, 0)) for k in ("flops", "transcendentals", "bytes_accessed")
-        }
+        return {k: float(found.get(k, 0)) for k in ("flops", "transcendentals", "bytes_accessed")}
     except (TypeError, ValueError):
         return None
 

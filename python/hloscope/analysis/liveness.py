@@ -80,7 +80,8 @@ class Liveness:
     @cached_property
     def is_counted(self) -> npt.NDArray[np.bool_]:
         """Buffers that add to live bytes: all but constants and those inside another."""
-        return (self.kind != CONSTANT) & (self.home < 0)
+        counted: npt.NDArray[np.bool_] = (self.kind != CONSTANT) & (self.home < 0)
+        return counted
 
     def timeline(self, space: int | None = None) -> Ints:
         """Live bytes at each program point; ``space`` restricts to one memory space."""
@@ -141,9 +142,7 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
     point = np.full(len(module.instructions), -1, np.int64)
     point[schedule] = np.arange(len(schedule))
     roots = values.groups()
-    distinct, buffer_of = (
-        np.unique(roots, return_inverse=True) if len(roots) else (roots, roots)
-    )
+    distinct, buffer_of = np.unique(roots, return_inverse=True) if len(roots) else (roots, roots)
     count = len(distinct)
     origin = np.array(values.origin, np.int64)
     defines = np.frombuffer(bytes(values.defines), np.uint8).astype(bool)

@@ -1,7 +1,7 @@
 """Where one buffer may take another's place: XLA's may-alias rules.
 
-    t      ├── %a ──┤                 %b = tanh(%a) is the last use of %a and elementwise
-    t            ├── %b ──┤           → one place for both; else both are live at that point
+t      ├── %a ──┤                 %b = tanh(%a) is the last use of %a and elementwise
+t            ├── %b ──┤           → one place for both; else both are live at that point
 """
 
 from __future__ import annotations
@@ -131,9 +131,7 @@ class _Sharing:
         uses = [
             k
             for k, o in enumerate(user.operands)
-            if not o.shape.is_tuple
-            and first[o.index] >= 0
-            and live.buffer_of[first[o.index]] == a
+            if not o.shape.is_tuple and first[o.index] >= 0 and live.buffer_of[first[o.index]] == a
         ]
         return bool(uses) and all(self.share(user, k, int(live.leaf[b])) for k in uses)
 

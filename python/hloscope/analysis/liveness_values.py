@@ -201,7 +201,9 @@ class Values:
         at = mine.start
         given_nodes = [v for o in i.operands for v in self.nodes(o)]
         if i.opcode == "copy-start":
-            self._unite(mine[1:2], range(given_nodes[0], given_nodes[0] + 1) if given_nodes else range(0))
+            self._unite(
+                mine[1:2], range(given_nodes[0], given_nodes[0] + 1) if given_nodes else range(0)
+            )
             return
         if i.opcode == "all-reduce-start":
             for k, v in enumerate(given_nodes[: len(mine)]):

@@ -1,7 +1,7 @@
 """Bytes a value really takes in memory: with the padding of its layout's tiles.
 
-    f32[5,100]{1,0:T(8,128)}     dense 2,000 B, stored 8·128·4 = 4,096 B
-    bf16[5,100]{1,0:T(8,128)(2,1)}  first tiles of 8×128, each cut into pairs of rows: 2,048 B
+f32[5,100]{1,0:T(8,128)}     dense 2,000 B, stored 8·128·4 = 4,096 B
+bf16[5,100]{1,0:T(8,128)(2,1)}  first tiles of 8×128, each cut into pairs of rows: 2,048 B
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads chips.toml into frozen ``Hardware``: figures of one jax device.
 
-    chips.toml (per chip) ─┐
-    your hardware.toml ────┴─▶ merged by id ─▶ ÷ devices_per_chip ─▶ Hardware (per device)
+chips.toml (per chip) ─┐
+your hardware.toml ────┴─▶ merged by id ─▶ ÷ devices_per_chip ─▶ Hardware (per device)
 """
 
 from __future__ import annotations
@@ -196,14 +196,10 @@ def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
 
 
 def _matches(chip: Hardware, kind: str) -> bool:
-    return any(
-        kind.startswith(k[:-1]) if k.endswith("*") else kind == k for k in chip.kinds
-    )
+    return any(kind.startswith(k[:-1]) if k.endswith("*") else kind == k for k in chip.kinds)
 
 
-def choose(
-    device_kind: str, platform: str = "", path: str | Path | None = None
-) -> Hardware | None:
+def choose(device_kind: str, platform: str = "", path: str | Path | None = None) -> Hardware | None:
     """The chip of a jax device kind, exact matches before patterns; None when unknown."""
     kind = device_kind.strip().lower()
     chips = load(path)
