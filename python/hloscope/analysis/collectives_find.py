@@ -18,6 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..hlo import Instruction, Module, Shape
+from ..hlo.devices import groups_text
 from .table import table
 
 KINDS = (
@@ -85,7 +86,7 @@ def find(module: Module) -> list[Found]:
             _add_ends(found, anchor)
         elif anchor is not op:
             channel = op.attribute("channel_id")
-            key = (anchor.computation.index, channel, found.kind, op.attribute("replica_groups"))
+            key = (anchor.computation.index, channel, found.kind, groups_text(op))
             if channel is not None and key in joined:
                 joined[key].members |= found.members
                 continue

@@ -16,13 +16,12 @@ nothing says that it trains.
 from __future__ import annotations
 
 import re
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from ..hlo import Module
-from .table import Table, table
+from .table import Table, per_module, table
 
 Phases = npt.NDArray[np.uint8]
 
@@ -54,18 +53,9 @@ def name_phase(op_name: str) -> int:
     return OPTIMISER if _OPTIMISER.search(op_name) else UNKNOWN
 
 
-_cache: WeakKeyDictionary[Module, Phases] = WeakKeyDictionary()
-
-
+@per_module
 def phases(module: Module) -> Phases:
     """A row an instruction: index into ``PHASES``; all 0 when the module marks none."""
-    found = _cache.get(module)
-    if found is None:
-        found = _cache[module] = _phases(module)
-    return found
-
-
-def _phases(module: Module) -> Phases:
     t = table(module)
     by_name = np.array([name_phase(n) for n in t.op_names], np.uint8)
     out = by_name[t.op_name]

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..hlo import Computation, Instruction, Module
+from .table import per_module, table
 
 _FORWARDING = frozenset({"copy", "convert", "bitcast", "reshape", "optimization-barrier"})
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
@@ -233,14 +234,10 @@ def count_steps(start: int, step: int, bound: int, direction: str, kind: str) ->
     return n
 
 
-_CALLERS = frozenset({
-    "fusion", "while", "conditional", "call", "reduce", "reduce-window", "map", "sort",
-    "scatter", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter",
-    "async-start", "custom-call",
-})  # fmt: skip
-_REPEATS = frozenset({"async-update", "async-done"})  # name again what async-start calls
+_REPEATS = ("async-update", "async-done")  # name again what async-start calls
 
 
+@per_module
 def multiplicity(module: Module) -> tuple[int | None, ...]:
     """How often each computation runs in one execution of ENTRY, by ``Computation.index``.
 
@@ -249,27 +246,29 @@ def multiplicity(module: Module) -> tuple[int | None, ...]:
     count is unknown, a branch of a conditional, or, without ENTRY, anything. A computation
     that nobody calls counts 0.
     """
-    position = {c.name: at for at, c in enumerate(module.computations)}
+    t = table(module)
     calls: list[list[tuple[int, int | None]]] = [[] for _ in module.computations]
-    for at, computation in enumerate(module.computations):
-        for i in computation.instructions:
-            if i.opcode in _REPEATS or (i.opcode not in _CALLERS and not _names_others(i)):
-                continue
-            trips: int | None = trip_count(i) if i.opcode == "while" else 1
-            for role, callee in i.called:
-                times: int | None = 1
-                if i.opcode == "conditional":
-                    times = None
-                elif role == "body":
-                    times = trips
-                elif role == "condition":
-                    times = None if trips is None else trips + 1
-                calls[position[callee.name]].append((at, times))
-
+    trips: dict[int, int | None] = {}
+    called = t.called
+    for row, callee, role in zip(
+        called.rows.tolist(), called.values.tolist(), t.called_roles, strict=True
+    ):
+        caller = t.instructions[row]
+        times: int | None = 1
+        if caller.opcode in _REPEATS:
+            continue
+        if caller.opcode == "conditional":
+            times = None
+        elif role in ("body", "condition"):
+            if row not in trips:
+                trips[row] = trip_count(caller)
+            times = trips[row]
+            if role == "condition" and times is not None:
+                times += 1
+        calls[callee].append((caller.computation.index, times))
     if module.entry is None:
         return (None,) * len(module.computations)
-    entry = position[module.entry.name]
-    counts: dict[int, int | None] = {entry: 1}
+    counts: dict[int, int | None] = {module.entry.index: 1}
     for start in range(len(module.computations)):
         _resolve(start, calls, counts)
     return tuple(counts[at] for at in range(len(module.computations)))
@@ -301,8 +300,3 @@ def _resolve(
             else:
                 total += count * times
         counts[at] = total
-
-
-def _names_others(i: Instruction) -> bool:
-    text = i.attribute_text
-    return "calls=" in text or "to_apply=" in text or "called_computations=" in text

@@ -157,13 +157,22 @@ def group_mode(instruction: Instruction) -> str:
     return "cross_replica_and_partition"
 
 
+def groups_text(instruction: Instruction) -> str | None:
+    """``replica_groups`` as printed; its ``device_ids`` stand behind a comma of their own."""
+    raw = instruction.attribute("replica_groups")
+    if raw is not None and raw.startswith("mesh[") and raw.endswith("]"):
+        ids = instruction.attribute("device_ids")
+        return raw if ids is None else f"{raw}, device_ids={ids}"
+    return raw
+
+
 def device_groups(instruction: Instruction, replicas: int, partitions: int) -> DeviceGroups | None:
     """The devices a collective runs over, flattened; None when its groups cannot be read."""
     pairs = instruction.attribute("source_target_pairs")
     mode = group_mode(instruction)
     if pairs is not None:
         return _flat_pairs(pairs, mode, replicas, partitions)
-    raw = instruction.attribute("replica_groups")
+    raw = groups_text(instruction)
     printed = parse_groups(raw if raw is not None else "{}")
     if printed is None:
         return None

@@ -1,0 +1,44 @@
+"""``Collectives`` as text: totals by axes and kind, aligned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .collectives import Collectives
+
+
+def bytes_text(count: float) -> str:
+    """``185.2 MiB``; powers of 1024."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def text(found: Collectives) -> str:
+    """One line a total; ``≥`` marks sums in which a trip count or formula is unknown."""
+    if not found.rows:
+        return "no collectives"
+    mesh = found.mesh
+    over = f"{found.num_devices} devices"
+    if mesh is not None:
+        axes = zip(mesh.axis_names, mesh.axis_sizes, strict=True)
+        over += ", mesh " + " × ".join(f"{name}={size}" for name, size in axes)
+    head = f"{len(found.rows)} collectives over {over}"
+    rows = [("kind", "axes", "count", "executions", "payload", "wire per device")]
+    for t in found.totals(("kind", "axes")):
+        at_least = "≥ " if t.is_lower_bound else ""
+        kind, axes_or_groups = (k or "unknown" for k in t.key)
+        rows.append((
+            kind, axes_or_groups, str(t.count), f"{at_least}{t.executions}",
+            at_least + bytes_text(t.payload_bytes), at_least + bytes_text(t.wire_bytes),
+        ))  # fmt: skip
+    widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]))]
+    lines = []
+    for r in rows:
+        cells = [r[c].ljust(widths[c]) if c < 2 else r[c].rjust(widths[c]) for c in range(len(r))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([head, *lines])
