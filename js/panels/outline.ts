@@ -29,12 +29,14 @@ export const outline: Panel = {
     const open = new Set<string>();
     let rows: Row[] = [];
     let focus = "";
-    let detail = false;
     // Hundreds of fusions and reducers hide the few groups that tell the program.
     const small = (g: number) => {
       const kind = model.groupKind(g);
       return kind === "fusion" || kind === "reducer";
     };
+    let telling = 0;
+    for (let g = 0; g < model.group.count; g++) if (!small(g)) telling++;
+    let detail = telling < 8;
 
     /** Child groups with runs of equal ones replaced by their fold. */
     const inside = (s: Selection): Selection[] => {
@@ -136,6 +138,7 @@ export const outline: Panel = {
     list.element.tabIndex = 0;
     const check = h("input", {
       type: "checkbox",
+      checked: detail,
       onchange: () => {
         detail = check.checked;
         draw();

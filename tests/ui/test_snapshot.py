@@ -187,7 +187,7 @@ def test_has_a_title_a_heading_and_a_summary_for_those_without_scripts(
 def test_search_finds_and_enter_walks(page: Page, page_errors: list[str]) -> None:
     page.keyboard.press("/")
     page.keyboard.type("opcode:all-reduce file:train.py:21")
-    page.wait_for_selector(".result")
+    page.get_by_text("1 match", exact=True).wait_for()
     assert page.locator(".result").count() == 1
     page.keyboard.press("Enter")
     assert selection(page) == ("instruction", "all-reduce.1")
@@ -202,18 +202,24 @@ def test_search_finds_and_enter_walks(page: Page, page_errors: list[str]) -> Non
 
 
 def test_a_click_selects_and_a_double_click_opens(page: Page) -> None:
-    reveal(page, "fusion.1")
     i = index_of(page, "fusion.1")
+    target = f"{{kind: 'instruction', index: {i}}}"
+    reveal(page, "fusion.1")
+    page.evaluate(f"() => {HANDLE}.pane.close({target})")
+    settle(page)
     page.mouse.click(*place(page, "instruction", i))
     assert selection(page) == ("instruction", "fusion.1")
     assert "%fusion.1" in page.locator(".panel").inner_text()
-    inside = index_of(page, "tanh.1")
     before = page.evaluate(f"() => {HANDLE}.pane.stats().boxes")
     page.mouse.dblclick(*place(page, "instruction", i))
     page.wait_for_function(f"(n) => {HANDLE}.pane.stats().boxes > n", arg=before)
+    assert page.evaluate(f"() => {HANDLE}.pane.isOpen({target})")
     settle(page)
-    page.mouse.click(*place(page, "instruction", inside))
+    page.mouse.click(*place(page, "instruction", index_of(page, "tanh.1")))
     assert selection(page) == ("instruction", "tanh.1")
+    page.keyboard.press("[")
+    page.keyboard.press("Enter")
+    assert not page.evaluate(f"() => {HANDLE}.pane.isOpen({target})")
 
 
 def test_text_and_graph_agree(page: Page) -> None:
