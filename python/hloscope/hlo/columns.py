@@ -53,7 +53,7 @@ NEVER_CALLS = frozenset(
     rng-bit-generator all-gather collective-permute all-to-all collective-permute-start
     collective-permute-done all-gather-done all-reduce-done get-dimension-size
     set-dimension-size fft cholesky triangular-solve infeed outfeed send recv send-done recv-done
-    """.split()  # noqa: SIM905
+    """.split()
 )
 
 

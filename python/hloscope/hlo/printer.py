@@ -70,11 +70,8 @@ def _table(name: str, rows: Iterable[str]) -> str:
 
 def _computation(c: Computation) -> str:
     entry = "ENTRY " if c.is_entry else ""
-    parameters = ", ".join(
-        ("" if not k or k % 5 else f"/*index={k}*/") + f"{p.name}: {p.shape.dense_text}"
-        for k, p in enumerate(c.parameters)
-    )
-    result = c.root.shape.dense_text if c.root is not None else "()"
+    parameters = ", ".join(f"{p.name}: {shape_text(p.shape, layout=False)}" for p in c.parameters)
+    result = shape_text(c.root.shape, layout=False) if c.root is not None else "()"
     lines = [f"{entry}%{c.name} ({parameters}) -> {result} {{"]
     lines += [_instruction(i, c) for i in c.instructions]
     lines.append("}" + (f", {c.attribute_text}" if c.attribute_text else ""))
@@ -93,11 +90,11 @@ def _arguments(i: Instruction) -> str:
     return _joined(["%" + o.name for o in i.operands])
 
 
-def shape_text(shape: Shape) -> str:
+def shape_text(shape: Shape, layout: bool = True) -> str:
     """The shape with ``/*index=5*/`` before every fifth element of a tuple, as XLA prints."""
     if not shape.is_tuple:
-        return shape.text
-    return "(" + _joined([shape_text(s) for s in shape.tuple_shapes]) + ")"
+        return shape.text if layout else shape.dense_text
+    return "(" + _joined([shape_text(s, layout) for s in shape.tuple_shapes]) + ")"
 
 
 def _joined(parts: list[str]) -> str:

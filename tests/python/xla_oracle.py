@@ -1,0 +1,170 @@
+"""XLA's own parser as the judge of our readers, in a child process: it may abort.
+
+``assert_agrees(text, proto)`` is what tests call. Run as a program, this reads HLO text
+(or a serialized HloModuleProto) on standard input and writes XLA's view of it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+if __name__ != "__main__":  # the child imports jaxlib alone
+    from hloscope.hlo import Module
+    from hloscope.hlo.compare import differences
+    from hloscope.hlo.printer import to_text
+    from hloscope.readers import read_modules
+
+TIME_LIMIT_SECONDS = 120
+
+
+class Refused(Exception):
+    """XLA's parser did not take the module: it does that to some TPU dumps."""
+
+
+def assert_agrees(text: str | None, proto: bytes | None) -> str:
+    """Fails unless every reading of one program agrees; returns what XLA was compared on.
+
+    * text and proto give equal Modules;
+    * XLA's parser finds the same computations, names, opcodes, shapes, operands, calls and
+      (in a scheduled module) order: of the text, or of the proto where it refuses the text;
+    * printing and reading again is a fixed point.
+    """
+    found: list[tuple[str, Module, str | bytes]] = []
+    if text is not None:
+        found.append(("text", read_modules(text)[0], text))
+    if proto is not None:
+        found.append(("proto", read_modules(proto)[0], proto))
+    assert found, "nothing to compare"
+    for what, module, _ in found:
+        assert not module.warnings, (what, module.warnings)
+    if len(found) == 2:
+        assert differences(found[0][1], found[1][1]) == []
+    for _, module, _ in found:
+        assert_prints(module)
+    for what, module, source in found:
+        try:
+            theirs = ask_xla(source)
+        except Refused:
+            continue
+        assert compare(module, theirs) == []
+        return what
+    return "nothing: XLA refused both"
+
+
+def assert_prints(module: Module) -> None:
+    """read(print(m)) equals m, and printing that gives the same text."""
+    printed = to_text(module)
+    again = read_modules(printed)[0]
+    assert differences(module, again) == []
+    assert to_text(again) == printed
+
+
+def ask_xla(source: str | bytes) -> dict[str, Any]:
+    """XLA's view of a module. Raises ``Refused``."""
+    kind = "text" if isinstance(source, str) else "proto"
+    child = subprocess.run(
+        [sys.executable, __file__, kind],
+        input=source.encode() if isinstance(source, str) else source,
+        capture_output=True,
+        timeout=TIME_LIMIT_SECONDS,
+        check=False,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    if child.returncode != 0:
+        raise Refused(child.stderr.decode(errors="replace")[-500:])
+    found: dict[str, Any] = json.loads(child.stdout)
+    return found
+
+
+def compare(module: Module, theirs: dict[str, Any]) -> list[str]:
+    """One line a disagreement; an unscheduled module's order is XLA's own affair."""
+    out = []
+    scheduled = module.is_scheduled
+    ours = {c.name: c for c in module.computations}
+    if sorted(ours) != sorted(theirs["computations"]):
+        out.append(f"computations: {sorted(set(ours) ^ set(theirs['computations']))[:10]}")
+    entry = module.entry.name if module.entry else None
+    if entry != theirs["entry"]:
+        out.append(f"entry: {entry} | {theirs['entry']}")
+    for name, rows in theirs["computations"].items():
+        if name not in ours:
+            continue
+        mine = [
+            [
+                i.name,
+                i.opcode,
+                i.shape.text,
+                [o.name for o in i.operands],
+                sorted(c.name for c in i.called_computations),
+                i.is_root,
+            ]
+            for i in ours[name].instructions
+        ]
+        if not scheduled:
+            mine.sort()
+            rows = sorted(rows)
+        if len(mine) != len(rows):
+            out.append(f"%{name}: {len(mine)} instructions | {len(rows)}")
+        out += [f"%{name}: {a} | {b}" for a, b in zip(mine, rows, strict=False) if a != b]
+    return out[:20]
+
+
+# -- the child ---------------------------------------------------------------------------
+
+_HEADER = re.compile(r"(ENTRY )?%(\S+) \{$")
+_LINE = re.compile(r"  (ROOT )?%(\S+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_CALLS = re.compile(
+    r"(?:to_apply|calls|condition|body|select|scatter|branch_computations"
+    r"|true_computation|false_computation|called_computations)=(\{[^}]*\}|%\S+?)(?:,|$)"
+)
+
+
+def parse_minimal(text: str) -> dict[str, Any]:
+    """XLA's shortest print: no metadata, no configurations, no attributes but calls."""
+    out: dict[str, Any] = {"entry": None, "computations": {}}
+    rows: list[Any] = []
+    for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
+        header = _HEADER.match(line)
+        if header:
+            rows = out["computations"][header[2]] = []
+            if header[1]:
+                out["entry"] = header[2]
+            continue
+        m = _LINE.match(line)
+        if m is None:
+            continue
+        root, name, shape, opcode, rest = m.groups()
+        arguments, _, attributes = rest.partition(")")
+        operands = re.findall(r"%([^\s,()]+)", arguments) if opcode != "constant" else []
+        called = [c for g in _CALLS.findall(attributes) for c in re.findall(r"%([^\s,{}]+)", g)]
+        rows.append([name, opcode, shape, operands, sorted(called), bool(root)])
+    return out
+
+
+def main(kind: str) -> None:
+    import jaxlib._hlo as xla
+
+    data = sys.stdin.buffer.read()
+    if kind == "text":
+        module = xla.hlo_module_from_text(data.decode())
+    else:
+        module = xla.HloModule.from_serialized_hlo_module_proto(data)
+    options = xla.HloPrintOptions()
+    for name in (
+        "print_metadata",
+        "print_backend_config",
+        "print_extra_attributes",
+        "print_program_shape",
+        "print_control_dependencies",
+    ):
+        setattr(options, name, False)
+    json.dump(parse_minimal(module.to_string(options)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
