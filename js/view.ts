@@ -136,7 +136,7 @@ export interface Summary {
  * group.owner             i32 g            instruction that opens into it, or -1
  * group.computation       i32 g
  * group.size              u32 g            instructions inside, at any depth
- * group.order             u32 g            smallest instruction index inside (schedule key)
+ * group.order             u32 g            schedule key: mean index of its boxes; owner of a called computation
  * group.class             u32 g            equal for isomorphic groups
  * group.fold              i32 g            fold it belongs to, or -1
  *

@@ -22,8 +22,9 @@ from .table import Ints, Table
 if TYPE_CHECKING:
     from .groups import Node
 
-# More boxes than this in one open group do not read.
+# More boxes than this in one open group do not read; equal pieces are looked for earlier.
 WIDE = 64
+REPEATS = 24
 # Boxes in one section, about.
 SECTION = 40
 # Values with more users than this tie everything together and say nothing.
@@ -33,7 +34,7 @@ HUB = 16
 def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     """Moves direct members of a wide group into new child groups, in place."""
     members = node.members
-    if int((~quiet[members]).sum()) + len(node.children) <= WIDE:
+    if int((~quiet[members]).sum()) <= REPEATS:
         return
     label = _connected(members, t)
     hashes = _component_hashes(members, label, t)
@@ -48,19 +49,19 @@ def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
         return np.asarray(members[order[bounds[c] : bounds[c + 1]]])
 
     rest: list[Ints] = [rows(c) for c in np.flatnonzero(boxes == 0).tolist()]
+    repeated = {key: found for key, found in by_class.items() if len(found) > 1}
+    rest += [rows(found[0]) for found in by_class.values() if len(found) == 1]
+    models = [rows(found[0]) for found in repeated.values()]
     new: list[Node] = []
-    for key, components in by_class.items():
-        if len(components) == 1:
-            rest.append(rows(components[0]))
-        elif boxes[components[0]] == 1:
-            together = np.sort(np.concatenate([rows(c) for c in components]))
-            name = _name(together, t, quiet)
-            new.append(_node(node, f"{name} ×{len(components)}", together))
-        else:
-            for c in components:
-                child = _node(node, _name(rows(c), t, quiet), rows(c))
-                child.fold_hint = f"{key:x}"
-                new.append(child)
+    for name, (key, found) in zip(_names(models, t, quiet), repeated.items(), strict=True):
+        if boxes[found[0]] == 1:
+            together = np.sort(np.concatenate([rows(c) for c in found]))
+            new.append(_node(node, f"{name} ×{len(found)}", together))
+            continue
+        for c in found:
+            child = _node(node, name, rows(c))
+            child.fold_hint = f"{key:x}"
+            new.append(child)
     left = np.sort(np.concatenate(rest)) if rest else np.zeros(0, np.int64)
     node.members = left
     node.children.extend(new)
@@ -135,7 +136,28 @@ def _name(members: Ints, t: Table, quiet: NDArray[np.bool_]) -> str:
     if words:
         return "·".join(words)
     loud = members[~quiet[members]]
-    return t.opcodes[t.opcode[loud[0] if len(loud) else members[0]]]
+    return str(t.opcodes[t.opcode[loud[0] if len(loud) else members[0]]])
+
+
+def _names(models: list[Ints], t: Table, quiet: NDArray[np.bool_]) -> list[str]:
+    """Names of classes of pieces; those that do the same add their biggest array."""
+    names = [_name(m, t, quiet) for m in models]
+    full = [
+        f"{name} {_biggest(m, t)}" if names.count(name) > 1 else name
+        for name, m in zip(names, models, strict=True)
+    ]
+    seen: dict[str, int] = {}
+    for k, name in enumerate(full):
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            full[k] = f"{name} #{seen[name]}"
+    return full
+
+
+def _biggest(members: Ints, t: Table) -> str:
+    shapes = {int(s) for s in t.shape[members]}
+    arrays = [leaf for s in sorted(shapes) for leaf in t.shapes[s].leaves() if leaf.is_array]
+    return max(arrays, key=lambda s: s.byte_size).dense_text if arrays else ""
 
 
 def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:

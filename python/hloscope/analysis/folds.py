@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..hlo import Module
 
 # Near matches: instructions that may differ, as a share of the bigger one, and at least.
-NEAR_SHARE = 0.15
-NEAR_COUNT = 4
+NEAR_SHARE = 0.25
+NEAR_COUNT = 6
 MIN_MEMBERS = 2
 
 _FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .flags import QUIET, flags
-from .scopes import Path, Scopes, relative, scopes
+from .scopes import BACKWARD, CALLED, FORWARD, Path, Scopes, relative, scopes
 from .table import Ints, Table, per_module, table
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class GroupTree:
     owner: Ints  # instruction or -1
     computation: Ints  # or -1
     size: Ints  # instructions at any depth
-    order: Ints  # schedule key: own smallest instruction, or the owner of a called computation
+    order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
     hint: list[str]
     group: Ints  # a row an instruction: innermost group that holds it
     of_computation: Ints  # a row a computation
@@ -197,7 +197,8 @@ class _Builder:
         for n in range(1, len(path) + 1):
             prefix = path[:n]
             if prefix not in trie:
-                trie[prefix] = Node("scope", path[n - 1], top.computation, path=prefix)
+                label = path[n - 1].removesuffix(CALLED)
+                trie[prefix] = Node("scope", label, top.computation, path=prefix)
                 trie[prefix[:-1]].children.append(trie[prefix])
         return trie[path]
 
@@ -220,18 +221,12 @@ class _Builder:
         n = len(self.nodes)
         parent = np.array(self.parents, np.int64)
         size = np.bincount(self.group, minlength=n).astype(np.int64)
-        big = np.iinfo(np.int64).max
-        order = np.full(n, big)
-        np.minimum.at(order, self.group, np.arange(len(self.group)))
         owner = np.array([g.owner for g in self.nodes], np.int64)
-        scoped = np.array([g.kind in ("scope", "component", "section") for g in self.nodes])
+        order = np.where(owner >= 0, owner, self._mean_index(parent))
+        sizes, above = size.tolist(), parent.tolist()
         for g in range(n - 1, 0, -1):
-            size[parent[g]] += size[g]
-            if scoped[g]:
-                order[parent[g]] = min(order[parent[g]], order[g])
-        order = np.where(owner >= 0, owner, order)
-        order[order == big] = 0
-        order[0] = 0
+            sizes[above[g]] += sizes[g]
+        size = np.array(sizes, np.int64)
         return GroupTree(
             parent=parent,
             kind=np.array([KINDS.index(g.kind) for g in self.nodes], np.int64),
@@ -244,6 +239,27 @@ class _Builder:
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
         )
+
+    def _mean_index(self, parent: Ints) -> Ints:
+        """Mean index of a group's boxes (of all instructions, where it has no box).
+
+        The smallest would put backward above forward: a zero for it is made early.
+        """
+        n = len(parent)
+        index = np.arange(len(self.group))
+        weight = np.where(self.quiet, 1e-6, 1.0)
+        count = np.bincount(self.group, weight, n).tolist()
+        total = np.bincount(self.group, weight * index, n).tolist()
+        above = parent.tolist()
+        for g in range(n - 1, 0, -1):
+            if self.nodes[g].kind in _NESTED:
+                count[above[g]] += count[g]
+                total[above[g]] += total[g]
+        means = [t / c if c else 0.0 for t, c in zip(total, count, strict=True)]
+        return np.array(means).astype(np.int64)
+
+
+_NESTED = frozenset(["scope", "component", "section"])
 
 
 def _kind(opcode: str, role: str) -> str:
@@ -261,7 +277,7 @@ def simplify(node: Node, quiet: np.ndarray) -> int:
     dissolved: list[Ints] = []
     for child in node.children:
         inside = simplify(child, quiet)
-        if inside < MIN_BOXES:
+        if inside < (1 if _is_part(child) else MIN_BOXES):
             dissolved.append(_everything(child))
         else:
             kept.append(child)
@@ -277,6 +293,12 @@ def simplify(node: Node, quiet: np.ndarray) -> int:
         node.members = np.sort(np.concatenate([node.members, only.members]))
         node.children = only.children
     return boxes
+
+
+def _is_part(node: Node) -> bool:
+    """A scope a person named at the top: ``lm_head`` says more than the matmul in it."""
+    names = [c for c in node.path if c not in (FORWARD, BACKWARD)]
+    return len(names) == 1 and not names[0].endswith(CALLED) and not node.children
 
 
 def _everything(node: Node) -> Ints:

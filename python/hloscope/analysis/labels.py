@@ -109,7 +109,7 @@ def interior_masks(t: Table) -> np.ndarray:
 
 
 def _called(t: Table, i: int | np.int64) -> list[int]:
-    return t.called.values[t.called.offsets[i] : t.called.offsets[i + 1]].tolist()
+    return list(t.called.values[t.called.offsets[i] : t.called.offsets[i + 1]].tolist())
 
 
 @per_module

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 Mask = NDArray[np.bool_]
 FORWARD, BACKWARD = "forward", "backward"
+REMAT = "rematted_computation"
+CALLED = "()"  # ends the name of a jitted function, as against a scope a person named
 
 # Transformations and calls that say how JAX got there, not where a person was.
 _UNWRAP = frozenset(
@@ -128,8 +130,20 @@ def _scope(parts: list[str]) -> Path:
                 continue
             out[-1] = f"{out[-1]}/{name}"
         elif not out or out[-1] != name:
-            out.append(name)
-    return tuple(out)
+            called = bool(transforms & _FUNCTION)
+            out.append(name + CALLED if called else name)
+    return tuple(_remat_inside(out))
+
+
+def _remat_inside(path: list[str]) -> list[str]:
+    """Puts recomputation inside the layer it recomputes, not around all of them.
+
+    Between the layers' gradients, one group of all recomputation would be a cycle.
+    """
+    if REMAT in path[:-1]:
+        at = path.index(REMAT)
+        path[at], path[at + 1] = path[at + 1], path[at]
+    return path
 
 
 def relative(path: Path, base: Path) -> Path:
@@ -170,6 +184,7 @@ def scopes(module: Module) -> Scopes:
     scope = _inherit(t, own, top)
     final = [p if p is not None else () for p in paths]
     _hoist(t, own, scope, final, (flags(module) & INLINE) != 0)
+    _sink(t, own, scope, final)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
 
 
@@ -214,6 +229,27 @@ def _hoist(
         rank = np.concatenate((rank, np.zeros(len(paths) - len(rank), np.int64)))
         order = sorted(range(len(paths)), key=paths.__getitem__)
         rank[order] = np.arange(len(paths))
+
+
+def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]) -> None:
+    """Moves unnamed instructions into the one scope that uses them, in place.
+
+    The pieces of a combined collective go to the layers they belong to, instead of standing
+    between the collective and those.
+    """
+    rows, values = t.operands.rows, t.operands.values
+    for _ in range(4):  # element → bitcast → convert
+        low, high = np.full(len(scope), len(paths)), np.full(len(scope), -1)
+        np.minimum.at(low, values, scope[rows])
+        np.maximum.at(high, values, scope[rows])
+        movable = (own < 0) & (scope >= 0) & (low == high) & (low >= 0)
+        at = np.flatnonzero(movable & (scope != low))
+        pairs = list(zip(scope[at].tolist(), low[at].tolist(), strict=True))
+        deeper = {(a, b) for a, b in set(pairs) if paths[b][: len(paths[a])] == paths[a]}
+        at = at[[pair in deeper for pair in pairs]] if deeper else at[:0]
+        if not len(at):
+            break
+        scope[at] = low[at]
 
 
 def _combines(opcode: str) -> bool:

@@ -9,7 +9,7 @@ the View, so one pass over the objects makes these arrays and the rest is vector
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import chain
@@ -44,7 +44,7 @@ class Csr:
         return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
 
 
-def csr(rows: list[tuple[int, ...]] | list[list[int]]) -> Csr:
+def csr(rows: Sequence[Sequence[int]]) -> Csr:
     counts = np.fromiter(map(len, rows), np.int64, len(rows))
     total = int(counts.sum())
     return Csr(

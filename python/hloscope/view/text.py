@@ -29,7 +29,7 @@ def build_text(module: Module) -> bytes:
         b.column(f"line.{what}_begin", "u32", begin)
         b.column(f"line.{what}_end", "u32", end)
     pairs = [list(i.attributes.items()) if i.attribute_text else [] for i in module.instructions]
-    rows = csr([range(len(p)) for p in pairs])  # type: ignore[arg-type]
+    rows = csr([range(len(p)) for p in pairs])
     b.column("attribute.offsets", "u32", rows.offsets)
     b.text_column("attribute.key", [k for p in pairs for k, _ in p])
     b.text_column("attribute.value", [_cut(v) for p in pairs for _, v in p])
