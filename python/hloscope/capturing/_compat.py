@@ -139,13 +139,18 @@ def hlo_proto_before_optimization(lowered: Any) -> bytes | None:
         return None
 
 
-def executable_proto(compiled: Any) -> bytes | None:
-    """The optimised module as HloModuleProto, or None when this backend keeps none."""
-    try:
-        module = compiled.runtime_executable().hlo_modules()[0]
-        return bytes(module.as_serialized_hlo_module_proto())
-    except Exception:
-        return None
+def executable_proto(compiled: Any) -> bytes:
+    """The optimised module as HloModuleProto; raises what XLA raises when it keeps none."""
+    module = compiled.runtime_executable().hlo_modules()[0]
+    return bytes(module.as_serialized_hlo_module_proto())
+
+
+def buffer_assignment_proto(compiled: Any) -> bytes:
+    """Serialised BufferAssignmentProto; b"" where the backend gives none (most of TPU)."""
+    with contextlib.suppress(Exception):
+        stats = compiled.runtime_executable().get_compiled_memory_stats()
+        return bytes(stats.serialized_buffer_assignment_proto)
+    return b""
 
 
 def user_frames(source_info: Any) -> list[Any]:

@@ -231,14 +231,6 @@ def _numbers(stats: Any) -> dict[str, int]:
     return {n: int(getattr(stats, n)) for n in names if isinstance(getattr(stats, n), int)}
 
 
-def buffer_assignment_proto(compiled: Any) -> bytes:
-    """Serialised BufferAssignmentProto; b"" where the backend gives none (most of TPU)."""
-    with contextlib.suppress(Exception):
-        stats = compiled.runtime_executable().get_compiled_memory_stats()
-        return bytes(stats.serialized_buffer_assignment_proto)
-    return b""
-
-
 def _cost_analysis(compiled: Any) -> dict[str, float]:
     if compiled is None:
         return {}

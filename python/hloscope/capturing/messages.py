@@ -56,6 +56,25 @@ def stderr_kept() -> Iterator[list[str]]:
                 kept += compiler_lines(path.read_text(errors="replace"))
 
 
+@contextlib.contextmanager
+def stderr_held() -> Iterator[None]:
+    """Shows what the block wrote to stderr only if it ends well: an exception says it better."""
+    with tempfile.TemporaryFile() as held:
+        sys.stderr.flush()
+        saved = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.truncate(0)
+            raise
+        finally:
+            os.dup2(saved, 2)
+            held.seek(0)
+            os.write(saved, held.read())
+            os.close(saved)
+
+
 def compiler_lines(text: str) -> list[str]:
     """The compiler's warnings and errors in a log, without time stamps and without repeats."""
     out: dict[str, None] = {}

@@ -40,6 +40,7 @@ class Program:
     ) -> None:
         self.options = options
         self.traced, self._lowered, self._compiled = traced, lowered, compiled
+        self._optimized: Module | None = None
         self.messages: list[str] = []
         self.dumps: dict[str, str] = {}
 
@@ -66,32 +67,56 @@ class Program:
     @property
     def compiled(self) -> Any:
         if self._compiled is None:
-            self._compiled = self._compile()
+            self._compile()
         return self._compiled
 
-    def _compile(self) -> Any:
+    def _compile(self, *, dump: bool = False) -> None:
+        """Compiles, and reads what only this compile tells: its dumps and messages."""
         lowered, options = self.lowered, self.options.compiler_options
-        devices = len(_compat.partition_devices(lowered, None))
+        devices = _compat.partition_devices(lowered, None)
+        dump = dump or (self.options.provenance and provenance.wanted(devices, options))
         with contextlib.ExitStack() as stack:
             stack.enter_context(explained("compile", self.name, moved=self.options.moved))
             stack.enter_context(self.options.context())
             self.messages = stack.enter_context(messages.stderr_kept())
-            if not self.options.provenance or not provenance.wanted(devices, options):
-                return lowered.compile(compiler_options=options)
+            if not dump:
+                self._compiled = lowered.compile(compiler_options=options)
+                return
             folder = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="hloscope-", ignore_cleanup_errors=True)
             )
             stack.enter_context(_compat.no_persistent_cache())
             try:
                 dumping = {**(options or {}), **provenance.options(folder)}
-                compiled = lowered.compile(compiler_options=dumping)
+                self._compiled = lowered.compile(compiler_options=dumping)
             except Exception as error:
                 if "dump" not in str(error):
                     raise
-                return lowered.compile(compiler_options=options)
+                self._compiled = lowered.compile(compiler_options=options)
+                return
+            if len(devices) > 1:
+                with contextlib.suppress(OSError):
+                    self.dumps = provenance.collect(folder)
+            self._optimized = stages.from_executable(
+                self._compiled, lambda: provenance.optimized_text(folder)
+            )
             with contextlib.suppress(OSError):
-                self.dumps = provenance.collect(folder)
-            return compiled
+                dumped = provenance.buffer_assignment(folder)
+                self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, dumped)
+
+    def _optimized_module(self) -> Module:
+        compiled = self.compiled
+        if self._optimized is None:
+            self._optimized = stages.from_executable(compiled, self._text_by_dumping)
+            self._optimized.buffer_assignment = stages.buffer_assignment(compiled, None)
+        return self._optimized
+
+    def _text_by_dumping(self) -> str | None:
+        """Compiles again with dumps: the last way to a module that XLA cannot print."""
+        if self.lowered is None:
+            return None
+        self._compile(dump=True)
+        return self._optimized.text if self._optimized is not None else None
 
     def module(self, stage: str) -> Module:
         if stage == "jaxpr":
@@ -100,7 +125,7 @@ class Program:
             return stages.from_stablehlo(self.lowered)
         if stage == "hlo":
             return stages.from_hlo(self.lowered)
-        return stages.from_executable(self.compiled)
+        return self._optimized_module()
 
     def at(self, stage: str) -> Capture:
         """The Capture of one stage. Raises ``CaptureError`` where it cannot be had."""

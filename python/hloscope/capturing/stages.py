@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from ..hlo import Module
+from ..hlo.buffers import BufferAssignment
 from ..readers import ReadError, read_modules
+from ..readers.proto import read_proto
 from . import _compat, jaxpr
 from .errors import CaptureError
+from .messages import stderr_held
 
 
 def from_jaxpr(traced: Any) -> Module:
@@ -32,31 +37,64 @@ def from_hlo(lowered: Any) -> Module:
     return _read(computation.as_hlo_text(), "hlo")
 
 
-def from_executable(compiled: Any) -> Module:
-    """The optimised module, from its text; from its proto where XLA cannot print it.
+def from_executable(compiled: Any, dumped: Callable[[], str | None]) -> Module:
+    """The optimised module: from its text, else its proto, else from what XLA ``dumped``.
 
-    ``as_text()`` fails a check on some large TPU modules with async updates.
+    Both ``as_text()`` and the proto fail a check on some TPU modules with async updates.
     """
-    text: str | None = None
     cause: Exception | None = None
+    text: str | None = None
+    proto: bytes | None = None
     try:
-        text = compiled.as_text()
+        with stderr_held():  # a failed check also prints its C++ stack
+            text = compiled.as_text()
     except Exception as error:
         cause = error
     if text:
         return _read(text, "optimized")
-    proto = _compat.executable_proto(compiled)
-    if proto is None:
+    with contextlib.suppress(Exception), stderr_held():
+        proto = _compat.executable_proto(compiled)
+    if proto is not None:
+        return _read(proto, "optimized")
+    text = dumped()
+    if text is None:
+        said = f" ({str(cause).splitlines()[0][:200]})" if cause else ""
         raise CaptureError(
-            "XLA gave neither the text nor the proto of the optimised module"
-            + (f" ({str(cause).splitlines()[0][:200]})" if cause else "")
-            + "; dump it with XLA_FLAGS=--xla_dump_to=DIR and hs.read the folder"
+            f"XLA gives neither the text nor the proto of this optimised module{said}; "
+            "capture the function itself, or dump it with XLA_FLAGS=--xla_dump_to=DIR and "
+            "hs.read the folder"
         ) from cause
-    return _read(proto, "optimized")
+    return _read(text, "optimized")
+
+
+def buffer_assignment(compiled: Any, dumped: bytes | None) -> BufferAssignment | None:
+    """XLA's allocations with offsets: from the executable (CPU), else from its dump (TPU)."""
+    buffers = _compat.buffer_assignment_proto(compiled)
+    whole = dumped
+    if buffers:
+        module = _compat.executable_proto(compiled)
+        # an HloProto: hlo_module is field 1, buffer_assignment field 3, length-delimited both
+        whole = b"\x0a" + _varint(len(module)) + module
+        whole += b"\x1a" + _varint(len(buffers)) + buffers
+    if not whole:
+        return None
+    try:
+        return read_proto(whole).buffer_assignment
+    except ReadError:
+        return None
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def _read(data: str | bytes, stage: str) -> Module:
     try:
-        return read_modules(data)[0]
+        return read_modules(data)[0] if isinstance(data, str) else read_proto(data)
     except ReadError as error:
         raise CaptureError(f"cannot read the {stage} stage of this program: {error}") from error
