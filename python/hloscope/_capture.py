@@ -1,4 +1,4 @@
-"""``Capture``: one compiled (or lowered, or read) program and everything that can be asked of it."""
+"""``Capture``: one program (compiled, lowered or read) and everything that can be asked of it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from .hlo import Module, Target
 
 if TYPE_CHECKING:
     import graphviz
+
+    from .analysis.collectives import Collectives
+    from .analysis.sharding import Shardings
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
 
@@ -68,6 +71,20 @@ class Capture:
         from .analysis.summary import summarize
 
         return summarize(self.module, self.target)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Every logical collective: what it moves, over which axes, how often, at what phase."""
+        from .analysis.collectives import collectives
+
+        return collectives(self.module, self.target)
+
+    @cached_property
+    def shardings(self) -> Shardings:
+        """Every array with a sharding: its tiles and the bytes each device holds."""
+        from .analysis.sharding import shardings
+
+        return shardings(self.module, self.target)
 
     @cached_property
     def view_bytes(self) -> bytes:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .collectives_summary import collectives_summary, shardings_summary
+
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Target
 
@@ -50,7 +52,11 @@ def _fusion_kind(fusion: Instruction) -> str:
 
 
 # In the order their keys are printed; an analysis adds its totals with one line.
-CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (("counts", counts),)
+CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
+    ("counts", counts),
+    ("collectives", collectives_summary),
+    ("shardings", shardings_summary),
+)
 
 
 def summarize(module: Module, target: Target) -> dict[str, Any]:
