@@ -1,11 +1,16 @@
 """Module → frozen results. Each analysis is one file; none imports jax.
 
-================  ===========================================================
-``table.py``      the module as numpy columns
-``families.py``   what kind of work an instruction is; matmuls in disguise
-``labels.py``     a short label for each instruction's box
-``scopes.py``     op_name → scopes; the tree of groups
-``folds.py``      equal neighbours of that tree → ``layer_[1..22]``
-``summary.py``    counts and bytes; what ``hloscope summary --json`` prints
-================  ===========================================================
+=================  ==========================================================
+``table.py``       the module as numpy columns
+``families.py``    what kind of work an instruction is; matmuls in disguise
+``flags.py``       how an instruction wants to be drawn
+``labels.py``      a short label for each instruction's box
+``op_name.py``     parses op_name
+``scopes.py``      the scope of every instruction, with or without op_name
+``groups.py``      the tree of groups; group_nodes.py while it is built
+``components.py``  cuts a very wide group into equal pieces or parts
+``structure.py``   hashes: equal for equal structure
+``folds.py``       equal neighbours of that tree → ``layer_[1..22]``
+``summary.py``     counts and bytes; what ``hloscope summary --json`` prints
+=================  ==========================================================
 """

@@ -10,17 +10,14 @@ values are alive.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .group_nodes import Node
 from .labels import telling_mask, words_of_mask
 from .structure import mix, tokens
 from .table import Ints, Table
-
-if TYPE_CHECKING:
-    from .groups import Node
 
 # More boxes than this in one open group do not read; equal pieces are looked for earlier.
 WIDE = 64
@@ -70,7 +67,6 @@ def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
 
 
 def _node(parent: Node, label: str, members: Ints, kind: str = "component") -> Node:
-    from .groups import Node
 
     return Node(kind, label, parent.computation, members=members)
 

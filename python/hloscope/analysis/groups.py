@@ -19,13 +19,16 @@ hang every called computation under its first caller. ``folds.py`` then finds re
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .components import cut_wide
 from .flags import QUIET, flags
-from .scopes import BACKWARD, CALLED, FORWARD, Path, Scopes, relative, scopes
+from .group_nodes import NOTHING, Node, simplify
+from .op_name import CALLED, Path, relative
+from .scopes import Scopes, scopes
 from .table import Ints, Table, per_module, table
 
 if TYPE_CHECKING:
@@ -36,8 +39,6 @@ KINDS = (
     "component", "section", "unreachable",
 )  # fmt: skip
 
-# A scope with fewer boxes than this is not worth opening.
-MIN_BOXES = 2
 # A computation with no more boxes than this reads well without scopes.
 FLAT = 12
 
@@ -49,24 +50,6 @@ _ROLE_KINDS = {
     "false_computation": "branch",
 }
 _CALLERS = frozenset(["call", "async-start", "map", "custom-call"])
-
-
-NOTHING: Ints = np.zeros(0, np.int64)
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """A group while the tree is built; ``members`` are instructions directly inside."""
-
-    kind: str
-    label: str
-    computation: int = -1
-    owner: int = -1
-    path: Path = ()
-    children: list[Node] = field(default_factory=list)
-    members: Ints = field(default_factory=lambda: NOTHING)
-    fold_hint: str = ""  # equal and not empty: one fold, whatever the labels
-    index: int = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +186,6 @@ class _Builder:
         return trie[path]
 
     def _cut(self, node: Node) -> None:
-        from .components import cut_wide
-
         for child in node.children:
             self._cut(child)
         cut_wide(node, self.t, self.quiet)
@@ -268,38 +249,3 @@ def _kind(opcode: str, role: str) -> str:
     if role in _ROLE_KINDS:
         return _ROLE_KINDS[role]
     return "call" if opcode in _CALLERS or role == "called_computations" else "reducer"
-
-
-def simplify(node: Node, quiet: np.ndarray) -> int:
-    """Dissolves tiny scopes into their parent and lets only children vanish; counts boxes."""
-    boxes = int((~quiet[node.members]).sum())
-    kept: list[Node] = []
-    dissolved: list[Ints] = []
-    for child in node.children:
-        inside = simplify(child, quiet)
-        if inside < (1 if _is_part(child) else MIN_BOXES):
-            dissolved.append(_everything(child))
-        else:
-            kept.append(child)
-        boxes += inside
-    if dissolved:
-        node.members = np.sort(np.concatenate([node.members, *dissolved]))
-    node.children = kept
-    own = int((~quiet[node.members]).sum())
-    if len(kept) == 1 and own == 0:
-        (only,) = kept
-        if node.kind == "scope":
-            node.label = f"{node.label}/{only.label}"
-        node.members = np.sort(np.concatenate([node.members, only.members]))
-        node.children = only.children
-    return boxes
-
-
-def _is_part(node: Node) -> bool:
-    """A scope a person named at the top: ``lm_head`` says more than the matmul in it."""
-    names = [c for c in node.path if c not in (FORWARD, BACKWARD)]
-    return len(names) == 1 and not names[0].endswith(CALLED) and not node.children
-
-
-def _everything(node: Node) -> Ints:
-    return np.concatenate([node.members, *map(_everything, node.children)])
