@@ -5,6 +5,7 @@ Each contribution adds keys to one plain dict; sizes are bytes of one device, de
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -35,10 +36,25 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         "parameters": len(parameters),
         "parameter_bytes": sum(p.shape.byte_size for p in parameters),
         "output_bytes": root.shape.byte_size if root is not None else 0,
-        "partitions": module.num_partitions,
+        "partitions": partitions(module),
         "replicas": module.replica_count,
         "warnings": [str(w) for w in module.warnings],
     }
+
+
+_TILES = re.compile(r"devices=\[([\d,]{1,60})\]")
+
+
+def partitions(module: Module) -> int:
+    """Partitions of the program; old dumps say so only in their parameters' shardings."""
+    if "num_partitions" in module.attributes or module.entry is None:
+        return module.num_partitions
+    found = [1]
+    for p in module.entry.instructions:
+        tiles = _TILES.search(p.attribute_text) if p.opcode == "parameter" else None
+        if tiles:
+            found.append(math.prod(int(n) for n in tiles.group(1).split(",") if n))
+    return max(found)
 
 
 _KIND = re.compile(r"(?:^|, ?)kind=(k[A-Z]\w*)")

@@ -1,0 +1,237 @@
+"""What a DOT picture shows: which groups are open, and the edges between the boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..analysis.families import families
+from ..analysis.flags import QUIET, flags
+from ..analysis.folds import folds
+from ..analysis.groups import KINDS, group_tree
+from ..analysis.labels import labels
+from ..analysis.table import table
+
+if TYPE_CHECKING:
+    from .._capture import Capture
+
+_INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, not opened unasked
+
+
+@dataclass(slots=True, eq=False)
+class Box:
+    """A group, a fold or an instruction in the picture."""
+
+    id: str
+    label: str
+    group: int = -1  # the group it opens into
+    instruction: int = -1
+    size: int = 1
+    opened: bool = False
+    count: int = 1  # members of a fold
+    inside: list[Box] = field(default_factory=list)
+
+
+class Picture:
+    """Which groups are open, so that about ``max_nodes`` boxes show, and the edges between."""
+
+    def __init__(self, capture: Capture, max_nodes: int, wanted: frozenset[str]) -> None:
+        module = capture.module
+        self.instructions = module.instructions
+        self.table = table(module)
+        self.tree = group_tree(module)
+        self.folds = folds(module, self.tree)
+        self.labels = labels(module)
+        self.family = families(module).tolist()
+        self.quiet = (flags(module) & QUIET) != 0
+        self.children = self.tree.children()
+        self.members: dict[int, list[int]] = {}
+        for i, g in enumerate(self.tree.group.tolist()):
+            if not self.quiet[i]:
+                self.members.setdefault(g, []).append(i)
+        self.owned: dict[int, list[int]] = {}
+        for g, owner in enumerate(self.tree.owner.tolist()):
+            if owner >= 0:
+                self.owned.setdefault(owner, []).append(g)
+        self.wanted = wanted
+        self.box_of_group: dict[int, Box] = {}
+        self.box_of_instruction: dict[int, Box] = {}
+        self.root = Box("g0", "", 0)
+        self._open(self.root)
+        self._grow(max_nodes)
+
+    def _open(self, box: Box) -> list[Box]:
+        """Fills a box; groups of called computations stay inside their instruction's box."""
+        box.opened = True
+        self.box_of_instruction.pop(box.instruction, None)
+        found: list[tuple[int, Box]] = []
+        groups = [box.group] if box.group >= 0 else self.owned.get(box.instruction, [])
+        if box.instruction >= 0 and box.group < 0:
+            for g in groups:
+                inner = Box(f"g{g}", f"{KINDS[self.tree.kind[g]]} {self.tree.label[g]}", g)
+                self.box_of_group[g] = inner
+                found.append((int(self.tree.order[g]), inner))
+                self._open(inner)
+        else:
+            found = self._contents(box.group)
+        box.inside = [b for _, b in sorted(found, key=lambda pair: pair[0])]
+        return box.inside
+
+    def _contents(self, group: int) -> list[tuple[int, Box]]:
+        tree = self.tree
+        found: list[tuple[int, Box]] = []
+        seen: set[int] = set()
+        for g in self.children[group]:
+            if tree.owner[g] >= 0:
+                continue  # opened from its instruction
+            fold = int(self.folds.of_group[g])
+            if fold >= 0 and fold not in seen and self.folds.folds[fold].label not in self.wanted:
+                seen.add(fold)
+                run = self.folds.folds[fold]
+                size = int(tree.size[run.members[0]])
+                box = Box(f"f{fold}", run.label, run.members[0], size=size, count=len(run.members))
+                for m in run.members:
+                    self.box_of_group[m] = box
+            elif fold < 0 or fold not in seen:
+                box = Box(f"g{g}", tree.label[g], g, size=int(tree.size[g]))
+                self.box_of_group[g] = box
+            else:
+                continue
+            found.append((int(tree.order[g]), box))
+        for i in self.members.get(group, []):
+            box = Box(f"i{i}", self.labels[i], instruction=i)
+            box.size = sum(int(tree.size[g]) for g in self._openable(i)) or 1
+            self.box_of_instruction[i] = box
+            found.append((i, box))
+        return found
+
+    def _openable(self, i: int) -> list[int]:
+        groups = self.owned.get(i, [])
+        if self.instructions[i].name in self.wanted:
+            return groups
+        return [g for g in groups if KINDS[self.tree.kind[g]] not in _INSIDE]
+
+    def _grow(self, max_nodes: int) -> None:
+        """Opens the biggest closed box until the next would be one too many."""
+        closed = self._closed(self.root)
+        total = len(closed)
+        refused: set[str] = set()
+        while closed:
+            box = max(closed, key=lambda b: (b.label in self.wanted, b.size, b.id))
+            named = box.label in self.wanted or (
+                box.instruction >= 0 and self.instructions[box.instruction].name in self.wanted
+            )
+            closed.remove(box)
+            if box.size <= 1 or box.id in refused:
+                continue
+            more = self._weight(box) - 1
+            folded = box.count > 1 and total > max_nodes // 2
+            if not named and (folded or total + more > max_nodes):
+                continue
+            total += more
+            self._open(box)
+            closed += self._closed(box)
+
+    def _closed(self, box: Box) -> list[Box]:
+        out: list[Box] = []
+        for inner in box.inside:
+            out += self._closed(inner) if inner.opened else [inner]
+        return out
+
+    def _weight(self, box: Box) -> int:
+        """Boxes that opening it would show."""
+        groups = [box.group] if box.group >= 0 else self._openable(box.instruction)
+        total = 0
+        for g in groups:
+            kids = [k for k in self.children[g] if self.tree.owner[k] < 0]
+            loose = sum(self.folds.of_group[k] < 0 for k in kids)
+            runs = len({int(self.folds.of_group[k]) for k in kids} - {-1})
+            total += loose + runs + len(self.members.get(g, []))
+        return total
+
+    # -- edges between what is drawn ------------------------------------------------
+
+    def edges(self) -> dict[tuple[str, str], int]:
+        """Lifted to the boxes drawn, through plumbing, without those a longer path implies."""
+        count: dict[tuple[str, str], int] = {}
+        drawn: dict[int, frozenset[str]] = {}
+        offsets, values = self.table.operands.offsets.tolist(), self.table.operands.values.tolist()
+
+        def sources(i: int) -> frozenset[str]:
+            box = self._box(i)
+            return frozenset([box]) if box else drawn.get(i, frozenset())
+
+        for i, instr in enumerate(self.instructions):  # operands are printed before users
+            came = [sources(o) for o in values[offsets[i] : offsets[i + 1]]]
+            box = self._box(i)
+            if not box:
+                if instr.opcode != "parameter" and came:
+                    drawn[i] = frozenset().union(*came) if not instr.is_root else frozenset()
+                continue
+            for one in came:
+                for a in one:
+                    if a != box:
+                        count[a, box] = count.get((a, box), 0) + 1
+        return _reduce(count)
+
+    def _box(self, i: int) -> str:
+        """The drawn box an instruction is in, '' for plumbing outside of closed groups."""
+        own = self.box_of_instruction.get(i)
+        if own is not None:
+            return own.id
+        g = int(self.tree.group[i])
+        while g > 0:
+            box = self.box_of_group.get(g)
+            if box is not None and not box.opened:
+                return box.id if not self._silent(i) else ""
+            if box is not None and g != box.group:  # another member of an opened fold
+                return ""
+            owner = int(self.tree.owner[g])
+            if owner >= 0 and owner in self.box_of_instruction:
+                return self.box_of_instruction[owner].id
+            g = int(self.tree.parent[g])
+        return ""
+
+    def _silent(self, i: int) -> bool:
+        return bool(self.table.silent[i])
+
+
+def _reduce(count: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Drops edges implied by longer paths (only where the boxes form no cycle)."""
+    users: dict[str, set[str]] = {}
+    for a, b in count:
+        users.setdefault(a, set()).add(b)
+    order: list[str] = []
+    state: dict[str, int] = {}
+    for start in sorted(users):
+        stack = [(start, iter(sorted(users.get(start, ()))))]
+        if start in state:
+            continue
+        state[start] = 1
+        while stack:
+            node, rest = stack[-1]
+            for b in rest:
+                if state.get(b) == 1:
+                    return count  # a cycle
+                if b not in state:
+                    state[b] = 1
+                    stack.append((b, iter(sorted(users.get(b, ())))))
+                    break
+            else:
+                stack.pop()
+                state[node] = 2
+                order.append(node)
+    bit = {node: 1 << n for n, node in enumerate(order)}
+    reach: dict[str, int] = {}
+    kept: dict[tuple[str, str], int] = {}
+    for node in order:  # users come first
+        far = 0
+        for b in users.get(node, ()):
+            far |= reach[b] & ~bit[b]
+        total = 0
+        for b in users.get(node, ()):
+            total |= reach[b]
+            if not far & bit[b]:
+                kept[node, b] = count[node, b]
+        reach[node] = total | bit[node]
+    return kept
