@@ -60,8 +60,12 @@ export function explorer(
   try {
     pane = createGraphPane(graphElement, model, store, theme());
   } catch (error) {
-    main.remove();
-    throw error;
+    // Text, outline and search still work.
+    console.warn("hloscope: the graph failed", error);
+    graphElement.append(
+      h("div", { class: "failed", role: "alert" }, `The graph failed: ${(error as Error).message}`),
+    );
+    pane = new Proxy({}, { get: () => () => null }) as GraphPane;
   }
 
   // 2. What every panel gets.

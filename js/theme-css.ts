@@ -133,7 +133,7 @@ pre.wrap{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--bg2);borde
 details summary{cursor:pointer;overflow-wrap:anywhere;color:var(--text)}
 .bars .plain{background:color-mix(in srgb,var(--accent) 45%,var(--bg))}
 .bars{display:flex;flex-direction:column;gap:1px}
-.bar{display:grid;grid-template-columns:minmax(90px,38%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
+.bar{display:grid;grid-template-columns:minmax(90px,43%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
 button.bar:hover{background:var(--bg3)}
 .bar-label{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .bar-track{height:10px;min-width:0}

@@ -96,7 +96,7 @@ def test_a_notebook_saved_from_jupyterlab_keeps_the_picture(
     open_page: Callable[..., Page], executed: Any, tmp_path: Path
 ) -> None:
     """JupyterLab saves the widget's id without its state: nbconvert must fall to the frame."""
-    notebook = nbformat.from_dict(json.loads(nbformat.writes(executed)))
+    notebook = nbformat.reads(nbformat.writes(executed), as_version=4)
     notebook.metadata.pop("widgets", None)
     view = {"version_major": 2, "version_minor": 1, "model_id": "0" * 32}
     notebook.cells[0].outputs[0].data[WIDGET] = view
