@@ -1,0 +1,151 @@
+"""Damaging real dumps, for the fuzz tests and ``scripts/fuzz.py``; and touching all of a Module."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from collections.abc import Callable
+
+from hloscope.hlo import Module
+from hloscope.hlo.compare import differences
+from hloscope.hlo.printer import to_text
+from hloscope.readers import ReadError, read_modules
+from hloscope.readers.decode import to_text as decode
+from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.proto import read_proto
+from hloscope.readers.stablehlo_text import read_stablehlo
+
+Mutation = Callable[[random.Random, bytes], bytes]
+_BRACKETS = (b"(", b"{", b"[", b"<", b"(f32[2], ", b"tensor<", b"loc(", b"{ {", b'"', b"/*")
+_NUMBER = re.compile(rb"\d+")
+
+
+def _span(r: random.Random, data: bytes, most: int = 400) -> tuple[int, int]:
+    begin = r.randrange(len(data) + 1)
+    return begin, min(len(data), begin + r.randrange(1, most))
+
+
+def cut(r: random.Random, data: bytes) -> bytes:
+    """A stretch is missing, or everything after a point."""
+    begin, end = _span(r, data)
+    return data[:begin] if r.random() < 0.3 else data[:begin] + data[end:]
+
+
+def swap(r: random.Random, data: bytes) -> bytes:
+    (a, b), (c, d) = sorted((_span(r, data), _span(r, data)))
+    if b > c:
+        return data[c:] + data[:c]
+    return data[:a] + data[c:d] + data[b:c] + data[a:b] + data[d:]
+
+
+def repeat(r: random.Random, data: bytes) -> bytes:
+    begin, end = _span(r, data)
+    return data[:end] + data[begin:end] * r.randrange(1, 40) + data[end:]
+
+
+def junk(r: random.Random, data: bytes) -> bytes:
+    begin, end = _span(r, data, 30)
+    return data[:begin] + r.randbytes(r.randrange(1, 30)) + data[end:]
+
+
+def flip(r: random.Random, data: bytes) -> bytes:
+    out = bytearray(data)
+    for _ in range(r.randrange(1, 12)):
+        if out:
+            out[r.randrange(len(out))] = r.randrange(256)
+    return bytes(out)
+
+
+def huge_numbers(r: random.Random, data: bytes) -> bytes:
+    big = b"9" * r.choice((10, 19, 20, 5000))
+    found = list(_NUMBER.finditer(data))
+    for m in sorted(r.sample(found, min(len(found), 5)), key=lambda m: -m.start()):
+        data = data[: m.start()] + r.choice((b"", b"-")) + big + data[m.end() :]
+    return data
+
+
+def nesting(r: random.Random, data: bytes) -> bytes:
+    at = r.randrange(len(data) + 1)
+    return data[:at] + r.choice(_BRACKETS) * r.choice((10, 1000, 30_000)) + data[at:]
+
+
+def splice(r: random.Random, data: bytes) -> bytes:
+    """Lines in another order."""
+    lines = data.split(b"\n")
+    for _ in range(r.randrange(1, 6)):
+        i, j = r.randrange(len(lines)), r.randrange(len(lines))
+        lines[i], lines[j] = lines[j], lines[i]
+    return b"\n".join(lines)
+
+
+def compressed(r: random.Random, data: bytes) -> bytes:
+    """Damaged inside gzip, or the gzip itself damaged."""
+    if r.random() < 0.5:
+        return gzip.compress(flip(r, data), 1)
+    return flip(r, gzip.compress(data, 1))
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "cut": cut,
+    "swap": swap,
+    "repeat": repeat,
+    "junk bytes": junk,
+    "flipped bytes": flip,
+    "huge numbers": huge_numbers,
+    "deep nesting": nesting,
+    "lines swapped": splice,
+    "gzip": compressed,
+}
+
+
+def window(r: random.Random, data: bytes, size: int = 24_000) -> bytes:
+    """A part of a big dump, its head kept: 20,000 mutations must end some day."""
+    if len(data) <= size:
+        return data
+    begin = r.randrange(len(data) - size)
+    return data[:300] + b"\n\n" + data[begin : begin + size]
+
+
+def read_every_way(data: bytes) -> list[Module]:
+    """All readers on the same bytes. Anything but ``ReadError`` is a bug, and so is a
+    ``ReadError`` that stands for another exception."""
+    modules = []
+    text, _ = decode(data)
+    for attempt in (
+        lambda: read_modules(data),
+        lambda: [read_proto(data)],
+        lambda: read_hlo_text(text),
+        lambda: [read_stablehlo(text)],
+    ):
+        try:
+            modules += attempt()
+        except ReadError as e:
+            if e.__cause__ is not None:
+                raise e.__cause__ from e
+    for m in modules:
+        touch(m)
+    return modules
+
+
+def touch(module: Module) -> None:
+    """Everything that is parsed only when asked for; printing; comparing."""
+    module.operand_csr()
+    module.called_csr()
+    module.op_names()
+    module.source_frames()
+    _ = (module.input_output_alias, module.num_partitions, module.replica_count, module.text)
+    for i in module.instructions:
+        _ = (i.attributes, i.metadata, i.frames, i.called, i.users, i.sharding_text)
+        _ = (i.control_predecessors, i.backend_config_json, i.fusion_kind, i.channel_id)
+        _ = (i.custom_call_target, i.parameter_number, i.literal, i.shape.byte_size)
+        _ = (i.shape.dense_text, i.shape.elements, list(i.shape.leaves()))
+        if i.text_span is not None:
+            assert 0 <= i.text_span[0] <= i.text_span[1] <= len(module.text), i.text_span
+    assert [i.index for i in module.instructions] == list(range(len(module.instructions)))
+    for w in module.warnings:
+        assert str(w)
+    printed = to_text(module)
+    if len(printed) < 100_000:
+        read_hlo_text(printed)
+    assert differences(module, module) == []
