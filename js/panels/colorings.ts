@@ -10,7 +10,7 @@ const family: Coloring = {
   available: () => true,
   values: (model) => model.instruction.family,
   categories: (model) => model.header.families.map((f) => f.label),
-  source: "XLA",
+  source: "from opcodes",
 };
 
 /**
@@ -58,7 +58,7 @@ const scope: Coloring = {
     ...topScopes(model).kept.map((g) => model.groupLabel(g) || "(unnamed)"),
     "everything else",
   ],
-  source: "op_name",
+  source: "from op_name",
 };
 
 const bytes: Coloring = {
@@ -68,7 +68,7 @@ const bytes: Coloring = {
   values: (model: ViewModel) => model.instruction.bytes,
   unit: "B",
   scale: "log",
-  source: "from shapes, one device",
+  source: "from shapes, on one device",
 };
 
 export const COLORINGS: readonly Coloring[] = [family, scope, bytes];

@@ -27,7 +27,7 @@ export interface PanelContext {
 export interface Panel {
   id: string; // "details"
   title: string; // "Details"
-  /** Share of the explorer's width it wants until a person drags the grip; 350 px otherwise. */
+  /** Share of the explorer's width it wants until a person drags the grip; about a quarter otherwise. */
   width?: number;
   /** Fills its place and scrolls itself: no padding around it. */
   fills?: boolean;

@@ -11,21 +11,22 @@ export function legend(
   light: (k: number) => void,
 ): void {
   const { coloring, colors, index, range } = paint;
-  const source = coloring.source
-    ? h("span", { class: "what" }, `source: ${coloring.source}`)
-    : null;
   const categories = coloring.categories?.(model);
+  // Where the figures come from is part of the key: XLA's own, measured, modelled, from shapes.
+  const what = h(
+    "span",
+    { class: "what" },
+    [coloring.label, coloring.scale === "log" && "log scale", coloring.source]
+      .filter(Boolean)
+      .join(" · "),
+  );
   if (!categories) {
     const ramp = colors.slice(0, -1);
     const [low, high] = range ?? [Number.NaN, Number.NaN];
     const unknown = index.some((k) => k === colors.length - 1);
     fill(
       element,
-      h(
-        "span",
-        { class: "what" },
-        `${coloring.label}${coloring.scale === "log" ? ", log scale" : ""}`,
-      ),
+      what,
       range
         ? h(
             "span",
@@ -40,7 +41,6 @@ export function legend(
         : h("span", null, "nothing is known"),
       unknown &&
         swatch(colors[colors.length - 1], coloring.scale === "log" ? "none or unknown" : "unknown"),
-      source,
     );
     return;
   }
@@ -48,7 +48,7 @@ export function legend(
   for (const k of index) counts[k]++;
   fill(
     element,
-    h("span", { class: "what" }, coloring.label),
+    what,
     ...[...counts.keys()]
       .filter((k) => counts[k] > 0)
       .map((k) =>
@@ -65,7 +65,6 @@ export function legend(
           h("span", { class: "n" }, format.count(counts[k])),
         ),
       ),
-    source,
   );
 }
 

@@ -58,7 +58,8 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     body.classList.toggle("flush", panel.fills ?? false);
     fill(body);
     body.scrollTop = 0;
-    if (!dragged) element.style.width = panel.width ? `${panel.width * 100}%` : "350px";
+    if (!dragged)
+      element.style.width = panel.width ? `${panel.width * 100}%` : "clamp(280px, 27%, 380px)";
     try {
       panel.render(body, { ...ctx, signal: current.signal });
     } catch (error) {
