@@ -3,6 +3,7 @@ import { h } from "./base/dom.ts";
 import * as format from "./base/format.ts";
 import type { TextModel, ViewModel } from "./base/model.ts";
 import { decodeText } from "./base/model.ts";
+import { paintInstructions } from "./draw/coloring.ts";
 import {
   createGraphPane,
   DARK,
@@ -20,8 +21,7 @@ import { strip } from "./panels/chrome/strip.ts";
 import { toolbar } from "./panels/chrome/toolbar.ts";
 import { COLORINGS } from "./panels/colorings.ts";
 import { PANELS } from "./panels/index.ts";
-import { paint } from "./panels/paint.ts";
-import type { PanelContext } from "./panels/panel.ts";
+import type { Paint, PanelContext } from "./panels/panel.ts";
 import { foldMembers, nameOf } from "./state/members.ts";
 import { Search } from "./state/search.ts";
 import { NOTHING, Store } from "./state/store.ts";
@@ -122,14 +122,24 @@ export function explorer(
       root.style.setProperty(`--hlo-family-${k}`, colours.families[f.id] ?? colours.families.other);
     });
     attempt(`colouring ${coloring.id}`, () => {
-      const painted = paint(model, coloring, colours);
+      const { colors, legend: steps } = paintInstructions(model, coloring, colours);
+      const painted: Paint = {
+        coloring,
+        index: colors.index,
+        colors: colors.palette,
+        numeric: colors.numeric,
+        range:
+          colors.numeric && steps.length
+            ? [steps[0].value ?? 0, steps[steps.length - 1].value ?? 0]
+            : null,
+      };
       legend(key, model, painted, (k) => {
         const reason = coloring.categories?.(model)[k] ?? "unknown";
         if (store.get("highlight")?.reason === reason) return store.highlight(null);
         const found = new Set<number>();
-        painted.index.forEach((c, i) => {
-          if (c === k) found.add(i);
-        });
+        for (let i = 0; i < model.instruction.count; i++) {
+          if (painted.index[i] === k) found.add(i);
+        }
         store.highlight({ instructions: found, reason });
       });
       order?.setPaint(painted);

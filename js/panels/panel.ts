@@ -50,3 +50,15 @@ export interface Coloring {
   /** Says where the number comes from: "XLA", "measured", "modelled". */
   source?: string;
 }
+
+/** A colouring worked out for every instruction by the drawing; legend and strip paint with it. */
+export interface Paint {
+  coloring: Coloring;
+  /** Per instruction, into `colors`. */
+  index: ArrayLike<number>;
+  colors: readonly string[];
+  /** Amounts: colour 0 is "unknown", the others rise evenly from the least to the most. */
+  numeric: boolean;
+  /** Least and most known value of an amount; null when nothing is known. */
+  range: [least: number, most: number] | null;
+}

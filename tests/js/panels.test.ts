@@ -3,7 +3,6 @@ import * as format from "../../js/base/format.ts";
 import { decodeText, decodeView } from "../../js/base/model.ts";
 import { COLORINGS } from "../../js/panels/colorings.ts";
 import { splitOpName } from "../../js/panels/details-instruction.ts";
-import { paint, rampColor } from "../../js/panels/paint.ts";
 import { explainShape } from "../../js/panels/shape-words.ts";
 import { stackOf } from "../../js/panels/source.ts";
 import { TextLines, tokens } from "../../js/panels/text-lines.ts";
@@ -127,38 +126,7 @@ test("text lines are found by byte, linked to instructions and searched", async 
   expect(await lines.find("", 10, never)).toEqual([]);
 });
 
-const PALETTE = {
-  dark: false,
-  families: { add: "#111111", other: "#222222" },
-  ramp: ["#000000", "#ffffff"],
-  unknown: "#777777",
-  categories: ["#a00000", "#00a000"],
-};
-
-describe("paint", () => {
-  test("a log ramp runs from the smallest to the largest; zero is unknown", async () => {
-    const model = await view([op("a", 1), op("b", 1000), op("c", 1_000_000), op("d", 0)]);
-    const bytes = COLORINGS.find((c) => c.id === "bytes");
-    const p = paint(model, bytes as never, PALETTE);
-    expect(p.range).toEqual([1, 1_000_000]);
-    expect([...p.index].map((k) => p.colors[k])).toEqual([
-      "#000000",
-      rampColor(PALETTE.ramp, 24 / 47),
-      "#ffffff",
-      "#777777",
-    ]);
-  });
-  test("nothing known has no range", async () => {
-    const model = await view([op("a", 0)]);
-    expect(
-      paint(model, COLORINGS.find((c) => c.id === "bytes") as never, PALETTE).range,
-    ).toBeNull();
-  });
-  test("families take their own colour, else that of others", async () => {
-    const model = await view([op("add.1", 4), op("mystery.1", 4)]);
-    const p = paint(model, COLORINGS[0], PALETTE);
-    expect([...p.index].map((k) => p.colors[k])).toEqual(["#111111", "#222222"]);
-  });
+describe("colourings", () => {
   test("scopes go down to where the program divides", async () => {
     const model = await view(
       [op("a", 4, 3), op("b", 4, 3), op("c", 4, 4), op("d", 4, 4), op("e", 4, 2)],

@@ -2,7 +2,7 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import type { Paint } from "../paint.ts";
+import type { Paint } from "../panel.ts";
 
 export function legend(
   element: HTMLElement,
@@ -21,9 +21,9 @@ export function legend(
       .join(" · "),
   );
   if (!categories) {
-    const ramp = colors.slice(0, -1);
+    const ramp = colors.slice(1);
     const [low, high] = range ?? [Number.NaN, Number.NaN];
-    const unknown = index.some((k) => k === colors.length - 1);
+    const unknown = Array.prototype.includes.call(index, 0);
     fill(
       element,
       what,
@@ -39,13 +39,12 @@ export function legend(
             format.quantity(high, coloring.unit),
           )
         : h("span", null, "nothing is known"),
-      unknown &&
-        swatch(colors[colors.length - 1], coloring.scale === "log" ? "none or unknown" : "unknown"),
+      unknown && swatch(colors[0], "unknown"),
     );
     return;
   }
   const counts = new Uint32Array(colors.length);
-  for (const k of index) counts[k]++;
+  for (let i = 0; i < index.length; i++) counts[index[i]]++;
   fill(
     element,
     what,

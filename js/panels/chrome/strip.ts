@@ -10,8 +10,7 @@ import { h, onFrame } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { entryComputation, instructionsOf } from "../../state/members.ts";
 import { Flag } from "../../view.ts";
-import type { Paint } from "../paint.ts";
-import type { PanelContext } from "../panel.ts";
+import type { Paint, PanelContext } from "../panel.ts";
 
 export interface Strip {
   element: HTMLElement;
@@ -75,7 +74,7 @@ export function strip(ctx: PanelContext): Strip {
     const g = canvas.getContext("2d");
     if (!g) return;
     g.scale(ratio, ratio);
-    const { index, colors, level } = paint;
+    const { index, colors, numeric } = paint;
     const columns = Math.min(order.length, width);
     const counts = new Uint32Array(colors.length);
     for (let c = 0; c < columns; c++) {
@@ -83,14 +82,11 @@ export function strip(ctx: PanelContext): Strip {
       const end = Math.floor(((c + 1) * order.length) / columns);
       const x = (c * width) / columns;
       const w = ((c + 1) * width) / columns - x;
-      if (level) {
-        let most = -1;
-        for (let k = begin; k < end; k++) {
-          const step = index[order[k]];
-          if (step < colors.length - 1 && step > most) most = step;
-        }
-        if (most < 0) continue;
-        const tall = Math.max(2, level[most] * (height - 2));
+      if (numeric) {
+        let most = 0;
+        for (let k = begin; k < end; k++) most = Math.max(most, index[order[k]]);
+        if (most === 0) continue; // nothing known here
+        const tall = Math.max(2, (most / (colors.length - 1)) * (height - 2));
         g.fillStyle = colors[most];
         g.fillRect(x, height - tall, w + 0.3, tall);
         continue;
