@@ -77,13 +77,17 @@ def mesh_for(program: Program, topology: str | None = None) -> Mesh | None:
 @cache
 def build(name: str, topology: str | None = None) -> Built:
     """Lowers and compiles; a program without a mesh goes to one chip of the topology."""
+    made = make(name, topology)
+    lowered = made.lower()
+    return Built(PROGRAMS[name], topology, made, lowered, lowered.compile())
+
+
+def make(name: str, topology: str | None = None) -> Made:
+    """The jitted function and its argument shapes, neither traced nor compiled."""
     program = PROGRAMS[name]
     mesh = mesh_for(program, topology)
     made = program.make(mesh if program.mesh else None)
-    if topology is not None and program.mesh is None:
-        made = _on_one_device(made, mesh)
-    lowered = made.lower()
-    return Built(program, topology, made, lowered, lowered.compile())
+    return made if topology is None or program.mesh else _on_one_device(made, mesh)
 
 
 def _on_one_device(made: Made, mesh: Mesh | None) -> Made:

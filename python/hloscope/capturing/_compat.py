@@ -168,6 +168,27 @@ def user_frames(source_info: Any) -> list[Any]:
         return []
 
 
+def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
+    """Meshes with devices that a program holds: of constraints, inner jits and shard_maps."""
+    found: set[jax.sharding.Mesh] = set()
+    todo, seen = [jaxpr], set()
+    while todo:
+        inner = todo.pop()
+        inner = getattr(inner, "jaxpr", inner)
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        for eqn in inner.eqns:
+            for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr):
+                if is_jaxpr(leaf):
+                    todo.append(leaf)
+                    continue
+                mesh = getattr(leaf, "mesh", leaf)
+                if isinstance(mesh, jax.sharding.Mesh) and mesh.devices.size:
+                    found.add(mesh)
+    return found
+
+
 def is_jaxpr(value: Any) -> bool:
     """A Jaxpr or ClosedJaxpr, whose class has moved between modules over the versions."""
     return type(value).__name__ in ("Jaxpr", "ClosedJaxpr") or hasattr(value, "eqns")

@@ -18,7 +18,7 @@ import jax
 from .._capture import STAGES, Capture
 from . import _compat, placing
 from .errors import CaptureError
-from .explain import explained
+from .explain import OTHER_MESH, explained
 from .program import Options, Program
 from .topology import avoid_tpu_start_up
 
@@ -69,6 +69,7 @@ def capture(
             f"cannot capture an object of type {type(fn).__name__}; give a function, or what "
             "jax.jit(f).trace, .lower or .compile returns"
         )
+    to: Any = None
     if topology is not None or mesh is not None:
         options.moved = True
         to = placing.target_mesh(topology, mesh, args, kwargs)
@@ -88,9 +89,21 @@ def capture(
     with options.context(), explained("trace", name, moved=options.moved):
         traced = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
         lowered = None if traced is not None else jitted.lower(*args, **kwargs)
+        if options.moved and traced is not None:
+            _refuse_other_meshes(traced, to, name)
     # equinox and others wrap jax's stages
     lowered = getattr(lowered, "lowered", lowered)
     return Program(options, traced=traced, lowered=lowered).at(stage)
+
+
+def _refuse_other_meshes(traced: Any, mesh: Any, name: str) -> None:
+    """On the same devices a mesh that was closed over would quietly stay in use."""
+    for other in _compat.concrete_meshes(traced.jaxpr):
+        if other.axis_names != mesh.axis_names or other.devices.shape != mesh.devices.shape:
+            raise CaptureError(
+                f"{OTHER_MESH.format(name=name)} (it holds {dict(other.shape)}, not "
+                f"{dict(mesh.shape)})"
+            )
 
 
 def _is_stage(fn: Any) -> bool:
