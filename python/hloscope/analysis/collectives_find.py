@@ -25,6 +25,7 @@ KINDS = (
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
     "collective-broadcast", "ragged-all-to-all",
 )  # fmt: skip
+_CHAIN = re.compile(r'\bchain_id="(\d+)"')
 _SUFFIXES = ("-start", "-update", "-done")
 
 
@@ -86,7 +87,9 @@ def find(module: Module) -> list[Found]:
             _add_ends(found, anchor)
         elif anchor is not op:
             channel = op.attribute("channel_id")
-            key = (anchor.computation.index, channel, found.kind, groups_text(op))
+            chain = _CHAIN.search(op.attribute_text)  # user-written ones share channel 1
+            which = (channel, chain and chain[1], op.shape.dense_text, op.op_name)
+            key = (anchor.computation.index, found.kind, groups_text(op), *which)
             if channel is not None and key in joined:
                 joined[key].members |= found.members
                 continue
