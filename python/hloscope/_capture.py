@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     import graphviz
 
     from .analysis.collectives import Collectives
+    from .analysis.cost import Cost
+    from .analysis.memory import Memory
     from .analysis.sharding import Shardings
+    from .analysis.source import Source
+    from .hardware import Hardware
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
 
@@ -85,6 +89,44 @@ class Capture:
         from .analysis.sharding import shardings
 
         return shardings(self.module, self.target)
+
+    def cost(
+        self,
+        hardware: str | Hardware | None = None,
+        *,
+        trips: Mapping[str, int] | None = None,
+    ) -> Cost:
+        """FLOPs, bytes and modelled seconds of every instruction, of one device.
+
+        ``hardware`` is a chip's id such as "tpu-v5e" or "h100", default the capture's own
+        where it is known; ``trips`` sets trip counts of loops by name. Raises
+        ``HardwareError`` and ``ValueError`` with what there is.
+        """
+        from .analysis.cost import estimate, estimated
+        from .hardware import choose, find
+
+        if hardware is None and not trips:
+            return estimated(self.module, self.target)
+        chip = (
+            choose(self.target.device_kind, self.target.platform)
+            if hardware is None
+            else find(hardware)
+        )
+        return estimate(self.module, self.target, hardware=chip, trips=trips)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Live bytes over the schedule, who is live at the peak, donation, what loops store."""
+        from .analysis.memory import analysed
+
+        return analysed(self.module, self.target)
+
+    @cached_property
+    def source(self) -> Source:
+        """FLOPs, modelled seconds, wire and live bytes of every source line."""
+        from .analysis.source import source
+
+        return source(self.module, self.target)
 
     @cached_property
     def view_bytes(self) -> bytes:

@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from ..hardware import Hardware, choose
 from ..hlo import Instruction, Module, Target
 from . import flops as flops_module
 from .cost_bytes import bytes_accessed
 from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
+from .memory_tiling import memory_space
 from .table import table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..hardware import Hardware
     from .roofline import Roofline
+    from .roofline_collectives import Transfer
 
 Floats = npt.NDArray[np.float64]
 CONTAINERS = frozenset(
@@ -90,9 +93,11 @@ class Cost:
     transcendentals: Floats
     matmul_flops: Floats
     bytes: Floats
+    main_bytes: Floats  # the part of ``bytes`` in main memory: not in VMEM and the like
     is_unit: npt.NDArray[np.bool_]
     work: flops_module.Work  # of one execution, called computations left out
     execution: Runs
+    matmul_dtype: tuple[str, ...]  # of most of the matmul FLOPs inside; "" where there are none
     roofline: Roofline | None = None
 
     def _total(self, column: Floats) -> float:
@@ -121,6 +126,19 @@ class Cost:
     @property
     def hardware(self) -> Hardware | None:
         return self.roofline.hardware if self.roofline is not None else None
+
+    @cached_property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """Executed collectives as steps and bytes on a wire."""
+        from .roofline import find_transfers
+
+        return find_transfers(self.module, self.target, self.execution.calls.executed)
+
+    def on(self, hardware: Hardware) -> Cost:
+        """The same with modelled seconds on ``hardware``."""
+        from .roofline import model
+
+        return replace(self, roofline=model(self, hardware))
 
     @property
     def unknown_trip_counts(self) -> tuple[str, ...]:
@@ -265,6 +283,18 @@ def _whole(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
+_estimates: WeakKeyDictionary[Module, tuple[Target, Cost]] = WeakKeyDictionary()
+
+
+def estimated(module: Module, target: Target) -> Cost:
+    """``estimate`` on the target's own chip, made once a module and target."""
+    found = _estimates.get(module)
+    if found is None or found[0] is not target:
+        chip = choose(target.device_kind, target.platform)
+        found = _estimates[module] = (target, estimate(module, target, hardware=chip))
+    return found[1]
+
+
 def estimate(
     module: Module,
     target: Target | None = None,
@@ -284,6 +314,8 @@ def estimate(
     work = flops_module.count(module)
     calls = call_graph(module)
     accessed = bytes_accessed(module, calls.executed)
+    spaces = any(memory_space(leaf) for s in t.shapes for leaf in s.leaves())
+    in_main = bytes_accessed(module, calls.executed, main_memory_only=True) if spaces else accessed
     execution = count_runs(
         module, calls, np.nan_to_num(work.flops) + np.nan_to_num(accessed) * 1e-3, trips=trips
     )
@@ -292,7 +324,7 @@ def estimate(
     own_flops = _with_unknown_inside(work.flops, calls, t.computation)
     columns = [
         inclusive_sums(module, calls, c, execution.trips)[0]
-        for c in (work.flops, work.transcendentals, work.matmul_flops, accessed)
+        for c in (work.flops, work.transcendentals, work.matmul_flops, accessed, in_main)
     ]
     columns[0][own_flops] = np.nan
     cost = Cost(
@@ -303,17 +335,29 @@ def estimate(
         transcendentals=columns[1],
         matmul_flops=columns[2],
         bytes=columns[3],
+        main_bytes=columns[4],
         is_unit=is_unit,
         work=work,
         execution=execution,
+        matmul_dtype=_matmul_dtypes(module, calls, work),
     )
-    if hardware is None:
-        return cost
-    from dataclasses import replace
+    return cost if hardware is None else cost.on(hardware)
 
-    from .roofline import model
 
-    return replace(cost, roofline=model(cost, hardware))
+def _matmul_dtypes(module: Module, calls: Calls, work: flops_module.Work) -> tuple[str, ...]:
+    """The operand type that most matmul FLOPs of an instruction, and of what is fused, run in."""
+    heaviest: dict[int, tuple[float, str]] = {}  # by computation
+    own = [d if k else "" for k, d in zip(work.kind, work.dtype, strict=True)]
+    computation = table(module).computation
+    for n in np.flatnonzero(np.nan_to_num(work.matmul_flops) > 0).tolist():
+        c = int(computation[n])
+        heaviest[c] = max(heaviest.get(c, (0.0, "")), (float(work.matmul_flops[n]), own[n]))
+    for c in calls.order:
+        for e in calls.below[c]:
+            if e.role is Role.FUSED and e.callee in heaviest:
+                own[e.caller] = heaviest[e.callee][1]
+                heaviest[c] = max(heaviest.get(c, (0.0, "")), heaviest[e.callee])
+    return tuple(own)
 
 
 def _names_again(opcode: str) -> bool:

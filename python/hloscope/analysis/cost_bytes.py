@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from ..hlo import Instruction, Module, Shape
 from .flops import author_estimate
-from .memory_tiling import storage_bytes
-from .table import Ints, Table, table
+from .memory_tiling import memory_space, storage_bytes
+from .table import Table, table
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -37,10 +37,15 @@ _STARTS = frozenset(
 _LARGE_CONSTANT = 8  # elements; smaller ones become immediates
 
 
-def bytes_accessed(module: Module, executed: Bools) -> Floats:
-    """Bytes of one execution of each instruction of the ``executed`` computations, else 0."""
+def bytes_accessed(module: Module, executed: Bools, *, main_memory_only: bool = False) -> Floats:
+    """Bytes of one execution of each instruction of the ``executed`` computations, else 0.
+
+    ``main_memory_only`` leaves out values that the layout puts into another memory space,
+    such as TPU's VMEM, S(1): they cost no bandwidth of main memory.
+    """
     t = table(module)
-    size = np.array([float(storage_bytes(s)) for s in t.shapes])[t.shape]
+    of_shape = _main_bytes if main_memory_only else storage_bytes
+    size = np.array([float(of_shape(s)) for s in t.shapes])[t.shape]
     out = np.zeros(len(t.instructions))
     reads = np.zeros(len(t.instructions))
     rows = t.operands.rows
@@ -52,6 +57,10 @@ def bytes_accessed(module: Module, executed: Bools) -> Floats:
         out[n] = _special(t.instructions[n], size)
     _fusions(t, size, out, plain)
     return out
+
+
+def _main_bytes(shape: Shape) -> int:
+    return sum(storage_bytes(s) for s in shape.leaves() if not memory_space(s))
 
 
 def _special(i: Instruction, size: Floats) -> float:
@@ -205,8 +214,3 @@ def _nested(
         parameters = callee.parameters if callee is not None else ()
         if position < len(parameters):
             reads[parameter] += reads[parameters[position].index]
-
-
-def bytes_of(shapes: tuple[Shape, ...], ids: Ints) -> Floats:
-    """Stored bytes as a column."""
-    return np.array([float(storage_bytes(s)) for s in shapes])[ids]

@@ -211,7 +211,7 @@ def inclusive_sums(
     """
     t = table(module)
     value = np.nan_to_num(own)
-    total: Floats = np.bincount(t.computation, value, len(module.computations)) * 1.0
+    total = np.bincount(t.computation, value, len(module.computations)).astype(np.float64)
     for c in calls.order:
         greatest: dict[int, float] = {}
         for e in calls.below[c]:

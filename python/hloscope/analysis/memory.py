@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -332,6 +333,17 @@ def _tables(shape: Shape) -> int:
     if not shape.is_tuple:
         return 0
     return 8 * len(shape.tuple_shapes) + sum(_tables(s) for s in shape.tuple_shapes)
+
+
+_analysed: WeakKeyDictionary[Module, tuple[Target, Memory]] = WeakKeyDictionary()
+
+
+def analysed(module: Module, target: Target) -> Memory:
+    """``analyse``, made once a module and target."""
+    found = _analysed.get(module)
+    if found is None or found[0] is not target:
+        found = _analysed[module] = (target, analyse(module, target))
+    return found[1]
 
 
 def analyse(module: Module, target: Target | None = None) -> Memory:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .collectives_summary import collectives_summary, shardings_summary
+from .cost_summary import costs, peaks
 
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Target
@@ -72,6 +73,8 @@ CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
     ("counts", counts),
     ("collectives", collectives_summary),
     ("shardings", shardings_summary),
+    ("cost", costs),
+    ("memory", peaks),
 )
 
 
