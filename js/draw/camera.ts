@@ -43,11 +43,11 @@ export class Camera {
   }
   /**
    * The whole world if it is readable; else its width, from the top; else its top left part.
-   * `first` is where reading begins, kept in sight when not even the width fits.
+   * When not even the width fits, the part of the top that holds the most of `contents`.
    */
-  fit(world: Rect, readable: number, first: Rect | null): Target {
+  fit(world: Rect, readable: number, contents: Rect[]): Target {
     const whole = Math.min(this.width / world.w, this.height / world.h);
-    if (whole >= readable || first === null) {
+    if (whole >= readable || contents.length === 0) {
       const scale = Math.min(1.25, Math.max(MIN_SCALE, whole));
       return this.centered(world, scale);
     }
@@ -55,7 +55,7 @@ export class Camera {
     const w = this.width / scale;
     const h = this.height / scale;
     const room = world.w <= w;
-    const wanted = first.x + first.w / 2 - w / 2;
+    const wanted = room ? 0 : fullest(contents, w, h);
     return {
       x: room ? world.x - (w - world.w) / 2 : clampTo(wanted, world.x, world.x + world.w - w),
       y: world.h <= h ? world.y - (h - world.h) / 2 : world.y,
@@ -75,6 +75,25 @@ export interface Target {
   x: number;
   y: number;
   scale: number;
+}
+
+/** Left edge of the window of that size, at the top, that covers the most. */
+function fullest(contents: Rect[], width: number, height: number): number {
+  let best = 0;
+  let bestArea = -1;
+  const near = contents.filter((r) => r.y < height).slice(0, 400);
+  for (const { x: left } of near) {
+    let area = 0;
+    for (const r of near) {
+      const w = Math.min(r.x + r.w, left - 12 + width) - Math.max(r.x, left - 12);
+      if (w > 0) area += w * (Math.min(r.y + r.h, height) - r.y) * (1 - 0.5 * (r.y / height));
+    }
+    if (area > bestArea * 1.001) {
+      bestArea = area;
+      best = left - 12;
+    }
+  }
+  return best;
 }
 
 function clampTo(v: number, low: number, high: number): number {

@@ -5,7 +5,7 @@ import { ItemWriter } from "../graph/items.ts";
 import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
 import { Openness, openDefault, weights } from "../graph/openness.ts";
 import { LayoutCache, layoutPicture } from "../graph/picture.ts";
-import { type Projection, project } from "../graph/projection.ts";
+import { ItemKind, type Projection, project } from "../graph/projection.ts";
 import { Tree } from "../graph/tree.ts";
 import { FamilyCounts } from "../graph/words.ts";
 import { Scene } from "../scene/scene.ts";
@@ -13,7 +13,10 @@ import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
 /** Numbers of boxes tried for the first picture, until one fits the pane. */
-const BUDGETS = [52, 42, 34, 27, 21, 16];
+const BUDGETS = [48, 34, 24, 16, 10];
+/** Then this many of what is still closed are tried one by one; fewer in huge modules. */
+const TRIES = 10;
+const HUGE = 40_000;
 
 export class Engine {
   readonly tree: Tree;
@@ -61,23 +64,47 @@ export class Engine {
   openDefault(): Scene {
     let best: Openness | null = null;
     let bestFit = 0;
+    let boxes = -1;
     for (const budget of BUDGETS) {
       this.openness = openDefault(this.tree, this.flow, this.weight, budget);
-      const projection = project(this.tree, this.flow, this.weight, this.openness);
-      const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
-      const fit = Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
-      if (!best || fit > bestFit) {
+      const opened = this.openness.open.reduce((sum, o) => sum + o, 0);
+      if (opened === boxes) continue;
+      boxes = opened;
+      const fit = this.fitOf(this.openness);
+      if (!best || fit > bestFit * 1.04) {
         best = this.openness;
         bestFit = fit;
       }
       if (fit >= READABLE_SCALE) break;
     }
-    if (best && bestFit < READABLE_SCALE * 0.8) {
-      // Nothing fits: tell a fair part of the story and let it be scrolled.
-      best = openDefault(this.tree, this.flow, this.weight, BUDGETS[2]);
-    }
     this.openness = best as Openness;
+    if (bestFit >= READABLE_SCALE) this.fillPane();
     return this.rebuild();
+  }
+  /** Scale at which the whole picture would fit the pane. */
+  private fitOf(openness: Openness): number {
+    const projection = project(this.tree, this.flow, this.weight, openness);
+    const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
+    return Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
+  }
+  /** Opens the largest groups that still leave everything readable. */
+  private fillPane(): void {
+    const tried = new Set<number>();
+    const tries = this.model.instruction.count > HUGE ? 3 : TRIES;
+    for (let turn = 0; turn < tries; turn++) {
+      const projection = project(this.tree, this.flow, this.weight, this.openness);
+      let largest = -1;
+      for (let item = 1; item < projection.nodes.length; item++) {
+        const node = projection.nodes[item];
+        if (projection.kind[item] !== ItemKind.Closed || tried.has(node)) continue;
+        if (largest < 0 || this.weight[node] > this.weight[largest]) largest = node;
+      }
+      if (largest < 0) break;
+      tried.add(largest);
+      const next = this.openness.copy();
+      next.open[largest] = 1;
+      if (this.fitOf(next) >= READABLE_SCALE) this.openness = next;
+    }
   }
 
   rebuild(): Scene {

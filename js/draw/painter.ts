@@ -9,7 +9,6 @@ import type { Chip } from "../graph/items.ts";
 import { ChipKind } from "../graph/items.ts";
 import * as M from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
-import { RouteStyle } from "../graph/routes.ts";
 import type { Colors, ItemLooks } from "../scene/looks.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
@@ -304,10 +303,11 @@ function paintChip(
   alpha: number | undefined,
 ): void {
   const { theme } = s;
-  const stub = chip.kind === ChipKind.From || chip.kind === ChipKind.To;
+  const back = chip.kind === ChipKind.BackFrom || chip.kind === ChipKind.BackTo;
+  const stub = back || chip.kind === ChipKind.From || chip.kind === ChipKind.To;
   surface.rect(x + chip.x, y + chip.y, chip.w, M.CHIP_HEIGHT - 1, {
     fill: chip.kind === ChipKind.Output ? theme.output : theme.chip,
-    stroke: stub ? theme.edge : theme.boxBorder,
+    stroke: back ? theme.backEdge : stub ? theme.edge : theme.boxBorder,
     lineWidth: 1,
     radius: chip.kind === ChipKind.Parameter || stub ? 7 : 2,
     dash: stub,
@@ -339,7 +339,7 @@ function rows(surface: Surface, scene: Scene, s: PaintState): void {
 }
 
 export function edgeWidth(weight: number, scale: number): number {
-  return Math.max(Math.min(4, 1.1 + 0.5 * Math.log2(weight)), 0.8 / scale);
+  return Math.max(Math.min(3, 1.1 + 0.4 * Math.log2(weight)), 0.8 / scale);
 }
 
 function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
@@ -350,7 +350,6 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
   const found = scene.edgesIn(s.view, least);
   const arrow = scale > 0.45;
   for (const e of found) {
-    const back = edges.style[e] === RouteStyle.Back;
     const dim = s.lit && !(s.lit[edges.from[e]] && s.lit[edges.to[e]]);
     surface.route(
       edges.pointX,
@@ -359,9 +358,8 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
       edges.pointOffsets[e + 1],
       edges.style[e],
       {
-        stroke: back ? theme.backEdge : theme.edge,
+        stroke: theme.edge,
         lineWidth: edgeWidth(edges.weight[e], scale),
-        dash: back,
         arrow,
         alpha: dim ? DIM * 0.7 * s.edgeAlpha : s.edgeAlpha < 1 ? s.edgeAlpha : undefined,
       },

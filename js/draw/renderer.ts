@@ -138,8 +138,10 @@ export class Renderer {
   fit(instant = false): void {
     const { picture } = this.scene;
     const world = { x: 0, y: 0, w: picture.width, h: picture.height };
-    const first = this.scene.count > 1 ? this.scene.rect(1) : world;
-    this.flyTo(this.camera.fit(world, READABLE_SCALE, first), instant);
+    const { childOffsets, children } = picture.projection;
+    const contents: Rect[] = [];
+    for (let k = 0; k < childOffsets[1]; k++) contents.push(this.scene.rect(children[k]));
+    this.flyTo(this.camera.fit(world, READABLE_SCALE, contents), instant);
   }
   /** Moves as little as it must to show the rectangle, zooming only when it is unreadable. */
   show(r: Rect): void {

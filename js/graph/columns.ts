@@ -8,8 +8,6 @@ export interface ColumnChoice {
   begins: number[];
 }
 
-/** Containers lower than this are never cut. */
-const MIN_HEIGHT = 420;
 const MAX_COLUMNS = 12;
 /** More edges than this across a cut are worse than a tall picture. */
 const MAX_CUT = 6;
@@ -21,6 +19,7 @@ export function chooseColumns(
   crossing: Int32Array,
   aspect: number,
   gutter: number,
+  minHeight: number,
 ): ColumnChoice {
   const ranks = heights.length;
   const whole: ColumnChoice = { begins: [0, ranks] };
@@ -30,14 +29,11 @@ export function chooseColumns(
     total += heights[r] + gaps[r];
     widest = Math.max(widest, widths[r]);
   }
-  if (total < MIN_HEIGHT || ranks < 3 || widest / total > aspect * 0.6) return whole;
-  let least = Number.POSITIVE_INFINITY;
-  for (let r = 0; r + 1 < ranks; r++) least = Math.min(least, crossing[r]);
-  if (least > MAX_CUT) return whole;
-  const allowed = Math.min(MAX_CUT, least + 2);
+  if (total < minHeight || ranks < 3 || widest / total > aspect * 0.6) return whole;
   const score = (begins: number[]): number => {
     let width = 0;
     let height = 0;
+    let cut = 0;
     for (let c = 0; c + 1 < begins.length; c++) {
       let h = 0;
       let w = 0;
@@ -46,18 +42,19 @@ export function chooseColumns(
         w = Math.max(w, widths[r]);
       }
       height = Math.max(height, h);
+      if (c > 0) cut += crossing[begins[c] - 1] - 1;
       width += w + (c > 0 ? gutter : 0);
     }
-    return Math.min(aspect / width, 1 / height);
+    return Math.min(aspect / width, 1 / height) / (1 + 0.015 * cut);
   };
   let best = whole.begins;
   let bestScore = score(best);
   for (let k = 2; k <= MAX_COLUMNS; k++) {
-    const begins = cutInto(k, heights, gaps, crossing, allowed, total);
+    const begins = cutInto(k, heights, gaps, crossing, total);
     if (!begins) continue;
     const s = score(begins);
     // Another column has to earn its place.
-    if (s > bestScore * 1.18) {
+    if (s > bestScore * 1.07) {
       best = begins;
       bestScore = s;
     }
@@ -71,7 +68,6 @@ function cutInto(
   heights: Float64Array,
   gaps: Float64Array,
   crossing: Int32Array,
-  allowed: number,
   total: number,
 ): number[] | null {
   const ranks = heights.length;
@@ -84,7 +80,7 @@ function cutInto(
       for (let r = at; r < ranks; r++) {
         sum += heights[r] + gaps[r];
         if (sum > limit && r > at) break;
-        if (r + 1 === ranks || crossing[r] <= allowed) end = r + 1;
+        if (r + 1 === ranks || crossing[r] <= MAX_CUT) end = r + 1;
       }
       if (end < 0) break;
       begins.push(end);

@@ -19,6 +19,8 @@ export interface Flow {
   /** Drawn instructions whose values reach each instruction; `source` is ascending per call. */
   offsets: Uint32Array;
   sources: Uint32Array;
+  /** Bytes that flow along each: of the tuple's element, where only an element is used. */
+  bytes: Float64Array;
   /** Chips of each instruction: a parameter, a constant, or the element taken from one. */
   chipOffsets: Uint32Array;
   chips: Uint32Array;
@@ -52,14 +54,21 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
   const offsets = new Uint32Array(n + 1);
   const chipOffsets = new Uint32Array(n + 1);
   let sources = new Uint32Array(operands.values.length + 16);
+  let bytes = new Float64Array(sources.length);
   let chips = new Uint32Array(256);
   let s = 0;
   let k = 0;
   const seen = new Int32Array(n).fill(-1);
-  const addSource = (i: number, o: number): void => {
+  const addSource = (i: number, o: number, size: number): void => {
     if (seen[o] === i) return;
     seen[o] = i;
-    if (s === sources.length) sources = grow(sources);
+    if (s === sources.length) {
+      sources = grow(sources);
+      const more = new Float64Array(sources.length);
+      more.set(bytes);
+      bytes = more;
+    }
+    bytes[s] = size > 0 ? size : 1;
     sources[s++] = o;
   };
   const addChip = (i: number, o: number): void => {
@@ -73,10 +82,13 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
     const end = operands.offsets[i + 1];
     for (let e = begin; e < end; e++) {
       const o = operands.values[e];
-      if (hidden[o] === Hidden.No) addSource(i, o);
+      if (hidden[o] === Hidden.No) addSource(i, o, instruction.bytes[o]);
       else if (hidden[o] === Hidden.Chip) addChip(i, o);
       else {
-        for (let f = offsets[o]; f < offsets[o + 1]; f++) addSource(i, sources[f]);
+        for (let f = offsets[o]; f < offsets[o + 1]; f++) {
+          const one = offsets[o + 1] - offsets[o] === 1;
+          addSource(i, sources[f], one ? instruction.bytes[o] : bytes[f]);
+        }
         // Element 3 of a tuple parameter says more than the tuple parameter does.
         const only = chipOffsets[o + 1] - chipOffsets[o];
         if (only === 1 && offsets[o + 1] === offsets[o]) addChip(i, o);
@@ -98,6 +110,7 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
     hidden,
     offsets,
     sources: sources.subarray(0, s),
+    bytes: bytes.subarray(0, s),
     chipOffsets,
     chips: chips.subarray(0, k),
     output,

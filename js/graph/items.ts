@@ -6,7 +6,15 @@ import type { Flow } from "./flow.ts";
 import * as M from "./metrics.ts";
 import { ItemKind, type Projection } from "./projection.ts";
 import type { Tree } from "./tree.ts";
-import { type FamilyCounts, isOutput, itemLabel, nodeLabel, ops, summary } from "./words.ts";
+import {
+  chipLabel,
+  type FamilyCounts,
+  isOutput,
+  itemLabel,
+  nodeLabel,
+  ops,
+  summary,
+} from "./words.ts";
 
 export const enum ChipKind {
   Parameter = 0,
@@ -18,6 +26,9 @@ export const enum ChipKind {
   Output = 4,
   /** "+3": chips that did not fit. */
   More = 5,
+  /** A value that comes from further down: part of a loop between groups. */
+  BackFrom = 6,
+  BackTo = 7,
 }
 
 export interface Chip {
@@ -34,10 +45,10 @@ export interface Chip {
 /** Stubs of one item, as the layout of its container decided. */
 export interface Stubs {
   /** Values that arrive by stub, and the items they come from. */
-  fromValues: number[];
-  fromItems: number[];
-  /** Items that use this one's value by stub. */
+  from: { value: number; item: number; back: boolean }[];
+  /** Items that use this one's values by stub, along the flow and against it. */
   uses: number;
+  backUses: number;
   /** A value that leaves by stub. */
   value: number;
 }
@@ -57,6 +68,9 @@ const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
 
 export class ItemWriter {
+  /** Text of plain boxes, which does not depend on what is open. */
+  private boxes = new Map<number, ItemText>();
+
   constructor(
     private tree: Tree,
     private flow: Flow,
@@ -66,6 +80,17 @@ export class ItemWriter {
 
   /** Text and size of a closed item; of an open one, of its header alone. */
   write(p: Projection, item: number, stubs: Stubs | undefined): ItemText {
+    const kind = p.kind[item];
+    const node = p.nodes[item];
+    const plain = kind === ItemKind.Box && !stubs;
+    const known = plain ? this.boxes.get(node) : undefined;
+    if (known) return known;
+    const text = this.compose(p, item, stubs);
+    if (plain) this.boxes.set(node, text);
+    return text;
+  }
+
+  private compose(p: Projection, item: number, stubs: Stubs | undefined): ItemText {
     const kind = p.kind[item];
     const node = p.nodes[item];
     const m = this.metrics;
@@ -127,29 +152,54 @@ export class ItemWriter {
       w: 0,
     });
     let more = 0;
+    // Parameters without names of their own are counted rather than listed.
+    const nameless: number[] = [];
     if (node < tree.instructions && kind !== ItemKind.Stack) {
       for (let e = flow.chipOffsets[node]; e < flow.chipOffsets[node + 1]; e++) {
         const c = flow.chips[e];
+        const text = chipLabel(tree, c);
+        if (/^parameter \d+$/.test(text)) {
+          nameless.push(c);
+          continue;
+        }
         if (inputs.length === MAX_CHIPS) {
           more++;
           continue;
         }
         const constant = tree.model.opcode(c) === "constant" || tree.model.opcode(c) === "iota";
-        inputs.push(chip(constant ? ChipKind.Constant : ChipKind.Parameter, nodeLabel(tree, c), c));
+        inputs.push(chip(constant ? ChipKind.Constant : ChipKind.Parameter, text, c));
       }
     }
+    if (nameless.length > 2) {
+      inputs.push(chip(ChipKind.Parameter, `${nameless.length} parameters`, nameless[0]));
+    } else {
+      for (const c of nameless) inputs.push(chip(ChipKind.Parameter, chipLabel(tree, c), c));
+    }
     if (stubs) {
-      for (let k = 0; k < stubs.fromValues.length; k++) {
+      const backs = stubs.from.filter((s) => s.back);
+      // Containers and groups say how many; boxes say which.
+      if (kind !== ItemKind.Box && backs.length > 0) {
+        inputs.push(chip(ChipKind.BackFrom, `↑ ${backs.length}`, backs[0].value));
+      }
+      for (const { value, back } of stubs.from) {
+        if (back && kind !== ItemKind.Box) continue;
         if (inputs.length >= MAX_CHIPS) {
           more++;
           continue;
         }
-        const value = stubs.fromValues[k];
-        inputs.push(chip(ChipKind.From, `↓ ${nodeLabel(tree, value)}`, value));
+        const name = nodeLabel(tree, value);
+        inputs.push(
+          back
+            ? chip(ChipKind.BackFrom, `↑ ${name}`, value)
+            : chip(ChipKind.From, `↓ ${name}`, value),
+        );
       }
     }
     if (more > 0) inputs.push(chip(ChipKind.More, `+${more}`, -1));
     if (stubs && stubs.uses > 0) inputs.push(chip(ChipKind.To, `→ ${stubs.uses}`, stubs.value));
+    if (stubs && stubs.backUses > 0) {
+      inputs.push(chip(ChipKind.BackTo, `↺ ${stubs.backUses}`, stubs.value));
+    }
     if (node < tree.instructions && isOutput(tree, flow, node)) {
       inputs.push(chip(ChipKind.Output, "output", node));
     }

@@ -7,10 +7,10 @@
 import { chooseColumns } from "./columns.ts";
 import { assignX } from "./coordinates.ts";
 import { buildLayers, type Layers, neighbours, split } from "./layers.ts";
-import { EdgeKind, type LocalGraph } from "./local.ts";
+import type { LocalGraph } from "./local.ts";
 import { orderLayers } from "./order.ts";
 import { pack } from "./pack.ts";
-import { backRoute, type Routes, RouteWriter } from "./routes.ts";
+import { type Routes, RouteWriter } from "./routes.ts";
 
 export interface LocalLayout {
   /** Top left corner of each node. */
@@ -27,9 +27,17 @@ export interface LayoutOptions {
   dummyGap: number;
   /** Width over height to aim for. */
   aspect: number;
+  /** Parts lower than this are not cut into columns. */
+  wrapHeight: number;
 }
 
-export const LAYOUT_OPTIONS: LayoutOptions = { gapX: 18, gapY: 20, dummyGap: 9, aspect: 1.4 };
+export const LAYOUT_OPTIONS: LayoutOptions = {
+  gapX: 18,
+  gapY: 20,
+  dummyGap: 9,
+  aspect: 1.4,
+  wrapHeight: 420,
+};
 
 /** Orders found for a graph; kept so that new sizes do not change them. */
 export interface Ordered {
@@ -87,9 +95,14 @@ export function layoutLocal(
   }
   // Loose boxes sit closer together than parts with edges of their own.
   const single = ordered.parts.every((p) => p === null);
+  // Parts with a flow of their own come first, single boxes fill the room that is left.
+  const turn = Array.from({ length: components }, (_, c) => c).sort(
+    (a, b) => Number(ordered.parts[a] === null) - Number(ordered.parts[b] === null) || a - b,
+  );
   const packed = pack(
     partWidth,
     partHeight,
+    turn,
     options.gapX * (single ? 0.7 : 1.2),
     options.gapY * (single ? 0.6 : 1),
     options.aspect,
@@ -102,14 +115,7 @@ export function layoutLocal(
     const c = graph.component[graph.from[e]];
     return [packed.x[c], packed.y[c]];
   });
-  let { width, height } = packed;
-  for (let e = 0; e < graph.from.length; e++) {
-    if (graph.kind[e] !== EdgeKind.Back) continue;
-    const right = backRoute(writer, e, graph.from[e], graph.to[e], x, y, w, h);
-    width = Math.max(width, right);
-    height = Math.max(height, y[graph.from[e]] + h[graph.from[e]]);
-  }
-  return { x, y, width, height, routes: writer.finish() };
+  return { x, y, width: packed.width, height: packed.height, routes: writer.finish() };
 }
 
 function placePart(
@@ -141,7 +147,15 @@ function placePart(
   const crossing = new Int32Array(ranks);
   for (const u of layers.upper) crossing[rank[u]]++;
   const gutter = options.gapX * 2.2;
-  const { begins } = chooseColumns(heights, gaps, extents, crossing, options.aspect, gutter);
+  const { begins } = chooseColumns(
+    heights,
+    gaps,
+    extents,
+    crossing,
+    options.aspect,
+    gutter,
+    options.wrapHeight,
+  );
 
   const columnOf = new Int32Array(ranks);
   const top = new Float64Array(ranks);
@@ -174,7 +188,7 @@ function placePart(
     left[c] = Math.min(left[c], center[v] - width[v] / 2);
     right[c] = Math.max(right[c], center[v] + width[v] / 2);
   }
-  const lane = wrapped > 0 ? 14 : 0;
+  const lane = wrapped > 0 ? 22 : 0;
   const origin = new Float64Array(columns);
   let total_width = 0;
   for (let c = 0; c < columns; c++) {

@@ -12,7 +12,7 @@ export const enum EdgeKind {
   Plain = 0,
   /** Replaced by a pair of labelled chips. */
   Stub = 1,
-  /** Runs against the flow: part of a loop between groups. */
+  /** Runs against the flow, part of a loop between groups: a pair of chips of another colour. */
   Back = 2,
   /** Implied by others: counted on its target, drawn when selected. */
   Implied = 3,
@@ -37,25 +37,26 @@ export interface LocalOptions {
   maxUsers: number;
   /** Edges over more ranks than this become stubs. */
   maxSpan: number;
-  /** Most nodes side by side. */
+  /** Nodes side by side that are always allowed; large graphs may be wider. */
   maxWidth: number;
 }
 
-export const LOCAL_OPTIONS: LocalOptions = { maxUsers: 16, maxSpan: 20, maxWidth: 24 };
+export const LOCAL_OPTIONS: LocalOptions = { maxUsers: 16, maxSpan: 20, maxWidth: 5 };
 
 export function prepareLocal(
   n: number,
   from: Int32Array,
   to: Int32Array,
+  weight: ArrayLike<number>,
   options: LocalOptions = LOCAL_OPTIONS,
 ): LocalGraph {
   const m = from.length;
   const kind = new Uint8Array(m);
   const implied = new Uint16Array(n);
-  markBackEdges(n, from, to, kind);
+  markBackEdges(n, from, to, weight, kind);
   reduceTransitively(n, from, to, kind, implied);
   cutHubs(n, from, to, kind, options.maxUsers);
-  const width = Math.max(options.maxWidth, Math.ceil(Math.sqrt(n)));
+  const width = Math.max(options.maxWidth, Math.ceil(0.9 * Math.sqrt(n)));
   const rank = new Int32Array(n);
   // Ranks over everything first: only they tell which edges are too long to draw.
   fillRanks(n, from, to, kind, rank, width, true);

@@ -12,7 +12,7 @@ export const STACK_OFFSET = 4;
 /** Room for the sign that something opens. */
 export const SIGN = 16;
 /** Below this zoom the picture is not readable; the first view never goes under it. */
-export const READABLE_SCALE = 0.9;
+export const READABLE_SCALE = 0.86;
 export const LABEL_SIZE = 13;
 export const SUB_SIZE = 11;
 export const CHIP_SIZE = 11;

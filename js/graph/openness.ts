@@ -127,7 +127,14 @@ export function openDefault(
       if (v < tree.stacks && tree.canOpen(v)) heap.push(v);
     }
   };
-  const first = kids(tree.root);
+  let first = kids(tree.root);
+  // What stands alone is opened whatever it costs: a picture of one box tells nothing.
+  while (first.length === 1 && first[0] < tree.stacks && tree.canOpen(first[0])) {
+    const inside = kids(first[0]);
+    if (inside.length === 0) break;
+    openness.open[first[0]] = 1;
+    first = inside;
+  }
   boxes = first.length;
   push(first);
   const skipped: number[] = [];

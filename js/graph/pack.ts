@@ -1,5 +1,5 @@
 /**
- * Places the disconnected parts of a container, in schedule order: shelves from top to bottom, on
+ * Places the disconnected parts of a container, in the order `turn`: shelves from top to bottom, on
  * each shelf stacks from left to right.
  */
 
@@ -13,6 +13,7 @@ export interface Packing {
 export function pack(
   widths: Float64Array,
   heights: Float64Array,
+  turn: number[],
   gapX: number,
   gapY: number,
   aspect: number,
@@ -37,7 +38,7 @@ export function pack(
   // A few widths are tried; the one whose picture is largest on screen is taken.
   for (const factor of [0.85, 1, 1.2, 1.45, 1.8]) {
     const limit = Math.max(widest, Math.sqrt(area * aspect) * factor);
-    const packing = shelves(widths, heights, gapX, gapY, limit);
+    const packing = shelves(widths, heights, turn, gapX, gapY, limit);
     const score = Math.min(aspect / packing.width, 1 / packing.height);
     if (!best || score > bestScore * 1.02) {
       best = packing;
@@ -50,6 +51,7 @@ export function pack(
 function shelves(
   widths: Float64Array,
   heights: Float64Array,
+  turn: number[],
   gapX: number,
   gapY: number,
   limit: number,
@@ -63,18 +65,17 @@ function shelves(
   let stackWidth = 0;
   let stackBottom = 0;
   let right = 0;
-  let first = 0;
-  for (let k = 0; k < n; k++) {
-    const onStack = k > first && stackBottom + gapY + heights[k] <= top + shelfHeight;
+  let first = true;
+  for (const k of turn) {
+    const onStack = !first && stackBottom + gapY + heights[k] <= top + shelfHeight;
     const needed = Math.max(stackWidth, widths[k]);
     if (onStack && left + needed <= limit) {
       y[k] = stackBottom + gapY;
       stackWidth = needed;
     } else {
-      const next = k > first ? left + stackWidth + gapX : 0;
-      if (k > first && next + widths[k] > limit) {
+      const next = !first ? left + stackWidth + gapX : 0;
+      if (!first && next + widths[k] > limit) {
         top += shelfHeight + gapY;
-        first = k;
         left = 0;
         shelfHeight = heights[k];
       } else {
@@ -83,6 +84,7 @@ function shelves(
       }
       y[k] = top;
       stackWidth = widths[k];
+      first = false;
     }
     x[k] = left;
     stackBottom = y[k] + heights[k];

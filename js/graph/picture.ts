@@ -44,6 +44,11 @@ export interface PictureEdges {
   pointY: Float64Array;
 }
 
+/** Containers within containers are cut late: the outermost cut makes the better picture. */
+const ROOT_WRAP = 420;
+const INNER_WRAP = 760;
+const INNER_ASPECT = 1.2;
+
 interface Prepared {
   graph: LocalGraph;
   ordered: Ordered;
@@ -58,18 +63,24 @@ export class LayoutCache {
   misses = 0;
   /** Nodes and edges looked at by real layouts; what the tests of linearity count. */
   work = 0;
-  prepare(n: number, from: Int32Array, to: Int32Array): Prepared {
-    const key = `${n}:${from.length}:${hash(from, 0x811c9dc5)}:${hash(to, 0x01234567)}`;
+  prepare(n: number, from: Int32Array, to: Int32Array, weight: Float64Array): Prepared {
+    const key = `${n}:${from.length}:${hash(from, 0x811c9dc5)}:${hash(to, 0x01234567)}:${hash(weight, 99)}`;
     let found = this.graphs.get(key);
     if (!found) {
-      const graph = prepareLocal(n, from, to);
+      const graph = prepareLocal(n, from, to, weight);
       found = { graph, ordered: orderGraph(graph), key };
       if (this.graphs.size > 5000) this.graphs.clear();
       this.graphs.set(key, found);
     }
     return found;
   }
-  layout(p: Prepared, w: Float64Array, h: Float64Array, aspect: number): LocalLayout {
+  layout(
+    p: Prepared,
+    w: Float64Array,
+    h: Float64Array,
+    aspect: number,
+    wrapHeight: number,
+  ): LocalLayout {
     const key = `${p.key}:${hash(w, 7)}:${hash(h, 13)}:${aspect}`;
     let found = this.layouts.get(key);
     if (found) {
@@ -77,7 +88,7 @@ export class LayoutCache {
       return found;
     }
     this.misses++;
-    found = layoutLocal(p.graph, p.ordered, w, h, { ...LAYOUT_OPTIONS, aspect });
+    found = layoutLocal(p.graph, p.ordered, w, h, { ...LAYOUT_OPTIONS, aspect, wrapHeight });
     this.work += p.graph.n + p.graph.from.length;
     for (const part of p.ordered.parts) if (part) this.work += part.total - part.nodes.length;
     if (this.layouts.size > 5000) this.layouts.clear();
@@ -134,35 +145,39 @@ export function layoutPicture(
     const ids = new Int32Array(edges);
     const from = new Int32Array(edges);
     const into = new Int32Array(edges);
+    const weight = new Float64Array(edges);
     let at = 0;
     for (let k = 0; k < n; k++) {
       const v = children[begin + k];
       for (let e = inOffsets[v]; e < inOffsets[v + 1]; e++) {
         ids[at] = e;
         from[at] = place[inFrom[e]];
+        weight[at] = projection.inBytes[e];
         into[at++] = k;
       }
     }
-    const p = cache.prepare(n, from, into);
+    const p = cache.prepare(n, from, into, weight);
     prepared.set(item, p);
     edgesOf.set(item, ids);
     for (let e = 0; e < edges; e++) {
       edgeKind[ids[e]] = p.graph.kind[e];
-      if (p.graph.kind[e] === EdgeKind.Stub) addStub(stubs, inFrom[ids[e]], to[ids[e]], ids[e]);
+      const back = p.graph.kind[e] === EdgeKind.Back;
+      if (back || p.graph.kind[e] === EdgeKind.Stub) addStub(ids[e], back);
     }
     for (let k = 0; k < n; k++) implied[children[begin + k]] = p.graph.implied[k];
   }
-  function addStub(map: Map<number, Stubs>, a: number, b: number, e: number): void {
+  function addStub(e: number, back: boolean): void {
     const value = projection.inValue[e];
-    const make = (): Stubs => ({ fromValues: [], fromItems: [], uses: 0, value });
-    const source = map.get(a) ?? make();
-    source.uses++;
+    const at = (item: number): Stubs => {
+      const found = stubs.get(item) ?? { from: [], uses: 0, backUses: 0, value };
+      stubs.set(item, found);
+      return found;
+    };
+    const source = at(inFrom[e]);
+    if (back) source.backUses++;
+    else source.uses++;
     source.value = value;
-    map.set(a, source);
-    const user = map.get(b) ?? make();
-    user.fromValues.push(value);
-    user.fromItems.push(a);
-    map.set(b, user);
+    at(to[e]).from.push({ value, item: inFrom[e], back });
   }
 
   // 2. Sizes, children first: parents come before children, so backwards.
@@ -184,7 +199,10 @@ export function layoutPicture(
       ch[k] = h[children[begin + k]];
     }
     const p = prepared.get(item) as Prepared;
-    const local = cache.layout(p, cw, ch, item === 0 ? aspect : 1.2);
+    const local =
+      item === 0
+        ? cache.layout(p, cw, ch, aspect, ROOT_WRAP)
+        : cache.layout(p, cw, ch, INNER_ASPECT, INNER_WRAP);
     layouts.set(item, local);
     const pad = item === 0 ? M.ROOT_PAD : M.PAD;
     const header = item === 0 ? 0 : M.HEADER_HEIGHT;

@@ -38,6 +38,8 @@ export interface Projection {
   /** Lifted edges into each item, by source item. */
   inOffsets: Uint32Array;
   inFrom: Uint32Array;
+  /** Bytes of the values behind each lifted edge. */
+  inBytes: Float64Array;
   /** Instruction edges behind each lifted edge, and the value of one of them. */
   inCount: Uint32Array;
   inValue: Uint32Array;
@@ -100,6 +102,7 @@ export function project(
     itemOfGroup,
     inOffsets: new Uint32Array(0),
     inFrom: new Uint32Array(0),
+    inBytes: new Float64Array(0),
     inCount: new Uint32Array(0),
     inValue: new Uint32Array(0),
   };
@@ -170,7 +173,7 @@ function liftEdges(p: Projection, flow: Flow): void {
   const count = p.nodes.length;
   let from = new Uint32Array(1024);
   let to = new Uint32Array(1024);
-  let value = new Uint32Array(1024);
+  let link = new Uint32Array(1024);
   let m = 0;
   for (let i = 0; i < item.length; i++) {
     const target = item[i];
@@ -189,11 +192,11 @@ function liftEdges(p: Projection, flow: Flow): void {
       if (m === from.length) {
         from = grow(from);
         to = grow(to);
-        value = grow(value);
+        link = grow(link);
       }
       from[m] = u;
       to[m] = v;
-      value[m++] = flow.sources[e];
+      link[m++] = e;
     }
   }
   const byFrom = countingSort(from, null, m, count);
@@ -201,17 +204,20 @@ function liftEdges(p: Projection, flow: Flow): void {
   const inOffsets = new Uint32Array(count + 1);
   const inFrom = new Uint32Array(m);
   const inCount = new Uint32Array(m);
+  const inBytes = new Float64Array(m);
   const inValue = new Uint32Array(m);
   let k = 0;
   for (let at = 0; at < m; at++) {
     const e = order[at];
     if (at > 0 && from[order[at - 1]] === from[e] && to[order[at - 1]] === to[e]) {
       inCount[k - 1]++;
+      inBytes[k - 1] += flow.bytes[link[e]];
       continue;
     }
     inFrom[k] = from[e];
     inCount[k] = 1;
-    inValue[k] = value[e];
+    inBytes[k] = flow.bytes[link[e]];
+    inValue[k] = flow.sources[link[e]];
     inOffsets[to[e] + 1]++;
     k++;
   }
@@ -219,6 +225,7 @@ function liftEdges(p: Projection, flow: Flow): void {
   p.inOffsets = inOffsets;
   p.inFrom = inFrom.subarray(0, k);
   p.inCount = inCount.subarray(0, k);
+  p.inBytes = inBytes.subarray(0, k);
   p.inValue = inValue.subarray(0, k);
 }
 

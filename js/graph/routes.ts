@@ -11,8 +11,6 @@ export const enum RouteStyle {
   Curve = 0,
   /** Right angles with rounded corners. */
   Square = 1,
-  /** Against the flow. */
-  Back = 2,
 }
 
 export interface Routes {
@@ -98,7 +96,7 @@ export class RouteWriter {
     const to = columnOf[rankB];
     const side = gutter * (0.3 + 0.1 * turn);
     const below = top[rankA] + heights[rankA] + Math.min(gaps[rankA] * 0.5, 9) + turn * 0.8;
-    const above = top[rankB] - 8 - turn * 0.8;
+    const above = top[rankB] - 13 - turn * 0.8;
     const startX = x[a] + w[a] / 2;
     const endX = x[b] + w[b] / 2;
     const out = columnRight[from] + side;
@@ -106,7 +104,7 @@ export class RouteWriter {
     if (to === from + 1) {
       points.push(out, above);
     } else {
-      const over = 2 + turn * 1.5;
+      const over = 1 + turn * 1.5;
       const back = columnRight[to - 1] + side;
       points.push(out, over, back, over, back, above);
     }
@@ -148,24 +146,4 @@ export class RouteWriter {
 function toward(middle: number, wanted: number, width: number): number {
   const room = Math.max(0, Math.min(width * 0.36, width / 2 - 12));
   return Math.min(middle + room, Math.max(middle - room, wanted));
-}
-
-/** An edge against the flow leaves and arrives at the right side; returns its rightmost place. */
-export function backRoute(
-  writer: RouteWriter,
-  e: number,
-  a: number,
-  b: number,
-  x: Float64Array,
-  y: Float64Array,
-  w: Float64Array,
-  h: Float64Array,
-): number {
-  const fromX = x[a] + w[a];
-  const toX = x[b] + w[b];
-  const out = Math.max(fromX, toX) + 16;
-  const fromY = y[a] + Math.min(h[a] - 6, h[a] * 0.75);
-  const toY = y[b] + Math.min(h[b] * 0.5, 12);
-  writer.put(e, RouteStyle.Back, [fromX, fromY, out, fromY, out, toY, toX, toY]);
-  return out + 4;
 }

@@ -62,6 +62,37 @@ export function nodeLabel(tree: Tree, node: number): string {
   return "";
 }
 
+/**
+ * What a chip says. A fusion's "parameter 1" is called what its caller passes, and a broadcast
+ * constant what the constant is.
+ */
+export function chipLabel(tree: Tree, i: number, depth = 0): string {
+  const { model } = tree;
+  const label = nodeLabel(tree, i);
+  if (depth > 4) return label;
+  const { operands, instruction, computation, group } = model;
+  const number = /^parameter (\d+)$/.exec(label);
+  if (number) {
+    const g = computation.group[instruction.computation[i]];
+    const owner = g >= 0 ? group.owner[g] : -1;
+    if (owner < 0) return label;
+    const e = operands.offsets[owner] + Number(number[1]);
+    const kind = model.groupKind(g);
+    const passes = kind === "fusion" || kind === "call" || kind === "reducer";
+    return passes && e < operands.offsets[owner + 1]
+      ? chipLabel(tree, operands.values[e], depth + 1)
+      : label;
+  }
+  const bare = label === model.opcode(i);
+  if (bare && operands.offsets[i + 1] - operands.offsets[i] === 1) {
+    const o = operands.values[operands.offsets[i]];
+    if (model.has(o, Flag.Inline) || model.has(o, Flag.Parameter)) {
+      return chipLabel(tree, o, depth + 1);
+    }
+  }
+  return label;
+}
+
 /** "layer_[1..22]" of a whole fold, "layer_[4..9]" of a part of it. */
 export function stackLabel(tree: Tree, first: number, end: number): string {
   const { fold } = tree.model;
