@@ -76,7 +76,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .main{flex:1 1 0;min-height:0;display:flex}
 .left{flex:1 1 0;min-width:0;min-height:0;display:flex;flex-direction:column}
 .graph{flex:1 1 0;min-height:0;position:relative;overflow:hidden}
-.chip-note{position:absolute;left:10px;top:8px;z-index:5;display:flex;align-items:center;gap:8px;max-width:calc(100% - 20px);padding:2px 4px 2px 10px;border-radius:14px;border:1px solid var(--line);background:var(--bg);box-shadow:0 1px 4px #0002}
+.chip-note{position:absolute;left:10px;bottom:8px;z-index:5;display:flex;align-items:center;gap:8px;max-width:calc(100% - 20px);padding:2px 4px 2px 10px;border-radius:14px;border:1px solid var(--line);background:var(--bg);box-shadow:0 1px 4px #0002}
 .grip{flex:0 0 5px;cursor:col-resize;background:var(--line);background-clip:content-box;padding:0 2px;touch-action:none}
 .grip:hover,.grip:focus-visible{background-color:var(--accent)}
 .side{flex:0 0 auto;display:flex;flex-direction:column;min-width:0;min-height:0;background:var(--bg)}

@@ -1,7 +1,7 @@
 /** The ways to colour boxes, in the order of the menu. An analysis adds its own at the end. */
 
 import type { ViewModel } from "../base/model.ts";
-import { perModel } from "../state/members.ts";
+import { childGroups, perModel } from "../state/members.ts";
 import type { Coloring } from "./panel.ts";
 
 const family: Coloring = {
@@ -13,51 +13,79 @@ const family: Coloring = {
   source: "from opcodes",
 };
 
+/** A group, or a run of equal groups as one. */
+interface Part {
+  label: string;
+  groups: number[];
+  size: number;
+}
+
+const MOST_PARTS = 9;
+
 /**
- * Scope: the shallowest named groups that still tell parts apart. Goes one level down while one
- * group holds nearly everything, so `jit(step)` alone does not paint the whole picture.
+ * Scope: the parts a person would name, at most nine. Starts from the module and divides the
+ * biggest part again and again while its named parts still fit:
+ *
+ *     main ─▶ forward backward adam ─▶ forward/embed forward/layer_[0..23] … backward/loss … adam
  */
-const topScopes = perModel((model) => {
-  const { count, parent, size, kind, order } = model.group;
-  const children: number[][] = Array.from({ length: count }, () => []);
-  for (let g = 1; g < count; g++) if (parent[g] >= 0) children[parent[g]].push(g);
-  const named = (g: number) => {
-    const k = model.header.groupKinds[kind[g]];
-    return k === "scope" || k === "entry" || k === "body" || k === "call" || k === "component";
+const scopeParts = perModel((model) => {
+  const { count, parent, size, fold } = model.group;
+  const children = childGroups(model);
+  const named = (g: number) =>
+    ["entry", "scope", "body", "call", "component"].includes(model.groupKind(g));
+  const divide = ({ label, groups }: Part): Part[] => {
+    if (groups.length > 1) return []; // a run of equal groups stays one part
+    const parts = new Map<string, Part>();
+    for (const g of children[groups[0]].filter(named)) {
+      const own = fold[g] < 0 ? model.groupLabel(g) : model.strings.get(model.fold.label[fold[g]]);
+      const key = fold[g] < 0 ? `g${g}` : `f${fold[g]}`;
+      const part = parts.get(key) ?? {
+        label: label ? `${label}/${own || "(unnamed)"}` : own || "(unnamed)",
+        groups: [],
+        size: 0,
+      };
+      part.groups.push(g);
+      part.size += size[g];
+      parts.set(key, part);
+    }
+    return [...parts.values()];
   };
-  const tops: number[] = [];
-  let front = children[0] ?? [];
-  const total = size[0] || 1;
-  for (let depth = 0; depth < 12 && tops.length < 10; depth++) {
-    const entry = front.filter(named);
-    const big = entry.find((g) => size[g] > 0.5 * total || entry.length < 4);
-    if (big === undefined || !children[big].some(named)) break;
-    front = front.flatMap((g) => (g === big ? children[g] : [g]));
+  // Module and ENTRY name nothing a person wrote.
+  let parts: Part[] = [{ label: "", groups: [0], size: size[0] }];
+  const final = new Set<Part>();
+  for (;;) {
+    const biggest = parts
+      .filter((p) => !final.has(p))
+      .reduce<Part | null>((a, b) => (a && a.size >= b.size ? a : b), null);
+    if (!biggest) break;
+    let inside = divide(biggest);
+    const only = parts.length === 1;
+    // What holds everything tells nothing apart: jit(step)/forward is just forward.
+    if (only && inside.length === 1) inside[0].label = "";
+    if (only && inside.length > MOST_PARTS) {
+      const least = inside.map((p) => p.size).sort((a, b) => b - a)[MOST_PARTS - 1];
+      inside = inside.filter((p) => p.size >= least).slice(0, MOST_PARTS);
+    }
+    if (!inside.length || parts.length - 1 + inside.length > MOST_PARTS) final.add(biggest);
+    else parts = parts.flatMap((p) => (p === biggest ? inside : [p]));
   }
-  tops.push(...front.filter(named));
-  // Biggest first for the palette, then in program order for the legend.
-  tops.sort((a, b) => size[b] - size[a]);
-  const kept = tops.slice(0, 9).sort((a, b) => order[a] - order[b]);
   const of = new Int16Array(count).fill(-1);
-  kept.forEach((g, k) => {
-    of[g] = k;
+  parts.forEach((part, k) => {
+    for (const g of part.groups) of[g] = k;
   });
   for (let g = 0; g < count; g++) if (of[g] < 0 && parent[g] >= 0) of[g] = of[parent[g]];
-  return { kept, of };
+  return { labels: parts.map((p) => p.label), of };
 });
 
 const scope: Coloring = {
   id: "scope",
   label: "Scope",
-  available: (model) => topScopes(model).kept.length > 1,
+  available: (model) => scopeParts(model).labels.length > 1,
   values: (model) => {
-    const { kept, of } = topScopes(model);
-    return Float64Array.from(model.instruction.group, (g) => (of[g] < 0 ? kept.length : of[g]));
+    const { labels, of } = scopeParts(model);
+    return Float64Array.from(model.instruction.group, (g) => (of[g] < 0 ? labels.length : of[g]));
   },
-  categories: (model) => [
-    ...topScopes(model).kept.map((g) => model.groupLabel(g) || "(unnamed)"),
-    "everything else",
-  ],
+  categories: (model) => [...scopeParts(model).labels, "everything else"],
   source: "from op_name",
 };
 

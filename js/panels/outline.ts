@@ -92,7 +92,9 @@ export const outline: Panel = {
     };
     const render = (k: number) => {
       const row = rows[k];
-      const selected = keyOf(store.get("selection")) === row.key;
+      const now = store.get("selection");
+      // The group around a selected instruction counts: it is where the reader is.
+      const selected = row.key === (now.kind === "instruction" ? focus : keyOf(now));
       const expanded = open.has(row.key);
       const kind = row.selection.kind === "group" ? model.groupKind(row.selection.index) : "fold";
       return h(
