@@ -41,6 +41,7 @@ button:disabled{opacity:.4;cursor:default}
 .header h2{font-size:15px;font-weight:650;overflow-wrap:anywhere}
 .header .sub{color:var(--dim)}
 .header .figures{flex:1 1 260px;min-width:0;color:var(--dim);text-align:right;font-variant-numeric:tabular-nums}
+.figures span{white-space:nowrap}
 .badge{background:var(--warn-soft);color:var(--warn);border-radius:10px;padding:0 8px;font-weight:600;white-space:nowrap}
 
 .toolbar{display:flex;align-items:center;flex-wrap:wrap;gap:4px 2px;padding:3px 8px 6px;border-bottom:1px solid var(--line)}

@@ -357,8 +357,13 @@ def test_no_serious_accessibility_violation(
     page.evaluate(axe)
     page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "fusion.1"))
     bad: list[dict[str, Any]] = []
-    for tab in ("Details", "Text", "Outline", "Search"):
-        page.get_by_role("tab", name=tab).click()
+    for tab in ("Details", "Text", "Outline", "Search", "menu", "keys"):
+        if tab == "menu":
+            page.get_by_role("button", name="Save or copy").click()
+        elif tab == "keys":
+            page.get_by_role("button", name="Keys and gestures").click()
+        else:
+            page.get_by_role("tab", name=tab).click()
         if tab == "Search":
             page.get_by_label("Search instructions").fill("dot")
             page.wait_for_selector(".result")

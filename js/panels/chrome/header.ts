@@ -38,7 +38,12 @@ export function header(root: HTMLElement, model: ViewModel, signal: AbortSignal)
     { class: "header" },
     h("h2", null, title),
     h("span", { class: "sub" }, subtitle),
-    h("span", { class: "figures" }, keyFigures(model).join(" · ")),
+    h(
+      "span",
+      { class: "figures" },
+      // Each figure stays on one line with its unit.
+      ...keyFigures(model).flatMap((f, k) => [k > 0 && " · ", h("span", null, f)]),
+    ),
   );
   if (warnings.length) {
     const badge = h(

@@ -1,0 +1,169 @@
+"""The anywidget front end with a stand-in for the notebook's model, in a real browser."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from test_snapshot import program
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+# What anywidget gives render(): traits, events, messages. `say` plays the kernel.
+MODEL = """
+window.state = {selection: {kind: 'none', index: -1, name: ''}, _options: {height: 500}};
+window.sent = []; window.saved = 0; window.keys = 0;
+const on = {};
+const bytes = (b64) => {
+  const raw = atob(b64), out = new Uint8Array(raw.length + 3);
+  for (let k = 0; k < raw.length; k++) out[k + 3] = raw.charCodeAt(k);
+  return new DataView(out.buffer, 3);  // kernels hand out views into bigger buffers
+};
+window.model = {
+  get: (name) => state[name],
+  set: (name, value) => { state[name] = value; },
+  save_changes: () => { saved++; },
+  on: (event, f) => (on[event] ??= new Set()).add(f),
+  off: (event, f) => on[event]?.delete(f),
+  send: (content) => sent.push(content),
+};
+window.say = (event, ...args) => { for (const f of [...(on[event] ?? [])]) f(...args); };
+window.listening = () => Object.values(on).reduce((n, s) => n + s.size, 0);
+window.bytes = bytes;
+document.addEventListener('keydown', () => { keys++; });
+"""
+
+ROOT = "document.querySelector('#out > div').shadowRoot.querySelector('.root')"
+
+
+@pytest.fixture
+def page(
+    open_page: Callable[..., Page], renderer: Path, tmp_path: Path, page_errors: list[str]
+) -> Page:
+    """A page with the widget rendered and its first picture drawn."""
+    import hloscope as hs
+
+    source = tmp_path / "step.hlo"
+    source.write_text(program())
+    capture = hs.read(source)
+    made = open_page("about:blank")
+    made.set_content("<div id=out></div><button id=after>after</button>")
+    made.evaluate(MODEL)
+    made.evaluate(
+        "([view, text]) => { state._view = bytes(view); window.text = bytes(text); }",
+        [base64.b64encode(b).decode() for b in (capture.view_bytes, capture.text_bytes)],
+    )
+    code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
+    made.evaluate(
+        """async (code) => {
+        const m = await import(`data:text/javascript;base64,${code}`);
+        window.widget = m.default; window.out = document.getElementById('out');
+        window.dispose = widget.render({model, el: out}); }""",
+        code,
+    )
+    made.wait_for_selector(".toolbar")
+    return made
+
+
+def index_of(page: Page, name: str) -> int:
+    found: int = page.evaluate(
+        f"""(name) => {{ const {{model}} = {ROOT}.hloscope;
+        for (let i = 0; i < model.instruction.count; i++) if (model.name(i) === name) return i;
+        return -1; }}""",
+        name,
+    )
+    return found
+
+
+def test_selection_goes_both_ways_without_an_echo(page: Page, page_errors: list[str]) -> None:
+    i = index_of(page, "dot.1")
+    page.evaluate(f"(i) => {ROOT}.hloscope.store.selectInstruction(i)", i)
+    assert page.evaluate("() => state.selection") == {
+        "kind": "instruction",
+        "index": i,
+        "name": "dot.1",
+    }
+    saved = page.evaluate("() => saved")
+    j = index_of(page, "all-reduce.2")
+    page.evaluate(
+        "(index) => { state.selection = {kind: 'instruction', index, name: 'all-reduce.2'};"
+        "say('change:selection'); }",
+        j,
+    )
+    page.get_by_text("%all-reduce.2", exact=True).first.wait_for()
+    assert page.evaluate("() => saved") == saved, "what came from Python is not sent back"
+    page.evaluate("() => { state.selection = {kind: 'group', index: 99999}; }")
+    page.evaluate("() => say('change:selection')")
+    assert page.evaluate(f"() => {ROOT}.hloscope.store.get('selection').kind") == "none"
+    assert page_errors == []
+
+
+def test_text_is_asked_for_once_and_matched_by_id(page: Page, page_errors: list[str]) -> None:
+    assert page.evaluate("() => sent") == [], "nothing is asked before someone looks"
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_function("() => sent.length === 1")
+    page.evaluate("() => say('msg:custom', {kind: 'text', id: -5}, [text])")
+    assert page.locator(".text-line").count() == 0, "another widget's answer"
+    page.evaluate("() => say('msg:custom', {kind: 'text', id: sent[0].id}, [text])")
+    page.wait_for_selector(".text-line")
+    page.get_by_role("tab", name="Details").click()
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_selector(".text-line")
+    assert page.evaluate("() => sent.length") == 1
+    assert page_errors == []
+
+
+def test_an_error_from_the_kernel_is_shown_and_can_be_tried_again(page: Page) -> None:
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_function("() => sent.length === 1")
+    page.evaluate(
+        "() => say('msg:custom', {kind: 'error', id: sent[0].id, message: 'OSError: gone'}, [])"
+    )
+    page.get_by_text("OSError: gone").wait_for()
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_function("() => sent.length === 2")
+    page.evaluate("() => say('msg:custom', {kind: 'text', id: sent[1].id}, [text])")
+    page.wait_for_selector(".text-line")
+
+
+def test_options_go_both_ways(page: Page) -> None:
+    page.get_by_label("Colour by").select_option("bytes")
+    assert page.evaluate("() => state._options.colorBy") == "bytes"
+    assert page.evaluate(f"() => {ROOT}.clientHeight") == 498  # 500 with its border
+    page.evaluate("() => { state._options = {...state._options, height: 400, theme: 'dark'}; }")
+    page.evaluate("() => say('change:_options')")
+    assert page.evaluate(f"() => {ROOT}.clientHeight") == 398
+    assert page.evaluate(f"() => {ROOT}.classList.contains('dark')")
+
+
+def test_keys_do_not_reach_the_notebook(page: Page) -> None:
+    page.locator(".search input").click()
+    page.keyboard.type("dot")
+    page.keyboard.press("Escape")
+    page.keyboard.press("d")
+    assert page.evaluate("() => keys") == 0
+    host = "document.querySelector('#out > div')"
+    assert page.evaluate(f"() => {host}.dataset.lmSuppressShortcuts") == "true"
+    page.locator("#after").focus()
+    page.keyboard.press("x")
+    assert page.evaluate("() => keys") == 1
+
+
+def test_disposing_leaves_nothing_behind(page: Page, page_errors: list[str]) -> None:
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_function("() => sent.length === 1")
+    page.evaluate("() => dispose()")
+    assert page.evaluate("() => listening()") == 0
+    assert page.locator("#out > *").count() == 0
+    page.wait_for_timeout(200)
+    assert page_errors == []
+
+
+def test_a_widget_without_data_says_so(page: Page) -> None:
+    page.evaluate("() => { dispose(); state._view = new DataView(new ArrayBuffer(0)); }")
+    page.evaluate("() => { window.dispose = widget.render({model, el: out}); }")
+    page.get_by_role("alert").get_by_text("run the cell again").wait_for()
