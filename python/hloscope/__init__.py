@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ._capture import Capture
 
 if TYPE_CHECKING:
+    from .analysis.diff import diff
     from .capturing import CaptureError, capture
     from .readers import ReadError, list_modules, read
 
@@ -26,12 +27,14 @@ __all__ = [
     "CaptureError",
     "ReadError",
     "capture",
+    "diff",
     "list_modules",
     "read",
 ]
 
 _LAZY = {
     "capture": "capturing",
+    "diff": "analysis.diff",
     "CaptureError": "capturing",
     "read": "readers",
     "list_modules": "readers",

@@ -1,0 +1,240 @@
+"""The diff: empty for the same program however it is written, exact for a known edit."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import numpy
+import pytest
+from hloscope.show.cli import main
+
+CALLED = (
+    "calls|to_apply|body|condition|true_computation|false_computation|select|scatter|comparator"
+)
+
+
+def renamed_and_reordered(cap: hs.Capture, seed: int) -> hs.Capture:
+    """The same program with other names, in another (still valid) order, without metadata."""
+    shuffle = random.Random(seed)
+    numbers = list(range(len(cap.module.instructions)))
+    shuffle.shuffle(numbers)
+    names = {i.index: f"v{numbers[k]}" for k, i in enumerate(cap.module.instructions)}
+    computations = {c.name: f"c{k}x{seed}" for k, c in enumerate(cap.module.computations)}
+
+    def rename_called(text: str) -> str:
+        text = re.sub(
+            rf"\b({CALLED})=%?([\w.-]+)",
+            lambda m: f"{m[1]}=%{computations.get(m[2], m[2])}",
+            text,
+        )
+        return re.sub(
+            r"\b(branch_computations|called_computations)=\{([^}]*)\}",
+            lambda m: (
+                f"{m[1]}={{"
+                + ", ".join(
+                    f"%{computations[n.strip().lstrip('%')]}" for n in m[2].split(",") if n.strip()
+                )
+                + "}"
+            ),
+            text,
+        )
+
+    out = [re.sub(r"is_scheduled=true, ", "", cap.text.split("\n", 1)[0]), ""]
+    for c in cap.module.computations:
+        left = list(c.instructions)
+        done: set[int] = set()
+        lines = []
+        while left:
+            ready = [i for i in left if all(o.index in done for o in i.operands)]
+            i = shuffle.choice(ready)
+            left.remove(i)
+            done.add(i.index)
+            arguments = ", ".join(f"%{names[o.index]}" for o in i.operands)
+            if not i.operands:
+                arguments = i.argument_text
+            keep = ", ".join(
+                f"{k}={v}" if v else k
+                for k, v in i.attributes.items()
+                if k not in ("metadata", "control-predecessors")
+            )
+            root = "ROOT " if i.is_root else ""
+            line = f"  {root}%{names[i.index]} = {i.shape.text} {i.opcode}({arguments})"
+            lines.append(line + (f", {rename_called(keep)}" if keep else ""))
+        entry = "ENTRY " if c.is_entry else ""
+        out += [f"{entry}%{computations[c.name]} () -> f32[] {{", *lines, "}", ""]
+    return hs.read("\n".join(out))
+
+
+@pytest.fixture(scope="module")
+def step(compiled: Callable[..., Any]) -> hs.Capture:
+    return hs.read(compiled("gpt_scan").text)
+
+
+def test_a_module_against_itself_is_empty(step: hs.Capture) -> None:
+    found = hs.diff(step, hs.read(step.text))
+    assert not found
+    assert found.matched == len(step.module.instructions)
+    assert (found.removed, found.added, found.changed) == ((), (), ())
+    assert (found.opcodes, found.collectives, found.memory) == ((), (), ())
+    assert "no difference" in str(found)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_against_a_renamed_and_reordered_copy_is_empty(step: hs.Capture, seed: int) -> None:
+    other = renamed_and_reordered(step, seed)
+    assert len(other.module.instructions) == len(step.module.instructions)
+    ours = {i.name for i in step.module.instructions}
+    assert not ours & {i.name for i in other.module.instructions}
+    found = hs.diff(step, other)
+    assert found.matched == len(step.module.instructions)
+    assert (found.removed, found.added, found.changed) == ((), (), ())
+
+
+def edited(cap: hs.Capture, old: str, new: str) -> hs.Capture:
+    """The program with the one line that matches ``old`` replaced, everything renamed."""
+    text, count = re.subn(old, new, cap.text, count=1)
+    assert count == 1
+    return renamed_and_reordered(hs.read(text), 7)
+
+
+def test_one_opcode_replaced_is_that_one_change() -> None:
+    a = hs.read(CHAIN)
+    b = edited(a, r"tanh\(%dot\.1\)", "logistic(%dot.1)")
+    found = hs.diff(a, b)
+    assert (found.removed, found.added) == ((), ())
+    [change] = found.changed
+    assert change.a.name == "act.1"
+    assert change.fields == (("opcode", "tanh", "logistic"),)
+
+
+def test_one_attribute_replaced_is_that_one_change() -> None:
+    a = hs.read(CHAIN)
+    found = hs.diff(
+        a, edited(a, r"(dot\.2 .*)lhs_contracting_dims=\{1\}", r"\g<1>lhs_contracting_dims={0}")
+    )
+    assert (found.removed, found.added) == ((), ())
+    [change] = found.changed
+    assert change.fields == (("lhs_contracting_dims", "{1}", "{0}"),)
+
+
+def test_one_instruction_inserted_is_that_one_addition() -> None:
+    a = hs.read(CHAIN)
+    b = edited(
+        a,
+        r"(  %dot\.2 = .*)%act\.1,",
+        r"  %extra = f32[8,8]{1,0} negate(%act.1)\n\g<1>%extra,",
+    )
+    found = hs.diff(a, b)
+    assert (found.removed, found.changed) == ((), ())
+    assert [i.opcode for i in found.added] == ["negate"]
+    back = hs.diff(b, a)
+    assert (back.added, back.changed) == ((), ())
+    assert [i.opcode for i in back.removed] == ["negate"]
+
+
+def test_swapped_operands_are_one_change() -> None:
+    a = hs.read(CHAIN)
+    found = hs.diff(a, edited(a, r"subtract\(%dot\.2, %p\)", "subtract(%p, %dot.2)"))
+    assert (found.removed, found.added) == ((), ())
+    assert [[f[0] for f in c.fields] for c in found.changed] == [["operands"]]
+
+
+def test_a_change_inside_a_fusion_is_found_there() -> None:
+    a = hs.read(CHAIN)
+    found = hs.diff(a, edited(a, r"exponential\(%q\)", "sine(%q)"))
+    [change] = found.changed
+    assert change.a.computation == "fused"
+    assert change.fields == (("opcode", "exponential", "sine"),)
+    assert (found.removed, found.added) == ((), ())
+
+
+CHAIN = """HloModule chain
+
+%fused (q: f32[8,8]) -> f32[8,8] {
+  %q = f32[8,8]{1,0} parameter(0)
+  %exp.1 = f32[8,8]{1,0} exponential(%q)
+  ROOT %mul.1 = f32[8,8]{1,0} multiply(%exp.1, %q)
+}
+
+ENTRY %main (p: f32[8,8], w: f32[8,8]) -> f32[8,8] {
+  %p = f32[8,8]{1,0} parameter(0)
+  %w = f32[8,8]{1,0} parameter(1)
+  %dot.1 = f32[8,8]{1,0} dot(%p, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %act.1 = f32[8,8]{1,0} tanh(%dot.1), metadata={op_name="f" source_file="train.py" source_line=7}
+  %dot.2 = f32[8,8]{1,0} dot(%act.1, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %sub.1 = f32[8,8]{1,0} subtract(%dot.2, %p)
+  %fusion = f32[8,8]{1,0} fusion(%sub.1), kind=kLoop, calls=%fused
+  ROOT %dot.3 = f32[8,8]{1,0} dot(%fusion, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def constrained() -> tuple[hs.Capture, hs.Capture]:
+    """One layer compiled twice: hidden sharded over the model axis, and replicated there."""
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    devices = numpy.array(jax.devices()[:8]).reshape(2, 4)
+    mesh = jax.sharding.Mesh(devices, ("data", "model"))
+
+    def put(*spec: Any) -> Any:
+        return NamedSharding(mesh, PartitionSpec(*spec))
+
+    def made(hidden: Any) -> hs.Capture:
+        def layer(x: Any, w: Any, v: Any) -> Any:
+            h = jax.lax.with_sharding_constraint(jax.numpy.tanh(x @ w), hidden)
+            return h @ v
+
+        shapes = [((16, 64), put("data", None)), ((64, 256), put(None, "model"))]
+        shapes.append(((256, 64), put("model", None)))
+        args = [jax.ShapeDtypeStruct(s, "float32", sharding=p) for s, p in shapes]
+        return hs.capture(jax.jit(layer, out_shardings=put("data", None)), *args)
+
+    return made(put("data", "model")), made(put("data", None))
+
+
+def test_a_sharding_constraint_shows_the_collective_it_makes(
+    constrained: tuple[hs.Capture, hs.Capture],
+) -> None:
+    found = hs.diff(*constrained)
+    gathers = [c for c in found.added_collectives if c.kind == "all-gather"]
+    assert [c.axes for c in gathers] == ["model"]
+    assert not [c for c in found.removed_collectives if c.kind == "all-gather"]
+    assert "all-gather" in {i.opcode for i in found.added}
+    assert any(d.name.startswith("all-gather over model") for d in found.collectives)
+
+
+def test_the_page_runs_nothing_and_escapes_names(tmp_path: Path) -> None:
+    bad = '<img src=x onerror="alert(1)">'
+    named = CHAIN.replace("train.py", bad.replace('"', '\\"'))
+    page = str(hs.diff(hs.read(named), hs.read(named.replace("tanh(", "cosine("))).to_html())
+    assert "onerror" in page
+    assert "<img" not in page
+    assert "<script" not in page
+    assert "default-src 'none'" in page
+    saved = hs.diff(hs.read(CHAIN), hs.read(CHAIN)).to_html(tmp_path / "d.html")
+    assert "No difference" in Path(saved).read_text()
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = tmp_path / "a.hlo", tmp_path / "b.hlo"
+    a.write_text(CHAIN)
+    b.write_text(CHAIN.replace("tanh(", "cosine("))
+    assert main(["diff", str(a), str(a)]) == 0
+    assert "no difference" in capsys.readouterr().out
+    assert main(["diff", str(a), str(b), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["different"] is True
+    assert said["changed"][0]["fields"] == [["opcode", "tanh", "cosine"]]
+    assert main(["diff", str(a), str(b)]) == 1
+    assert "%act.1 tanh  opcode: tanh → cosine  train.py:7" in capsys.readouterr().out
+    assert main(["diff", str(a), str(tmp_path / "absent.hlo")]) == 2
+    assert main(["diff", str(a), str(b), "--html", str(tmp_path / "d.html")]) == 1
+    assert (tmp_path / "d.html").read_text().startswith("<!doctype html>")
