@@ -155,6 +155,60 @@ export interface Summary {
 export type CoreColumn = string;
 
 /**
+ * Optional tables (p = program points, b = buffers, x = transfers), each absent when its
+ * analysis did not run or has nothing to say.
+ *
+ * cost.flops              f64 n   FLOPs of one execution, called computations and loops included; NaN unknown
+ * cost.matmul_flops       f64 n   the part in dots, convolutions and custom-call matmuls
+ * cost.transcendentals    f64 n
+ * cost.bytes              f64 n   bytes accessed, fusions at their boundary
+ * cost.main_bytes         f64 n   the part in main memory (not VMEM and the like)
+ * cost.runs               f64 n   executions; a loop of unknown trip count counts once
+ * cost.unit               u8 n    1: takes time itself; 0: inside a fusion, or a container such as while
+ * cost.dtype              u8 n    operand type of its matmuls, into extras.cost.dtypes
+ * cost.loop               i32 n   innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none
+ * cost.cycles             f64 n   XLA:TPU's estimated_cycles of one execution; NaN none
+ *
+ * transfer.start          u32 x   instruction that starts a collective
+ * transfer.done           u32 x   instruction that waits for it; the start itself when synchronous
+ * transfer.crosses        u32 x   bit k: its groups span several blocks of 2^k devices
+ * transfer.switch_steps   f64 x   latency steps behind a switch, and bytes on the busiest link
+ * transfer.switch_bytes   f64 x
+ * transfer.torus_steps    f64 x   the same on a torus
+ * transfer.torus_bytes    f64 x
+ *
+ * Modelled seconds of one execution of a unit on a chip of extras.cost.hardware
+ * (analysis/roofline.py has the sources):
+ *   max(matmul_flops / matmul[dtype],
+ *       (flops - matmul_flops + transcendentals) / vector,
+ *       main_bytes / memoryBandwidth)
+ * and of a transfer, over the first link that reaches (group 0, or bit log2(group) of crosses
+ * clear), else the last:  steps · latency + bytes / bytesPerSecond, torus or switch by its kind.
+ *
+ * memory.schedule         u32 p   instruction at each program point; callees before callers
+ * memory.live             f64 p   live bytes, simulated, all memory spaces
+ *
+ * buffer.instruction      u32 b   what defines it
+ * buffer.leaf             u32 b   which leaf of that instruction's shape
+ * buffer.bytes            f64 b   with tile padding
+ * buffer.padding          f64 b   the padding in it
+ * buffer.space            u8 b    memory space, S(n) of the layout
+ * buffer.kind             u8 b    into extras.memory.kinds; arguments and outputs are held throughout
+ * buffer.category         u8 b    into extras.memory.categories
+ * buffer.start            u32 b   program point of its definition
+ * buffer.end              u32 b   of its last use
+ * buffer.freed            i32 b   last point at which it counts: another may take its place at end
+ * buffer.home             i32 b   buffer in whose memory it lies, not counted itself; -1 its own
+ * buffer.name             StringId u32 b  an argument's name, else the instruction's
+ * buffer.allocation       i32 b   XLA's allocation, -1 unknown
+ * buffer.offset           f64 b   in it, bytes
+ *
+ * source.frame            i32 n   frame whose line has the cost; -1 unknown
+ * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
+ */
+export type OptionalColumn = string;
+
+/**
  * The second gzip'd block, sent when text or details are first asked for, same container with
  * magic "HLOT": header {version, columns}; columns:
  *

@@ -132,6 +132,8 @@ class Cost:
         """Executed collectives as steps and bytes on a wire."""
         from .roofline import find_transfers
 
+        if self.roofline is not None:
+            return self.roofline.transfers
         return find_transfers(self.module, self.target, self.execution.calls.executed)
 
     def on(self, hardware: Hardware) -> Cost:

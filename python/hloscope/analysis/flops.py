@@ -56,7 +56,8 @@ FREE = frozenset(
 FREE_CALLS = frozenset(
     "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint AllocateBuffer "
     "CreateBuffer Pin Unpin MoveToHost MoveToDevice annotate_device_placement "
-    "AssumeGatherIndicesInBound AssumeGatherIndicesInBounds GatherScatterIndicesBitpacked ConcatBitcast GlobalToLocal "
+    "AssumeGatherIndicesInBound AssumeGatherIndicesInBounds "
+    "GatherScatterIndicesBitpacked ConcatBitcast GlobalToLocal "
     "LocalToGlobal xla.sdy.GlobalToLocalShape xla.sdy.LocalToGlobalShape ResizeDynamic "
     "X64Combine X64SplitLow X64SplitHigh SliceToDynamic PadToStatic "
     "InspectSharding Finalize BarrierStart BarrierDone inter_host_barrier".split()

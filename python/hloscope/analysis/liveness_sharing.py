@@ -33,16 +33,20 @@ def reuse(live: Liveness) -> Liveness:
 def _shared(live: Liveness, can: _Sharing) -> Ints:
     """For each temporary of the heap, the dying operand whose place it takes, or -1."""
     shared = live.shared.copy()
-    on_heap = (live.kind == TEMP) & (live.home < 0) & (live.size > 0)
+    on_heap = ((live.kind == TEMP) & (live.home < 0) & (live.size > 0)).tolist()
+    start, end = live.start.tolist(), live.end.tolist()
     taken: set[int] = set()
     for b in np.flatnonzero(on_heap).tolist():
-        t = int(live.start[b])
         for a in can.operands(b):
-            if on_heap[a] and a not in taken and live.end[a] == t and can.follows(a, b):
+            if end[a] == start[b] and on_heap[a] and a not in taken and can.follows(a, b):
                 shared[b] = a
                 taken.add(a)
                 break
     return shared
+
+
+# Temporaries that together are less than this part of what is placed are left on the heap.
+_NEGLIGIBLE = 1 / 500
 
 
 def _homes(live: Liveness, can: _Sharing) -> Ints:
@@ -50,32 +54,56 @@ def _homes(live: Liveness, can: _Sharing) -> Ints:
 
     Largest first, then in post-order, each into the smallest place that is big enough and
     free for its whole life, as ``BufferAssigner::AssignBuffersForComputations`` does.
+
+        donated argument  ├ read ┤  free window  ├ output ┤
+        plain output          free window        ├ output ┤
     """
     home = live.home.copy()
-    busy: dict[int, list[int]] = {}
+    start, end = live.start.tolist(), live.end.tolist()
+    # (size, host, first free point, last free point, buffer before, buffer after)
+    windows: list[tuple[int, int, int, int, int, int]] = []
     for b in np.flatnonzero((live.kind == OUTPUT) & (live.size > 0)).tolist():
-        host = int(home[b]) if home[b] >= 0 else b
-        busy.setdefault(host, [] if host == b else [host]).append(b)
-    if not busy:
+        before = int(home[b])
+        host = before if before >= 0 else b
+        opens = end[before] if before >= 0 else -1
+        windows.append((int(live.size[host]), host, opens, start[b], before, b))
+    if not windows:
         return home
-    hosts = sorted(busy, key=lambda b: (int(live.size[b]), b))
-    sizes = np.array([int(live.size[b]) for b in hosts])
+    windows.sort()
+    places = np.array(windows, np.int64)
+    room = np.zeros((len(places) * 4, 6), np.int64)
+    room[: len(places)] = places
+    used = len(places)
     temps = np.flatnonzero((live.kind == TEMP) & (live.size > 0))
-    temps = temps[live.size[temps] <= sizes[-1]]
+    temps = temps[live.size[temps] <= places[-1, 0]]
     position = _post_order(live)[live.defined_by[temps]]
-    start, end, space = live.start.tolist(), live.end.tolist(), live.space.tolist()
-    for b in temps[np.lexsort((position, -live.size[temps]))].tolist():
-        for h in hosts[int(np.searchsorted(sizes, live.size[b])) :]:
-            if space[h] == space[b] and all(
-                end[b] < start[o]
-                or start[b] > end[o]
-                or (end[b] == start[o] and can.follows(b, o))
-                or (start[b] == end[o] and can.follows(o, b))
-                for o in busy[h]
-            ):
-                home[b] = h
-                busy[h].append(b)
-                break
+    temps = temps[np.lexsort((position, -live.size[temps]))]
+    rest = np.cumsum(live.size[temps][::-1])[::-1]
+    temps = temps[rest > _NEGLIGIBLE * float(live.size[live.kind != TEMP].sum())]
+    host_space = live.space
+    for b in temps.tolist():
+        rows = room[:used]
+        fits = np.flatnonzero(
+            (rows[:, 0] >= live.size[b])
+            & (rows[:, 2] <= start[b])
+            & (rows[:, 3] >= end[b])
+            & (host_space[rows[:, 1]] == host_space[b])
+        )
+        if len(fits) > 1:
+            fits = fits[np.lexsort((rows[fits, 1], rows[fits, 0]))]
+        for w in fits.tolist():
+            size, host, opens, closes, before, after = room[w].tolist()
+            if opens == start[b] and not (before >= 0 and can.follows(before, b)):
+                continue
+            if closes == end[b] and not can.follows(b, after):
+                continue
+            home[b] = host
+            room[w] = (size, host, opens, start[b], before, b)
+            if used == len(room):
+                room = np.vstack([room, np.zeros_like(room)])
+            room[used] = (size, host, end[b], closes, b, after)
+            used += 1
+            break
     return home
 
 
@@ -109,30 +137,36 @@ class _Sharing:
     def __init__(self, live: Liveness) -> None:
         self.live = live
         self._elementwise: dict[int, bool] = {}
+        self._operands: dict[int, dict[int, list[int]]] = {}
 
-    def operands(self, b: int) -> list[int]:
-        """Buffers of the array operands of the instruction that makes ``b``, in order."""
-        live = self.live
-        user = live.module.instructions[int(live.defined_by[b])]
-        first = live.values.first
-        return [
-            int(live.buffer_of[first[o.index]])
-            for o in user.operands
-            if not o.shape.is_tuple and first[o.index] >= 0
-        ]
+    def _positions(self, i: Instruction) -> dict[int, list[int]]:
+        """Buffer → positions among the array operands of ``i``, in order."""
+        found = self._operands.get(i.index)
+        if found is None:
+            found = self._operands[i.index] = {}
+            first, buffer_of = self.live.values.first, self.live.buffer_of
+            for k, o in enumerate(i.operands):
+                if not o.shape.is_tuple and first[o.index] >= 0:
+                    found.setdefault(int(buffer_of[first[o.index]]), []).append(k)
+        return found
+
+    def _maker(self, b: int) -> Instruction:
+        return self.live.module.instructions[int(self.live.defined_by[b])]
+
+    def operands(self, b: int) -> dict[int, list[int]]:
+        """Buffers of the array operands of what makes ``b``; none where it cannot share."""
+        i = self._maker(b)
+        if i.opcode not in ("fusion", "sort") and i.opcode not in _ELEMENTWISE:
+            return {}
+        return self._positions(i)
 
     def follows(self, a: int, b: int) -> bool:
         """Whether ``b``, made where ``a`` is last used, may take the place of ``a``."""
         live = self.live
         if live.size[a] != live.size[b] or live.space[a] != live.space[b]:
             return False
-        user = live.module.instructions[int(live.defined_by[b])]
-        first = live.values.first
-        uses = [
-            k
-            for k, o in enumerate(user.operands)
-            if not o.shape.is_tuple and first[o.index] >= 0 and live.buffer_of[first[o.index]] == a
-        ]
+        uses = self.operands(b).get(a, ())
+        user = self._maker(b)
         return bool(uses) and all(self.share(user, k, int(live.leaf[b])) for k in uses)
 
     def share(self, user: Instruction, operand: int, leaf: int) -> bool:

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from ..hlo import Computation, Instruction, Module, Shape
-from .cost_runs import Calls, Role
+from .cost_runs import Calls, Edge, Role
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,10 +49,15 @@ def leaf_span(shape: Shape, index: tuple[int, ...]) -> tuple[int, int]:
     """(first leaf, number of leaves) of a shape index; raises ``IndexError`` outside."""
     at = 0
     for k in index:
-        for part in shape.tuple_shapes[:k]:
-            at += len(leaves_of(part))
+        at += _starts(shape)[k]
         shape = shape.tuple_shapes[k]
-    return at, len(leaves_of(shape))
+    return at, len(leaves_of(shape)) if shape.is_tuple else 1
+
+
+@lru_cache(maxsize=4096)
+def _starts(shape: Shape) -> tuple[int, ...]:
+    """The first leaf of each element of a tuple."""
+    return tuple(accumulate((len(leaves_of(s)) for s in shape.tuple_shapes), initial=0))[:-1]
 
 
 class Values:
@@ -82,11 +88,9 @@ class Values:
         self.shapes = shapes
         self.parent = list(range(len(origin)))
         self.defines = bytearray(b"\x01") * len(origin)
-        self._callees = {
-            e.caller: [x for x in below if x.caller == e.caller]
-            for below in calls.below
-            for e in below
-        }
+        self._callees: dict[int, list[Edge]] = {}
+        for e in calls.edges:
+            self._callees.setdefault(e.caller, []).append(e)
         for c in module.computations:
             if calls.executed[c.index]:
                 for i in c.instructions:

@@ -32,7 +32,7 @@ from ..hlo import Instruction, Module, Target
 from ..hlo.devices import device_counts, device_groups
 from .collectives import Collectives, collectives
 from .cost_text import duration
-from .roofline_collectives import Transfer, transfer
+from .roofline_collectives import Transfer, TransferMaker
 from .table import table
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def find_transfers(
     computation = table(module).computation
     replicas, partitions = device_counts(module, target)
     out: list[Transfer] = []
+    maker = TransferMaker(target)
     for row in rows:
         if row.kind == "collective-matmul":
             for part in row.parts:
@@ -183,16 +184,14 @@ def find_transfers(
                     groups = device_groups(i, replicas, partitions)
                     done = _done(i)
                     out.append(
-                        transfer(
-                            row, target, i.index, done, "collective-permute", part.bytes, groups
-                        )
+                        maker.make(row, i.index, done, "collective-permute", part.bytes, groups)
                     )
             continue
         members = [m for m in row.members if executed[computation[m]]]
         at_start = [m for m in members if computation[m] == computation[members[0]]]
         if at_start:
             start, done = at_start[0], at_start[-1]
-            out.append(transfer(row, target, start, done, row.kind, row.payload_bytes, row.groups))
+            out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
     return tuple(sorted(out, key=lambda t: (t.start, t.done)))
 
 

@@ -158,20 +158,37 @@ def torus_axes(
     return axes or [(size, False)], 1, True
 
 
-def transfer(
-    row: Collective, target: Target, start: int, done: int, kind: str, payload: float,
-    groups: DeviceGroups | None,
-) -> Transfer:  # fmt: skip
-    """The parameters of one collective, or of one permute of a collective matmul."""
-    size = groups.group_size if groups is not None else row.group_size
-    axes, hops, known = torus_axes(groups, target, row.axes)
-    if groups is not None and groups.pairs is not None:
-        pairs = groups.pairs
-        if not (pairs[:, 0] != pairs[:, 1]).any():
-            return Transfer(row.index, start, done, 0, 0, 0, 0, 0, known)
-    switch_steps, switch_bytes = ring(kind, size, payload)
-    torus_steps, torus_bytes = torus(kind, axes, payload, hops)
-    return Transfer(
-        row.index, start, done, switch_steps, switch_bytes, torus_steps, torus_bytes,
-        crosses(groups), known,
-    )  # fmt: skip
+class TransferMaker:
+    """Makes ``Transfer`` rows of one target; groups that read alike are worked out once."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._groups: dict[tuple[str, str | None], tuple[list[tuple[int, bool]], int, bool]] = {}
+        self._crosses: dict[str, int] = {}
+
+    def make(
+        self,
+        row: Collective,
+        start: int,
+        done: int,
+        kind: str,
+        payload: float,
+        groups: DeviceGroups | None,
+    ) -> Transfer:
+        """The parameters of one collective, or of one permute of a collective matmul."""
+        size = groups.group_size if groups is not None else row.group_size
+        key = groups.text if groups is not None else "-"
+        if (key, row.axes) not in self._groups:
+            self._groups[key, row.axes] = torus_axes(groups, self.target, row.axes)
+            self._crosses[key] = crosses(groups)
+        axes, hops, known = self._groups[key, row.axes]
+        if groups is not None and groups.pairs is not None:
+            pairs = groups.pairs
+            if not (pairs[:, 0] != pairs[:, 1]).any():
+                return Transfer(row.index, start, done, 0, 0, 0, 0, 0, known)
+        steps, sent = ring(kind, size, payload)
+        torus_steps, torus_bytes = torus(kind, axes, payload, hops)
+        return Transfer(
+            row.index, start, done, steps, sent, torus_steps, torus_bytes,
+            self._crosses[key], known,
+        )  # fmt: skip

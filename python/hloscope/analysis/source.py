@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 FIGURES = ("flops", "bytes_accessed", "seconds", "wire_bytes", "live_bytes")
 _LIBRARY = re.compile(
-    r"[/\\\\]hloscope[/\\\\](?:capturing|show)[/\\\\]|"
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
+    r"|[/\\]hloscope[/\\](?:capturing|show)[/\\]"
 )
 
 
@@ -146,10 +146,9 @@ class Source:
 
 def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""
-    frames, ids = module.source_frames()
-    frame = np.array(ids, np.int64)
-    _borrow(module, cost, frame)
-    columns = _columns(module, cost, memory)
+    frames, _ = module.source_frames()
+    frame, flops = cost_lines(module, cost)
+    columns = _columns(module, cost, memory, flops)
     stacks = _Stacks(frames)
     count = len(frames.frames) + 1
     by_frame = np.vstack([np.bincount(frame, c, count) for c in columns])
@@ -212,13 +211,22 @@ class _Stacks:
         return out
 
 
-def _columns(module: Module, cost: Cost, memory: Memory) -> list[Floats]:
+def cost_lines(module: Module, cost: Cost) -> tuple[npt.NDArray[np.int64], Floats]:
+    """(frame id, FLOPs over all executions) by instruction.
+
+    The frame is the instruction's own, or for a unit without one that of the heaviest
+    instruction fused into it; FLOPs stand where they are done, inside fusions.
+    """
+    frame = np.array(module.source_frames()[1], np.int64)
+    _borrow(module, cost, frame)
+    executed = cost.execution.runs[table(module).computation]
+    return frame, np.nan_to_num(cost.work.flops) * executed
+
+
+def _columns(module: Module, cost: Cost, memory: Memory, flops: Floats) -> list[Floats]:
     """FIGURES by instruction, over all executions."""
     n = len(module.instructions)
     runs = np.where(cost.is_unit, cost.runs, 0.0)
-    # FLOPs where they are done: fused instructions run as often as their fusion
-    executed = cost.execution.runs[table(module).computation]
-    flops = np.nan_to_num(cost.work.flops) * executed
     seconds = np.zeros(n)
     r = cost.roofline
     if r is not None:

@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from . import cost, memory, source
+
 if TYPE_CHECKING:
     from ..builder import Builder
     from ..core import Context
 
 Section = Callable[["Builder", "Context"], None]
 
-SECTIONS: tuple[tuple[str, Section], ...] = ()
+SECTIONS: tuple[tuple[str, Section], ...] = (
+    ("cost", cost.add),
+    ("memory", memory.add),
+    ("source", source.add),
+)

@@ -1,0 +1,95 @@
+"""Cost columns and the chips to model time on; js/view.ts says what each holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...analysis.cost import estimated
+from ...analysis.roofline import for_target
+from ...hardware import Hardware, load
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Writes ``cost.*`` and ``transfer.*``; nothing for a module that is not HLO."""
+    module = context.module
+    if module.dialect != "hlo" or module.entry is None:
+        return
+    cost = context.once("cost", lambda: estimated(module, context.target))
+    dtypes = sorted(set(cost.matmul_dtype) - {""})
+    position = {d: k for k, d in enumerate(dtypes)} | {"": 0}
+    b = builder
+    b.column("cost.flops", "f64", cost.flops)
+    b.column("cost.matmul_flops", "f64", cost.matmul_flops)
+    b.column("cost.transcendentals", "f64", cost.transcendentals)
+    b.column("cost.bytes", "f64", cost.bytes)
+    b.column("cost.main_bytes", "f64", cost.main_bytes)
+    b.column("cost.runs", "f64", cost.runs)
+    b.column("cost.unit", "u8", cost.is_unit)
+    b.column("cost.dtype", "u8", np.array([position[d] for d in cost.matmul_dtype], np.int64))
+    loops = cost.execution.loop[context.table.computation]
+    if cost.execution.unknown:
+        b.column("cost.loop", "i32", loops)
+    if cost.estimated_cycles:
+        cycles = np.full(len(module.instructions), np.nan)
+        cycles[list(cost.estimated_cycles)] = list(cost.estimated_cycles.values())
+        b.column("cost.cycles", "f64", cycles)
+    transfers = cost.transfers
+    if transfers:
+        for name, dtype in (("start", "u32"), ("done", "u32"), ("crosses", "u32")):
+            b.column(f"transfer.{name}", dtype, [getattr(t, name) for t in transfers])
+        for name in ("switch_steps", "switch_bytes", "torus_steps", "torus_bytes"):
+            b.column(f"transfer.{name}", "f64", [getattr(t, name) for t in transfers])
+    chips = {name: for_target(h, context.target) for name, h in load().items()}
+    context.extras["cost"] = {
+        "dtypes": dtypes,
+        "hardware": [_chip(h, dtypes) for h in chips.values()],
+        "chosen": cost.hardware.id if cost.hardware is not None else None,
+        "torusIsKnown": all(t.torus_is_known for t in transfers),
+        "unknownLoops": [
+            {"instruction": i.index, "parent": p}
+            for i, p in zip(cost.execution.unknown, cost.execution.unknown_parent, strict=True)
+        ],
+        "branchesLeftOut": list(cost.execution.branches_left_out),
+        "xla": [
+            {
+                "quantity": x.quantity,
+                "xla": x.xla,
+                "ours": x.ours,
+                "loops": x.loops,
+                "customCalls": x.custom_calls,
+                "other": x.other,
+            }
+            for x in cost.xla
+            if x.xla is not None
+        ],
+    }
+
+
+def _chip(h: Hardware, dtypes: list[str]) -> dict[str, Any]:
+    return {
+        "id": h.id,
+        "label": h.label,
+        "memoryBytes": h.memory_bytes,
+        "memoryBandwidth": h.memory_bandwidth,
+        "matmul": [h.matmul_rate(d) for d in dtypes],
+        "peak": max(h.matmul.values()),
+        "vector": h.vector,
+        "clock": h.clock,
+        "links": [
+            {
+                "name": x.name,
+                "kind": x.kind,
+                "bytesPerSecond": x.bytes_per_second,
+                "latency": x.latency,
+                "group": x.group,
+            }
+            for x in h.links
+        ],
+        "source": list(h.source),
+    }

@@ -1,0 +1,134 @@
+"""Live bytes over the schedule and the buffers behind them; js/view.ts says what each holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...analysis.categories import CATEGORIES
+from ...analysis.cost import estimated
+from ...analysis.liveness import KINDS
+from ...analysis.memory import Memory, analysed
+from ...analysis.remat import what_if
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+LISTED = 200  # rows of each audit that travel with the page
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Writes ``memory.*`` and ``buffer.*``; nothing for a module that is not HLO."""
+    module = context.module
+    if module.dialect != "hlo" or module.entry is None:
+        return
+    memory = context.once("memory", lambda: analysed(module, context.target))
+    cost = context.once("cost", lambda: estimated(module, context.target))
+    live = memory.liveness
+    rows = np.flatnonzero((live.size > 0) & (live.kind < 3))
+    row_of = np.full(len(live.size) + 1, -1, np.int64)
+    row_of[rows] = np.arange(len(rows))
+    b = builder
+    b.column("memory.schedule", "u32", live.schedule)
+    b.column("memory.live", "f64", memory.timeline)
+    b.column("buffer.instruction", "u32", live.defined_by[rows])
+    b.column("buffer.leaf", "u32", live.leaf[rows])
+    b.column("buffer.bytes", "f64", live.size[rows])
+    b.column("buffer.space", "u8", live.space[rows])
+    b.column("buffer.kind", "u8", live.kind[rows])
+    b.column("buffer.category", "u8", memory.category[rows])
+    b.column("buffer.start", "u32", live.start[rows])
+    b.column("buffer.end", "u32", live.end[rows])
+    b.column("buffer.freed", "i32", live.counted_end[rows])
+    b.column("buffer.home", "i32", row_of[live.home[rows]])
+    values = [memory.value(int(r)) for r in rows] if len(rows) <= 20_000 else None
+    if values is not None:
+        b.text_column("buffer.name", [v.name for v in values])
+        b.column("buffer.padding", "f64", [v.padding_bytes for v in values])
+        if memory.assigned_bytes is not None:
+            b.column("buffer.allocation", "i32", [_or(v.allocation) for v in values])
+            b.column("buffer.offset", "f64", [_or(v.offset) for v in values])
+    context.extras["memory"] = {
+        "kinds": list(KINDS[:3]),
+        "categories": list(CATEGORIES),
+        "peakBytes": memory.peak_bytes,
+        "peakSource": memory.peak_source,
+        "simulatedBytes": memory.simulated_bytes,
+        "assignedBytes": memory.assigned_bytes,
+        "xlaPeakBytes": memory.xla_peak_bytes,
+        "tableBytes": memory.table_bytes,
+        "peakPoint": memory.peak_point,
+        "platform": context.target.platform,
+        "spaces": [{"space": s, "peak": p} for s, p in memory.memory_spaces.items()],
+        "donations": [
+            {
+                "argument": d.argument,
+                "parameter": d.parameter,
+                "bytes": d.bytes,
+                "outcome": d.outcome,
+                "output": d.output_name,
+            }
+            for d in memory.donations[:LISTED]
+        ],
+        "copies": [
+            {
+                "instruction": c.instruction.index,
+                "argument": c.argument,
+                "bytes": c.bytes,
+                "changes": c.changes,
+            }
+            for c in memory.parameter_copies[:LISTED]
+        ],
+        "loops": _loops(memory),
+        "residuals": [
+            {
+                "instruction": r.stored.index if r.stored is not None else -1,
+                "writer": r.writer.instruction.index,
+                "readers": [x.instruction.index for x in r.readers],
+                "shape": r.shape.dense_text,
+                "slice": r.slice_shape.dense_text if r.slice_shape is not None else "",
+                "bytes": r.bytes,
+            }
+            for r in memory.residuals[:LISTED]
+        ],
+        "remat": [
+            {
+                "instruction": r.value.instruction.index,
+                "bytes": r.saved_bytes,
+                "flops": r.flops,
+                "bytesAccessed": r.bytes_accessed,
+                "wireBytes": r.wire_bytes,
+                "instructions": [i.index for i in r.instructions],
+                "reason": r.reason,
+            }
+            for r in what_if(memory, cost)
+        ],
+    }
+
+
+def _or(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def _loops(memory: Memory) -> list[dict[str, Any]]:
+    return [
+        {
+            "instruction": loop.instruction.index,
+            "trips": loop.trips,
+            "phase": loop.phase,
+            "bytes": loop.carried_bytes,
+            "carries": [
+                {
+                    "index": c.index,
+                    "shape": c.shape.dense_text,
+                    "bytes": c.bytes,
+                    "role": c.role,
+                    "stored": c.stored.index if c.stored is not None else -1,
+                }
+                for c in loop.carries[:40]
+            ],
+        }
+        for loop in memory.loops[:LISTED]
+    ]

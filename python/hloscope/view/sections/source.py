@@ -1,0 +1,39 @@
+"""Which line each cost belongs to, and the text of the person's own files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...analysis.cost import estimated
+from ...analysis.source import cost_lines, is_library
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+LARGEST_FILE = 256 * 1024  # characters; longer files show only their lines that cost something
+LARGEST_TOTAL = 1024 * 1024
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Writes ``source.*``; nothing when no instruction says where it comes from."""
+    module = context.module
+    if module.dialect != "hlo" or module.entry is None:
+        return
+    frames, ids = module.source_frames()
+    if not frames.frames or not any(ids):
+        return
+    cost = context.once("cost", lambda: estimated(module, context.target))
+    frame, flops = cost_lines(module, cost)
+    builder.column("source.frame", "i32", frame - 1)
+    builder.column("source.flops", "f64", flops)
+    files = []
+    total = 0
+    for file in dict.fromkeys(frames.files):
+        library = is_library(file)
+        text = context.target.sources.get(file)
+        if text is not None and (library or len(text) > LARGEST_FILE or total > LARGEST_TOTAL):
+            text = None
+        total += len(text or "")
+        files.append({"file": file, "library": library, "text": text})
+    context.extras["source"] = {"files": files}
