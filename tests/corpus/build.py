@@ -46,6 +46,14 @@ class Built:
 
         return hloscope.capture(self.compiled, title=self.name)
 
+    @cached_property
+    def recaptured(self) -> Any:
+        """``hloscope.capture`` of the function: with dumps, and the way out where XLA cannot
+        print its module."""
+        import hloscope
+
+        return hloscope.capture(self.made.fn, *self.made.args, title=self.name, **self.made.kwargs)
+
     @property
     def module(self) -> Any:
         return self.capture.module
