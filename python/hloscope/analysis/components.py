@@ -22,6 +22,8 @@ from .table import Ints, Table
 # More boxes than this in one open group do not read; equal pieces are looked for earlier.
 WIDE = 64
 REPEATS = 24
+# Between the two, equal pieces are worth a group when they make up this share of the boxes.
+MOSTLY = 0.5
 # Boxes in one section, about.
 SECTION = 40
 # Values with more users than this tie everything together and say nothing.
@@ -47,6 +49,9 @@ def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
 
     rest: list[Ints] = [rows(c) for c in np.flatnonzero(boxes == 0).tolist()]
     repeated = {key: found for key, found in by_class.items() if len(found) > 1}
+    covered = sum(int(boxes[found].sum()) for found in repeated.values())
+    if covered < MOSTLY * boxes.sum() and boxes.sum() <= WIDE:
+        return
     rest += [rows(found[0]) for found in by_class.values() if len(found) == 1]
     models = [rows(found[0]) for found in repeated.values()]
     new: list[Node] = []
@@ -172,9 +177,11 @@ def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     cuts = [0]
     while total - (loud[cuts[-1] - 1] if cuts[-1] else 0) > 1.5 * width:
         done = loud[cuts[-1] - 1] if cuts[-1] else 0
-        low = int(np.searchsorted(loud, done + width // 2))
-        high = int(np.searchsorted(loud, done + width + width // 2))
-        cuts.append(low + int(np.argmin(alive[low:high])) + 1)
+        low = int(np.searchsorted(loud, done + width - width // 4))
+        high = int(np.searchsorted(loud, done + width + width // 4))
+        fewest = low + np.flatnonzero(alive[low:high] == alive[low:high].min())
+        nearest = np.abs(loud[fewest] - done - width).argmin()
+        cuts.append(int(fewest[nearest]) + 1)
     if len(cuts) < 2:
         return
     cuts.append(n)

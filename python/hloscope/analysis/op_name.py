@@ -32,6 +32,7 @@ _NOISE = frozenset(
     "named_call custom_vjp_call_custom_transpose ~".split()
 )
 _WRAPPED = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)$", re.S)
+_EINSUM = re.compile(r"[A-Za-z.,]*->[A-Za-z.]*$")
 _LOOPS = frozenset(["while", "body", "cond", "scan", "body_fun", "cond_fun"])
 _BRANCH = re.compile(r"branch_\d+_fun$")
 
@@ -107,7 +108,7 @@ def _scope(parts: list[str]) -> Path:
             out.append(phase)
         function = position == 0 and bool(transforms & _FUNCTION) and not phase
         name = name.partition("[")[0].strip() if "[" in name else name
-        if not name or function or name in _NOISE or "->" in name:
+        if not name or function or name in _NOISE or _EINSUM.match(name):
             continue
         if out and name.isdigit() and out[-1] not in (FORWARD, BACKWARD):
             stem, _, number = out[-1].rpartition("/")

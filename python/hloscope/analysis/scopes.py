@@ -49,15 +49,21 @@ def scopes(module: Module) -> Scopes:
     own = of_name[t.op_name]
     own[t.by_opcode(lambda o: o == "parameter", bool)] = -1
     top = next((n for n, p in enumerate(paths) if p == ()), -2)
-    scope = _inherit(t, own, top)
+    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    scope = _inherit(t, own, combined, top)
     final = [p if p is not None else () for p in paths]
-    _hoist(t, own, scope, final, (flags(module) & INLINE) != 0)
+    _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
     _sink(t, own, scope, final)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
 
 
 def _hoist(
-    t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path], inline: Mask
+    t: Table,
+    own: NDArray[np.int64],
+    scope: NDArray[np.int64],
+    paths: list[Path],
+    combined: Mask,
+    inline: Mask,
 ) -> None:
     """Moves what belongs to several scopes up to what they have in common, in place.
 
@@ -66,9 +72,8 @@ def _hoist(
     those scopes into a cycle.
     """
     rows, values = t.operands.rows, t.operands.values
-    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
     joined = t.by_opcode(lambda o: o in ("concatenate", "tuple"), bool)
-    combined |= joined & (own < 0) & (t.operands.counts > 2)
+    combined = combined | (joined & (own < 0) & (t.operands.counts > 2))
     known = (scope[rows] >= 0) & (scope[values] >= 0)
     up = known & combined[rows] & ~t.silent[values]
     down = known & inline[values]
@@ -124,7 +129,7 @@ def _combines(opcode: str) -> bool:
     return opcode.removesuffix("-start") in ("all-reduce", "all-gather", "reduce-scatter")
 
 
-def _inherit(t: Table, own: NDArray[np.int64], top: int) -> NDArray[np.int64]:
+def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
     scope = _from_callees(t, own)
     n = len(scope)
     if n == 0:
@@ -146,9 +151,11 @@ def _inherit(t: Table, own: NDArray[np.int64], top: int) -> NDArray[np.int64]:
         unknown = scope < 0
         if not unknown.any():
             break
-        above = scope[_follow(np.where(unknown & (operand >= 0), operand, here))]
+        source = _follow(np.where(unknown & (operand >= 0), operand, here))
+        above = scope[source]
         below = scope[_follow(np.where(unknown & (user >= 0), user, here))]
-        good = (above >= 0) & ((above != top) | (below < 0))
+        weak = (above == top) | combined[source]
+        good = (above >= 0) & (~weak | (below < 0))
         found = np.where(good, above, below)
         if not (found[unknown] >= 0).any():
             # The nearest neighbours know nothing; ask all of them.

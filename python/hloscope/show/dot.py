@@ -97,12 +97,12 @@ def _cluster(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
     import graphviz
 
     for inner in box.inside:
-        text = graphviz.escape(printable(inner.label))
         if not inner.opened:
             _node(graph, picture, inner)
             continue
-        title = f"{text} ×{inner.count}" if inner.count > 1 else text
+        times = f" ×{inner.count}" if inner.count > 1 else ""
         name = f"cluster_{inner.id}"
+        title = graphviz.escape(printable(inner.label + times))
         style = {"label": title, "style": "rounded", "color": "#999999", "fontsize": "12"}
         with graph.subgraph(name=name, graph_attr=style) as inside:
             _cluster(inside, picture, inner)
@@ -131,10 +131,12 @@ def _node(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
 
 
 def _lines(label: str) -> str:
-    """Escapes DOT's backslashes in each line; the line break between them stays one."""
+    """Escapes DOT's backslashes in each line; the break between lines stays one.
+
+    ``nohtml`` because a label from < to > would otherwise be read as HTML.
+    """
     import graphviz
 
-    escaped = [graphviz.escape(part) for part in label.split("\n")]
-    text = "\\n".join(escaped)
-    # A label that begins with < and ends with > would be read as HTML.
-    return str(graphviz.nohtml(text))
+    escaped = "\\n".join(graphviz.escape(part) for part in label.split("\n"))
+    text: str = graphviz.nohtml(escaped)
+    return text

@@ -56,6 +56,7 @@ class Picture:
         self.wanted = wanted
         self.box_of_group: dict[int, Box] = {}
         self.box_of_instruction: dict[int, Box] = {}
+        self.opened_instructions: dict[int, Box] = {}
         self.root = Box("g0", "", 0)
         self._open(self.root)
         self._grow(max_nodes)
@@ -63,7 +64,8 @@ class Picture:
     def _open(self, box: Box) -> list[Box]:
         """Fills a box; groups of called computations stay inside their instruction's box."""
         box.opened = True
-        self.box_of_instruction.pop(box.instruction, None)
+        if self.box_of_instruction.pop(box.instruction, None) is not None:
+            self.opened_instructions[box.instruction] = box
         found: list[tuple[int, Box]] = []
         groups = [box.group] if box.group >= 0 else self.owned.get(box.instruction, [])
         if box.instruction >= 0 and box.group < 0:
@@ -132,6 +134,11 @@ class Picture:
             self._open(box)
             closed += self._closed(box)
 
+    def _doors(self, box: Box) -> list[Box]:
+        """What stands for an open loop's edges: its body's boxes, not its condition's."""
+        inner = [b for b in box.inside if KINDS[self.tree.kind[b.group]] != "condition"]
+        return [c for b in inner or box.inside for c in self._closed(b)]
+
     def _closed(self, box: Box) -> list[Box]:
         out: list[Box] = []
         for inner in box.inside:
@@ -157,13 +164,17 @@ class Picture:
         drawn: dict[int, frozenset[str]] = {}
         offsets, values = self.table.operands.offsets.tolist(), self.table.operands.values.tolist()
 
+        doors = {i: self._doors(b) for i, b in self.opened_instructions.items()}
+
         def sources(i: int) -> frozenset[str]:
+            if doors.get(i):
+                return frozenset([doors[i][-1].id])  # out of the last box of an open loop
             box = self._box(i)
             return frozenset([box]) if box else drawn.get(i, frozenset())
 
         for i, instr in enumerate(self.instructions):  # operands are printed before users
             came = [sources(o) for o in values[offsets[i] : offsets[i + 1]]]
-            box = self._box(i)
+            box = doors[i][0].id if doors.get(i) else self._box(i)
             if not box:
                 if instr.opcode != "parameter" and came:
                     drawn[i] = frozenset().union(*came) if not instr.is_root else frozenset()

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from .builder import DTYPES, TEXT_MAGIC, VERSION, VIEW_MAGIC
 
 _COLUMN = re.compile(
-    r"^\s\*\s([a-z_]+\.[a-z_]+(?:/[a-z_]+)?(?:, [a-z_]+\.[a-z_]+)*)\s+"
-    r"(?:StringId\s+)?(u8|u16|u32|i32|f32|f64)?\b\s*(\S*)",
+    r"^\s\*\s([a-z_]+\.[a-z_]+(?:/[a-z_]+)?(?:, [a-z_]+\.[a-z_]+)*) *"
+    r"(?:StringId +)?(u8|u16|u32|i32|f32|f64)?\b",
     re.M,
 )
 
@@ -59,12 +59,13 @@ def _texts(raw: NDArray[np.uint8], offsets: NDArray[np.uint32]) -> list[str]:
 def documented_columns(view_ts: str) -> dict[str, str]:
     """Column → dtype of every column that the comments of js/view.ts document."""
     out: dict[str, str] = {}
-    for names, dtype, _ in _COLUMN.findall(view_ts):
+    for names, dtype in _COLUMN.findall(view_ts):
         first = names.partition(",")[0].partition(".")[0]
-        for name in names.split(", "):
-            table, _, parts = name.partition(".")
+        for whole in names.split(", "):
+            table, _, parts = whole.partition(".")
             for part in parts.split("/"):
-                out[f"{table or first}.{part}"] = dtype or "u32"
+                name = f"{table or first}.{part}"
+                out[name] = dtype or ("u8" if name == "strings.bytes" else "u32")
     return out
 
 

@@ -1,0 +1,217 @@
+"""What kind of work an instruction is: opcodes, disguises, fusions, labels."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hloscope.analysis.families import (
+    FAMILIES,
+    ID,
+    convolution_is_matmul,
+    families,
+    is_matmul,
+    opcode_family,
+    target_family,
+)
+from hloscope.analysis.flags import INLINE, LANDMARK, OUTPUT, PARAMETER, PLUMBING, ROOT, flags
+from hloscope.analysis.labels import MAX_LABEL, labels, shorten
+from hloscope.readers import read_modules
+
+# xla/hlo/ir/hlo_opcode.h, all of them.
+HLO_OPCODES = """
+abs acos acosh add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce
+all-reduce-done all-reduce-start all-to-all and asin asinh async-done async-start async-update
+atan2 atanh batch-norm-grad batch-norm-inference batch-norm-training bitcast bitcast-convert
+broadcast call cbrt ceil cholesky clamp collective-broadcast collective-permute
+collective-permute-done collective-permute-start compare complex concatenate conditional constant
+convert convolution copy copy-done copy-start cosine cosh count-leading-zeros custom-call divide
+domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf exponential
+exponential-minus-one fft floor fusion gather get-dimension-size get-tuple-element imag infeed
+iota is-finite log log-plus-one logistic map maximum minimum multiply negate not opt-barrier or
+outfeed pad parameter partition-id popcnt power ragged-all-to-all ragged-dot real recv recv-done
+reduce reduce-precision reduce-scatter reduce-window remainder replica-id reshape reverse rng
+rng-bit-generator rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scaled-dot
+scatter select select-and-scatter send send-done set-dimension-size shift-left
+shift-right-arithmetic shift-right-logical sign sine sinh slice sort sqrt stochastic-convert
+subtract tan tanh topk transpose triangular-solve tuple while xor
+""".split()
+
+
+def family_of(module, name):
+    i = module.find(name)
+    return FAMILIES[families(module)[i.index]].id
+
+
+def test_every_hlo_opcode_has_a_family():
+    wrappers = {"async-start", "async-update", "async-done"}
+    unknown = [o for o in HLO_OPCODES if opcode_family(o) == ID["other"] and o not in wrappers]
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("opcode", "family"),
+    [
+        ("stablehlo.dot_general", "matmul"),
+        ("stablehlo.add", "elementwise"),
+        ("mhlo.all_reduce", "collective"),
+        ("dot_general", "matmul"),
+        ("psum", "collective"),
+        ("select_n", "elementwise"),
+        ("scan", "control_flow"),
+        ("reduce_sum", "reduction"),
+        ("threefry2x32", "rng"),
+        ("frobnicate", "other"),
+        ("stablehlo.frobnicate", "other"),
+    ],
+)
+def test_other_dialects_and_unknown_opcodes(opcode, family):
+    assert FAMILIES[opcode_family(opcode)].id == family
+
+
+@pytest.mark.parametrize(
+    ("target", "family"),
+    [
+        ("__cublas$gemm", "matmul"),
+        ("__cublas$lt$matmul", "matmul"),
+        ("__cublas$lt$matmul$f8", "matmul"),
+        ("__onednn$matmul", "matmul"),
+        ("__triton_gemm", "matmul"),
+        ("__cudnn$convForward", "convolution"),
+        ("__cudnn$convBiasActivationForward", "convolution"),
+        ("lapack_sgetrf_ffi", "linear_algebra"),
+        ("__cublas$triangularSolve", "linear_algebra"),
+        ("TopK", "linear_algebra"),
+        ("xla_ffi_python_cpu_callback", "transfer"),
+        ("MoveToHost", "transfer"),
+        ("Sharding", "plumbing"),
+        ("tpu_custom_call", "custom_call"),
+        ("my_kernel", "custom_call"),
+        (None, "custom_call"),
+    ],
+)
+def test_custom_calls_by_target(target, family):
+    assert FAMILIES[target_family(target)].id == family
+
+
+@pytest.mark.parametrize(
+    ("window", "labels_", "lhs", "groups", "expected"),
+    [
+        ("", "bf_io->bf", (8, 16), 1, True),
+        ("", "bf_oi->bf", (8, 16), 1, True),
+        ("size=1", "0bf_oi0->0bf", (1, 8, 16), 1, True),
+        ("size=4 stride=3 lhs_dilate=4", "0bf_0oi->0bf", (4, 8, 16), 1, True),  # a batch
+        ("size=4", "0fb_0io->bf0", (4, 8, 16), 1, True),  # contracts the whole dimension
+        ("size=3x3 pad=1_1x1_1", "b01f_01io->b01f", (8, 32, 32, 16), 1, False),
+        ("size=3", "b0f_0io->b0f", (8, 32, 16), 1, False),
+        ("size=1x1", "b01f_01io->b01f", (8, 32, 32, 16), 1, True),
+        ("size=1x1", "b01f_01io->b01f", (8, 32, 32, 16), 16, False),  # depthwise
+        ("size=3 pad=1_1", "b0f_0io->b0f", (8, 3, 16), 1, False),
+    ],
+)
+def test_a_convolution_that_slides_over_nothing_is_a_matmul(window, labels_, lhs, groups, expected):
+    assert convolution_is_matmul(window, labels_, lhs, groups) is expected
+
+
+TEXT = """HloModule m, is_scheduled=true
+
+%inner (p: f32[4,8], q: f32[8,2]) -> f32[4,2] {
+  %p = f32[4,8]{1,0} parameter(0)
+  %q = f32[8,2]{1,0} parameter(1)
+  ROOT %d = f32[4,2]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+%outer (p.1: f32[4,8], q.1: f32[8,2]) -> f32[4,2] {
+  %p.1 = f32[4,8]{1,0} parameter(0)
+  %q.1 = f32[8,2]{1,0} parameter(1)
+  %nested = f32[4,2]{1,0} fusion(%p.1, %q.1), kind=kOutput, calls=%inner
+  ROOT %t = f32[4,2]{1,0} tanh(%nested)
+}
+
+%moves (p.2: f32[4,8]) -> f32[8,4] {
+  %p.2 = f32[4,8]{1,0} parameter(0)
+  ROOT %tr = f32[8,4]{1,0} transpose(%p.2), dimensions={1,0}
+}
+
+%a2a (p.3: f32[4,8]) -> f32[4,8] {
+  %p.3 = f32[4,8]{1,0} parameter(0)
+  ROOT %all-to-all = f32[4,8]{1,0} all-to-all(%p.3), replica_groups={{0,1}}, dimensions={0}
+}
+
+ENTRY %main (x: f32[4,8], w: f32[8,2]) -> (f32[4,2], f32[8,4], f32[4,8]) {
+  %x = f32[4,8]{1,0} parameter(0), metadata={op_name="params['x']"}
+  %w = f32[8,2]{1,0} parameter(1)
+  %zero = f32[] constant(0)
+  %fill = f32[4,8]{1,0} broadcast(%zero), dimensions={}
+  %f = f32[4,2]{1,0} fusion(%x, %w), kind=kOutput, calls=%outer
+  %g = f32[8,4]{1,0} fusion(%x), kind=kLoop, calls=%moves
+  %s = ((f32[4,8]), f32[4,8]) async-start(%x), calls=%a2a
+  %e = f32[4,8]{1,0} async-done(%s), calls=%a2a
+  %odd = f32[4,8]{1,0} frobnicate(%e, %fill)
+  ROOT %r = (f32[4,2], f32[8,4], f32[4,8]) tuple(%f, %g, %odd)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module():
+    return read_modules(TEXT)[0]
+
+
+def test_wrappers_take_the_family_of_what_they_wrap(module):
+    assert family_of(module, "f") == "matmul"
+    assert family_of(module, "g") == "data_movement"
+    assert family_of(module, "s") == family_of(module, "e") == "collective"
+    assert family_of(module, "odd") == "other"
+    assert is_matmul(module.find("f"))
+    assert not is_matmul(module.find("g"))
+
+
+def test_flags(module):
+    bits = dict(zip((i.name for i in module.instructions), flags(module).tolist(), strict=True))
+    assert bits["zero"] & INLINE
+    assert bits["fill"] & INLINE
+    assert bits["x"] & PARAMETER
+    assert bits["r"] & PLUMBING
+    assert bits["r"] & ROOT
+    assert bits["f"] & LANDMARK
+    assert bits["odd"] & OUTPUT
+    assert not bits["x"] & OUTPUT
+
+
+def test_labels_say_what_a_box_does(module):
+    found = dict(zip((i.name for i in module.instructions), labels(module), strict=True))
+    assert found["x"] == "params['x']"
+    assert found["d"] == "matmul [4×8]·[8×2]"
+    assert found["f"] == "fusion matmul·tanh"
+    assert found["g"] == "fusion transpose"
+    assert found["s"] == "all-to-all f32[4,8]-start"
+    assert found["e"] == "all-to-all f32[4,8]-done"
+    assert found["zero"] == "0"
+    assert found["p"] == "parameter 0"
+    assert shorten("x" * 500) == "x" * 47 + "…" + "x" * 24
+    assert all(0 < len(label) <= MAX_LABEL for label in labels(module))
+
+
+@pytest.mark.parametrize(
+    ("seed", "matmuls"), [("000", 5), ("001", 2), ("004", 151)], ids=["000", "001", "004"]
+)
+def test_matmuls_of_real_dumps(seeds, seed, matmuls):
+    module = read_modules(next(seeds.glob(f"{seed}_*")).read_bytes())[0]
+    direct = [i for i in module.instructions if i.opcode != "fusion" and is_matmul(i)]
+    assert len(direct) == matmuls
+    by_column = [
+        i
+        for i, f in zip(module.instructions, families(module), strict=True)
+        if f == ID["matmul"] and i.opcode != "fusion"
+    ]
+    assert by_column == direct
+    assert all(re.match(r"matmul \[\d+×\d+(×\d+)*\]·\[", labels(module)[i.index]) for i in direct)
+
+
+def test_loops_say_how_often_they_run(compiled):
+    module = compiled("fori_matmul").module
+    loops = [i for i in module.instructions if i.opcode == "while"]
+    assert loops
+    assert labels(module)[loops[0].index] == "while ×16"
+    assert FAMILIES[families(module)[loops[0].index]].id == "control_flow"

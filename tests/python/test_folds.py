@@ -1,0 +1,113 @@
+"""Repeated neighbours fold, in natural order, near matches too; classes are isomorphism."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hloscope.analysis.folds import folds, near
+from hloscope.analysis.groups import group_tree
+from hloscope.readers import read_modules
+
+
+def layers(count: int, odd: int = -1, name: str = "layer_{}", order=None) -> str:
+    """A chain of equal layers of six instructions; ``odd`` differs in half of them."""
+    lines = ["  %x = f32[8]{0} parameter(0)"]
+    before = "x"
+    for k in order or range(count):
+        scope = name.format(k)
+        ops = ["tanh", "negate", "sqrt", "floor", "ceil", "sign"]
+        if k == odd:
+            ops = ["abs"] * 12
+        for n, op in enumerate(ops):
+            meta = f'metadata={{op_name="jit(f)/net/{scope}/{op}"}}'
+            lines.append(f"  %i{k}.{n} = f32[8]{{0}} {op}(%{before}), {meta}")
+            before = f"i{k}.{n}"
+    for n in range(8):
+        meta = 'metadata={op_name="jit(f)/head/abs"}'
+        lines.append(f"  %h{n} = f32[8]{{0}} abs(%{before}), {meta}")
+    lines.append("  ROOT %r = f32[8]{0} negate(%h0)")
+    body = "\n".join(lines)
+    return f"HloModule net\n\nENTRY %main (x: f32[8]) -> f32[8] {{\n{body}\n}}\n"
+
+
+def folded(text: str):
+    module = read_modules(text)[0]
+    tree = group_tree(module)
+    found = folds(module, tree)
+    return tree, found, [(f.label, [tree.label[m] for m in f.members]) for f in found.folds]
+
+
+def test_twelve_layers_fold_in_natural_order():
+    tree, found, names = folded(layers(12))
+    assert names == [("layer_[0..11]", [f"layer_{k}" for k in range(12)])]
+    (fold,) = found.folds
+    assert tree.label[fold.parent] == "net"
+    assert {found.group_class[m] for m in fold.members} == {found.group_class[fold.members[0]]}
+    assert {found.of_group[m] for m in fold.members} == {0}
+
+
+def test_a_different_layer_stays_out():
+    _, _, names = folded(layers(6, odd=3))
+    assert names == [("layer_[0..2,4,5]", ["layer_0", "layer_1", "layer_2", "layer_4", "layer_5"])]
+
+
+def test_a_layer_that_differs_by_an_instruction_is_a_near_match():
+    text = layers(5)
+    meta = 'metadata={op_name="jit(f)/net/layer_0/cos"}'
+    extra = f"  %extra = f32[8]{{0}} cosine(%i0.5), {meta}\n"
+    text = text.replace("  %i1.0 =", extra + "  %i1.0 =")
+    _, found, names = folded(text)
+    assert names == [("layer_[0..4]", [f"layer_{k}" for k in range(5)])]
+    assert len({found.group_class[m] for m in found.folds[0].members}) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("h.{}", "h.[0..3]"),
+        ("layers_{}", "layers_[0..3]"),
+        ("Block_{}", "Block_[0..3]"),
+        ("stack/{}", "stack/[0..3]"),
+        ("conv2d_{}", "conv2d_[0..3]"),
+    ],
+)
+def test_names_with_numbers(name, label):
+    _, _, names = folded(layers(4, name=name))
+    assert [label_ for label_, _ in names] == [label] or names[0][0].endswith(label)
+
+
+def test_schedule_does_not_decide_the_order_of_members():
+    _, _, names = folded(layers(4, order=[2, 0, 3, 1]))
+    assert names[0][1] == ["layer_0", "layer_1", "layer_2", "layer_3"]
+
+
+def test_near():
+    assert near(Counter("aabbcc"), Counter("aabbccdd"))
+    assert not near(Counter("a" * 40), Counter("b" * 40))
+
+
+def test_classes_are_renaming_invariant(compiled):
+    """The same program under other names and with its computations reordered by name."""
+    module = compiled("gpt_unrolled").module
+    text = re.sub(r"%([\w.-]+)", r"%x_\1", module.text)
+    renamed = read_modules(text)[0]
+    assert len(renamed.instructions) == len(module.instructions)
+    classes = [folds(m, group_tree(m)).group_class.tolist() for m in (module, renamed)]
+    assert classes[0] == classes[1]
+
+
+def test_layers_of_a_compiled_step_fold(compiled):
+    module = compiled("gpt_unrolled").module
+    tree = group_tree(module)
+    names = {(tree.label[f.parent], f.label) for f in folds(module, tree).folds}
+    assert any(parent == "forward" and label.startswith("layer_[0") for parent, label in names)
+    assert any(parent == "backward" and label.startswith("layer_[0") for parent, label in names)
+
+
+def test_seed_004_folds_its_six_layers_both_ways(seeds):
+    module = read_modules(next(seeds.glob("004_*")).read_bytes())[0]
+    tree = group_tree(module)
+    found = [f for f in folds(module, tree).folds if f.label == "layer/[0..5]"]
+    assert [len(f.members) for f in found] == [6, 6]
