@@ -43,6 +43,8 @@ def from_line(text: str, shell: Any) -> Source:
         if _looks_like_path(text):
             raise UsageError(f"%hlo: there is no file {text}") from None
         raise UsageError(f"%hlo: {error.msg}: {text}") from None
+    if isinstance(tree.body, ast.BinOp) and _looks_like_path(text):
+        raise UsageError(f"%hlo: there is no file {text}")
     return _source(tree.body, text, FILE_NAME, shell)
 
 

@@ -143,8 +143,8 @@ def _index(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.lstrip("-").isdigit() else text
 
 
-def complete(_shell: Any, event: Any) -> list[str]:
-    """Option names, and the values of --stage, --color-by and --topology."""
+def complete(shell: Any, event: Any) -> list[str]:
+    """Option names, the values of --stage, --color-by and --topology, and the user's names."""
     typed = getattr(event, "text_until_cursor", event.line)
     word = typed.split()[-1] if typed and not typed[-1].isspace() else ""
     before = typed[: len(typed) - len(word)].split()
@@ -159,6 +159,11 @@ def complete(_shell: Any, event: Any) -> list[str]:
         return [v[cut:] for v in found] if cut >= 0 else found
     if word.startswith("-"):
         return [o for o in OPTIONS if o.startswith(word)]
+    if event.symbol and event.symbol[0].isalpha():
+        # with jedi, IPython completes no plain name after a magic
+        one = shell.Completer
+        found = one.attr_matches if "." in event.symbol else one.global_matches
+        return list(found(event.symbol))
     raise TryNext
 
 
