@@ -96,10 +96,12 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root.narrow .legend>*{flex:none}
 .root.narrow .header .figures{text-align:left;flex-basis:100%}
 
-.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;max-height:52px;overflow:auto;scrollbar-width:thin}
+.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:48px;flex:none;overflow:auto;scrollbar-width:thin}
 .legend .what{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
 .key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
+.key .clip{max-width:170px}
+.key i{flex:none}
 .key .n{color:var(--dim);font-variant-numeric:tabular-nums}
 .ramp{display:inline-flex;align-items:center;gap:6px}
 .ramp i{width:130px;height:10px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}

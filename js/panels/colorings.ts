@@ -31,8 +31,7 @@ const MOST_PARTS = 9;
 const scopeParts = perModel((model) => {
   const { count, parent, size, fold } = model.group;
   const children = childGroups(model);
-  const named = (g: number) =>
-    ["entry", "scope", "body", "call", "component"].includes(model.groupKind(g));
+  const named = (g: number) => ["entry", "scope", "body", "call"].includes(model.groupKind(g));
   const divide = ({ label, groups }: Part): Part[] => {
     if (groups.length > 1) return []; // a run of equal groups stays one part
     const parts = new Map<string, Part>();

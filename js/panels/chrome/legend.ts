@@ -56,11 +56,11 @@ export function legend(
           {
             class: "key",
             type: "button",
-            title: "Light these in the graph",
+            title: `Light ${categories[k] ?? "unknown"} in the graph`,
             onclick: () => light(k),
           },
           h("i", { "aria-hidden": "true", style: { background: colors[k] } }),
-          categories[k] ?? "unknown",
+          h("span", { class: "clip" }, categories[k] ?? "unknown"),
           h("span", { class: "n" }, format.count(counts[k])),
         ),
       ),
