@@ -59,7 +59,7 @@ export interface ScreenRect {
 }
 
 export interface GraphPane {
-  /** The whole picture; or its width from the top, when all of it would be illegible. */
+  /** The whole picture, however small. The first picture is never smaller than can be read. */
   fit(): void;
   /** Zooms about the middle of the pane. */
   zoom(factor: number): void;

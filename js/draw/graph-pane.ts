@@ -221,11 +221,11 @@ export function createGraphPane(
     engine.setPane(element.clientWidth, element.clientHeight);
     if (touchedByHand) return;
     renderer.setScene(engine.openDefault(), -1, counted);
-    renderer.fit(true);
+    renderer.fit(true, true);
     refresh();
   };
   renderer.resize();
-  renderer.fit(true);
+  renderer.fit(true, true);
   new ResizeWatcher(element, place, signal);
 
   const pane: GraphPane = {
@@ -255,7 +255,7 @@ export function createGraphPane(
       touchedByHand = false;
       renderer.setScene(engine.openDefault(), -1, counted);
       refresh();
-      renderer.fit();
+      renderer.fit(true);
       for (const callback of [...callbacks]) callback();
     },
     setPlumbing(shown) {

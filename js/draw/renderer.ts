@@ -135,13 +135,14 @@ export class Renderer {
     }
     this.invalidate();
   }
-  fit(instant = false): void {
+  /** All of it; or, when `readable` is asked for, no smaller than can be read. */
+  fit(readable = false, instant = false): void {
     const { picture } = this.scene;
     const world = { x: 0, y: 0, w: picture.width, h: picture.height };
     const { childOffsets, children } = picture.projection;
     const contents: Rect[] = [];
     for (let k = 0; k < childOffsets[1]; k++) contents.push(this.scene.rect(children[k]));
-    this.flyTo(this.camera.fit(world, READABLE_SCALE, contents), instant);
+    this.flyTo(this.camera.fit(world, readable ? READABLE_SCALE : 0, contents), instant);
   }
   /** Moves as little as it must to show the rectangle, zooming only when it is unreadable. */
   show(r: Rect): void {
@@ -156,10 +157,20 @@ export class Renderer {
     const margin = 24 / scale;
     let x = goal.x + (width / goal.scale - w) / 2;
     let y = goal.y + (height / goal.scale - h) / 2;
-    if (r.x + r.w + margin > x + w) x = r.x + r.w + margin - w;
-    if (r.x - margin < x) x = r.x - margin;
-    if (r.y + r.h + margin > y + h) y = r.y + r.h + margin - h;
-    if (r.y - margin < y) y = r.y - margin;
+    const inside =
+      r.x - margin >= x &&
+      r.y - margin >= y &&
+      r.x + r.w + margin <= x + w &&
+      r.y + r.h + margin <= y + h;
+    if (!inside && r.w < w * 0.5 && r.h < h * 0.5) {
+      x = r.x + r.w / 2 - w / 2;
+      y = r.y + r.h / 2 - h / 2;
+    } else {
+      if (r.x + r.w + margin > x + w) x = r.x + r.w + margin - w;
+      if (r.x - margin < x) x = r.x - margin;
+      if (r.y + r.h + margin > y + h) y = r.y + r.h + margin - h;
+      if (r.y - margin < y) y = r.y - margin;
+    }
     this.flyTo({ x, y, scale });
   }
 

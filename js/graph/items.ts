@@ -63,7 +63,7 @@ export interface ItemText {
 }
 
 const MAX_LABEL = 210;
-const MAX_CHIP = 92;
+const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
 

@@ -41,7 +41,7 @@ export interface LocalOptions {
   maxWidth: number;
 }
 
-export const LOCAL_OPTIONS: LocalOptions = { maxUsers: 16, maxSpan: 20, maxWidth: 5 };
+export const LOCAL_OPTIONS: LocalOptions = { maxUsers: 12, maxSpan: 20, maxWidth: 5 };
 
 export function prepareLocal(
   n: number,

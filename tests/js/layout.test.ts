@@ -1,0 +1,244 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { buildFlow } from "../../js/graph/flow.ts";
+import { ItemWriter } from "../../js/graph/items.ts";
+import { EdgeKind } from "../../js/graph/local.ts";
+import { HEADER_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
+import { Openness, weights } from "../../js/graph/openness.ts";
+import { pack } from "../../js/graph/pack.ts";
+import { LayoutCache, layoutPicture, type Picture } from "../../js/graph/picture.ts";
+import { ItemKind, project } from "../../js/graph/projection.ts";
+import { Tree } from "../../js/graph/tree.ts";
+import { FamilyCounts } from "../../js/graph/words.ts";
+import { buildModel, generator, type ModuleSpec, randomModule, transformer } from "./fixtures.ts";
+
+function engine(spec: ModuleSpec) {
+  const tree = new Tree(buildModel(spec));
+  const flow = buildFlow(tree.model, false);
+  const weight = weights(tree, flow);
+  const writer = new ItemWriter(tree, flow, new FamilyCounts(tree, flow), new TextMetrics());
+  const cache = new LayoutCache();
+  const draw = (open: Openness, aspect = 1.5): Picture =>
+    layoutPicture(project(tree, flow, weight, open), writer, cache, aspect);
+  return { tree, cache, draw };
+}
+
+function randomOpenness(tree: Tree, next: () => number): Openness {
+  const open = new Openness(tree);
+  for (let v = 0; v < tree.stacks; v++) if (next() < 0.6) open.open[v] = 1;
+  for (let p = 0; p < open.loose.length; p++) if (next() < 0.4) open.loose[p] = 1;
+  open.open[tree.root] = 1;
+  return open;
+}
+
+function everythingOpen(tree: Tree): Openness {
+  const open = new Openness(tree);
+  open.open.fill(1);
+  open.loose.fill(1);
+  return open;
+}
+
+function check(picture: Picture): void {
+  const { x, y, w, h, projection, edges } = picture;
+  const { parent, kind, childOffsets, children } = projection;
+  for (let item = 0; item < x.length; item++) {
+    expect(Number.isFinite(x[item] + y[item] + w[item] + h[item])).toBe(true);
+    const p = parent[item];
+    if (p >= 0) {
+      const header = p === 0 ? 0 : HEADER_HEIGHT;
+      expect(x[item]).toBeGreaterThanOrEqual(x[p]);
+      expect(y[item]).toBeGreaterThanOrEqual(y[p] + header);
+      expect(x[item] + w[item]).toBeLessThanOrEqual(x[p] + w[p] + 0.01);
+      expect(y[item] + h[item]).toBeLessThanOrEqual(y[p] + h[p] + 0.01);
+    }
+    if (kind[item] !== ItemKind.Open) continue;
+    const list = [...children.subarray(childOffsets[item], childOffsets[item + 1])];
+    list.sort((a, b) => y[a] - y[b]);
+    for (let k = 0; k < list.length; k++) {
+      const a = list[k];
+      for (let j = k + 1; j < list.length && y[list[j]] < y[a] + h[a] - 0.01; j++) {
+        const b = list[j];
+        const apart = x[b] >= x[a] + w[a] - 0.01 || x[a] >= x[b] + w[b] - 0.01;
+        if (!apart) expect.fail(`items ${a} and ${b} overlap`);
+      }
+    }
+  }
+  for (let e = 0; e < edges.count; e++) {
+    if (edges.kind[e] !== EdgeKind.Plain) {
+      expect(edges.pointOffsets[e + 1]).toBe(edges.pointOffsets[e]);
+      continue;
+    }
+    const a = edges.from[e];
+    const b = edges.to[e];
+    // Down the column, or over to a column further right.
+    const flows = y[b] >= y[a] + h[a] || x[b] >= x[a] + w[a];
+    if (!flows) expect.fail(`edge ${a} → ${b} runs against the flow`);
+    const first = edges.pointOffsets[e];
+    const last = edges.pointOffsets[e + 1] - 1;
+    expect(last).toBeGreaterThan(first);
+    expect(edges.pointY[first]).toBeCloseTo(y[a] + h[a]);
+    expect(edges.pointY[last]).toBeCloseTo(y[b]);
+    expect(edges.pointX[first]).toBeGreaterThanOrEqual(x[a]);
+    expect(edges.pointX[first]).toBeLessThanOrEqual(x[a] + w[a]);
+    expect(edges.pointX[last]).toBeGreaterThanOrEqual(x[b]);
+    expect(edges.pointX[last]).toBeLessThanOrEqual(x[b] + w[b]);
+  }
+}
+
+const cases = fc.record({
+  seed: fc.nat(1_000_000),
+  n: fc.integer({ min: 1, max: 260 }),
+  groups: fc.nat(16),
+});
+
+describe("layout", () => {
+  test("nothing overlaps, children are inside, edges follow the flow", () => {
+    fc.assert(
+      fc.property(cases, ({ seed, n, groups }) => {
+        const next = generator(seed);
+        const { tree, draw } = engine(randomModule(n, groups, next));
+        check(draw(randomOpenness(tree, next), 0.7 + 2 * next()));
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  test("the same for a transformer, closed, half open and open", () => {
+    const { tree, draw } = engine(transformer(12, 21));
+    check(draw(new Openness(tree)));
+    for (let seed = 1; seed < 6; seed++) check(draw(randomOpenness(tree, generator(seed))));
+    check(draw(everythingOpen(tree)));
+  });
+
+  test("the same input gives the same picture, whatever was drawn before", () => {
+    fc.assert(
+      fc.property(cases, ({ seed, n, groups }) => {
+        const spec = randomModule(n, groups, generator(seed));
+        const one = engine(spec);
+        const two = engine(spec);
+        two.draw(everythingOpen(two.tree));
+        const a = one.draw(randomOpenness(one.tree, generator(seed + 1)));
+        const b = two.draw(randomOpenness(two.tree, generator(seed + 1)));
+        expect([...a.x, ...a.y, ...a.w, ...a.h]).toEqual([...b.x, ...b.y, ...b.w, ...b.h]);
+        expect([...a.edges.pointX, ...a.edges.pointY]).toEqual([
+          ...b.edges.pointX,
+          ...b.edges.pointY,
+        ]);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test("opening a group leaves the order of the others", () => {
+    fc.assert(
+      fc.property(cases, ({ seed, n, groups }) => {
+        const next = generator(seed);
+        const { tree, draw } = engine(randomModule(n, Math.max(2, groups), next));
+        const open = randomOpenness(tree, next);
+        const before = draw(open);
+        const closed = [...before.projection.nodes].filter(
+          (v, k) => before.projection.kind[k] === ItemKind.Closed && v >= tree.instructions,
+        );
+        if (closed.length === 0) return;
+        const chosen = closed[Math.floor(next() * closed.length)];
+        open.open[chosen] = 1;
+        const after = draw(open);
+        const now = new Map([...after.projection.nodes].map((v, k) => [v, k]));
+        const { childOffsets, children, nodes } = before.projection;
+        for (let item = 0; item < nodes.length; item++) {
+          for (let k = childOffsets[item]; k + 1 < childOffsets[item + 1]; k++) {
+            for (let j = k + 1; j < childOffsets[item + 1]; j++) {
+              const a = children[k];
+              const b = children[j];
+              const a2 = now.get(nodes[a]);
+              const b2 = now.get(nodes[b]);
+              if (a2 === undefined || b2 === undefined) continue;
+              // Side by side before and after: still the same one on the left.
+              if (before.y[a] !== before.y[b] || after.y[a2] !== after.y[b2]) continue;
+              expect(Math.sign(after.x[a2] - after.x[b2])).toBe(
+                Math.sign(before.x[a] - before.x[b]),
+              );
+            }
+          }
+        }
+      }),
+      { numRuns: 120 },
+    );
+  });
+
+  test("work grows with the size, from 1,000 to 100,000 instructions", () => {
+    const perNode = (layers: number): number => {
+      const { tree, cache, draw } = engine(transformer(layers, 100));
+      const picture = draw(everythingOpen(tree));
+      // Equal layers are laid out once; counted is what a layout without the cache would do.
+      expect(cache.hits).toBeGreaterThan(layers);
+      return (cache.work + picture.edges.pointX.length) / picture.x.length;
+    };
+    const small = perNode(5);
+    expect(perNode(50)).toBeLessThan(small * 2);
+    expect(perNode(500)).toBeLessThan(small * 2);
+  });
+
+  test("one flat group of many thousand nodes keeps dummies in proportion", () => {
+    const work = (n: number): number => {
+      const { tree, cache, draw } = engine(randomModule(n, 0, generator(7)));
+      draw(everythingOpen(tree));
+      return cache.work / n;
+    };
+    const small = work(1_000);
+    expect(work(20_000)).toBeLessThan(small * 3);
+  });
+
+  test("equal layers are laid out once", () => {
+    const { tree, cache, draw } = engine(transformer(40, 30));
+    draw(everythingOpen(tree));
+    expect(cache.misses).toBeLessThan(12);
+  });
+});
+
+describe("columns and packing", () => {
+  test("a tall chain is cut into columns that suit a wide pane", () => {
+    const spec = randomModule(1, 0, generator(1));
+    spec.instructions = Array.from({ length: 60 }, (_, k) => ({
+      name: `op${k}`,
+      opcode: "add",
+      group: 1,
+      operands: k > 0 ? [k - 1] : [],
+    }));
+    const { tree, draw } = engine(spec);
+    const picture = draw(everythingOpen(tree), 1.5);
+    expect(picture.height).toBeLessThan(1000);
+    expect(picture.width / picture.height).toBeGreaterThan(0.7);
+    check(picture);
+  });
+
+  test("packing overlaps nothing", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: 300 })), {
+          minLength: 1,
+          maxLength: 40,
+        }),
+        fc.double({ min: 0.5, max: 3, noNaN: true }),
+        (sizes, aspect) => {
+          const w = Float64Array.from(sizes, (s) => s[0]);
+          const h = Float64Array.from(sizes, (s) => s[1]);
+          const turn = sizes.map((_, k) => k);
+          const p = pack(w, h, turn, 10, 8, aspect);
+          for (let a = 0; a < sizes.length; a++) {
+            expect(p.x[a] + w[a]).toBeLessThanOrEqual(p.width);
+            expect(p.y[a] + h[a]).toBeLessThanOrEqual(p.height);
+            for (let b = a + 1; b < sizes.length; b++) {
+              const apart =
+                p.x[a] + w[a] <= p.x[b] ||
+                p.x[b] + w[b] <= p.x[a] ||
+                p.y[a] + h[a] <= p.y[b] ||
+                p.y[b] + h[b] <= p.y[a];
+              expect(apart).toBe(true);
+            }
+          }
+        },
+      ),
+    );
+  });
+});
