@@ -96,7 +96,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root.narrow .legend>*{flex:none}
 .root.narrow .header .figures{text-align:left;flex-basis:100%}
 
-.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:48px;flex:none;overflow:auto;scrollbar-width:thin}
+.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:67px;flex:none;overflow:auto;scrollbar-width:thin}
 .legend .what{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
 .key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
@@ -136,7 +136,7 @@ pre.wrap{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--bg2);borde
 details summary{cursor:pointer;overflow-wrap:anywhere;color:var(--text)}
 .bars .plain{background:color-mix(in srgb,var(--accent) 45%,var(--bg))}
 .bars{display:flex;flex-direction:column;gap:1px}
-.bar{display:grid;grid-template-columns:minmax(90px,43%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
+.bar{display:grid;grid-template-columns:minmax(90px,46%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
 button.bar:hover{background:var(--bg3)}
 .bar-label{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .bar-track{height:10px;min-width:0}

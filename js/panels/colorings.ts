@@ -73,7 +73,15 @@ const scopeParts = perModel((model) => {
     for (const g of part.groups) of[g] = k;
   });
   for (let g = 0; g < count; g++) if (of[g] < 0 && parent[g] >= 0) of[g] = of[parent[g]];
-  return { labels: parts.map((p) => p.label), of };
+  // Long paths keep their two ends, where those are enough to tell them apart.
+  const short = parts.map(({ label }) => {
+    const path = label.split("/");
+    return path.length > 2 ? `${path[0]}/…/${path[path.length - 1]}` : label;
+  });
+  const labels = parts.map((p, k) =>
+    short.indexOf(short[k]) === short.lastIndexOf(short[k]) ? short[k] : p.label,
+  );
+  return { labels, of };
 });
 
 const scope: Coloring = {
