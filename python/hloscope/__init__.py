@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ._capture import Capture
 
 if TYPE_CHECKING:
+    from .analysis.check import check
     from .analysis.diff import diff
     from .capturing import CaptureError, capture
     from .readers import ReadError, list_modules, read
@@ -27,6 +28,7 @@ __all__ = [
     "CaptureError",
     "ReadError",
     "capture",
+    "check",
     "diff",
     "list_modules",
     "read",
@@ -34,6 +36,7 @@ __all__ = [
 
 _LAZY = {
     "capture": "capturing",
+    "check": "analysis.check",
     "diff": "analysis.diff",
     "CaptureError": "capturing",
     "read": "readers",

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..hlo import Computation, Instruction, Module, Target
 from .collective import Collective
 from .collectives import collectives
 from .diff_match import Side, match, meaning, sides
+from .diff_result import Change, CollectiveItem, Delta, Diff, Item
 from .memory import analysed
 from .summary import summarize
 
@@ -34,97 +34,6 @@ class Program(Protocol):
     def target(self) -> Target: ...
     @property
     def title(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """A quantity on both sides; None where it is unknown."""
-
-    name: str
-    unit: str  # "", "B", "FLOP"
-    a: float | None
-    b: float | None
-
-    @property
-    def change(self) -> float | None:
-        """b - a; None when either is unknown."""
-        return None if self.a is None or self.b is None else self.b - self.a
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One instruction, as data."""
-
-    name: str
-    opcode: str
-    shape: str
-    computation: str
-    op_name: str
-    line: str  # "train.py:31"; '' unknown
-    bytes: int  # output, dense
-    inside: int = 0  # instructions of computations that only it calls
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One instruction on both sides, and what differs: field → (a, b) as text."""
-
-    a: Item
-    b: Item
-    fields: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveItem:
-    """A logical collective of one side only. Bytes of one execution, wire bytes of one device."""
-
-    kind: str
-    axes: str
-    payload_bytes: int
-    wire_bytes: int | None
-    executions: int | None
-    line: str
-
-
-@dataclass(frozen=True, slots=True)
-class Diff:
-    """What ``hs.diff`` returns; true when the programs differ. Prints as text."""
-
-    title_a: str
-    title_b: str
-    totals: tuple[Delta, ...]
-    opcodes: tuple[Delta, ...]  # only those that differ
-    fusions: tuple[Delta, ...]  # by kind, only those that differ
-    collectives: tuple[Delta, ...]  # wire bytes by kind and axes, only those that differ
-    memory: tuple[Delta, ...]  # live at the peak by category, only those that differ
-    matched: int
-    removed: tuple[Item, ...]
-    added: tuple[Item, ...]
-    changed: tuple[Change, ...]
-    removed_collectives: tuple[CollectiveItem, ...]
-    added_collectives: tuple[CollectiveItem, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.changed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as ``hloscope diff --json`` prints it."""
-        return {"different": bool(self), **asdict(self)}
-
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """One offline page without scripts. Writes ``path`` and returns it, or returns the page."""
-        from .diff_page import page
-
-        text = page(self)
-        if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8")
-        return Path(path)
-
-    def __repr__(self) -> str:
-        from .diff_text import text
-
-        return text(self)
 
 
 def diff(a: Program, b: Program) -> Diff:

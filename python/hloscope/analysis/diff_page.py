@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .diff_text import amount, signed
 
 if TYPE_CHECKING:
-    from .diff import Delta, Diff, Item
+    from .diff_result import Delta, Diff, Item
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 

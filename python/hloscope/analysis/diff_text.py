@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .collectives_table import bytes_text
 
 if TYPE_CHECKING:
-    from .diff import Change, CollectiveItem, Delta, Diff, Item
+    from .diff_result import Change, CollectiveItem, Delta, Diff, Item
 
 LIMIT = 40  # instructions of each kind
 

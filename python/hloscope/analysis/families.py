@@ -112,6 +112,7 @@ _OPCODES: dict[str, str] = {
         create-mesh sharding-group propagation-barrier layout-constraint""",
 }
 _FAMILY_OF: dict[str, int] = {op: ID[f] for f, ops in _OPCODES.items() for op in ops.split()}
+OPCODES = frozenset(_FAMILY_OF)  # every opcode that has a family of its own
 
 # Resolved later from what they wrap.
 _ASYNC = ("async-start", "async-update", "async-done")

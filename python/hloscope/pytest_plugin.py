@@ -1,0 +1,44 @@
+"""A pytest fixture that holds programs to budgets.
+
+def test_step_fits(hlo_check):
+    hlo_check(jax.jit(step), params, batch, max_peak="12GiB", forbid=["f64"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .analysis.check import CheckReport
+
+_BUDGETS = ("max_peak", "max_wire_bytes", "forbid", "max_instructions", "require_donation")
+
+
+@pytest.fixture
+def hlo_check() -> Callable[..., CheckReport]:
+    """``hlo_check(program, *arguments, **budgets)``: fails the test when a budget is not kept.
+
+    ``program`` is a Capture, or what ``hs.capture`` takes with its arguments; keywords that are
+    no budgets of ``hs.check`` go to ``hs.capture``. Returns the report.
+    """
+
+    def check(program: Any, *arguments: Any, **keywords: Any) -> CheckReport:
+        __tracebackhide__ = True
+        import hloscope as hs
+
+        budgets = {k: keywords.pop(k) for k in _BUDGETS if k in keywords}
+        if not budgets:
+            raise TypeError(f"hlo_check needs a budget: {', '.join(_BUDGETS)}")
+        if not isinstance(program, hs.Capture):
+            program = hs.capture(program, *arguments, **keywords)
+        elif arguments or keywords:
+            raise TypeError("a Capture takes no arguments")
+        report: CheckReport = hs.check(program, **budgets)
+        if not report:
+            pytest.fail(str(report), pytrace=False)
+        return report
+
+    return check

@@ -1,0 +1,151 @@
+"""``hloscope check FILE``: budgets for CI. Status 0 kept, 1 a breach, 2 cannot be evaluated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .shared import CommandError, add_source, existing, load, reason, write
+
+if TYPE_CHECKING:
+    from ...analysis.check import Breach, CheckReport
+
+NAME = "check"
+HELP = "hold a module to budgets; status 1 when one is not kept, 2 when one cannot be evaluated"
+KEYS = ("max-peak", "max-wire-bytes", "forbid", "max-instructions", "require-donation")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser)
+    parser.add_argument(
+        "--config", metavar="TOML", help="budgets; in pyproject.toml under [tool.hloscope.check]"
+    )
+    parser.add_argument("--max-peak", metavar="SIZE", help="peak memory of one device: 12GiB")
+    parser.add_argument(
+        "--max-wire-bytes",
+        metavar="[AXIS=]SIZE",
+        action="append",
+        default=[],
+        help="bytes one device sends, over one mesh axis or in all; may be repeated",
+    )
+    parser.add_argument(
+        "--forbid",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help='"all-gather over model", all-to-all, f64, host-transfer, an opcode; repeatable',
+    )
+    parser.add_argument("--max-instructions", metavar="N", type=int)
+    parser.add_argument(
+        "--require-donation",
+        metavar="ARGUMENT",
+        nargs="?",
+        action="append",
+        default=[],
+        const=True,
+        help='arguments ("params*") whose memory an output must reuse; none: all donated ones',
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "github", "json"),
+        default="text",
+        help="github: annotations of a workflow run (%(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ...analysis.check import budgets, check_budgets
+
+    wanted = _wanted(arguments)
+    try:
+        found = budgets(**{k.replace("-", "_"): v for k, v in wanted.items()})
+    except (TypeError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    if not found:
+        raise CommandError("no budget is given; see hloscope check --help")
+    report = check_budgets(load(arguments), found)
+    write(_FORMATS[arguments.format](report), None)
+    return report.status
+
+
+def _wanted(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The file's budgets, each replaced by its option where that is given."""
+    wanted = _config(existing(arguments.config)) if arguments.config else {}
+    if arguments.max_peak:
+        wanted["max-peak"] = arguments.max_peak
+    if arguments.max_instructions is not None:
+        wanted["max-instructions"] = arguments.max_instructions
+    if arguments.forbid:
+        wanted["forbid"] = arguments.forbid
+    if arguments.max_wire_bytes:
+        pairs = (text.rpartition("=") for text in arguments.max_wire_bytes)
+        wanted["max-wire-bytes"] = {axis or "total": size for axis, _, size in pairs}
+    if arguments.require_donation:
+        names = [n for n in arguments.require_donation if n is not True]
+        wanted["require-donation"] = names or True
+    return wanted
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        content: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path}: {reason(error)}") from error
+    if path.name == "pyproject.toml":
+        content = content.get("tool", {}).get("hloscope", {}).get("check")
+        if not isinstance(content, Mapping):
+            raise CommandError(f"{path} has no [tool.hloscope.check]")
+    for key in content:
+        if key not in KEYS:
+            near = get_close_matches(key, KEYS, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; budgets are: {', '.join(KEYS)}"
+            raise CommandError(f"{path}: no budget is called {key}{hint}")
+    return dict(content)
+
+
+def _text(report: CheckReport) -> str:
+    from ..text import printable
+
+    return "\n".join(printable(line) for line in str(report).splitlines())
+
+
+def _github(report: CheckReport) -> str:
+    """Workflow commands; their values are escaped as GitHub's runner wants them."""
+
+    def line(kind: str, b: Breach) -> str:
+        where = f"file={_relative(b.file)},line={b.line}," if b.file else ""
+        title = _property(f"hloscope {b.budget}")
+        return f"::{kind} {where}title={title}::{_data(b.message)}"
+
+    lines = [line("error", b) for b in report.breaches]
+    lines += [line("error", p) for p in report.problems]
+    return "\n".join(lines) or f"{report.title}: {len(report.kept)} budgets kept"
+
+
+def _relative(file: str) -> str:
+    """From the working folder, which is the checkout in a workflow."""
+    path = Path(file)
+    if path.is_absolute() and path.is_relative_to(os.getcwd()):
+        file = str(path.relative_to(os.getcwd()))
+    return _property(file)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _json(report: CheckReport) -> str:
+    return json.dumps(report.to_dict(), indent=2)
+
+
+_FORMATS = {"text": _text, "github": _github, "json": _json}

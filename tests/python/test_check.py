@@ -1,0 +1,269 @@
+"""Budgets: kept, exceeded with the line at fault, and never kept for want of knowledge."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import numpy
+import pytest
+from hloscope.analysis.check import BudgetError
+from hloscope.analysis.check_sizes import parse_size
+from hloscope.show.cli import main
+
+SMALL = """HloModule small, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }
+
+ENTRY %main (p: f32[1024], q: f32[1024]) -> f32[1024] {
+  %p = f32[1024]{0} parameter(0), metadata={op_name="params"}
+  %q = f32[1024]{0} parameter(1), metadata={op_name="batch"}
+  %wide = f64[1024]{0} convert(%q), metadata={source_file="train.py" source_line=12}
+  %back = f32[1024]{0} convert(%wide), metadata={source_file="train.py" source_line=9}
+  ROOT %sum = f32[1024]{0} add(%p, %back), metadata={source_file="train.py" source_line=13}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def small() -> hs.Capture:
+    return hs.read(SMALL)
+
+
+@pytest.fixture(scope="module")
+def gathering() -> hs.Capture:
+    """A layer on a 2 × 4 mesh that gathers its hidden activations over ``model``."""
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    devices = numpy.array(jax.devices()[:8]).reshape(2, 4)
+    mesh = jax.sharding.Mesh(devices, ("data", "model"))
+
+    def put(*spec: Any) -> Any:
+        return NamedSharding(mesh, PartitionSpec(*spec))
+
+    def layer(x: Any, w: Any) -> Any:
+        return jax.lax.with_sharding_constraint(x @ w, put("data", None))
+
+    x = jax.ShapeDtypeStruct((16, 64), "float32", sharding=put("data", None))
+    w = jax.ShapeDtypeStruct((64, 256), "float32", sharding=put(None, "model"))
+    return hs.capture(jax.jit(layer), x, w)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("12GiB", 12 << 30),
+        ("1.5 MB", 1_500_000),
+        ("7", 7),
+        ("3 B", 3),
+        (12, 12),
+        ("1_000kB", 10**6),
+    ],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "12 GiBs", "-1", "iB", "1e9", "12 XB", True, -1, numpy.nan])
+def test_what_is_no_size_says_so(text: Any) -> None:
+    with pytest.raises(ValueError, match="not a size"):
+        parse_size(text)
+
+
+def test_kept(small: hs.Capture) -> None:
+    report = hs.check(
+        small,
+        max_peak="1MiB",
+        max_instructions=5,
+        forbid=["all-gather over model", "f16", "host-transfer", "sort"],
+        max_wire_bytes={"total": 0},
+        require_donation=["par*"],
+        raises=True,
+    )
+    assert report
+    assert report.status == 0
+    assert len(report.kept) == 8
+
+
+def test_each_breach_names_the_line(small: hs.Capture) -> None:
+    report = hs.check(small, max_peak=1000, max_instructions=4, forbid="f64")
+    assert report.status == 1
+    peak, forbidden, count = report.breaches
+    assert peak.budget == "max_peak"
+    assert peak.file == "train.py"
+    assert (forbidden.file, forbidden.line) == ("train.py", 12)
+    assert forbidden.message == "%wide = f64[1024] convert"
+    assert count.message == "5 of 4"
+    with pytest.raises(BudgetError, match=r"train\.py:12: forbid: f64"):
+        hs.check(small, forbid="f64", raises=True)
+
+
+def test_donation(small: hs.Capture) -> None:
+    report = hs.check(small, require_donation=["params", "batch"])
+    assert [b.message for b in report.breaches] == ["batch does not lend its memory to an output"]
+    absent = hs.check(small, require_donation=["weights*"])
+    assert absent.status == 2
+    undonated = hs.read(SMALL.replace("input_output_alias={ {}: (0, {}, may-alias) }", "x=1"))
+    assert hs.check(undonated, require_donation=True).status == 1
+
+
+def test_collectives_over_an_axis(gathering: hs.Capture) -> None:
+    rows = [r for r in gathering.collectives if r.kind == "all-gather"]
+    assert rows
+    assert hs.check(gathering, forbid="all-gather over data").status == 0
+    report = hs.check(gathering, forbid="all-gather over model")
+    assert report.status == 1
+    assert len(report.breaches) == len(rows)
+    assert report.breaches[0].file == __file__
+    sent = sum(r.total_wire_bytes or 0 for r in gathering.collectives if r.axes == "model")
+    assert hs.check(gathering, max_wire_bytes={"model": sent}).status == 0
+    over = hs.check(gathering, max_wire_bytes={"model": sent - 1, "data": 0})
+    assert [b.budget for b in over.breaches] == ["max_wire_bytes[model]"]
+
+
+def test_what_cannot_be_evaluated_is_no_pass(small: hs.Capture, gathering: hs.Capture) -> None:
+    assert hs.check(gathering, max_wire_bytes={"expert": "1GiB"}).status == 2
+    assert hs.check(gathering, forbid="all-gather over expert").status == 2
+    assert hs.check(small, forbid="all-gater").status == 2
+    assert "did you mean all-gather" in str(hs.check(small, forbid="all-gater"))
+    unscheduled = hs.read(SMALL.replace("is_scheduled=true, ", ""))
+    assert hs.check(unscheduled, max_peak="1GiB").status == 2
+    cut = hs.read(SMALL[: SMALL.index("  ROOT")])
+    assert hs.check(cut, max_peak="1GiB", max_instructions=100).status == 2
+    loop = hs.read(UNKNOWN_TRIPS)
+    assert hs.check(loop, max_wire_bytes="1GiB").status == 2
+    assert "number of executions" in str(hs.check(loop, max_wire_bytes="1GiB"))
+
+
+UNKNOWN_TRIPS = """HloModule loop, num_partitions=4
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%body (t: (f32[8], pred[])) -> (f32[8], pred[]) {
+  %t = (f32[8]{0}, pred[]) parameter(0)
+  %x = f32[8]{0} get-tuple-element(%t), index=0
+  %go = pred[] get-tuple-element(%t), index=1
+  %r = f32[8]{0} all-reduce(%x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=%add
+  ROOT %out = (f32[8]{0}, pred[]) tuple(%r, %go)
+}
+
+%cond (c: (f32[8], pred[])) -> pred[] {
+  %c = (f32[8]{0}, pred[]) parameter(0)
+  ROOT %g = pred[] get-tuple-element(%c), index=1
+}
+
+ENTRY %main (p: f32[8], k: pred[]) -> (f32[8], pred[]) {
+  %p = f32[8]{0} parameter(0)
+  %k = pred[] parameter(1)
+  %t0 = (f32[8]{0}, pred[]) tuple(%p, %k)
+  ROOT %w = (f32[8]{0}, pred[]) while(%t0), condition=%cond, body=%body
+}
+"""  # noqa: E501
+
+
+def test_host_transfers_are_found() -> None:
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+
+    def f(x: Any) -> Any:
+        jax.debug.print("{x}", x=x[0])
+        return x + 1
+
+    cap = hs.capture(f, jax.ShapeDtypeStruct((4,), "float32"))
+    report = hs.check(cap, forbid="host-transfer")
+    assert report.status == 1
+    assert report.breaches[0].file == __file__
+
+
+# The command
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.hlo"
+    path.write_text(SMALL)
+    return path
+
+
+def test_statuses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(file), "--max-peak", "1GiB"]) == 0
+    assert main(["check", str(file), "--max-peak", "1kB", "--forbid", "f64"]) == 1
+    said = capsys.readouterr().out
+    assert "  train.py:12: forbid: f64: %wide = f64[1024] convert\n" in said
+    assert main(["check", str(file), "--forbid", "nonsense"]) == 2
+    for bad in (
+        [str(file)],
+        [str(file), "--max-peak", "lots"],
+        [str(file.parent / "absent.hlo"), "--max-peak", "1GiB"],
+    ):
+        assert main(["check", *bad]) == 2
+        assert capsys.readouterr().err.startswith("hloscope: ")
+
+
+def test_github_annotations(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(file), "--forbid", "f64", "--format", "github"]) == 1
+    line = "::error file=train.py,line=12,title=hloscope forbid%3A f64::%25wide = f64[1024] convert"
+    assert capsys.readouterr().out == line + "\n"
+
+
+def test_config(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = file.parent / "budgets.toml"
+    config.write_text(
+        'max-peak = "1kB"\nforbid = ["f64"]\nmax-instructions = 4\nrequire-donation = ["batch"]\n'
+        '[max-wire-bytes]\ntotal = "1GiB"\n'
+    )
+    assert main(["check", str(file), "--config", str(config), "--format", "json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert [b["budget"] for b in said["breaches"]] == [
+        "max_peak",
+        "forbid: f64",
+        "max_instructions",
+        "require_donation",
+    ]
+    # an option replaces what the file says
+    assert main(["check", str(file), "--config", str(config), "--max-peak", "1GiB"]) == 1
+    assert "ok: max_peak" in capsys.readouterr().out
+    project = file.parent / "pyproject.toml"
+    project.write_text('[tool.hloscope.check]\nmax-peak = "1GiB"\n')
+    assert main(["check", str(file), "--config", str(project)]) == 0
+    config.write_text("max-peek = 3\n")
+    assert main(["check", str(file), "--config", str(config)]) == 2
+    assert "did you mean max-peak?" in capsys.readouterr().err
+
+
+def test_the_fixture(file: Path) -> None:
+    (file.parent / "conftest.py").write_text(
+        # as the installed plugin does it; an import works whether it is installed or not
+        "from hloscope.pytest_plugin import hlo_check  # noqa: F401\n"
+    )
+    (file.parent / "test_it.py").write_text(
+        "import hloscope as hs\n"
+        "def test_fits(hlo_check):\n"
+        "    assert hlo_check(hs.read('small.hlo'), max_peak='1GiB').kept\n"
+        "def test_does_not(hlo_check):\n"
+        "    hlo_check(hs.read('small.hlo'), forbid=['f64'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=file.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "train.py:12: forbid: f64" in done.stdout
+
+
+def test_the_plugin_is_declared(repo: Path) -> None:
+    import tomllib
+
+    project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"hloscope": "hloscope.pytest_plugin"}
