@@ -38,6 +38,8 @@ export interface PaintState {
 const DIM = 0.28;
 /** Boxes lower than this on screen are merged into rows. */
 const ROW_PIXELS = 3.2;
+/** And rows into blocks, when boxes are lower than this. */
+const BLOCK_PIXELS = 1.4;
 const TEXT_PIXELS = 6;
 
 export function paintScene(surface: Surface, scene: Scene, s: PaintState): void {
@@ -322,7 +324,7 @@ function paintChip(
 }
 
 function rows(surface: Surface, scene: Scene, s: PaintState): void {
-  const list = scene.rows;
+  const list = M.BOX_HEIGHT * s.scale < BLOCK_PIXELS ? scene.blocks : scene.rows;
   if (!list.index) return;
   const { view } = s;
   const least = 0.35 / s.scale;

@@ -87,7 +87,7 @@ export const LIGHT: GraphTheme = {
     parameter: "#f3f4f6",
     plumbing: "#eceff3",
   },
-  ramp: ["#f3f0e4", "#fbd98a", "#f6a94a", "#e8743b", "#dd5a4a"],
+  ramp: ["#f3f0e4", "#fbd98a", "#f6a94a", "#e8743b", "#e26453"],
   unknown: "#eceff3",
   categories: [
     "#9cc9ee",

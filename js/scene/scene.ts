@@ -34,6 +34,7 @@ export class Scene {
   /** Edge of each entry of the edge index. */
   private drawn: Int32Array;
   private rowsOnce: Rows | null = null;
+  private blocksOnce: Rows | null = null;
   /** Edges at each item, drawn or not: CSR. */
   readonly touchOffsets: Uint32Array;
   readonly touch: Uint32Array;
@@ -152,7 +153,7 @@ export class Scene {
   private makeRows(): Rows {
     const { x, y, w, h, projection } = this.picture;
     const { kind, childOffsets, children } = projection;
-    const out: number[][] = [[], [], [], [], []];
+    const out = new BarList();
     const list: number[] = [];
     for (let c = 0; c < this.count; c++) {
       if (kind[c] !== ItemKind.Open) continue;
@@ -177,31 +178,93 @@ export class Scene {
           bottom = Math.max(bottom, y[list[end]] + h[list[end]]);
           end++;
         }
-        out[0].push(x[first]);
-        out[1].push(y[first]);
-        out[2].push(right - x[first]);
-        out[3].push(bottom - y[first]);
-        out[4].push(list[k + ((end - k) >> 1)]);
+        out.add(x[first], y[first], right, bottom, list[k + ((end - k) >> 1)]);
         k = end;
       }
     }
-    const count = out[0].length;
+    return out.rows();
+  }
+
+  /** Bars above one another merged, up to six: what very far zoom draws. */
+  get blocks(): Rows {
+    this.blocksOnce ??= this.makeBlocks();
+    return this.blocksOnce;
+  }
+  private makeBlocks(): Rows {
+    const { rows } = this;
+    const { parent } = this.picture.projection;
+    const out = new BarList();
+    // Columns of one container come mixed: a few blocks are kept open side by side.
+    let open: Block[] = [];
+    let container = -1;
+    const close = (block: Block): void => {
+      out.add(block.left, block.top, block.right, block.bottom, block.item);
+    };
+    for (let k = 0; k < rows.count; k++) {
+      const left = rows.x[k];
+      const right = left + rows.w[k];
+      const top = rows.y[k];
+      const bottom = top + rows.h[k];
+      const c = parent[rows.item[k]];
+      if (c !== container) {
+        open.forEach(close);
+        open = [];
+        container = c;
+      }
+      const onto = open.find(
+        (o) => o.size < 6 && o.left < right && o.right > left && top - o.bottom < 60 && top > o.top,
+      );
+      if (onto) {
+        onto.left = Math.min(onto.left, left);
+        onto.right = Math.max(onto.right, right);
+        onto.bottom = Math.max(onto.bottom, bottom);
+        onto.size++;
+        continue;
+      }
+      if (open.length === 16) close(open.shift() as Block);
+      open.push({ left, right, top, bottom, item: rows.item[k], size: 1 });
+    }
+    open.forEach(close);
+    return out.rows();
+  }
+}
+
+interface Block {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+  item: number;
+  size: number;
+}
+
+/** Bars as they are found, then as typed arrays with an index. */
+class BarList {
+  private numbers: number[] = [];
+  add(left: number, top: number, right: number, bottom: number, item: number): void {
+    this.numbers.push(left, top, right - left, bottom - top, item);
+  }
+  rows(): Rows {
+    const count = this.numbers.length / 5;
     const rows: Rows = {
       count,
-      x: Float32Array.from(out[0]),
-      y: Float32Array.from(out[1]),
-      w: Float32Array.from(out[2]),
-      h: Float32Array.from(out[3]),
-      item: Int32Array.from(out[4]),
-      index: null,
+      x: new Float32Array(count),
+      y: new Float32Array(count),
+      w: new Float32Array(count),
+      h: new Float32Array(count),
+      item: new Int32Array(count),
+      index: count > 0 ? new Flatbush(count, 16, Float32Array) : null,
     };
-    if (count > 0) {
-      rows.index = new Flatbush(count, 16, Float32Array);
-      for (let k = 0; k < count; k++) {
-        rows.index.add(rows.x[k], rows.y[k], rows.x[k] + rows.w[k], rows.y[k] + rows.h[k]);
-      }
-      rows.index.finish();
+    for (let k = 0; k < count; k++) {
+      const [x, y, w, h, item] = this.numbers.slice(5 * k, 5 * k + 5);
+      rows.x[k] = x;
+      rows.y[k] = y;
+      rows.w[k] = w;
+      rows.h[k] = h;
+      rows.item[k] = item;
+      rows.index?.add(x, y, x + w, y + h);
     }
+    rows.index?.finish();
     return rows;
   }
 }

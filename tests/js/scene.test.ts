@@ -1,0 +1,307 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { paintInstructions } from "../../js/draw/coloring.ts";
+import { Engine } from "../../js/draw/engine.ts";
+import { type PaintState, paintScene } from "../../js/draw/painter.ts";
+import { escapeXml, SvgSurface } from "../../js/draw/svg-surface.ts";
+import { DARK, type GraphTheme, LIGHT } from "../../js/draw/theme.ts";
+import { nextItem, pathBetween } from "../../js/draw/walk.ts";
+import { CHIP_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
+import { ItemKind } from "../../js/graph/projection.ts";
+import { itemLooks } from "../../js/scene/looks.ts";
+import type { Scene } from "../../js/scene/scene.ts";
+import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
+import {
+  buildModel,
+  generator,
+  loop,
+  type ModuleSpec,
+  randomModule,
+  transformer,
+} from "./fixtures.ts";
+
+const METRICS = new TextMetrics();
+
+function engineOf(spec: ModuleSpec, width = 1000, height = 620): Engine {
+  return new Engine(buildModel(spec), METRICS, width, height);
+}
+
+function state(engine: Engine, scene: Scene, theme: GraphTheme = LIGHT): PaintState {
+  const { colors } = paintInstructions(engine.model, null, theme);
+  const { x, y, w, h, width, height } = scene.picture;
+  return {
+    theme,
+    metrics: METRICS,
+    colors,
+    looks: itemLooks(scene, colors, (i) => engine.flow.hidden[i] === 0),
+    scale: 1,
+    view: { x: 0, y: 0, w: width, h: height },
+    lit: null,
+    x,
+    y,
+    w,
+    h,
+    all: false,
+    edgeAlpha: 1,
+  };
+}
+
+/** Keeps what is drawn, to be looked at. */
+class Recorder implements Surface {
+  texts: { text: string; left: number; right: number; y: number; style: TextStyle }[] = [];
+  rects: { x: number; y: number; w: number; h: number; style: RectStyle }[] = [];
+  routes = 0;
+  rect(x: number, y: number, w: number, h: number, style: RectStyle): void {
+    this.rects.push({ x, y, w, h, style });
+  }
+  text(text: string, x: number, y: number, style: TextStyle): void {
+    const width = METRICS.width(text, style.size, style.bold);
+    const left = style.align === "center" ? x - width / 2 : style.align === "right" ? x - width : x;
+    this.texts.push({ text, left, right: left + width, y, style });
+  }
+  route(): void {
+    this.routes++;
+  }
+}
+
+const spice = (spec: ModuleSpec): ModuleSpec => {
+  // Names nobody should have: long, and in other alphabets.
+  spec.instructions.forEach((i, k) => {
+    if (k % 3 === 0) i.opcode = `an-unusually-long-operation-name-that-goes-on-and-on-${k}`;
+    if (k % 7 === 0) i.opcode = `操作の名前は長いこともある_${k}`;
+  });
+  spec.groups.forEach((g, k) => {
+    if (k % 3 === 2) g.label = `a_scope_with_a_long_name/that_has_parts/and_more_parts_${k}`;
+  });
+  return spec;
+};
+
+describe("drawing", () => {
+  test("no text leaves its box and no two texts overlap", () => {
+    fc.assert(
+      fc.property(fc.nat(100000), fc.integer({ min: 1, max: 120 }), (seed, n) => {
+        const engine = engineOf(spice(randomModule(n, 8, generator(seed))));
+        engine.openDefault();
+        engine.openAll(500);
+        const scene = engine.rebuild();
+        const surface = new Recorder();
+        paintScene(surface, scene, state(engine, scene));
+        const { x, w, y, h } = scene.picture;
+        for (const t of surface.texts) {
+          const item = scene.itemAt((t.left + t.right) / 2, t.y);
+          expect(item).toBeGreaterThan(0);
+          expect(t.left).toBeGreaterThanOrEqual(x[item] - 0.01);
+          expect(t.right).toBeLessThanOrEqual(x[item] + w[item] + 0.01);
+          expect(t.y).toBeLessThan(y[item] + h[item]);
+        }
+        const sorted = surface.texts.sort((a, b) => a.y - b.y);
+        for (let k = 0; k < sorted.length; k++) {
+          for (let j = k + 1; j < sorted.length && sorted[j].y < sorted[k].y + 9; j++) {
+            const a = sorted[k];
+            const b = sorted[j];
+            const apart = a.right <= b.left + 0.5 || b.right <= a.left + 0.5;
+            if (!apart) expect.fail(`"${a.text}" and "${b.text}" overlap`);
+          }
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test("far zoom draws rows instead of boxes, and readable titles", () => {
+    const engine = engineOf(transformer(60, 40));
+    engine.openDefault();
+    engine.openAll(100_000);
+    const scene = engine.rebuild();
+    const near = new Recorder();
+    const s = state(engine, scene);
+    paintScene(near, scene, s);
+    const far = new Recorder();
+    paintScene(far, scene, { ...s, scale: 0.045 });
+    expect(scene.count).toBeGreaterThan(4000);
+    expect(far.rects.length).toBeLessThan(near.rects.length / 2);
+    expect(far.texts.length).toBeGreaterThan(0);
+    for (const t of far.texts) expect(t.style.size * 0.045).toBeGreaterThanOrEqual(9.9);
+    const plates = far.texts.map((t) => [t.left, t.right, t.y] as const);
+    for (let k = 0; k < plates.length; k++) {
+      for (let j = k + 1; j < plates.length; j++) {
+        const apart =
+          plates[k][1] <= plates[j][0] ||
+          plates[j][1] <= plates[k][0] ||
+          Math.abs(plates[k][2] - plates[j][2]) * 0.045 > 10;
+        expect(apart).toBe(true);
+      }
+    }
+  });
+
+  test("SVG is well formed and names are never markup", () => {
+    const spec = transformer(3, 6);
+    spec.groups[2].label = '<img src=x onerror="alert(1)">';
+    spec.instructions.forEach((i) => {
+      i.opcode = `</svg><script>${i.opcode}</script>&'"\u0000\ud800`;
+    });
+    const engine = engineOf(spec);
+    const scene = engine.openDefault();
+    const surface = new SvgSurface();
+    paintScene(surface, scene, state(engine, scene));
+    const { width, height } = scene.picture;
+    const svg = surface.document(width, height, LIGHT.font, LIGHT.background, "</title><script>");
+    expect(svg).not.toMatch(/<script|<img|<\/svg>./i);
+    expect(svg).not.toContain("\u0000");
+    expect(svg.match(/<\w+[ >]/g)?.every((tag) => /^<(svg|title|rect|text|path)/.test(tag))).toBe(
+      true,
+    );
+    // Outside of tags there is text only.
+    expect(svg.replace(/<\/?[a-z]+(\s+[\w:-]+="[^"<>]*")*\s*\/?>/g, "")).not.toMatch(/[<>]/);
+    expect(escapeXml("a<b>&\"'")).toBe("a&lt;b&gt;&amp;&quot;&#39;");
+  });
+});
+
+describe("scene", () => {
+  test("the pointer finds what is drawn under it", () => {
+    const engine = engineOf(transformer(6, 12));
+    engine.openDefault();
+    engine.openAll(1000);
+    const scene = engine.rebuild();
+    const { x, y, w, h, projection, text } = scene.picture;
+    for (let item = 1; item < scene.count; item++) {
+      if (projection.kind[item] === ItemKind.Open) {
+        expect(scene.itemAt(x[item] + w[item] / 2, y[item] + 2)).toBe(item);
+        continue;
+      }
+      expect(scene.itemAt(x[item] + w[item] / 2, y[item] + h[item] / 2)).toBe(item);
+      for (const chip of text[item].chips) {
+        const found = scene.chipAt(
+          item,
+          x[item] + chip.x + chip.w / 2,
+          y[item] + chip.y + 3,
+          CHIP_HEIGHT,
+        );
+        expect(found).toBe(chip);
+      }
+    }
+    expect(scene.itemAt(-50, -50)).toBe(-1);
+  });
+
+  test("the first picture fits common panes at a readable size", () => {
+    for (const [w, h] of [
+      [1200, 700],
+      [900, 560],
+      [640, 520],
+    ]) {
+      const scene = engineOf(transformer(24, 20), w, h).openDefault();
+      expect(scene.picture.width * 0.86).toBeLessThanOrEqual(w);
+      expect(scene.picture.height * 0.86).toBeLessThanOrEqual(h);
+      expect(scene.count).toBeGreaterThan(4);
+    }
+  });
+
+  test("openAll keeps to its limit, closeAll shows the outermost level", () => {
+    const engine = engineOf(transformer(30, 40));
+    engine.openDefault();
+    for (const limit of [50, 500, 100_000]) {
+      engine.openAll(limit);
+      const scene = engine.rebuild();
+      expect(scene.count).toBeLessThanOrEqual(limit + 80);
+      if (limit > 10_000) expect([...scene.picture.projection.kind]).not.toContain(ItemKind.Stack);
+    }
+    engine.closeAll();
+    const kinds = [...engine.rebuild().picture.projection.kind].slice(1);
+    expect(kinds.filter((k) => k === ItemKind.Open)).toEqual([]);
+  });
+
+  test("opening, closing and opening again gives the same picture", () => {
+    const engine = engineOf(loop());
+    const first = engine.openDefault();
+    // A loop opens into its body by itself.
+    expect(engine.isOpen({ kind: "group", index: 2 })).toBe(true);
+    expect(engine.set({ kind: "instruction", index: 1 }, false)).toBe(true);
+    expect(engine.rebuild().count).toBeLessThan(first.count);
+    expect(engine.set({ kind: "instruction", index: 1 }, true)).toBe(true);
+    expect([...engine.rebuild().picture.x]).toEqual([...first.picture.x]);
+    expect(engine.canOpen({ kind: "instruction", index: 2 })).toBe(false);
+  });
+
+  test("a path holds what is between, and nothing else", () => {
+    const model = buildModel(loop());
+    expect([...pathBetween(model, 0, 2)]).toEqual([0, 1, 2]);
+    expect(pathBetween(model, 2, 0).size).toBe(0);
+  });
+
+  test("arrows follow the data and go round a container", () => {
+    const engine = engineOf(transformer(1, 5));
+    engine.openDefault();
+    engine.openAll(100);
+    const scene = engine.rebuild();
+    const { itemOfInstruction } = scene.picture.projection;
+    const dot = itemOfInstruction[2];
+    const next = nextItem(scene, dot, "user");
+    expect(next).toBe(itemOfInstruction[3]);
+    expect(nextItem(scene, next, "operand")).toBe(dot);
+    expect(nextItem(scene, dot, "next")).toBe(itemOfInstruction[3]);
+    expect(nextItem(scene, nextItem(scene, dot, "out"), "in")).toBe(dot);
+  });
+});
+
+describe("colours", () => {
+  const luminance = (hex: string): number => {
+    const c = [1, 3, 5].map((k) => {
+      const v = Number.parseInt(hex.slice(k, k + 2), 16) / 255;
+      return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2];
+  };
+  const contrast = (a: string, b: string): number => {
+    const [low, high] = [luminance(a), luminance(b)].sort((p, q) => p - q);
+    return (high + 0.05) / (low + 0.05);
+  };
+  test.each([
+    ["light", LIGHT],
+    ["dark", DARK],
+  ])("text on every fill of the %s theme has a contrast of 4.5", (_, theme) => {
+    const fills = [
+      ...Object.values(theme.families),
+      ...theme.ramp,
+      ...theme.categories,
+      theme.unknown,
+      theme.group,
+      theme.fold,
+    ];
+    for (const fill of fills) expect(contrast(theme.text, fill)).toBeGreaterThanOrEqual(4.5);
+    for (const fill of [theme.group, theme.fold, ...theme.containers]) {
+      expect(contrast(theme.mutedText, fill)).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(theme.title, fill)).toBeGreaterThanOrEqual(4.5);
+    }
+    for (const fill of [theme.chip, theme.output]) {
+      expect(contrast(theme.chipText, fill)).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+
+  test("numeric colourings: unknown is not zero, and the largest value is the last colour", () => {
+    const model = buildModel(loop());
+    const values = [Number.NaN, 1, 10, 100, 1, 1, 1, 1, 1, 1, 1000];
+    const { colors, legend } = paintInstructions(
+      model,
+      { id: "x", label: "X", unit: "B", values: () => values },
+      LIGHT,
+    );
+    expect(colors.index[0]).toBe(0);
+    expect(colors.palette[0]).toBe(LIGHT.unknown);
+    expect(colors.index[1]).toBe(1);
+    expect(colors.index[10]).toBe(colors.palette.length - 1);
+    expect(legend[0].value).toBe(1);
+    expect(legend[legend.length - 1].value).toBeCloseTo(1000);
+  });
+});
+
+describe("text", () => {
+  test("what does not fit keeps both ends", () => {
+    const m = new TextMetrics();
+    const text = "fusion_multiply_subtract_transpose";
+    const short = m.fit(text, 12, 100);
+    expect(m.width(short, 12)).toBeLessThanOrEqual(100);
+    expect(short).toMatch(/^fusion.*….*e$/);
+    expect(m.fit("add", 12, 100)).toBe("add");
+    expect(m.fit("add", 12, 1)).toBe("");
+  });
+});
