@@ -15,7 +15,7 @@ const family: Coloring = {
 
 /** A group, or a run of equal groups as one. */
 interface Part {
-  label: string;
+  path: string[];
   groups: number[];
   size: number;
 }
@@ -32,14 +32,14 @@ const scopeParts = perModel((model) => {
   const { count, parent, size, fold } = model.group;
   const children = childGroups(model);
   const named = (g: number) => ["entry", "scope", "body", "call"].includes(model.groupKind(g));
-  const divide = ({ label, groups }: Part): Part[] => {
+  const divide = ({ path, groups }: Part): Part[] => {
     if (groups.length > 1) return []; // a run of equal groups stays one part
     const parts = new Map<string, Part>();
     for (const g of children[groups[0]].filter(named)) {
       const own = fold[g] < 0 ? model.groupLabel(g) : model.strings.get(model.fold.label[fold[g]]);
       const key = fold[g] < 0 ? `g${g}` : `f${fold[g]}`;
       const part = parts.get(key) ?? {
-        label: label ? `${label}/${own || "(unnamed)"}` : own || "(unnamed)",
+        path: [...path, own || "(unnamed)"],
         groups: [],
         size: 0,
       };
@@ -50,7 +50,7 @@ const scopeParts = perModel((model) => {
     return [...parts.values()];
   };
   // Module and ENTRY name nothing a person wrote.
-  let parts: Part[] = [{ label: "", groups: [0], size: size[0] }];
+  let parts: Part[] = [{ path: [], groups: [0], size: size[0] }];
   const final = new Set<Part>();
   for (;;) {
     const biggest = parts
@@ -60,7 +60,7 @@ const scopeParts = perModel((model) => {
     let inside = divide(biggest);
     const only = parts.length === 1;
     // What holds everything tells nothing apart: jit(step)/forward is just forward.
-    if (only && inside.length === 1) inside[0].label = "";
+    if (only && inside.length === 1) inside[0].path = [];
     if (only && inside.length > MOST_PARTS) {
       const least = inside.map((p) => p.size).sort((a, b) => b - a)[MOST_PARTS - 1];
       inside = inside.filter((p) => p.size >= least).slice(0, MOST_PARTS);
@@ -74,12 +74,13 @@ const scopeParts = perModel((model) => {
   });
   for (let g = 0; g < count; g++) if (of[g] < 0 && parent[g] >= 0) of[g] = of[parent[g]];
   // Long paths keep their two ends, where those are enough to tell them apart.
-  const short = parts.map(({ label }) => {
-    const path = label.split("/");
-    return path.length > 2 ? `${path[0]}/…/${path[path.length - 1]}` : label;
+  const short = parts.map(({ path }) => {
+    // A group's own label can hold slashes: "forward/Model" above, "layer/[0..5]" at the end.
+    const above = path.slice(0, -1).join("/").split("/");
+    return above.length > 1 ? `${above[0]}/…/${path[path.length - 1]}` : path.join("/");
   });
   const labels = parts.map((p, k) =>
-    short.indexOf(short[k]) === short.lastIndexOf(short[k]) ? short[k] : p.label,
+    short.indexOf(short[k]) === short.lastIndexOf(short[k]) ? short[k] : p.path.join("/"),
   );
   return { labels, of };
 });

@@ -3,7 +3,13 @@
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import type { ViewModel } from "../base/model.ts";
-import { childGroups, foldMembers, instructionsOf, nameOf } from "../state/members.ts";
+import {
+  childGroups,
+  foldMembers,
+  instructionsOf,
+  materialized,
+  nameOf,
+} from "../state/members.ts";
 import { Flag, type GroupKind, type Selection } from "../view.ts";
 import { families } from "./overview.ts";
 import type { PanelContext } from "./panel.ts";
@@ -27,8 +33,18 @@ const KIND_WORDS: Record<GroupKind, string> = {
 export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {
   const { model } = ctx;
   const members = instructionsOf(model, selection);
+  const { size } = model.group;
   const rows: [string, Child | Child[]][] = [["Kind", kindWords(model, selection)]];
-  rows.push(["Instructions", format.count(members.length)]);
+  // Values inside fusions never exist in memory; inside one fusion they are all there is.
+  const real = materialized(model);
+  const outside = members.filter((i) => real[i]);
+  const listed = outside.length ? outside : members;
+  rows.push([
+    "Instructions",
+    listed.length < members.length
+      ? `${format.count(members.length)}, ${format.count(listed.length)} outside fusions`
+      : format.count(members.length),
+  ]);
   if (selection.kind === "group") {
     const owner = model.group.owner[selection.index];
     const computation = model.group.computation[selection.index];
@@ -45,9 +61,9 @@ export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {
     selection.kind === "fold"
       ? foldMembers(model, selection.index)
       : selection.kind === "group"
-        ? childGroups(model)[selection.index]
+        ? [...childGroups(model)[selection.index]].sort((a, b) => size[b] - size[a])
         : [];
-  const biggest = biggestOutputs(model, members, 8);
+  const biggest = biggestOutputs(model, listed, 8);
   return [
     h("h2", { class: "title" }, nameOf(model, selection) || "(unnamed)"),
     facts(rows),
@@ -70,8 +86,8 @@ export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {
         longList(biggest, (i) => instructionRow(ctx, i, bytesOf(model, i))),
       ),
     section(
-      `Instructions (${format.count(members.length)})`,
-      longList(members, (i) => instructionRow(ctx, i)),
+      `Instructions (${format.count(listed.length)})`,
+      longList(listed, (i) => instructionRow(ctx, i)),
     ),
   ];
 }

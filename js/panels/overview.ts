@@ -2,31 +2,22 @@
 
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
-import type { ViewModel } from "../base/model.ts";
-import { entryComputation, instructionsOf, perModel } from "../state/members.ts";
+import { entryComputation, instructionsOf, materialized } from "../state/members.ts";
 import { Flag } from "../view.ts";
 import { biggestOutputs, bytesOf } from "./details-group.ts";
 import type { PanelContext } from "./panel.ts";
 import { bars, facts, instructionRow, longList, note, section } from "./parts.ts";
 
-/** Values of fused computations never exist in memory: only the others compete for "biggest". */
-const materialized = perModel((model: ViewModel): number[] => {
-  const fused = new Uint8Array(model.computation.count);
-  for (let g = 0; g < model.group.count; g++) {
-    const kind = model.groupKind(g);
-    const c = model.group.computation[g];
-    if (c >= 0 && (kind === "fusion" || kind === "reducer")) fused[c] = 1;
-  }
-  const out: number[] = [];
-  const { count, computation } = model.instruction;
-  for (let i = 0; i < count; i++) if (!fused[computation[i]]) out.push(i);
-  return out;
-});
-
 export function overview(ctx: PanelContext): Child[] {
   const { model } = ctx;
   const { summary, warnings } = model.header;
-  const biggest = biggestOutputs(model, materialized(model), 10);
+  const real = materialized(model);
+  const every = instructionsOf(model, { kind: "group", index: 0 });
+  const biggest = biggestOutputs(
+    model,
+    every.filter((i) => real[i]),
+    10,
+  );
   const entry = entryComputation(model);
   return [
     h("h2", { class: "title" }, "Overview"),

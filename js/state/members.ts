@@ -109,3 +109,14 @@ export const entryComputation = perModel((model) => {
   }
   return model.computation.count - 1;
 });
+
+/** 1 for instructions whose value exists in memory: not those inside fusions and reducers. */
+export const materialized = perModel((model) => {
+  const inside = new Uint8Array(model.computation.count);
+  for (let g = 0; g < model.group.count; g++) {
+    const kind = model.groupKind(g);
+    const c = model.group.computation[g];
+    if (c >= 0 && (kind === "fusion" || kind === "reducer")) inside[c] = 1;
+  }
+  return Uint8Array.from(model.instruction.computation, (c) => 1 - inside[c]);
+});

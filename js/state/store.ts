@@ -25,6 +25,8 @@ export interface State {
   hover: Selection;
   highlight: Highlight | null;
   options: Options;
+  /** Counts up when what a colouring shows has changed though its name has not. */
+  paint: number;
 }
 
 type Key = keyof State;
@@ -44,6 +46,7 @@ export class Store {
       hover: NOTHING,
       highlight: null,
       options: { ...DEFAULT_OPTIONS, ...options },
+      paint: 0,
     };
   }
   get<K extends Key>(key: K): State[K] {
@@ -114,6 +117,11 @@ export class Store {
   highlight(highlight: Highlight | null): void {
     this.state.highlight = highlight;
     this.emit("highlight");
+  }
+  /** The values behind the colouring changed: paint again. */
+  repaint(): void {
+    this.state.paint++;
+    this.emit("paint");
   }
   setOptions(options: Partial<Options>): void {
     this.state.options = { ...this.state.options, ...options };
