@@ -128,10 +128,17 @@ def frame_ids(module: Module) -> list[int]:
     out = []
     for i in module.instructions:
         text = i.attribute_text
-        at = text.find("stack_frame_id=")
+        at = text.rfind("stack_frame_id=")
         if at < 0:
             out.append(0)
             continue
+        # As XLA prints it: right after the op_name's closing quote. Anything else (no quote
+        # before, an opening or an escaped one) is searched outside of all quotes.
+        if text[at - 2 : at] == '" ' and text[at - 3] not in "=\\{[(, :":
+            digits = text[at + 15 : text.find("}", at)]
+            if digits.isdecimal() and len(digits) < 10:
+                out.append(int(digits))
+                continue
         m = _FRAME_ID.search(_QUOTED.sub('""', text))
         out.append(int(m.group(1)) if m else 0)
     return out
