@@ -1,6 +1,7 @@
 // Bundles the renderer: widget.js (ES module for anywidget) and snapshot.js (one IIFE for HTML pages).
 
-import { statSync } from "node:fs";
+import { readFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
 import { build, context } from "esbuild";
 
 const out = "python/hloscope/static";
@@ -20,6 +21,8 @@ if (process.argv.includes("--watch")) {
 } else {
   for (const t of targets) {
     await build(t);
-    console.log(`${t.outfile}  ${(statSync(t.outfile).size / 1000).toFixed(1)} kB`);
+    const bytes = readFileSync(t.outfile);
+    const kB = (n) => `${(n / 1000).toFixed(1)} kB`;
+    console.log(`${t.outfile}  ${kB(bytes.length)}, ${kB(gzipSync(bytes).length)} gzip'd`);
   }
 }

@@ -81,7 +81,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .grip{flex:0 0 5px;cursor:col-resize;background:var(--line);background-clip:content-box;padding:0 2px;touch-action:none}
 .grip:hover,.grip:focus-visible{background-color:var(--accent)}
 .side{flex:0 0 auto;display:flex;flex-direction:column;min-width:0;min-height:0;background:var(--bg)}
-.tabs{display:flex;flex:0 0 auto;gap:2px;padding:0 6px;border-bottom:1px solid var(--line);overflow-x:auto;scrollbar-width:none}
+.tabs{display:flex;flex-wrap:wrap;flex:0 0 auto;gap:0 2px;padding:0 6px;border-bottom:1px solid var(--line)}
 .tab{padding:6px 8px 5px;color:var(--dim);border-bottom:2px solid transparent;white-space:nowrap}
 .tab:hover{color:var(--text)}
 .tab[aria-selected=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
