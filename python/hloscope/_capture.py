@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class Capture:
         origin: str = "",
     ) -> None:
         self.module = module
-        self.target = target if target is not None else Target()
+        self.target = _with_reader(target if target is not None else Target())
         self.title = title or module.name
         self.stage = stage
         self.origin = origin  # file name it was read from, or ""
@@ -187,3 +188,21 @@ class Capture:
         from .show.widget import mimebundle
 
         return mimebundle(self)
+
+
+def _with_reader(target: Target) -> Target:
+    """The target, able to read the dump of the program before partitioning when asked."""
+    text = target.dumps.get("after_shardy-xla")
+    if text is None or target.before_partitioning is not None:
+        return target
+
+    @cache
+    def before() -> Module | None:
+        from .readers import ReadError, read_modules
+
+        try:
+            return read_modules(text)[0]
+        except ReadError:
+            return None
+
+    return replace(target, before_partitioning=before)

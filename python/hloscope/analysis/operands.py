@@ -43,14 +43,15 @@ def source_of(value: Instruction, target: Target) -> Source:
     path: list[int] = []  # tuple elements taken on the way
     at = value
     for _ in range(_STEPS):
-        step = _step(at, path)
+        step = step_back(at, path)
         if step is None:
             break
         at = step
     return _named(at, path, target)
 
 
-def _step(at: Instruction, path: list[int]) -> Instruction | None:
+def step_back(at: Instruction, path: list[int]) -> Instruction | None:
+    """The value that ``at`` is a copy, cast, slice or element of; ``path`` holds tuple indices."""
     op = at.opcode
     if op == "get-tuple-element" and at.operands:
         raw = at.attribute("index") or ""

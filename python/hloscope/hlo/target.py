@@ -6,8 +6,12 @@ Nothing here is derived from HLO; analyses take ``(module, target)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .module import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +68,7 @@ class Target:
     sources: Mapping[str, str] = field(default_factory=dict)
     # Shardy and pre-partitioning dumps taken at capture: short name → text
     dumps: Mapping[str, str] = field(default_factory=dict)
+    # reads the dump of the program just before partitioning; None when it was not taken
+    before_partitioning: Callable[[], Module | None] | None = field(
+        default=None, repr=False, compare=False
+    )

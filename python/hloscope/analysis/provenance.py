@@ -1,0 +1,148 @@
+"""Why a collective is there: what the program before partitioning asked for, and who said so.
+
+    collective (names the op it was made for) ──▶ that op before partitioning
+        a dot whose contracted dimension is sharded             all-reduce, reduce-scatter
+        a constraint, or an operand laid out otherwise          all-gather, all-to-all, permute
+    axes of the operand and of the op ──▶ Shardy's origins ──▶ argument k, constraint at file:line
+
+A wrong answer is worse than none: every candidate must account for the kind and the axes of
+the collective, and all that do must agree; otherwise the card says what is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ..hlo import Instruction, Mesh, Module, StackFrame, Target
+from .collective import Collective
+from .provenance_causes import Cause, Causes
+from .provenance_origins import Origin, Origins, line_of
+from .shardy_dump import ShardyDump, read_shardy_dump
+
+ORIGINS = "shardy/02.after_propagation"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The card of one inserted collective. ``unknown`` says what could not be found, or ''."""
+
+    op_name: str = ""
+    opcode: str = ""
+    shape: str = ""
+    line: str = ""
+    operand: str = ""  # which operand moves: "params['w1']", "result of tanh"
+    had: str = ""  # its sharding
+    needs: str = ""  # what the op needs or makes
+    origins: tuple[Origin, ...] = ()
+    unknown: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return not self.unknown
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return f"unknown: {self.unknown}"
+        came = "; ".join(f"{o.of} {o}" for o in self.origins)
+        where = f"{self.opcode} at {self.line or '?'}"
+        return f"{where}: {self.operand} is {self.had}, {self.needs}. {came}"
+
+
+class Provenance:
+    """Answers ``why(collective)`` for one captured program."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.mesh: Mesh | None = target.mesh
+
+    @cached_property
+    def before(self) -> Module | None:
+        """The program just before partitioning."""
+        read = self.target.before_partitioning
+        return read() if read is not None else None
+
+    @cached_property
+    def dump(self) -> ShardyDump | None:
+        text = self.target.dumps.get(ORIGINS)
+        return read_shardy_dump(text) if text else None
+
+    @cached_property
+    def origins(self) -> Origins | None:
+        return Origins(self.target, self.before, self.dump) if self.before is not None else None
+
+    @cached_property
+    def by_metadata(self) -> dict[tuple[object, ...], list[Instruction]]:
+        out: dict[tuple[object, ...], list[Instruction]] = {}
+        for i in self.before.instructions if self.before is not None else ():
+            if i.op_name and i.opcode not in ("parameter", "get-tuple-element", "tuple"):
+                out.setdefault(_place(i.op_name, i.frames), []).append(i)
+        return out
+
+    def why(self, row: Collective) -> Why:
+        """The card; its ``unknown`` is filled where the join is not certain."""
+        if not row.inserted:
+            return Why(unknown="written by the user" if row.inserted is False else "no op_name")
+        if self.before is None or self.mesh is None:
+            return Why(unknown="the program before partitioning was not captured")
+        if row.axes is None:
+            return Why(unknown="its groups are no mesh axes")
+        if len(row.parts) > 1 and row.kind not in ("collective-matmul", "all-to-all"):
+            return self._combined(row)
+        return self._one(row, row.op_name, row.frames, row.parts[0].shape if row.parts else "")
+
+    def _combined(self, row: Collective) -> Why:
+        """A combined collective keeps the metadata of one part only: ask each part's operand."""
+        cards = []
+        for part, operand in zip(row.parts, row.instruction.operands, strict=False):
+            cards.append(self._one(row, operand.op_name, operand.frames, part.shape))
+        known = [c for c in cards if c.is_known]
+        if not known or len(known) < len(cards):
+            return Why(unknown=f"{len(cards)} collectives were combined; not all could be traced")
+        first = known[0]
+        origins = tuple(dict.fromkeys(o for c in known for o in c.origins))
+        return Why(
+            first.op_name, first.opcode, f"{len(known)} arrays", first.line, first.operand,
+            first.had, first.needs, origins,
+        )  # fmt: skip
+
+    def _one(
+        self, row: Collective, op_name: str, frames: tuple[StackFrame, ...], shape: str
+    ) -> Why:
+        candidates = self.by_metadata.get(_place(op_name, frames), [])
+        if not candidates:
+            return Why(unknown="no op before partitioning has its name and line")
+        axes = frozenset((row.axes or "").split("+"))
+        assert self.origins is not None
+        asked = Causes(self.origins)
+        causes = [c for op in candidates for c in asked.causes(op, row.kind, axes, shape)]
+        if not causes:
+            return Why(unknown="no op of that name and line accounts for it")
+        cards = sorted({self.card(c) for c in causes}, key=lambda c: (c.operand, c.shape, c.needs))
+        if len({(c.had, c.needs, c.origins, c.line) for c in cards}) == 1:
+            return cards[0]
+        if len({c.operand for c in causes}) > 1:
+            return Why(unknown=f"{len(cards)} ops of that name and line would each account for it")
+        # one value, moved once for several ops
+        needs = "; ".join(dict.fromkeys(c.needs for c in cards))
+        origins = tuple(dict.fromkeys(o for c in cards for o in c.origins))
+        return replace(cards[0], needs=needs, origins=origins)
+
+    def card(self, cause: Cause) -> Why:
+        op, known = cause.op, self.origins
+        assert known is not None
+        origins = tuple(dict.fromkeys(known.origin(*a) for a in cause.axes))
+        return Why(
+            op.op_name,
+            op.opcode,
+            op.shape.dense_text,
+            line_of(op.frames),
+            known.describe(cause.operand) if cause.operand is not None else "",
+            cause.had,
+            cause.needs,
+            origins,
+        )
+
+
+def _place(op_name: str, frames: tuple[StackFrame, ...]) -> tuple[object, ...]:
+    return (op_name, tuple((f.file, f.line, f.column) for f in frames))
