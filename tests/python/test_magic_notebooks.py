@@ -1,0 +1,61 @@
+"""The example notebooks run from top to bottom in a real kernel, and are stored without output."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+nbformat = pytest.importorskip("nbformat")
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.ipynb"))
+
+
+def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a notebook in a kernel with none of the tests' own jax settings."""
+    for name in ("JAX_PLATFORMS", "XLA_FLAGS", *(n for n in os.environ if n.startswith("TPU_"))):
+        monkeypatch.delenv(name, raising=False)
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute()
+    return notebook
+
+
+def outputs(notebook: Any, starts: str) -> dict[str, Any]:
+    """The data of the last output of the cell that starts so."""
+    cell = next(c for c in notebook.cells if c.source.startswith(starts))
+    shown = [o for o in cell.outputs if "data" in o]
+    assert shown, cell.outputs
+    return dict(shown[-1].data)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
+def test_stored_without_outputs(path: Path) -> None:
+    for cell in json.loads(path.read_text())["cells"]:
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+
+
+def test_start(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = execute(repo / "examples" / "start.ipynb", tmp_path, monkeypatch)
+    shown = outputs(notebook, "%hlo step")
+    assert "<iframe" in shown["text/html"]
+    assert "jit_train_step" in shown["text/plain"]
+    assert "'partitions': 8" in outputs(notebook, "cap = %hlo")["text/plain"]
+    page = (tmp_path / "step.html").read_text()
+    assert "Six layers on eight devices" in page
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_pod(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = execute(repo / "examples" / "pod.ipynb", tmp_path, monkeypatch)
+    assert "256" in outputs(notebook, "%hlo --topology")["text/plain"]
+    assert "coords=(" in outputs(notebook, "cap.target.devices")["text/plain"]
+    printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+    assert "256 chips" in printed
