@@ -25,11 +25,16 @@ export interface Block<H> {
 
 export class BadBlock extends Error {}
 
+/** Throws BadBlock when the bytes are cut off or were never gzip. */
 export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
   const stream = new Blob([bytes as BlobPart])
     .stream()
     .pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  try {
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  } catch {
+    throw new BadBlock("The data is damaged or cut off: it cannot be unpacked. Load it again.");
+  }
 }
 
 /** Decodes an uncompressed block; throws BadBlock with one clear sentence. */

@@ -35,6 +35,11 @@ describe("the View block", () => {
     expect(() => decodeBlock(raw(), "HLOV", 1)).toThrow(BadBlock);
     expect(() => decodeBlock(raw(), "HLOV", 1)).toThrow(message);
   });
+  test("says when it cannot be unpacked", async () => {
+    const whole = await gzip(smallView(ROWS));
+    await expect(decodeView(whole.subarray(0, whole.length >> 1))).rejects.toThrow(BadBlock);
+    await expect(decodeView(smallView(ROWS))).rejects.toThrow(/cannot be unpacked/);
+  });
   test("names the column that is missing", async () => {
     const raw = pack("HLOV", 1, {}, {});
     await expect(decodeView(await gzip(raw))).rejects.toThrow(/no column/);
