@@ -155,7 +155,8 @@ export interface Summary {
 export type CoreColumn = string;
 
 /**
- * Optional tables (p = program points, b = buffers, x = transfers), each absent when its
+ * Optional tables (p = program points, b = buffers, x = transfers, k = collectives, a = arrays,
+ * d = devices, s = distinct shardings), each absent when its
  * analysis did not run or has nothing to say.
  *
  * cost.flops              f64 n   FLOPs of one execution, called computations and loops included; NaN unknown
@@ -164,7 +165,8 @@ export type CoreColumn = string;
  * cost.bytes              f64 n   bytes accessed, fusions at their boundary
  * cost.main_bytes         f64 n   the part in main memory (not VMEM and the like)
  * cost.runs               f64 n   executions; a loop of unknown trip count counts once
- * cost.unit               u8 n    1: takes time itself; 0: inside a fusion, or a container such as while
+ * cost.unit               u8 n    1: takes time itself; 2: a collective, its time is its transfer's;
+ *                                 0: inside a fusion, or a container such as while
  * cost.dtype              u8 n    operand type of its matmuls, into extras.cost.dtypes
  * cost.loop               i32 n   innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none
  * cost.cycles             f64 n   XLA:TPU's estimated_cycles of one execution; NaN none
@@ -205,6 +207,55 @@ export type CoreColumn = string;
  *
  * source.frame            i32 n   frame whose line has the cost; -1 unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
+ *
+ * phase.of                u8 n    into extras.phases: forward, backward, rematerialised, optimiser; 0 unknown
+ *
+ * collective.kind         StringId u32 k  all-gather, …, or collective-matmul
+ * collective.instruction  u32 k   the op itself; the start of an async pair
+ * collective.anchor       u32 k   what runs it: itself, or the fusion around it
+ * collective.axes         StringId u32 k  "model", "data+fsdp"; "4 groups of 2" when no axes are known
+ * collective.on_axes      u8 k    1: collective.axes are mesh axes
+ * collective.group_size   u32 k   0 for pairs
+ * collective.payload      f64 k   bytes of one execution, the larger of operand and result
+ * collective.wire         f64 k   bytes one device sends in one execution, by ring formulas; NaN unknown
+ * collective.executions   f64 k   loop trips multiplied; NaN unknown
+ * collective.phase        u8 k    into extras.phases
+ * collective.written      u8 k    into extras.collectives.written
+ * collective.moves        StringId u32 k  argument or op whose value moves
+ * collective.moves_argument u8 k  1: it is an argument
+ * collective.line         StringId u32 k  "train.py:31"
+ * collective.op_name      StringId u32 k
+ * collective.why          i32 k   into extras.collectives.why; -1 nothing to say
+ * collective.group_set    i32 k   into extras.collectives.groups; -1 unknown
+ * collective_member.offsets/values u32  instructions that stand for it
+ * collective_part.offsets u32     rows k + 1
+ * collective_part.shape   StringId u32    arrays of a combined one, transfers of a collective matmul
+ * collective_part.bytes   f64
+ *
+ * device.id               u32 d   jax's id; the row is the partition number
+ * device.parameter_bytes  f64 d
+ * device.output_bytes     f64 d
+ * device.sent_bytes       f64 d   by all collectives, rings in the order of their groups
+ * traffic.source          u32     rows of the device × device matrix that are not zero
+ * traffic.target          u32
+ * traffic.bytes           f64
+ *
+ * array.role              u8 a    0 parameter, 1 output, 2 value
+ * array.name              StringId u32 a
+ * array.instruction       i32 a   -1 none
+ * array.sharding          u32 a   into sharding.*
+ * array.type              StringId u32 a  element type
+ * array.bytes             f64 a   on one device, padding included
+ * array.global_bytes      f64 a
+ * array.padded            u8 a    1: the global shape is local × tiles, the true one is not in the dump
+ * array_dims.offsets/values  u32  global dimensions
+ * array_local.offsets/values u32  dimensions on one device
+ * sharding.text           StringId u32 s  "P('data', None)"
+ * sharding.raw            StringId u32 s  as XLA wrote it
+ * sharding.kind           StringId u32 s
+ * sharding.replicas       u32 s   devices that hold each tile
+ * sharding_tiles.offsets/values u32       tiles of each dimension
+ * sharding_place.tile     i32     s × d: row-major tile each device holds; -1 none
  */
 export type OptionalColumn = string;
 
