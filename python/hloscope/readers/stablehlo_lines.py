@@ -25,7 +25,7 @@ _QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
 _CALLEE = re.compile(r"@([\w$.\-]+|\"[^\"]*\")")
 _CALLED = re.compile(r"called_computations = \[([^\]]*)\]")
 BLOCK_ARGUMENT = re.compile(r"%([\w$.\-]+)\s*:\s*(.*)\Z", re.S)
-_LOCATION = re.compile(r"\s*\bloc\(")
+_PARENTHESIS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[()]')
 _PREFIX = ("stablehlo.", "mhlo.", "func.", "vhlo.")
 
 
@@ -55,14 +55,17 @@ def location_of(line: str) -> tuple[str, str]:
     """The line without its trailing ``loc(…)``, and what stands in that."""
     if not line.endswith(")"):
         return line, ""
-    at = line.rfind("loc(")
-    if at < 0:
+    opened: list[int] = []
+    begin = -1
+    for m in _PARENTHESIS.finditer(line):
+        c = m.group()
+        if c == "(":
+            opened.append(m.start())
+        elif c == ")":
+            begin = opened.pop() if opened else -1
+    if begin < 3 or line[begin - 3 : begin] != "loc":
         return line, ""
-    # the outermost trailing loc( … ): step left while one encloses the other
-    for m in _LOCATION.finditer(line):
-        if _closing(line, m.end() - 1) == len(line) - 1:
-            return line[: m.start()].rstrip(), line[m.end() : -1]
-    return line, ""
+    return line[: begin - 3].rstrip(), line[begin + 1 : -1]
 
 
 def _closing(text: str, at: int) -> int:
