@@ -22,7 +22,8 @@ import { toolbar } from "./panels/chrome/toolbar.ts";
 import { COLORINGS } from "./panels/colorings.ts";
 import { PANELS } from "./panels/index.ts";
 import type { Paint, PanelContext } from "./panels/panel.ts";
-import { foldMembers, nameOf } from "./state/members.ts";
+import { reveal } from "./panels/parts.ts";
+import { nameOf } from "./state/members.ts";
 import { Search } from "./state/search.ts";
 import { NOTHING, Store } from "./state/store.ts";
 import type { Host, Options, Selection } from "./view.ts";
@@ -154,6 +155,7 @@ export function explorer(
       recolour();
     }
   });
+  store.on("paint", recolour);
   recolour();
 
   // 4. Out to the host, and keys.
@@ -161,7 +163,7 @@ export function explorer(
     const selection = store.get("selection");
     host.onSelect?.({ ...selection, name: nameOf(model, selection) });
   });
-  bindKeys(root, { store, pane, side, tools, search: ctx.search, help: showHelp, active }, signal);
+  bindKeys(root, { ctx, pane, side, tools, help: showHelp, active }, signal);
 
   // For automation and tests: what is where in the canvas, and how long drawing took.
   Object.assign(root, { hloscope: { model, store, pane } });
@@ -182,9 +184,7 @@ export function explorer(
         return;
       }
       store.select(selection);
-      if (kind === "instruction") pane.reveal(index);
-      else if (kind === "group") pane.revealGroup(index);
-      else if (kind === "fold") pane.revealGroup(foldMembers(model, index)[0]);
+      reveal(ctx, selection);
     },
     setTheme(next) {
       dark = next;

@@ -168,6 +168,40 @@ button.bar:hover{background:var(--bg3)}
 .t-name,.t-name.jump{color:var(--t-name)}.jump:hover{text-decoration:underline}
 .t-string{color:var(--t-string)}.t-shape{color:var(--t-shape)}.t-opcode{color:var(--t-opcode);font-weight:600}
 .t-key,.t-comment{color:var(--t-key)}.t-word{font-weight:700}
+.cost,.memory{--compute:#0b7285;--memory:#a63a00;--wire:#6b4ba1}
+.root.dark .cost,.root.dark .memory{--compute:#5cc8dc;--memory:#f5a777;--wire:#c8b0f5}
+.plot{display:block;width:100%;max-width:760px;height:auto;overflow:visible;margin-top:4px}
+.plot text{font:11px var(--ui);fill:var(--dim);font-variant-numeric:tabular-nums}
+.plot .grid{stroke:var(--line);stroke-width:1}
+.plot .roof{fill:none;stroke:var(--text);stroke-width:2;stroke-linejoin:round}
+.plot .dot{cursor:pointer;fill:var(--dim);fill-opacity:.55;stroke:var(--bg);stroke-width:.7}
+.plot .dot:hover{fill-opacity:1}
+.plot .compute,.plot .vector{fill:var(--compute)}.plot .memory{fill:var(--memory)}
+.plot .ring{fill:none;stroke:var(--accent);stroke-width:2;pointer-events:none}
+.plot .area{fill:color-mix(in srgb,var(--accent) 30%,var(--bg));stroke:var(--accent);stroke-width:1}
+.plot .peak{fill:var(--text)}.plot .marker{stroke:var(--text);stroke-width:1.5;stroke-dasharray:3 2}
+.timeline{cursor:crosshair}.timeline input{display:block;width:100%;max-width:760px;margin:0;accent-color:var(--accent)}
+.chip .numbers{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:4px 14px;margin:6px 0}
+.chip .numbers .field{justify-content:flex-end}
+.chip input[type=number]{width:92px;text-align:right}
+.chip>*{margin-bottom:4px}
+.scroll{overflow-x:auto;scrollbar-width:thin}
+.figures-table th,.figures-table td{padding:2px 10px 2px 0;text-align:left;font-weight:400;white-space:nowrap}
+.figures-table thead th{color:var(--dim);font-size:12px;border-bottom:1px solid var(--line)}
+.figures-table .num{text-align:right;font-variant-numeric:tabular-nums}
+.figures-table tbody tr:hover{background:var(--bg2)}
+.figures-table th .link{max-width:230px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;display:block}
+.bound.compute,.bound.vector{color:var(--compute)}.bound.memory{color:var(--memory)}.bound.collective{color:var(--wire)}
+.source-files{flex:1;min-height:0;overflow:auto;padding-bottom:12px;scrollbar-width:thin}
+.source-file h3{position:sticky;top:0;left:0;display:flex;gap:10px;align-items:baseline;padding:6px 12px;background:var(--bg);font-size:12px;z-index:1;border-bottom:1px solid var(--line)}
+.source-list{width:max-content;min-width:100%}
+.source-line{display:flex;width:100%;height:19px;font:12px/19px var(--mono);white-space:pre}
+.source-line .number{flex:0 0 44px;text-align:right;color:var(--dim);padding-right:10px}
+.source-line .heat{flex:0 0 96px;text-align:right;padding-right:10px;font:11px/19px var(--ui);font-variant-numeric:tabular-nums;color:var(--dim)}
+.source-line.own{background:linear-gradient(90deg,color-mix(in srgb,var(--t-opcode) 34%,var(--bg)) 0 calc(var(--heat)*1.4),transparent 0) no-repeat 0 0/140px 100%}
+.source-line.own .heat,.source-line.own .number{color:var(--text)}
+.source-line.hot:hover .code{background:var(--bg3)}
+.cut{color:var(--dim);padding-left:28px;line-height:14px}
 .loading,.failed{flex:1;display:grid;place-content:center;justify-items:center;gap:10px;padding:24px;text-align:center}
 .loading progress{width:220px}
 .failed .action,.primary{border:1px solid var(--line);border-radius:5px;padding:4px 12px;background:var(--bg2)}

@@ -2,6 +2,7 @@
 
 import type { ViewModel } from "../base/model.ts";
 import { childGroups, perModel } from "../state/members.ts";
+import { COST_COLORINGS } from "./cost-colorings.ts";
 import type { Coloring } from "./panel.ts";
 
 const family: Coloring = {
@@ -107,4 +108,4 @@ const bytes: Coloring = {
   source: "from shapes, on one device",
 };
 
-export const COLORINGS: readonly Coloring[] = [family, scope, bytes];
+export const COLORINGS: readonly Coloring[] = [family, scope, bytes, ...COST_COLORINGS];

@@ -8,7 +8,7 @@ const WIDTH = 560;
 const HEIGHT = 260;
 const LEFT = 58;
 const RIGHT = 12;
-const TOP = 14;
+const TOP = 24;
 const BOTTOM = 36;
 /** Dots beyond this many would hide each other; the smallest are left out and said so. */
 const MOST_DOTS = 400;
@@ -24,8 +24,9 @@ interface Dot {
 export function dotsOf(costs: Costs): Dot[] {
   const out: Dot[] = [];
   for (let i = 0; i < costs.unit.length; i++) {
-    const work = costs.flops[i] + costs.transcendentals[i];
-    const bytes = costs.mainBytes[i] || costs.bytes[i];
+    // Where the vector units' peak is not known, only the matrix unit's work has a roof.
+    const work = costs.matmulFlops[i] || costs.flops[i] + costs.transcendentals[i];
+    const bytes = costs.mainBytes[i];
     const s = costs.seconds[i];
     if (costs.unit[i] !== 1 || !(work > 0) || !(bytes > 0) || !(s > 0) || !(costs.runs[i] > 0))
       continue;

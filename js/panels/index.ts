@@ -1,8 +1,19 @@
 /** The panels, in the order of their tabs. A new panel is one file and one line here. */
+import { cost } from "./cost.ts";
 import { details } from "./details.ts";
+import { memory } from "./memory.ts";
 import { outline } from "./outline.ts";
 import type { Panel } from "./panel.ts";
 import { searchResults } from "./search.ts";
+import { sourceLines } from "./source-lines.ts";
 import { hloText } from "./text.ts";
 
-export const PANELS: readonly Panel[] = [details, hloText, outline, searchResults];
+export const PANELS: readonly Panel[] = [
+  details,
+  hloText,
+  cost,
+  memory,
+  sourceLines,
+  outline,
+  searchResults,
+];

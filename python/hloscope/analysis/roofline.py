@@ -225,7 +225,7 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
     seconds = np.where(unit, seconds, 0.0)
     bound[~unit] = 0
     opcodes = table(cost.module).opcodes
-    alone = table(cost.module).by_opcode(_is_collective, bool) if opcodes else unit
+    alone = table(cost.module).by_opcode(is_collective, bool) if opcodes else unit
     seconds[alone] = 0.0  # a collective op is its transfer; fusions around one still compute
     bound[alone] = 0
     for t in transfers:
@@ -259,7 +259,8 @@ _KINDS = (
 )
 
 
-def _is_collective(opcode: str) -> bool:
+def is_collective(opcode: str) -> bool:
+    """Whether an opcode is a collective or one half of one."""
     return opcode.startswith(_KINDS)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...analysis.cost import estimated
-from ...analysis.roofline import for_target
+from ...analysis.roofline import for_target, is_collective
 from ...hardware import Hardware, load
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def add(builder: Builder, context: Context) -> None:
     b.column("cost.bytes", "f64", cost.bytes)
     b.column("cost.main_bytes", "f64", cost.main_bytes)
     b.column("cost.runs", "f64", cost.runs)
-    b.column("cost.unit", "u8", cost.is_unit)
+    collective = context.table.by_opcode(is_collective, bool)
+    b.column("cost.unit", "u8", np.where(cost.is_unit, 1 + collective, 0))
     b.column("cost.dtype", "u8", np.array([position[d] for d in cost.matmul_dtype], np.int64))
     loops = cost.execution.loop[context.table.computation]
     if cost.execution.unknown:

@@ -1,0 +1,155 @@
+/** Costs rolled up to source lines through stack frames; follows the chosen chip. */
+import type { ViewModel } from "../base/model.ts";
+import { type Costs, costsOf } from "./costs.ts";
+import { perModel } from "./members.ts";
+import { memoryOf } from "./memory.ts";
+
+export const FIGURES = ["seconds", "flops", "bytes", "wire", "live"] as const;
+export type Figure = (typeof FIGURES)[number];
+export type Figures = Record<Figure, number>;
+
+export interface LineFigures {
+  file: number;
+  line: number;
+  function: string;
+  /** Of the line and all it calls. */
+  total: Figures;
+  /** Of what stands on the line itself: the innermost one outside libraries. */
+  own: Figures;
+  instructions: number[];
+}
+
+export interface SourceFile {
+  file: string;
+  library: boolean;
+  text: string | null;
+  lines: LineFigures[];
+}
+
+/** NaN is unknown and adds nothing. */
+const known = (value: number) => (Number.isNaN(value) ? 0 : value);
+const zero = (): Figures => ({ seconds: 0, flops: 0, bytes: 0, wire: 0, live: 0 });
+function add(to: Figures, from: Figures): void {
+  for (const f of FIGURES) to[f] += from[f];
+}
+
+export class Sources {
+  unattributed: Figures = zero();
+  private lines: LineFigures[] = [];
+  private readonly names: { file: string; library: boolean; text: string | null }[];
+  private readonly library = new Map<number, boolean>();
+
+  constructor(
+    private readonly model: ViewModel,
+    readonly costs: Costs,
+  ) {
+    this.names = (model.header.extras.source as { files: SourceFile[] }).files;
+    const known = new Map(this.names.map((f) => [f.file, f.library]));
+    for (const id of new Set(model.frame.file)) {
+      this.library.set(id, known.get(model.strings.get(id)) ?? false);
+    }
+    this.work();
+  }
+  get hasSeconds(): boolean {
+    return this.costs.chip !== null;
+  }
+  /** Sums again: the chip or a trip count has changed. */
+  work(): void {
+    const { model, costs } = this;
+    const frames = model.column<Int32Array>("source.frame");
+    const flops = model.column<Float64Array>("source.flops");
+    const wire = costs.wireBytes;
+    const live = new Float64Array(frames.length);
+    const memory = memoryOf(model);
+    if (memory) {
+      for (const b of memory.liveAt(memory.extras.peakPoint)) {
+        live[memory.buffer.instruction[b]] += memory.buffer.bytes[b];
+      }
+    }
+    // By frame first: thousands of instructions share a few hundred stacks.
+    const byFrame = new Map<number, { figures: Figures; instructions: number[] }>();
+    for (let i = 0; i < frames.length; i++) {
+      const unit = costs.unit[i] > 0;
+      const seconds = unit ? costs.seconds[i] * costs.runs[i] : 0;
+      const bytes = unit ? costs.bytes[i] * costs.runs[i] : 0;
+      if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0 || live[i] > 0)) continue;
+      let found = byFrame.get(frames[i]);
+      if (!found) {
+        found = { figures: zero(), instructions: [] };
+        byFrame.set(frames[i], found);
+      }
+      found.figures.seconds += known(seconds);
+      found.figures.flops += flops[i];
+      found.figures.bytes += known(bytes);
+      found.figures.wire += wire[i];
+      found.figures.live += live[i];
+      found.instructions.push(i);
+    }
+    const lines = new Map<string, LineFigures>();
+    this.unattributed = zero();
+    const { frame, strings } = model;
+    for (const [start, { figures, instructions }] of byFrame) {
+      if (start < 0) {
+        add(this.unattributed, figures);
+        continue;
+      }
+      const seen = new Set<string>();
+      let mine: LineFigures | null = null;
+      let innermost: LineFigures | null = null;
+      for (let f = start, depth = 0; f >= 0 && depth < 200; f = frame.parent[f], depth++) {
+        const key = `${frame.file[f]}:${frame.line[f]}`;
+        let line = lines.get(key);
+        if (!line) {
+          line = {
+            file: frame.file[f],
+            line: frame.line[f],
+            function: strings.get(frame.function[f]),
+            total: zero(),
+            own: zero(),
+            instructions: [],
+          };
+          lines.set(key, line);
+        }
+        innermost ??= line;
+        if (!mine && !this.library.get(frame.file[f])) mine = line;
+        if (seen.has(key)) continue;
+        seen.add(key);
+        add(line.total, figures);
+        for (const i of instructions) line.instructions.push(i);
+      }
+      const own = mine ?? innermost;
+      if (own) add(own.own, figures);
+    }
+    this.lines = [...lines.values()];
+  }
+  /** Files with their lines; the person's own, and libraries' when asked for. */
+  files(libraries: boolean): SourceFile[] {
+    const out = new Map<number, SourceFile>();
+    for (const line of [...this.lines].sort((a, b) => a.line - b.line)) {
+      if (this.library.get(line.file) && !libraries) continue;
+      let file = out.get(line.file);
+      if (!file) {
+        const name = this.model.strings.get(line.file);
+        const known = this.names.find((f) => f.file === name);
+        file = {
+          file: name,
+          library: this.library.get(line.file) ?? false,
+          text: known?.text ?? null,
+          lines: [],
+        };
+        out.set(line.file, file);
+      }
+      file.lines.push(line);
+    }
+    const weight = (f: SourceFile) => f.lines.reduce((sum, l) => sum + l.own.flops, 0);
+    return [...out.values()].sort(
+      (a, b) => Number(a.library) - Number(b.library) || weight(b) - weight(a),
+    );
+  }
+}
+
+/** The sources of a View, or null when nothing says where it comes from. */
+export const sourcesOf = perModel((model) => {
+  const costs = costsOf(model);
+  return costs && model.optional("source.frame") ? new Sources(model, costs) : null;
+});
