@@ -2,15 +2,15 @@
 import type { Direction, GraphPane } from "./draw/graph-pane.ts";
 import type { Sidebar } from "./panels/chrome/sidebar.ts";
 import type { Toolbar } from "./panels/chrome/toolbar.ts";
-import type { Search } from "./state/search.ts";
-import { NOTHING, type Store } from "./state/store.ts";
+import type { PanelContext } from "./panels/panel.ts";
+import { reveal } from "./panels/parts.ts";
+import { NOTHING } from "./state/store.ts";
 
 interface Parts {
-  store: Store;
+  ctx: PanelContext;
   pane: GraphPane;
   side: Sidebar;
   tools: Toolbar;
-  search: Search;
   help(): void;
   active(): HTMLElement | null;
 }
@@ -23,7 +23,8 @@ const ARROWS: Record<string, Direction> = {
 };
 
 export function bindKeys(root: HTMLElement, parts: Parts, signal: AbortSignal): void {
-  const { store, pane, side, tools, help, active } = parts;
+  const { ctx, pane, side, tools, help, active } = parts;
+  const { store } = ctx;
   const clear = () => {
     if (tools.clearSearch()) return;
     if (store.get("highlight")) store.highlight(null);
@@ -44,10 +45,7 @@ export function bindKeys(root: HTMLElement, parts: Parts, signal: AbortSignal): 
   };
   // Going back selects without revealing: bring what it chose into view.
   const history = (moved: boolean) => {
-    const { kind, index } = store.get("selection");
-    if (!moved) return;
-    if (kind === "instruction") pane.reveal(index);
-    else if (kind === "group") pane.revealGroup(index);
+    if (moved) reveal(ctx, store.get("selection"));
   };
   const actions: Record<string, () => void> = {
     "/": () => tools.focusSearch(),

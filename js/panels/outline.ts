@@ -4,6 +4,7 @@ import * as format from "../base/format.ts";
 import { childGroups, foldMembers, groupPath, nameOf } from "../state/members.ts";
 import type { Selection } from "../view.ts";
 import type { Panel } from "./panel.ts";
+import { reveal } from "./parts.ts";
 import { virtualList } from "./virtual.ts";
 
 interface Row {
@@ -24,7 +25,7 @@ export const outline: Panel = {
   fills: true,
   available: (model) => model.group.count > 1,
   render(element, ctx) {
-    const { model, store, graph, signal } = ctx;
+    const { model, store, signal } = ctx;
     const children = childGroups(model);
     const open = new Set<string>();
     let rows: Row[] = [];
@@ -81,9 +82,9 @@ export const outline: Panel = {
       };
       walk(inside({ kind: "group", index: 0 }), 0);
     };
-    const reveal = (s: Selection) => {
+    const go = (s: Selection) => {
       store.select(s);
-      graph.revealGroup(s.kind === "fold" ? foldMembers(model, s.index)[0] : s.index);
+      reveal(ctx, s);
     };
     const toggle = (row: Row, to = !open.has(row.key)) => {
       if (to) open.add(row.key);
@@ -111,7 +112,7 @@ export const outline: Panel = {
           style: { "padding-left": `${8 + row.depth * 14}px` },
           onclick: () => {
             focus = row.key;
-            reveal(row.selection);
+            go(row.selection);
             draw();
           },
           ondblclick: () => toggle(row),
@@ -188,7 +189,7 @@ export const outline: Panel = {
           while (up > 0 && rows[up].depth >= row.depth) up--;
           to(up);
         }
-      } else if (event.key === "Enter" || event.key === " ") reveal(row.selection);
+      } else if (event.key === "Enter" || event.key === " ") go(row.selection);
       else return;
       event.preventDefault();
       event.stopPropagation();

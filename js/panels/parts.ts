@@ -2,7 +2,8 @@
 
 import { type Child, copyText, h } from "../base/dom.ts";
 import { count } from "../base/format.ts";
-import { nameOf } from "../state/members.ts";
+import { foldMembers, nameOf } from "../state/members.ts";
+import { NOTHING } from "../state/store.ts";
 import type { Selection } from "../view.ts";
 import type { PanelContext } from "./panel.ts";
 
@@ -47,9 +48,19 @@ export function copyButton(text: () => string | Promise<string>, what: string): 
   return button;
 }
 
+/** Opens what hides the selection and brings it into view. */
+export function reveal({ model, graph }: PanelContext, { kind, index }: Selection): void {
+  if (kind === "instruction") graph.reveal(index);
+  else if (kind === "group") graph.revealGroup(index);
+  else if (kind === "fold") graph.revealGroup(foldMembers(model, index)[0]);
+  else if (kind === "computation" && model.computation.group[index] >= 0) {
+    graph.revealGroup(model.computation.group[index]);
+  }
+}
+
 /** A link that selects and reveals; hovering it lights the box. */
 export function selectionLink(ctx: PanelContext, selection: Selection, text?: Child): HTMLElement {
-  const { model, store, graph } = ctx;
+  const { model, store } = ctx;
   return h(
     "button",
     {
@@ -57,18 +68,10 @@ export function selectionLink(ctx: PanelContext, selection: Selection, text?: Ch
       type: "button",
       onclick: () => {
         store.select(selection);
-        if (selection.kind === "instruction") graph.reveal(selection.index);
-        else if (selection.kind === "group") graph.revealGroup(selection.index);
-        else if (selection.kind === "computation") {
-          const group = model.computation.group[selection.index];
-          if (group >= 0) graph.revealGroup(group);
-        } else if (selection.kind === "fold") {
-          const { offsets, values } = model.fold.members;
-          graph.revealGroup(values[offsets[selection.index]]);
-        }
+        reveal(ctx, selection);
       },
       onpointerenter: () => store.hover(selection),
-      onpointerleave: () => store.hover({ kind: "none", index: -1 }),
+      onpointerleave: () => store.hover(NOTHING),
     },
     text ?? (nameOf(model, selection) || "(unnamed)"),
   );

@@ -1,6 +1,7 @@
 /** Search results: every match with where it is, walked with the arrow keys. */
 import { fill, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
+import { NOTHING } from "../state/store.ts";
 import type { Panel } from "./panel.ts";
 import { note } from "./parts.ts";
 import { baseName, stackOf } from "./source.ts";
@@ -61,6 +62,7 @@ export const searchResults: Panel = {
     list.element.setAttribute("role", "listbox");
     list.element.setAttribute("aria-label", "Search results");
     list.element.tabIndex = 0;
+    list.element.addEventListener("pointerleave", () => store.hover(NOTHING));
     const go = () => {
       const i = search.results[search.current];
       if (i === undefined) return;

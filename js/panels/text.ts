@@ -2,6 +2,7 @@
 import { copyText, fill, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import { computationByName, instructionByName } from "../state/members.ts";
+import { NOTHING } from "../state/store.ts";
 import type { Panel, PanelContext } from "./panel.ts";
 import { note } from "./parts.ts";
 import { TextLines, tokens } from "./text-lines.ts";
@@ -99,6 +100,7 @@ function show(element: HTMLElement, ctx: PanelContext, lines: TextLines): void {
   const list = virtualList(ROW, row, signal);
   list.element.classList.add("text");
   list.element.tabIndex = 0;
+  list.element.addEventListener("pointerleave", () => store.hover(NOTHING));
   list.element.setAttribute("role", "region");
   list.element.setAttribute("aria-label", "HLO text");
 

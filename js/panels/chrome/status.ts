@@ -29,6 +29,8 @@ export function status(ctx: PanelContext): HTMLElement {
       describe(model, now.kind === "none" ? store.get("selection") : now) ||
       "Click a box for details, double-click to open it, ? for the keys";
   };
+  // Told to screen readers; the hover text would be told at every move of the pointer.
+  const told = h("span", { class: "visually-hidden", role: "status" });
   const onSelect = () => {
     const selection = store.get("selection");
     const path = groupPath(model, selection);
@@ -38,10 +40,11 @@ export function status(ctx: PanelContext): HTMLElement {
       .map((index) => selectionLink(ctx, { kind: "group", index }));
     if (selection.kind !== "none") links.push(h("strong", null, nameOf(model, selection)));
     fill(crumbs, ...links.flatMap((link, k) => [k > 0 && " › ", link]));
+    told.textContent = describe(model, selection);
     onHover();
   };
   store.on("hover", onHover, signal);
   store.on("selection", onSelect, signal);
   onSelect();
-  return h("div", { class: "status" }, hover, crumbs);
+  return h("div", { class: "status" }, hover, crumbs, told);
 }

@@ -2,6 +2,7 @@
 import { copyText, h, saveFile } from "../../base/dom.ts";
 import { instructionsOf, nameOf } from "../../state/members.ts";
 import type { Coloring, PanelContext } from "../panel.ts";
+import { reveal } from "../parts.ts";
 import { type Icon, icon } from "./icons.ts";
 import { menu, popover } from "./popover.ts";
 
@@ -70,10 +71,14 @@ export function toolbar(
     },
   });
   let timer = 0;
+  let before = "details"; // the panel that Esc goes back to
   const run = () => {
     clearTimeout(timer);
     search.set(input.value);
-    if (search.query.trim()) commands.showPanel("search");
+    if (!search.query.trim()) return;
+    const { panel } = store.get("options");
+    if (panel !== "search") before = panel;
+    commands.showPanel("search");
   };
   // One keystroke at 100,000 instructions costs up to 50 ms: wait for a pause in typing.
   const later = () => {
@@ -96,8 +101,9 @@ export function toolbar(
     onchange: () => store.setOptions({ colorBy: select.value }),
   });
   for (const c of colorings) select.append(h("option", { value: c.id }, c.label));
-  const back = tool("back", "Back  [", () => store.back());
-  const forward = tool("forward", "Forward  ]", () => store.forward());
+  const moved = (did: boolean) => did && reveal(ctx, store.get("selection"));
+  const back = tool("back", "Back  [", () => moved(store.back()));
+  const forward = tool("forward", "Forward  ]", () => moved(store.forward()));
   const plumbing = tool("plumbing", "Show tuples, bitcasts and other plumbing", () => {
     const shown = plumbing.getAttribute("aria-pressed") !== "true";
     plumbing.setAttribute("aria-pressed", String(shown));
@@ -211,8 +217,10 @@ export function toolbar(
     },
     clearSearch: () => {
       if (!search.query && !input.value) return false;
+      clearTimeout(timer);
       search.set("");
       input.value = "";
+      if (store.get("options").panel === "search") commands.showPanel(before);
       return true;
     },
   };
