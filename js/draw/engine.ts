@@ -15,7 +15,7 @@ import type { Target } from "./api.ts";
 /** Numbers of boxes tried for the first picture, until one fits the pane. */
 const BUDGETS = [48, 34, 24, 16, 10];
 /** Then this many of what is still closed are tried one by one; fewer in huge modules. */
-const TRIES = 10;
+const TRIES = 6;
 const HUGE = 40_000;
 
 export class Engine {

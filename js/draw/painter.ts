@@ -42,10 +42,25 @@ const ROW_PIXELS = 3.2;
 const BLOCK_PIXELS = 1.4;
 const TEXT_PIXELS = 6;
 
+export function isFar(s: PaintState): boolean {
+  return M.BOX_HEIGHT * s.scale < ROW_PIXELS && !s.all;
+}
+
 export function paintScene(surface: Surface, scene: Scene, s: PaintState): void {
+  paintBase(surface, scene, s);
+  paintTitles(surface, scene, s);
+}
+
+/** Containers, edges and boxes. */
+export function paintBase(surface: Surface, scene: Scene, s: PaintState): void {
   const { kind } = scene.picture.projection;
-  const far = M.BOX_HEIGHT * s.scale < ROW_PIXELS && !s.all;
-  const items = s.all ? range(scene.count) : scene.itemsIn(s.view, far ? 1e9 : 0);
+  const far = isFar(s);
+  // A box needs no look when rows stand for it.
+  const items = s.all
+    ? range(scene.count)
+    : far
+      ? scene.containersIn(s.view, 2 / s.scale)
+      : scene.itemsIn(s.view);
   const boxes: number[] = [];
   for (const item of items) {
     if (kind[item] === ItemKind.Open) {
@@ -56,12 +71,19 @@ export function paintScene(surface: Surface, scene: Scene, s: PaintState): void 
   if (far) rows(surface, scene, s);
   else if (s.scale < 0.3) for (const item of boxes) plainBox(surface, scene, s, item);
   else for (const item of boxes) box(surface, scene, s, item);
-  // Titles last: they stay readable over what is in their container.
+}
+
+/** Titles come last: they stay readable over what is in their container. */
+export function paintTitles(surface: Surface, scene: Scene, s: PaintState): void {
+  const { kind } = scene.picture.projection;
+  const open = s.all
+    ? range(scene.count).filter((k) => kind[k] === ItemKind.Open)
+    : scene.containersIn(s.view, 20 / s.scale);
   titles(
     surface,
     scene,
     s,
-    items.filter((k) => k > 0 && kind[k] === ItemKind.Open),
+    open.filter((k) => k > 0),
   );
 }
 
@@ -84,6 +106,13 @@ function container(surface: Surface, scene: Scene, s: PaintState, item: number):
   if (w[item] * s.scale < 2) return;
   const { theme } = s;
   const own = s.looks.fill[item] >= 0;
+  if (w[item] * s.scale < 24 || h[item] * s.scale < 12) {
+    surface.rect(x[item], y[item], w[item], h[item], {
+      fill: own ? fillOf(s, item, theme.group) : theme.containerBorder,
+      alpha: own ? 0.35 : 0.3,
+    });
+    return;
+  }
   surface.rect(x[item], y[item], w[item], h[item], {
     fill: theme.containers[(depth[item] - 1) % theme.containers.length],
     stroke: theme.containerBorder,

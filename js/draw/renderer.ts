@@ -6,7 +6,8 @@ import { Camera, type Target } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
 import { Minimap } from "./minimap.ts";
 import { paintOverlay, type Touched } from "./overlay.ts";
-import { type PaintState, paintScene } from "./painter.ts";
+import { Overview } from "./overview.ts";
+import { type PaintState, paintBase, paintScene, paintTitles } from "./painter.ts";
 import { SvgSurface } from "./svg-surface.ts";
 import type { GraphTheme } from "./theme.ts";
 import { DURATION, Transition } from "./transition.ts";
@@ -29,6 +30,7 @@ export class Renderer {
   private flight: { from: Target; to: Target; start: number } | null = null;
   private request = 0;
   private calm: MediaQueryList;
+  private overview: Overview;
 
   constructor(
     readonly element: HTMLElement,
@@ -58,6 +60,7 @@ export class Renderer {
     this.surface = new CanvasSurface(context, theme.font);
     this.looks = itemLooks(scene, colors, counted);
     this.minimap = new Minimap(element, this.camera, () => this.moved(), signal);
+    this.overview = new Overview(this.camera, () => this.invalidate(), signal);
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
     signal.addEventListener("abort", () => cancelAnimationFrame(this.request), { once: true });
   }
@@ -230,7 +233,10 @@ export class Renderer {
     context.setTransform(k, 0, 0, k, -camera.x * k, -camera.y * k);
     const state = this.state(camera.view);
     state.edgeAlpha = this.transition ? edgeAlpha : 1;
-    paintScene(this.surface, this.scene, state);
+    if (!this.overview.draw(context, this.scene, state, ratio)) {
+      paintBase(this.surface, this.scene, state);
+    }
+    paintTitles(this.surface, this.scene, state);
     paintOverlay(this.surface, this.scene, state, this.selected, this.hovered, this.lines);
     this.minimap.draw(this.scene, state, ratio);
     this.frameMs = performance.now() - begin;

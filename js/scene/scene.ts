@@ -30,6 +30,9 @@ export interface Rows {
 export class Scene {
   readonly count: number;
   private items: Flatbush;
+  /** Open containers, apart: far zoom asks for nothing else. */
+  private containers: Flatbush | null = null;
+  private containerItems: Int32Array;
   private edges: Flatbush | null = null;
   /** Edge of each entry of the edge index. */
   private drawn: Int32Array;
@@ -48,6 +51,16 @@ export class Scene {
     this.items = new Flatbush(this.count, 16, Float32Array);
     for (let k = 0; k < this.count; k++) this.items.add(x[k], y[k], x[k] + w[k], y[k] + h[k]);
     this.items.finish();
+    const { kind } = picture.projection;
+    this.containerItems = Int32Array.from(
+      range(this.count).filter((k) => kind[k] === ItemKind.Open),
+    );
+    if (this.containerItems.length > 0) {
+      this.containers = new Flatbush(this.containerItems.length, 16, Float32Array);
+      for (const k of this.containerItems)
+        this.containers.add(x[k], y[k], x[k] + w[k], y[k] + h[k]);
+      this.containers.finish();
+    }
     let drawn = 0;
     for (let e = 0; e < edges.count; e++) {
       if (edges.pointOffsets[e + 1] > edges.pointOffsets[e]) drawn++;
@@ -95,17 +108,22 @@ export class Scene {
     const { x, y, w, h } = this.picture;
     return { x: x[item], y: y[item], w: w[item], h: h[item] };
   }
-  /** Items at least `minHeight` high that meet the rectangle; containers before their contents. */
-  itemsIn(view: Rect, minHeight = 0): number[] {
-    const { h } = this.picture;
-    const { kind } = this.picture.projection;
-    const found = this.items.search(
+  /** Items that meet the rectangle; containers before their contents. */
+  itemsIn(view: Rect): number[] {
+    const found = this.items.search(view.x, view.y, view.x + view.w, view.y + view.h);
+    return found.sort((a, b) => a - b);
+  }
+  /** Open containers at least so wide that meet the rectangle, outer ones first. */
+  containersIn(view: Rect, minWidth: number): number[] {
+    if (!this.containers) return [];
+    const found = this.containers.search(
       view.x,
       view.y,
       view.x + view.w,
       view.y + view.h,
-      minHeight > 0 ? (k) => kind[k] === ItemKind.Open || h[k] >= minHeight : undefined,
+      (_, x0, __, x1) => x1 - x0 >= minWidth,
     );
+    for (let k = 0; k < found.length; k++) found[k] = this.containerItems[found[k]];
     return found.sort((a, b) => a - b);
   }
   /** Drawn edges that meet the rectangle and are at least `minSize` long either way. */
@@ -236,6 +254,10 @@ interface Block {
   bottom: number;
   item: number;
   size: number;
+}
+
+function range(n: number): number[] {
+  return Array.from({ length: n }, (_, k) => k);
 }
 
 /** Bars as they are found, then as typed arrays with an index. */
