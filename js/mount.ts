@@ -52,7 +52,10 @@ export function mount(element: HTMLElement, host: Host): Mounted {
     root.style.height = options.height > 0 ? `${options.height}px` : "100%";
   };
   watchTheme(dress, signal);
-  const watch = new ResizeObserver(() => root.classList.toggle("narrow", root.clientWidth < 700));
+  const watch = new ResizeObserver(() => {
+    root.classList.toggle("medium", root.clientWidth < 1000);
+    root.classList.toggle("narrow", root.clientWidth < 700);
+  });
   watch.observe(root);
   signal.addEventListener("abort", () => watch.disconnect(), { once: true });
   dress();

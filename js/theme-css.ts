@@ -59,7 +59,7 @@ input:not([type=checkbox]),select{height:28px;padding:0 8px;border:1px solid var
 input::placeholder{color:var(--dim);opacity:1}
 select{padding:0 4px}
 label.field{display:inline-flex;align-items:center;gap:6px;color:var(--dim);white-space:nowrap}
-label.field select{color:var(--text)}
+label.field select{color:var(--text);max-width:150px}
 kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;padding:0 4px;color:var(--dim);background:var(--bg2)}
 
 .popover{position:absolute;z-index:20;background:var(--bg);border:1px solid var(--line);border-radius:6px;box-shadow:0 6px 24px #0004;padding:6px;max-width:min(460px,calc(100% - 16px));max-height:70%;overflow:auto}
@@ -82,16 +82,17 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .grip:hover,.grip:focus-visible{background-color:var(--accent)}
 .side{flex:0 0 auto;display:flex;flex-direction:column;min-width:0;min-height:0;background:var(--bg)}
 .tabs{display:flex;flex-wrap:wrap;flex:0 0 auto;gap:0 2px;padding:0 6px;border-bottom:1px solid var(--line)}
-.tab{padding:6px 8px 5px;color:var(--dim);border-bottom:2px solid transparent;white-space:nowrap}
+.tab{padding:5px 8px 4px;color:var(--dim);border-bottom:2px solid transparent;white-space:nowrap}
 .tab:hover{color:var(--text)}
 .tab[aria-selected=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
 .panel{flex:1 1 0;min-height:0;overflow:auto;padding:10px 12px 14px;scrollbar-width:thin}
 .panel.flush{padding:0;overflow:hidden}
+.root.medium .toolbar .word,.root.medium .legend .n{display:none}
 .root.narrow .main{flex-direction:column}
 .root.narrow .grip{cursor:row-resize;padding:2px 0}
 .root.narrow .side{width:auto!important;height:42%}
 .root:not(.narrow) .side{height:auto!important}
-.root.narrow .tool .word,.root.narrow .rule{display:none}
+.root.narrow .rule{display:none}
 .root.narrow .legend{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
 .root.narrow .legend>*{flex:none}
 .root.narrow .header .figures{text-align:left;flex-basis:100%}
