@@ -31,6 +31,10 @@ from hypothesis import strategies as st
          ("backward", "layer_1", "rematted_computation", "mlp")),
         ("jit(f)/transpose(jvp())/while/body/closed_call/layer/add",
          ("backward", "while", "body", "layer")),
+        (
+            "jit(f)/transpose(jvp())/while/body/closed_call/checkpoint/rematted_computation/mlp/add",
+            ("backward", "while", "body", "rematted_computation", "mlp"),
+        ),
         ("broadcast.29", None),
         ("reduce_sum", None),
         ("", None),

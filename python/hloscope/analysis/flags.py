@@ -21,7 +21,8 @@ QUIET = INLINE | PARAMETER | PLUMBING
 
 # A copy at least this big costs memory traffic worth seeing; a smaller one is plumbing.
 VISIBLE_COPY_BYTES = 1 << 20
-# "Big buffers": at least this share of the biggest array, and no more than this many.
+# "Big buffers": at least this big, this share of the biggest array, and no more than this many.
+BIG_BYTES = 1 << 20
 BIG_SHARE = 0.5
 BIG_COUNT = 24
 
@@ -83,7 +84,7 @@ def _landmarks(
     candidate = np.flatnonzero(array & ~np.isin(family, quiet))
     if len(candidate):
         size = bytes_[candidate]
-        big = candidate[size >= BIG_SHARE * size.max()]
+        big = candidate[size >= max(BIG_BYTES, BIG_SHARE * size.max())]
         landmark[big[np.argsort(-bytes_[big], kind="stable")][:BIG_COUNT]] = True
     return landmark
 

@@ -155,9 +155,19 @@ def _fusions(t: Table, family: np.ndarray, out: list[str]) -> None:
             continue
         key = (int(masks[called[0]]), bool(family[i] == ID["matmul"]))
         if key not in cache:
-            words = words_of_mask(*key)
-            cache[key] = "fusion " + "·".join(words) if words else "fusion"
-        out[i] = cache[key]
+            cache[key] = "fusion " + "·".join(words_of_mask(*key))
+        out[i] = cache[key] if any(key) else _plain(t, called[0])
+
+
+def _plain(t: Table, computation: int) -> str:
+    """A fusion of opcodes that are in no list: names them as they are."""
+    first = int(t.first[computation])
+    inside = t.opcode[first : first + int(t.size[computation])]
+    ops = dict.fromkeys(t.opcodes[o] for o in inside.tolist())
+    for quiet in ("parameter", "constant", "tuple", "bitcast"):
+        if len(ops) > 1:
+            ops.pop(quiet, None)
+    return shorten("fusion " + "·".join(list(ops)[:3]))
 
 
 def _wrapped(t: Table, out: list[str]) -> None:

@@ -32,6 +32,7 @@ _NOISE = frozenset(
     "named_call custom_vjp_call_custom_transpose ~".split()
 )
 _WRAPPED = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)$", re.S)
+_NUMBERED = re.compile(r"\d(\(\))?$")  # layer_3, h/3, Block_3
 _EINSUM = re.compile(r"[A-Za-z.,]*->[A-Za-z.]*$")
 _LOOPS = frozenset(["while", "body", "cond", "scan", "body_fun", "cond_fun"])
 _BRANCH = re.compile(r"branch_\d+_fun$")
@@ -128,7 +129,8 @@ def _remat_inside(path: list[str]) -> list[str]:
     """
     if REMAT in path[:-1]:
         at = path.index(REMAT)
-        path[at], path[at + 1] = path[at + 1], path[at]
+        if _NUMBERED.search(path[at + 1]):
+            path[at], path[at + 1] = path[at + 1], path[at]
     return path
 
 
