@@ -87,6 +87,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .tab[aria-selected=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
 .panel{flex:1 1 0;min-height:0;overflow:auto;padding:10px 12px 14px;scrollbar-width:thin}
 .panel.flush{padding:0;overflow:hidden}
+.root.medium .search{flex-basis:160px}
 .root.medium .toolbar .word,.root.medium .legend .n{display:none}
 .root.narrow .main{flex-direction:column}
 .root.narrow .grip{cursor:row-resize;padding:2px 0}

@@ -181,7 +181,7 @@ export function toolbar(
     back,
     forward,
     rule(),
-    h("label", { class: "field" }, "Colour", select),
+    h("label", { class: "field" }, h("span", { class: "word" }, "Colour"), select),
     rule(),
     tool("openAll", "Open all groups", commands.openAll, "Open"),
     tool("closeAll", "Close all groups", commands.closeAll, "Close"),
