@@ -54,7 +54,8 @@ export function createGraphPane(
   );
   let coloring: BoxColoring | null = null;
   let painted = paintInstructions(model, coloring, theme);
-  let users: Links = usersOf(engine.flow, model.instruction.count);
+  /** Users through plumbing, made when first asked for. */
+  let users: Links | null = null;
   const counted = (i: number): boolean => engine.flow.hidden[i] === 0;
   const renderer = new Renderer(
     element,
@@ -76,13 +77,17 @@ export function createGraphPane(
 
   // 2. Selection, hover and highlight, from the store.
   const projection = () => renderer.scene.picture.projection;
+  const usersNow = (): Links => {
+    users ??= usersOf(engine.flow, model.instruction.count);
+    return users;
+  };
   const refresh = (): void => {
     const selection = store.get("selection");
     renderer.selected = engine.itemOf(projection(), selection);
     renderer.hovered = engine.itemOf(projection(), store.get("hover"));
     renderer.lines =
       renderer.selected > 0
-        ? touched(renderer.scene, engine.flow, users, renderer.selected, selection)
+        ? touched(renderer.scene, engine.flow, usersNow(), renderer.selected, selection)
         : null;
     const highlight = store.get("highlight");
     renderer.lit = highlight ? litItems(highlight.instructions) : null;
@@ -260,7 +265,7 @@ export function createGraphPane(
     },
     setPlumbing(shown) {
       engine.setPlumbing(shown);
-      users = usersOf(engine.flow, model.instruction.count);
+      users = null;
       rebuild(-1);
     },
     setColoring(next) {

@@ -134,9 +134,10 @@ function coverAll(
   itemOfNode: Int32Array,
 ): { itemOfInstruction: Int32Array; itemOfGroup: Int32Array } {
   const n = tree.instructions;
-  const { fold } = tree.model;
+  const { parent } = tree;
+  const { offsets } = tree.model.fold.members;
   const cover = new Int32Array(tree.stacks).fill(-1);
-  for (const v of tree.topDown) {
+  for (const v of tree.containers) {
     if (itemOfNode[v] >= 0) {
       cover[v] = itemOfNode[v];
       continue;
@@ -144,7 +145,7 @@ function coverAll(
     const p = v >= n ? tree.memberAt[v - n] : -1;
     if (p >= 0 && !openness.loose[p]) {
       let first = p;
-      const begin = fold.members.offsets[tree.foldAt[p]];
+      const begin = offsets[tree.foldAt[p]];
       while (first > begin && !openness.loose[first - 1]) first--;
       const stack = itemOfNode[tree.stacks + first];
       if (stack >= 0) {
@@ -152,16 +153,20 @@ function coverAll(
         continue;
       }
     }
-    // Hidden instructions (chips, plumbing) are not drawn even where their container is open.
-    if (tree.parent[v] >= 0) cover[v] = cover[tree.parent[v]];
+    if (parent[v] >= 0) cover[v] = cover[parent[v]];
   }
-  const itemOfInstruction = cover.slice(0, n);
+  const itemOfInstruction = new Int32Array(n);
+  const { hidden } = flow;
   for (let i = 0; i < n; i++) {
-    if (flow.hidden[i] !== Hidden.No && cover[i] >= 0 && itemOfNode[i] < 0) {
-      const p = tree.parent[i];
-      const within = p >= 0 ? cover[p] : -1;
-      if (within >= 0 && itemOfNode[p] === within && openness.open[p]) itemOfInstruction[i] = -1;
+    if (itemOfNode[i] >= 0) {
+      itemOfInstruction[i] = itemOfNode[i];
+      continue;
     }
+    const p = parent[i];
+    const item = cover[p];
+    // Hidden instructions (chips, plumbing) are not drawn even where their container is open.
+    const drawn = hidden[i] === Hidden.No || itemOfNode[p] !== item || !openness.open[p];
+    itemOfInstruction[i] = drawn ? item : -1;
   }
   const itemOfGroup = new Int32Array(tree.groups);
   for (let g = 0; g < tree.groups; g++) itemOfGroup[g] = cover[tree.node(g)];

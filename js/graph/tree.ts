@@ -20,6 +20,8 @@ export class Tree {
   readonly children: Uint32Array;
   /** Nodes with parents before children. */
   readonly topDown: Uint32Array;
+  /** Those of them that hold something. */
+  readonly containers: Uint32Array;
   /** Mean instruction index of what is inside: the place in the schedule. */
   readonly key: Float64Array;
   /** Position in `fold.members` of each group, or -1. */
@@ -61,6 +63,7 @@ export class Tree {
     this.topDown = this.sortTopDown();
     this.key = this.meanIndices();
     [this.childOffsets, this.children] = this.listChildren();
+    this.containers = this.topDown.filter((v) => v >= n || this.canOpen(v));
   }
 
   get root(): number {

@@ -34,8 +34,13 @@ export class FamilyCounts {
   }
 }
 
+/** "12,345", without the locale machinery, whose first use costs more than the whole layout. */
+function thousands(count: number): string {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
 export function ops(count: number): string {
-  return `${count.toLocaleString("en-US")} ${count === 1 ? "op" : "ops"}`;
+  return `${thousands(count)} ${count === 1 ? "op" : "ops"}`;
 }
 
 /** "38 ops · 6 matmul · 2 collective": the landmarks inside. */
@@ -48,7 +53,7 @@ export function summary(tree: Tree, counts: FamilyCounts, node: number): string 
     .filter((x) => x.family.landmark && x.count > 0)
     .sort((a, b) => b.count - a.count);
   for (const { family, count } of landmarks.slice(0, 2)) {
-    parts.push(`${count.toLocaleString("en-US")} ${family.label.split(",")[0]}`);
+    parts.push(`${thousands(count)} ${family.label.split(",")[0]}`);
   }
   return parts.join(" · ");
 }
