@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .components import cut_wide
-from .flags import QUIET, flags
+from .flags import INLINE, QUIET, flags
 from .group_nodes import NOTHING, Node, simplify
 from .op_name import CALLED, Path, relative
 from .scopes import Scopes, scopes
@@ -88,7 +88,8 @@ class _Builder:
         self.module = module
         self.t: Table = table(module)
         self.scopes: Scopes = scopes(module)
-        self.quiet = (flags(module) & QUIET) != 0
+        self.flags = flags(module)
+        self.quiet = (self.flags & QUIET) != 0
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
         self.nodes: list[Node] = []
         self.parents: list[int] = []
@@ -224,11 +225,15 @@ class _Builder:
     def _mean_index(self, parent: Ints) -> Ints:
         """Mean index of a group's boxes (of all instructions, where it has no box).
 
-        The smallest would put backward above forward: a zero for it is made early.
+        The smallest would put backward above forward, for which a zero is made early.
         """
         n = len(parent)
         index = np.arange(len(self.group))
-        weight = np.where(self.quiet, 1e-6, 1.0)
+        # Boxes fed by constants alone are scheduled anywhere, most of them first.
+        operands = self.t.operands
+        fed = np.zeros(len(self.group), bool)
+        fed[operands.rows[(self.flags[operands.values] & INLINE) == 0]] = True
+        weight = np.where(self.quiet | ~fed, 1e-6, 1.0)
         count = np.bincount(self.group, weight, n).tolist()
         total = np.bincount(self.group, weight * index, n).tolist()
         above = parent.tolist()
