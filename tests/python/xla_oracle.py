@@ -1,17 +1,20 @@
 """XLA's own parser as the judge of our readers, in a child process: it may abort.
 
-``assert_agrees(text, proto)`` is what tests call. Run as a program, this reads HLO text
-(or a serialized HloModuleProto) on standard input and writes XLA's view of it as JSON.
+``assert_agrees(text, proto)`` is what tests call. Run as a program, this answers requests on
+standard input ("kind length" and that many bytes of HLO text or of a serialized
+HloModuleProto) with XLA's view of each as a line of JSON, until it is aborted or closed.
 """
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from typing import Any
 
 if __name__ != "__main__":  # the child imports jaxlib alone
@@ -68,18 +71,50 @@ def assert_prints(module: Module) -> None:
 def ask_xla(source: str | bytes, kind: str = "") -> dict[str, Any]:
     """XLA's view of a module. Raises ``Refused``."""
     kind = kind or ("text" if isinstance(source, str) else "proto")
-    child = subprocess.run(
-        [sys.executable, __file__, kind],
-        input=source.encode() if isinstance(source, str) else source,
-        capture_output=True,
-        timeout=TIME_LIMIT_SECONDS,
-        check=False,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )
-    if child.returncode != 0:
-        raise Refused(child.stderr.decode(errors="replace")[-500:])
-    found: dict[str, Any] = json.loads(child.stdout)
-    return found
+    return _child(kind, source.encode() if isinstance(source, str) else source)
+
+
+class _Child:
+    """One process for many modules, started anew after each abort."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self, kind: str, data: bytes) -> dict[str, Any]:
+        process = self.process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        watchdog = threading.Timer(TIME_LIMIT_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            process.stdin.write(f"{kind} {len(data)}\n".encode() + data)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        finally:
+            watchdog.cancel()
+        if not answer:
+            process.wait()
+            self.process = None
+            raise Refused(f"XLA ended with {process.returncode}")
+        found: dict[str, Any] = json.loads(answer)
+        if "refused" in found:
+            raise Refused(found["refused"])
+        return found
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+        atexit.register(self.process.kill)
+        return self.process
+
+
+_child = _Child()
 
 
 def through_xla(text: str) -> tuple[str, bytes]:
@@ -158,18 +193,16 @@ def parse_minimal(text: str) -> dict[str, Any]:
     return out
 
 
-def main(kind: str) -> None:
+def answer(kind: str, data: bytes) -> dict[str, Any]:
     import jaxlib._hlo as xla
 
-    data = sys.stdin.buffer.read()
     if kind != "proto":
         module = xla.hlo_module_from_text(data.decode())
     else:
         module = xla.HloModule.from_serialized_hlo_module_proto(data)
     if kind == "convert":
         proto = base64.b64encode(module.as_serialized_hlo_module_proto()).decode()
-        json.dump({"text": module.to_string(), "proto": proto}, sys.stdout)
-        return
+        return {"text": module.to_string(), "proto": proto}
     options = xla.HloPrintOptions()
     for name in (
         "print_metadata",
@@ -179,8 +212,18 @@ def main(kind: str) -> None:
         "print_control_dependencies",
     ):
         setattr(options, name, False)
-    json.dump(parse_minimal(module.to_string(options)), sys.stdout)
+    return parse_minimal(module.to_string(options))
+
+
+def main() -> None:
+    while header := sys.stdin.buffer.readline():
+        kind, size = header.decode().split()
+        try:
+            found = answer(kind, sys.stdin.buffer.read(int(size)))
+        except Exception as error:
+            found = {"refused": str(error)[-500:]}
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
