@@ -65,7 +65,14 @@ export class Store {
     return off;
   }
   private emit(key: Key): void {
-    for (const listener of [...(this.listeners.get(key) ?? [])]) listener();
+    for (const listener of [...(this.listeners.get(key) ?? [])]) {
+      try {
+        listener();
+      } catch (error) {
+        // One part that fails must not keep the news from the others.
+        console.warn(`hloscope: a listener of ${key} failed`, error);
+      }
+    }
   }
   select(selection: Selection): void {
     const now = this.state.selection;

@@ -409,6 +409,23 @@ def test_theme_follows_the_system_and_can_be_chosen(page: Page) -> None:
     page.wait_for_function(dark)
 
 
+def test_a_panel_that_fails_says_so_and_the_others_go_on(
+    page: Page, page_errors: list[str]
+) -> None:
+    page.evaluate(
+        f"""() => Object.defineProperty({HANDLE}.model, 'users',
+        {{ get() {{ throw new Error('broken part'); }} }})"""
+    )
+    page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "dot.1"))
+    page.get_by_text("This panel failed: broken part").wait_for()
+    page.get_by_role("tab", name="Text").click()
+    page.locator(".text-line.chosen", has_text="%dot.1 =").wait_for()
+    page.get_by_role("tab", name="Details").click()
+    page.get_by_text("This panel failed: broken part").wait_for()
+    assert page_errors
+    assert all("details failed" in e or "graph" in e for e in page_errors), page_errors
+
+
 def test_a_damaged_page_says_what_is_wrong(
     open_page: OpenPage, snapshot: str, tmp_path: Path
 ) -> None:

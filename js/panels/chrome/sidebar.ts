@@ -1,5 +1,6 @@
 /** The side panel: tabs, the open panel, and the grip that resizes it (a bottom sheet when narrow). */
 import { fill, h } from "../../base/dom.ts";
+import type { Store } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts.ts";
 
@@ -60,16 +61,19 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     body.scrollTop = 0;
     if (!dragged)
       element.style.width = panel.width ? `${panel.width * 100}%` : "clamp(280px, 27%, 380px)";
-    try {
-      panel.render(body, { ...ctx, signal: current.signal });
-    } catch (error) {
-      // One panel that fails must not take the others with it.
+    const { signal } = current;
+    const failed = (error: unknown) => {
       fill(
         body,
         h("h2", { class: "title" }, panel.title),
         note(`This panel failed: ${(error as Error).message}`),
       );
       console.warn(`hloscope: panel ${panel.id} failed`, error);
+    };
+    try {
+      panel.render(body, { ...ctx, signal, store: guarded(store, failed) });
+    } catch (error) {
+      failed(error);
     }
   };
   const open = (id: string, focus = false) => {
@@ -144,4 +148,27 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   ctx.signal.addEventListener("abort", () => current?.abort(), { once: true });
   show(store.get("options").panel);
   return { grip, element, open, toggle: () => setHidden(!element.hidden) };
+}
+
+/** The store for one panel: what its listeners throw is shown in its own place. */
+function guarded(store: Store, failed: (error: unknown) => void): Store {
+  const on: Store["on"] = (key, listener, signal) =>
+    store.on(
+      key,
+      () => {
+        try {
+          listener();
+        } catch (error) {
+          failed(error);
+        }
+      },
+      signal,
+    );
+  return new Proxy(store, {
+    get(target, key) {
+      if (key === "on") return on;
+      const value = Reflect.get(target, key, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
 }
