@@ -1,0 +1,174 @@
+"""A real ``jupyter lab`` (and Notebook) for browser tests, with the extension installed or built.
+
+HLOSCOPE_PYTHON names another environment's Python, such as one with the oldest JupyterLab.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+REPO = Path(__file__).resolve().parents[2]
+TOKEN = "t0ken"
+
+
+@dataclass
+class Server:
+    """A running server; ``root`` is its folder."""
+
+    url: str
+    root: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def children(self) -> list[str]:
+        """Command lines of the processes that read files for it."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = stat.read_bytes().replace(b"\0", b" ").decode()
+                parent = (stat.parent / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            except OSError:
+                continue
+            if "hloscope.lab.child" in words and int(parent) == self.process.pid:
+                found.append(words)
+        return found
+
+
+def _python() -> str:
+    return os.environ.get("HLOSCOPE_PYTHON") or sys.executable
+
+
+def _built_extension() -> Path:
+    """labextension/ of the checkout, built when a source is newer."""
+    built = REPO / "labextension" / "package.json"
+    folders = ("js", "src", "schema")
+    newest = max(p.stat().st_mtime for f in folders for p in (REPO / f).rglob("*") if p.is_file())
+    if not built.exists() or built.stat().st_mtime < newest:
+        subprocess.run(["node", "build-lab.mjs"], cwd=REPO, check=True, capture_output=True)
+    return built.parent
+
+
+def _environment(home: Path) -> dict[str, str]:
+    env = {**os.environ, "HOME": str(home), "JAX_PLATFORMS": "cpu"}
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+        env[name] = str(home / name.lower())
+    where = (
+        "import sys, importlib.util as u; print(sys.prefix); print(bool(u.find_spec('hloscope')))"
+    )
+    asked = subprocess.run(
+        [_python(), "-P", "-c", where], capture_output=True, text=True, check=True, env=env
+    )
+    prefix, installed = asked.stdout.split()
+    if installed != "True" or "PYTHONPATH" in env:
+        env["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(REPO / "python"), env.get("PYTHONPATH")])
+        )
+    if not (Path(prefix) / "share/jupyter/labextensions/hloscope").exists():
+        shared = home / "shared"
+        (shared / "labextensions").mkdir(parents=True)
+        (shared / "labextensions" / "hloscope").symlink_to(_built_extension())
+        config = home / "etc" / "jupyter_server_config.d"
+        shutil.copytree(REPO / "jupyter-config" / "server", config)
+        env["JUPYTER_PATH"] = str(shared)
+        env["JUPYTER_CONFIG_PATH"] = str(home / "etc")
+    return env
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """The server, with its files under ``folder/root`` and its settings under ``folder/home``."""
+    root, home = folder / "root", folder / "home"
+    root.mkdir()
+    home.mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = folder / "server.log"
+    command = [
+        _python(), "-m", "jupyter", "lab", "--allow-root", "--no-browser", f"--port={port}",
+        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={root}",
+        f"--IdentityProvider.token={TOKEN}", "--LabApp.expose_app_in_browser=True",
+        "--LabApp.news_url=", "--JupyterNotebookApp.expose_app_in_browser=True",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabServerApp.news_url=",
+    ]  # fmt: skip
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=root, env=_environment(home), stdout=out, stderr=subprocess.STDOUT
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            if process.poll() is not None:
+                pytest.fail(f"jupyter lab ended:\n{log.read_text()[-3000:]}")
+            try:
+                urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            pytest.fail(f"jupyter lab does not answer:\n{log.read_text()[-3000:]}")
+        yield Server(url, root, process, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def open_lab(page: Page, server: Server, workspace: str) -> None:
+    """A fresh workspace of JupyterLab, restored and quiet."""
+    page.goto(f"{server.url}/lab/workspaces/{workspace}?token={TOKEN}&reset")
+    page.wait_for_function("window.jupyterapp !== undefined", timeout=60_000)
+    page.evaluate("window.jupyterapp.restored.then(() => undefined)")
+    page.add_style_tag(content=".Toastify { display: none }")  # "official Jupyter news?"
+
+
+def run_command(page: Page, command: str, args: dict[str, Any] | None = None) -> None:
+    """Starts a command; does not wait for what it opens."""
+    page.evaluate(
+        "([c, a]) => { void window.jupyterapp.commands.execute(c, a); }", [command, args or {}]
+    )
+
+
+def open_file(page: Page, path: str, factory: str | None = None) -> Locator:
+    """Opens a file and returns the pane of its document."""
+    run_command(page, "docmanager:open", {"path": path} | ({"factory": factory} if factory else {}))
+    return page.locator(".jp-MainAreaWidget:not(.lm-mod-hidden) .hloscope-pane")
+
+
+def notebook(*cells: dict[str, Any], kernel: str = "python3") -> str:
+    """A notebook file."""
+    spec = {"name": kernel, "display_name": kernel, "language": "python"}
+    return json.dumps(
+        {"cells": list(cells), "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
+    )
+
+
+def code_cell(source: str, *outputs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "cell_type": "code",
+        "id": f"c{abs(hash((source, len(outputs)))) % 10**8}",
+        "metadata": {},
+        "execution_count": 1 if outputs else None,
+        "source": source,
+        "outputs": list(outputs),
+    }

@@ -1,0 +1,294 @@
+"""JupyterLab opens compiled programs: each kind of file, broken ones, changed ones, by keyboard."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lab_server import REPO, Server, open_file, open_lab, run_command, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
+expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
+expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
+pytestmark = pytest.mark.xdist_group("lab")
+
+MODULE = """HloModule jit_first, is_scheduled=true
+
+ENTRY %main (p: f32[64,64], w: f32[64,64]) -> f32[64,64] {
+  %p = f32[64,64]{1,0} parameter(0)
+  %w = f32[64,64]{1,0} parameter(1)
+  %dot.1 = f32[64,64]{1,0} dot(%p, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %tanh.2 = f32[64,64]{1,0} tanh(%dot.1), metadata={op_name="jit(first)/tanh"}
+}
+"""
+STABLEHLO = """module @jit_stable {
+  func.func public @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.tanh %arg0 : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("lab")) as made:
+        yield made
+
+
+@pytest.fixture
+def lab(browser: Browser, server: Server, request: pytest.FixtureRequest) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1300, "height": 850})
+    page = context.new_page()
+    page.set_default_timeout(45_000)
+    open_lab(page, server, request.node.name.replace("[", "-").replace("]", "").replace(".", "-"))
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def proto() -> bytes:
+    """A serialized HloModuleProto of jax."""
+    pytest.importorskip("jax", reason="jax is not installed")
+    code = (
+        "import jax, sys\n"
+        "c = jax.jit(lambda x: jax.numpy.tanh(x) @ x).lower("
+        "jax.ShapeDtypeStruct((8, 8), 'float32')).compile()\n"
+        "m = c.runtime_executable().hlo_modules()[0]\n"
+        "sys.stdout.buffer.write(m.as_serialized_hlo_module_proto())"
+    )
+    import os
+
+    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, env=env
+    ).stdout
+
+
+@pytest.mark.parametrize("name", ["a.hlo", "b.hlo.txt", "c.hlo.gz", "d.hlo.pb"])
+def test_a_double_click_opens_each_kind(lab: Page, server: Server, name: str, proto: bytes) -> None:
+    data = {
+        "a.hlo": MODULE.encode(),
+        "b.hlo.txt": b"I0101 compiling\n" + MODULE.encode(),
+        "c.hlo.gz": gzip.compress(MODULE.encode()),
+        "d.hlo.pb": proto,
+    }[name]
+    (server.root / name).write_bytes(data)
+    run_command(lab, "filebrowser:refresh")
+    lab.locator(f".jp-DirListing-item:has-text('{name}')").dblclick()
+    title = "jit__lambda" if name == "d.hlo.pb" else "jit_first"
+    pane = lab.locator(".hloscope-pane")
+    expect(pane.get_by_text(title, exact=True).first).to_be_visible()
+    expect(pane.locator("canvas").first).to_be_visible()
+    expect(lab.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").last).to_have_text(name)
+
+
+def test_stablehlo_is_offered_and_not_forced(lab: Page, server: Server) -> None:
+    (server.root / "s.mlir").write_text(STABLEHLO)
+    factories = lab.evaluate(
+        "window.jupyterapp.docRegistry.preferredWidgetFactories('s.mlir').map((f) => f.name)"
+    )
+    assert "HLO explorer" in factories
+    assert factories[0] != "HLO explorer"
+    pane = open_file(lab, "s.mlir", "HLO explorer")
+    expect(pane.get_by_text("tanh").first).to_be_attached()
+
+
+def test_a_dump_is_opened_from_the_context_menu(lab: Page, server: Server) -> None:
+    name = "module_0001.jit_first.cpu_after_optimizations.txt"
+    (server.root / name).write_text(MODULE)
+    (server.root / "code.py").write_text("x = 1")
+    run_command(lab, "filebrowser:refresh")
+    lab.locator(".jp-DirListing-item:has-text('code.py')").click(button="right")
+    menu = lab.locator(".lm-Menu")
+    expect(menu.get_by_text("Rename").first).to_be_visible()
+    expect(menu.get_by_text("Explore HLO").locator("visible=true")).to_have_count(0)
+    lab.keyboard.press("Escape")
+    lab.locator(f".jp-DirListing-item:has-text('{name}')").click(button="right")
+    menu.get_by_text("Explore HLO").click()
+    expect(lab.locator(".hloscope-pane").get_by_text("jit_first", exact=True).first).to_be_visible()
+
+
+def test_a_broken_file_says_why_and_can_be_mended(lab: Page, server: Server) -> None:
+    file = server.root / "broken.hlo"
+    file.write_text("Dear all,\n<img src=x onerror=alert(1)>\n")
+    pane = open_file(lab, "broken.hlo")
+    alert = pane.get_by_role("alert")
+    expect(alert).to_contain_text("broken.hlo cannot be shown")
+    expect(alert).to_contain_text("HloModule")
+    expect(alert.locator("pre")).to_contain_text("1  Dear all,")
+    assert pane.locator("img").count() == 0
+    file.write_text(MODULE)
+    alert.get_by_role("button", name="Try again").click()
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+
+
+def test_a_file_that_changes_is_shown_again(lab: Page, server: Server) -> None:
+    file = server.root / "changing.hlo"
+    file.write_text(MODULE)
+    pane = open_file(lab, "changing.hlo")
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    time.sleep(1.1)  # the contents API tells times in seconds on some systems
+    file.write_text(MODULE.replace("jit_first", "jit_second"))
+    expect(pane.get_by_text("jit_second", exact=True).first).to_be_visible()
+    time.sleep(1.1)
+    file.write_text("half of a mod")
+    expect(pane.get_by_role("alert")).to_contain_text("cannot be read; this is how it was")
+    expect(pane.get_by_text("jit_second", exact=True).first).to_be_visible()
+    time.sleep(1.1)
+    file.write_text(MODULE.replace("jit_first", "jit_third"))
+    expect(pane.get_by_text("jit_third", exact=True).first).to_be_visible()
+    expect(pane.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """About 25 MB of HLO in 100,000 instructions."""
+    note = 'metadata={op_name="jit(f)/layer_%d/%s" source_file="/home/someone/project/train.py" '
+    lines = [
+        "HloModule jit_large, is_scheduled=true",
+        "",
+        "ENTRY %main (p: f32[64,64]) -> f32[64,64] {",
+    ]
+    lines.append("  %p = f32[64,64]{1,0} parameter(0)")
+    before = "p"
+    for k in range(100_000):
+        root = "ROOT " if k == 99_999 else ""
+        what = ("tanh", "negate", "exponential", "cosine")[k % 4]
+        more = note % (k // 1000, what * 12) + f"source_line={k % 900}}}"
+        lines.append(f"  {root}%v.{k} = f32[64,64]{{1,0}} {what}(%{before}), {more}")
+        before = f"v.{k}"
+    return ("\n".join(lines) + "\n}\n").encode()
+
+
+def test_a_large_file_with_progress_cancel_and_again(
+    lab: Page, server: Server, large: bytes
+) -> None:
+    assert 18e6 < len(large) < 32e6
+    (server.root / "large.hlo").write_bytes(large)
+    pane = open_file(lab, "large.hlo")
+    bar = pane.get_by_role("progressbar")
+    expect(bar).to_be_visible()
+    expect(pane.get_by_role("status")).to_contain_text("Reading the module")
+    assert len(server.children()) == 1
+    pane.get_by_role("button", name="Cancel").click()
+    expect(pane.get_by_text("Reading was cancelled.")).to_be_visible()
+    for _ in range(100):
+        if not server.children():
+            break
+        time.sleep(0.1)
+    assert not server.children()
+    pane.get_by_role("button", name="Read it").click()
+    expect(pane.get_by_text("jit_large", exact=True).first).to_be_visible(timeout=90_000)
+
+
+def test_saving_does_not_touch_the_file(lab: Page, server: Server) -> None:
+    file = server.root / "precious.hlo"
+    file.write_text(MODULE)
+    pane = open_file(lab, "precious.hlo")
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    pane.click()
+    lab.keyboard.press("Control+s")
+    run_command(lab, "docmanager:save")
+    lab.wait_for_timeout(1000)
+    assert file.read_text() == MODULE
+
+
+def test_save_as_html(lab: Page, server: Server) -> None:
+    (server.root / "page.hlo").write_text(MODULE)
+    pane = open_file(lab, "page.hlo")
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    lab.get_by_role("button", name="Save HTML").click()
+    target = server.root / "page.hlo.html"
+    for _ in range(100):
+        if target.exists() and target.stat().st_size:
+            break
+        lab.wait_for_timeout(100)
+    assert "Content-Security-Policy" in target.read_text()
+    lab.get_by_role("button", name="Save HTML").click()
+    expect(lab.get_by_text("Replace the file?")).to_be_visible()
+    lab.keyboard.press("Escape")
+
+
+def test_compare(lab: Page, server: Server) -> None:
+    (server.root / "one.hlo").write_text(MODULE)
+    (server.root / "two.hlo").write_text(MODULE.replace(" tanh(", " cosine("))
+    run_command(lab, "hloscope:compare", {"path": "one.hlo", "other": "two.hlo"})
+    page = lab.frame_locator("iframe.hloscope-page")
+    expect(page.get_by_role("heading", name="Changed")).to_be_visible()
+    expect(page.locator("del")).to_have_text("tanh")
+    assert lab.locator("iframe.hloscope-page").get_attribute("sandbox") == ""
+    run_command(lab, "hloscope:compare", {"path": "one.hlo", "other": "absent.hlo"})
+    expect(lab.locator(".jp-Dialog")).to_contain_text("no such file")
+
+
+def test_the_theme_is_followed(lab: Page, server: Server) -> None:
+    (server.root / "theme.hlo").write_text(MODULE)
+    pane = open_file(lab, "theme.hlo")
+    root = pane.locator(".root")
+    expect(root).to_be_visible()
+    assert "dark" not in (root.get_attribute("class") or "").split()
+    lab.evaluate(
+        "window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+    )
+    expect(pane.locator(".root.dark")).to_be_visible()
+    lab.evaluate(
+        "window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})"
+    )
+    expect(pane.locator(".root:not(.dark)")).to_be_visible()
+
+
+def test_by_keyboard_only(lab: Page, server: Server) -> None:
+    (server.root / "keys.hlo").write_text(MODULE)
+    run_command(lab, "filebrowser:refresh")
+    expect(lab.locator(".jp-DirListing-item:has-text('keys.hlo')")).to_be_visible()
+    listing = ".jp-DirListing-content"  # focusable itself, or its items are
+    lab.locator(f"{listing} [tabindex='0'], {listing}[tabindex='0']").first.focus()
+    for letter in "keys":
+        lab.keyboard.press(letter)
+    lab.keyboard.press("Enter")
+    pane = lab.locator(".hloscope-pane")
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    inside = "document.activeElement?.closest('.hloscope-pane') !== null"
+    lab.wait_for_function(inside)
+    for _ in range(12):
+        lab.keyboard.press("Tab")
+        if lab.evaluate("document.activeElement?.shadowRoot?.activeElement?.tagName") == "INPUT":
+            break
+    lab.keyboard.type("tanh")
+    assert lab.evaluate(inside)
+    assert lab.evaluate("document.activeElement.shadowRoot.activeElement.value") == "tanh"
+
+
+def test_no_serious_axe_violations(lab: Page, server: Server) -> None:
+    (server.root / "axe.hlo").write_text(MODULE)
+    (server.root / "axe-broken.hlo").write_text("nothing here")
+    lab.add_script_tag(path=str(REPO / "node_modules" / "axe-core" / "axe.min.js"))
+    for name in ("axe.hlo", "axe-broken.hlo"):
+        pane = open_file(lab, name)
+        expect(pane.locator("canvas, [role=alert]").first).to_be_visible()
+        found = lab.evaluate(
+            "axe.run(document.querySelector("
+            "'.jp-MainAreaWidget:not(.lm-mod-hidden) .hloscope-pane'))"
+            ".then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
+            ".map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' | ')))"
+        )
+        assert found == [], name
+
+
+def test_the_document_comes_back_with_the_workspace(lab: Page, server: Server) -> None:
+    (server.root / "again.hlo").write_text(MODULE)
+    pane = open_file(lab, "again.hlo")
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    lab.wait_for_timeout(2500)  # the layout is saved a second after it settled
+    lab.goto(lab.url.split("?")[0])
+    expect(lab.locator(".hloscope-pane").get_by_text("jit_first", exact=True).first).to_be_visible()

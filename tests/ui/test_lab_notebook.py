@@ -1,0 +1,203 @@
+"""Notebooks in JupyterLab and Notebook 7: live views, saved views without a kernel, right-click."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lab_server import TOKEN, Server, code_cell, notebook, open_lab, run_command, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
+pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
+expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
+pytestmark = pytest.mark.xdist_group("lab")
+
+MODULE = """HloModule jit_saved
+
+ENTRY %main (p: f32[64,64]) -> f32[64,64] {
+  %p = f32[64,64]{1,0} parameter(0)
+  ROOT %tanh.2 = f32[64,64]{1,0} tanh(%p)
+}
+"""
+WIDGET = "application/vnd.jupyter.widget-view+json"
+GONE = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
+PLANT = "window.top.planted = true; window.planted = true;"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("notebooks")) as made:
+        (made.root / "step.hlo").write_text(MODULE)
+        yield made
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
+    contexts = []
+
+    def make() -> Page:
+        context = browser.new_context(viewport={"width": 1300, "height": 850})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(45_000)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def saved_output(renderer: Path) -> dict[str, Any]:
+    """The output of a capture as a notebook keeps it, with scripts planted all over its HTML."""
+    import hloscope as hs
+
+    data, _ = hs.read(MODULE)._repr_mimebundle_()
+    html = data["text/html"]
+    evil = f'<script>{PLANT}</script><img src="x" onerror="{PLANT}">'
+    inner = evil.replace("&", "&amp;").replace('"', "&quot;")
+    assert 'srcdoc="' in html
+    html = evil + html.replace('srcdoc="', f'srcdoc="{inner}', 1) + evil
+    # not sandboxed any more: shown as HTML it would run
+    html = html.replace("sandbox=", "data-was-sandbox=")
+    data = {**data, "text/html": html, WIDGET: GONE}
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def view(page: Page) -> Any:
+    return page.locator(".jp-OutputArea-output .hloscope-saved")
+
+
+def planted(page: Page) -> bool:
+    page.wait_for_timeout(500)
+    return bool(page.evaluate("window.planted === true"))
+
+
+def expect_saved(page: Page) -> None:
+    expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
+    expect(view(page).locator("canvas").first).to_be_visible()
+    expect(page.get_by_text("model not found")).to_have_count(0)
+    assert not planted(page)
+
+
+def test_without_a_kernel_and_untrusted(
+    server: Server, new_page: Callable[[], Page], saved_output: dict[str, Any]
+) -> None:
+    file = server.root / "saved.ipynb"
+    file.write_text(notebook(code_cell("cap", saved_output), kernel="gone-kernel"))
+    page = new_page()
+    open_lab(page, server, "saved")
+    run_command(page, "docmanager:open", {"path": "saved.ipynb"})
+    choose = page.locator(".jp-Dialog select")
+    expect(choose).to_be_visible()
+    choose.select_option("null")
+    page.locator(".jp-Dialog button.jp-mod-accept").click()
+    expect_saved(page)
+    assert page.evaluate(
+        "window.jupyterapp.shell.currentWidget.content.widgets[0].model.trusted === false"
+    )
+    assert (
+        page.evaluate(
+            "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel ?? null"
+        )
+        is None
+    )
+    # and the explorer works: a click on the text panel shows the saved text
+    view(page).get_by_role("tab", name="Text").click()
+    expect(view(page).get_by_text("tanh.2").first).to_be_attached()
+
+
+def test_with_a_new_kernel(
+    server: Server, new_page: Callable[[], Page], saved_output: dict[str, Any]
+) -> None:
+    (server.root / "new.ipynb").write_text(notebook(code_cell("cap", saved_output)))
+    page = new_page()
+    open_lab(page, server, "new")
+    run_command(page, "docmanager:open", {"path": "new.ipynb"})
+    expect_saved(page)
+    page.wait_for_function(
+        "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+    )
+    expect_saved(page)
+
+
+def test_in_notebook_7(
+    server: Server, new_page: Callable[[], Page], saved_output: dict[str, Any]
+) -> None:
+    pytest.importorskip("notebook", reason="notebook is not installed")
+    (server.root / "seven.ipynb").write_text(notebook(code_cell("cap", saved_output)))
+    page = new_page()
+    page.goto(f"{server.url}/notebooks/seven.ipynb?token={TOKEN}")
+    expect_saved(page)
+    page.goto(f"{server.url}/tree?token={TOKEN}")
+    item = page.locator(".jp-DirListing-item:has-text('step.hlo')")
+    with page.context.expect_page() as opened:
+        item.dblclick()
+    pane = opened.value.locator(".hloscope-pane")
+    expect(pane.get_by_text("jit_saved", exact=True).first).to_be_visible()
+
+
+def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[], Page]) -> None:
+    source = "import hloscope as hs\ncap = hs.read('step.hlo')\ncap"
+    (server.root / "live.ipynb").write_text(notebook(code_cell(source)))
+    page = new_page()
+    open_lab(page, server, "live")
+    run_command(page, "docmanager:open", {"path": "live.ipynb"})
+    page.wait_for_function(
+        "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+    )
+    run_command(page, "notebook:run-all-cells")
+    live = view(page).locator(".jupyter-widgets, .jp-RenderedHTMLCommon, .lm-Widget").first
+    expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
+    expect(live).to_be_attached()
+    is_live = (
+        ".hloscope-saved :is(.jupyter-widgets, .widget-box, .jp-mod-anywidget, [class*=widget])"
+    )
+    assert page.locator(is_live).count() > 0
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    kept = json.loads((server.root / "live.ipynb").read_text())["cells"][0]["outputs"][0]["data"]
+    assert WIDGET in kept
+    page.reload()
+    page.wait_for_function("window.jupyterapp !== undefined")
+    expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
+    expect(page.locator(is_live).first).to_be_attached()
+
+
+def test_explore_a_selected_call_and_a_cell(server: Server, new_page: Callable[[], Page]) -> None:
+    pytest.importorskip("jax", reason="jax is not installed")
+    first = "import jax, jax.numpy as jnp\ndef double(x): return jnp.tanh(x) * 2\nx = jnp.ones(4)"
+    (server.root / "explore.ipynb").write_text(
+        notebook(code_cell(first), code_cell("y = double(x)"), code_cell("double(x) + 1"))
+    )
+    page = new_page()
+    open_lab(page, server, "explore")
+    run_command(page, "docmanager:open", {"path": "explore.ipynb"})
+    page.wait_for_function(
+        "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+    )
+    cells = page.locator(".jp-Notebook .jp-CodeCell")
+    cells.nth(0).locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    # a selected call, from the context menu
+    cells.nth(1).locator(".cm-content").click()
+    page.keyboard.press("End")
+    for _ in "double(x)":
+        page.keyboard.press("Shift+ArrowLeft")
+    cells.nth(1).locator(".cm-content").click(button="right", position={"x": 70, "y": 8})
+    page.locator(".lm-Menu").get_by_text("Explore HLO").click()
+    expect(cells).to_have_count(4)
+    expect(cells.nth(2).locator(".cm-content")).to_have_text("%load_ext hloscope%hlo double(x)")
+    expect(cells.nth(2).get_by_text("jit_double").first).to_be_visible(timeout=90_000)
+    # a cell: nothing selected, and the extension is loaded by now
+    cells.nth(3).locator(".cm-content").click()
+    run_command(page, "hloscope:explore-code")
+    expect(cells).to_have_count(5)
+    expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlodouble(x) + 1")
+    expect(cells.nth(4).locator(".hloscope-saved canvas").first).to_be_visible(timeout=90_000)
