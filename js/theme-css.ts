@@ -119,7 +119,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .section{margin-top:14px}
 .section h3{font-size:12px;font-weight:650;color:var(--dim);margin-bottom:4px}
 .facts{display:grid;grid-template-columns:minmax(80px,max-content) minmax(0,1fr);gap:2px 12px;margin-top:6px}
-.facts dt{color:var(--dim);max-width:170px;overflow-wrap:anywhere}
+.facts dt{color:var(--dim);max-width:184px;overflow-wrap:anywhere}
 .facts dd{overflow-wrap:anywhere;min-width:0}
 .value,.crumbs{display:block;overflow-wrap:anywhere}
 .value .mini,.crumbs .mini,.stack .mini{margin-left:6px}
@@ -209,4 +209,21 @@ button.bar:hover{background:var(--bg3)}
 .failed .action,.primary{border:1px solid var(--line);border-radius:5px;padding:4px 12px;background:var(--bg2)}
 @media (prefers-reduced-motion:no-preference){.tool,.tab,.link{transition:background .1s,color .1s}}
 @media (forced-colors:active){.key i,.bar-fill{forced-color-adjust:none}}
+.controls{display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;margin:2px 0 6px}
+.controls select,.controls input{max-width:100%}.controls input[type=search]{flex:1 1 200px}
+.collective-table{overflow-x:auto;border:1px solid var(--line);border-radius:4px}
+.collective-table>*{min-width:840px}
+.collective-row{display:grid;grid-template-columns:118px 92px 76px 56px 76px 96px minmax(120px,1fr) 70px minmax(90px,140px);gap:8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
+.collective-row>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.collective-row .num{text-align:right}
+.collective-row:not(.head):hover{background:var(--bg2)}
+.collective-row.head{border-bottom:1px solid var(--line);font-size:12px;color:var(--dim)}
+.collective-row.head button{text-align:inherit;color:inherit}.collective-row.head .num{text-align:right}
+.collective-row.head button[aria-pressed=true]{color:var(--text);font-weight:600}
+.origins{margin-top:4px}
+.heat-box{overflow:auto;max-height:420px;padding:1px}
+.heat canvas,.tiles canvas{display:block;touch-action:pan-x pan-y}
+.heat-foot,.heat-legend{display:flex;flex-wrap:wrap;align-items:center;gap:6px;margin-top:4px;font-size:12px;font-variant-numeric:tabular-nums}
+.heat-ramp{width:120px;height:10px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
+.tiles{overflow-x:auto}.tiles label.field{margin-right:12px}.tiles input[type=range]{width:180px;padding:0;accent-color:var(--accent)}
 `;
