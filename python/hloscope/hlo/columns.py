@@ -35,7 +35,7 @@ CALL_ROLES = (
     "region",
 )
 _CALLS = re.compile(r"(?:^|,)\s*(" + "|".join(CALL_ROLES) + r")=(\{[^{}]*+\}|[^\s,{}\"()]++)")
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 _OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
 _FRAME_ID = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
 

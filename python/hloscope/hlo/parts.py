@@ -138,7 +138,7 @@ def split_attributes(text: str) -> dict[str, str]:
 
 _QUOTED_FIELD = re.compile(r'\b(op_name|op_type|source_file)="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
 _NUMBER_FIELD = re.compile(r"\b(source_line|stack_frame_id)=(\d{1,9})\b")
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def parse_metadata(raw: str) -> Metadata:

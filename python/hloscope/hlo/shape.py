@@ -115,8 +115,7 @@ def _dense_text(shape: Shape) -> str:
 
 
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{.*\})?\Z", re.S)
-_COMMENT = re.compile(r"/\*.*?\*/")
-_LAYOUT_TILE = re.compile(r"([A-Z]+)((?:\([^)]*\))+)")
+_LAYOUT_TILE = re.compile(r"(?<![A-Z])([A-Z]++)((?:\([^()]*+\))++)")
 
 
 _SPLIT = re.compile(r'[,;()\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
@@ -166,6 +165,18 @@ def _parse_layout(text: str) -> Layout:
     return Layout(text, minor, tiles, space, bits)
 
 
+def without_comments(text: str) -> str:
+    """The text without ``/*index=5*/`` and the like; one that never ends is left."""
+    if "/*" not in text:
+        return text
+    parts, at = [], 0
+    while (begin := text.find("/*", at)) >= 0 and (end := text.find("*/", begin + 2)) >= 0:
+        parts.append(text[at:begin])
+        at = end + 2
+    parts.append(text[at:])
+    return "".join(parts)
+
+
 def parse_shape(text: str) -> Shape:
     """Parses a shape as XLA prints it; raises ``ValueError`` with the bad text."""
     return _parse_shape(text, 0)
@@ -176,7 +187,7 @@ MAX_TUPLE_DEPTH = 100
 
 @lru_cache(maxsize=65536)
 def _parse_shape(text: str, depth: int) -> Shape:
-    clean = _COMMENT.sub("", text).strip() if "/*" in text else text.strip()
+    clean = without_comments(text).strip()
     if clean.startswith("("):
         if depth > MAX_TUPLE_DEPTH:
             raise ValueError(f"tuple shape nested deeper than {MAX_TUPLE_DEPTH}")

@@ -21,7 +21,7 @@ from .errors import ReadError
 
 _NAME = re.compile(
     r"module_(?P<number>\d{1,9})\.(?P<name>.+?)\."
-    r"(?P<stage>before_optimizations|(?:[\w\-.]+_)?after_optimizations"
+    r"(?P<stage>before_optimizations|(?:[a-zA-Z][\w\-.]*_)?after_optimizations"
     r"|\d{4,6}\.[^/]*?\.?after_[^/]*?)"
     r"\.(?P<kind>txt|hlo|pb|hlo\.txt|hlo\.pb)(?:\.gz)?\Z"
 )

@@ -7,9 +7,9 @@ import re
 from ..hlo.parts import FrameTable, unescape
 
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_NAME_ROW = re.compile(r'(\d{1,9})\s+"((?:[^"\\]|\\.)*)"\s*$', re.S)
+_NAME_ROW = re.compile(r'(\d{1,9})\s+"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*$', re.S)
 _FIELDS_ROW = re.compile(r"(\d{1,9})\s+\{([^{}]*)\}\s*$")
-_FIELD = re.compile(r"(\w+)=(\d{1,9})")
+_FIELD = re.compile(r"\b([a-z_]++)=(\d{1,9})\b")
 MAX_ID = 10_000_000
 
 

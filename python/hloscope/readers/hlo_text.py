@@ -22,7 +22,7 @@ import re
 
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning, split_attributes
-from ..hlo.shape import Shape, parse_shape
+from ..hlo.shape import Shape, parse_shape, split_top, without_comments
 from . import scan
 from .frame_tables import TABLES, FrameTableBuilder
 
@@ -45,11 +45,10 @@ _START = re.compile(
     r"[ \t]*HloModule[ \t]+"
 )
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4,8} [^\]\n]{1,200}\] ?", re.M)
-_HEADER = re.compile(r"[ \t]*(ENTRY[ \t]+)?%?([^\s=(),{}\"]+)[ \t]*(?:\(.*->.*)?\{[ \t]*$", re.S)
+_HEADER = re.compile(r"[ \t]*(ENTRY[ \t]+)?%?([^\s=(),{}\"]+)[ \t]*([({])")
 _ASSIGNS = re.compile(r"[ \t]*(ROOT[ \t]+)?%?([^\s=(),{}\"]+)[ \t]*=[ \t]*")
 _OPCODE = re.compile(r"[ \t]*([a-zA-Z][\w.\-]*)\(")
 _PERCENT_NAME = re.compile(r"%([^\s,(){}=\"]+)")
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _LITERAL_OPCODES = frozenset({"constant", "parameter", "iota"})
 
 
@@ -61,8 +60,10 @@ def read_hlo_text(text: str, warnings: list[ReadWarning] | None = None) -> list[
         if not re.search(r"^[ \t]*(?:ROOT )?%?[^\s=(),{}\"]+ = [^\n]+\(", text, re.M):
             return []
         starts = [0]
+    line, counted = 1, 0
     for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        line = text.count("\n", 0, begin) + 1
+        line += text.count("\n", counted, begin)
+        counted = begin
         modules.append(_ModuleReader(text[begin:end], line, list(warnings or ())).read())
     return modules
 
@@ -104,6 +105,8 @@ class _ModuleReader:
         self.body: list[Instruction] = []
         self.root: Instruction | None = None
         self.resume = 0  # lines that begin before this offset are consumed already
+        self.one_line_before = 0  # before this offset no argument list spans lines
+        self.closed: Instruction | None = None  # known not to have a string still open
         self.end = 0  # where the last line that belonged to the module ended
 
     def read(self) -> Module:
@@ -162,7 +165,7 @@ class _ModuleReader:
             if bare[0] == "}":
                 self._close(bare, end)
             elif not self._slow_instruction(begin, end):
-                header = _HEADER.match(line)
+                header = _header(line)
                 if header is not None:
                     self._warn("the computation before this line was not closed", begin)
                     self._close("}", begin)
@@ -179,7 +182,7 @@ class _ModuleReader:
             self.tables.begin(bare)
             self.end = end
             return
-        header = _HEADER.match(line)
+        header = _header(line)
         if header is not None and header.group(2) != "HloModule":
             self._open(header, begin, line)
             self.end = end
@@ -246,7 +249,7 @@ class _ModuleReader:
                 i.operands = ()
                 continue
             if "/*" in arguments:
-                arguments = _COMMENT.sub("", arguments)
+                arguments = without_comments(arguments)
             names = _PERCENT_NAME.findall(arguments) if "%" in arguments else _bare_names(arguments)
             try:
                 i.operands = tuple([by_name[n] for n in names])
@@ -270,6 +273,8 @@ class _ModuleReader:
             self._warn(f"no opcode after the shape of {m.group(2)[:60]!r}", shape_end)
             return "(" in text[begin:end]
         close = scan.closing(text, opcode.end() - 1, self._limit(end))
+        if close < 0 and self._limit(end) > end:
+            self.one_line_before = self._limit(end)  # else every such line looks that far
         if close < 0:
             self._warn(f"the arguments of %{m.group(2)[:60]} are not closed", opcode.end() - 1)
             close = end
@@ -299,6 +304,8 @@ class _ModuleReader:
 
     def _limit(self, end: int) -> int:
         """How far an argument list may reach: the end of its computation."""
+        if end < self.one_line_before:
+            return end
         close = self.text.find("\n}", end)
         return len(self.text) if close < 0 else close
 
@@ -308,10 +315,12 @@ class _ModuleReader:
             return False
         last = self.body[-1]
         assert last.text_span is not None
-        if not scan.open_quote(last.attribute_text):
+        if last is self.closed or not scan.open_quote(last.attribute_text):
+            self.closed = last
             return False
-        close = scan.quote_end(self.text, begin, self._limit(begin))
+        close = scan.quote_end(self.text, begin, self._limit(end))
         if close < 0:
+            self.closed = last
             return False
         stop = self.text.find("\n", close)
         stop = len(self.text) if stop < 0 else stop
@@ -388,8 +397,14 @@ class _ModuleReader:
         return "\n".join(lines)
 
 
+def _header(line: str) -> re.Match[str] | None:
+    """``%name (parameters) -> shape {`` or ``name {``."""
+    m = _HEADER.match(line)
+    if m is None or not line.rstrip().endswith("{"):
+        return None
+    return m if m.group(3) == "{" or "->" in line else None
+
+
 def _bare_names(arguments: str) -> list[str]:
     """Operand names printed without ``%``: the last word of each part."""
-    from ..hlo.shape import split_top
-
     return [p.split()[-1] for p in split_top(arguments) if p]

@@ -18,7 +18,8 @@ _STRING = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _FILE = re.compile(_STRING + r":(\d{1,9}):(\d{1,9})(?:\s+to\s+(\d{0,9}):(\d{1,9}))?")
 _NAME = re.compile(_STRING + r"\s*(\()?")
 _ALIAS = re.compile(r"#loc\d*")
-_TOKEN = re.compile(_STRING + r"|->|[()\[\]<>]|\bat\b")
+_ANY_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+_TOKEN = re.compile(_ANY_STRING + r"|->|[()\[\]<>]|\bat\b")
 MAX_STEPS = 200
 
 Frame = tuple[str, int, int, str]  # file, line, column, function
@@ -151,7 +152,7 @@ def _split_at(text: str) -> tuple[str, str, str]:
 
 def _first_part(text: str) -> str:
     depth = 0
-    for m in re.finditer(_STRING + r"|[()\[\]<>,]", text):
+    for m in re.finditer(_ANY_STRING + r"|[()\[\]<>,]", text):
         c = m.group()
         if c == "," and depth == 0:
             return text[: m.start()]

@@ -190,7 +190,7 @@ def _calls(i: Any, opcode: str, context: Context) -> list[str]:
     return ["calls=" + ", ".join(called)]
 
 
-_JSON_TOKEN = re.compile(rb'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_JSON_TOKEN = re.compile(rb'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def quoted_or_json(value: bytes) -> str:

@@ -6,7 +6,7 @@ import re
 
 _BRACKET = re.compile(r'[()\[\]{}"]')
 _QUOTE_REST = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.S)
 _WORD = re.compile(r"[^\s(]*")
 
 
@@ -40,7 +40,7 @@ def quote_end(text: str, at: int, limit: int) -> int:
 
 def open_quote(text: str) -> bool:
     """Whether a string is still open at the end of the text."""
-    return '"' in text and '"' in _QUOTED.sub("", text)
+    return '"' in text and any(not end for end in _QUOTED.findall(text))
 
 
 def shape_end(text: str, at: int, limit: int) -> int:

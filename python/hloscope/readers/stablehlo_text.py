@@ -135,9 +135,12 @@ class _Reader:
             self._module_attributes(m.group(2))
 
     def _module_attributes(self, rest: str) -> None:
-        found = re.search(r"attributes\s*\{(.*)\}\s*\{?\s*\Z", rest, re.S)
+        inside = rest.removesuffix("{").strip()
+        if not inside.startswith("attributes") or not inside.endswith("}"):
+            return
+        inside = inside.removeprefix("attributes").strip()[1:-1]
         attributes = dict(self.module.attributes)
-        for key, value in split_attributes(found.group(1) if found else "").items():
+        for key, value in split_attributes(inside).items():
             value = value.split(" : ")[0]
             name = {"mhlo.num_partitions": "num_partitions", "mhlo.num_replicas": "replica_count"}
             attributes[name.get(key, key)] = value

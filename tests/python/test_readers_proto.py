@@ -1,0 +1,168 @@
+"""Protos: told apart by content, equal to the text, kept in part when damaged."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hloscope.hlo.compare import differences
+from hloscope.readers import ReadError, read, read_modules
+from hloscope.readers.proto import message_name, read_buffer_assignment, read_proto
+from hloscope.readers.proto_literals import float_text
+from hloscope.readers.proto_schema import message_class
+
+
+@pytest.fixture(scope="module")
+def built(compiled: Callable[..., Any]) -> Any:
+    return compiled("switch_four")
+
+
+def wrapped(proto: bytes) -> tuple[bytes, bytes]:
+    """The same module as an HloProto with a buffer assignment, and as an HloSnapshot."""
+    whole = message_class("HloProto")()
+    whole.hlo_module.ParseFromString(proto)
+    assignment = whole.buffer_assignment
+    first = whole.hlo_module.computations[0].instructions[0]
+    buffer = assignment.logical_buffers.add(id=7, size=1024, color=1)
+    buffer.defined_at.instruction_id = first.id
+    buffer.defined_at.shape_index.append(1)
+    allocation = assignment.buffer_allocations.add(index=0, size=4096, color=1)
+    allocation.is_entry_computation_parameter = True
+    allocation.parameter_number = 2
+    allocation.maybe_live_out = True
+    allocation.assigned.add(logical_buffer_id=7, offset=512, size=1024)
+    trace = assignment.heap_simulator_traces.add(buffer_allocation_index=0)
+    trace.events.add(kind=0, buffer_id=7)
+    trace.events.add(kind=1, buffer_id=7)
+    snapshot = message_class("HloSnapshot")()
+    snapshot.hlo.CopyFrom(whole)
+    return whole.SerializeToString(), snapshot.SerializeToString()
+
+
+def test_the_three_messages(built: Any) -> None:
+    whole, snapshot = wrapped(built.proto)
+    text = read_modules(built.text)[0]
+    for data, name in ((built.proto, "HloModule"), (whole, "HloProto"), (snapshot, "HloSnapshot")):
+        assert message_name(data) == name
+        module = read(data).module
+        assert module.warnings == ()
+        assert differences(text, module) == []
+        assert (module.buffer_assignment is None) == (name == "HloModule")
+
+
+def test_buffer_assignment(built: Any) -> None:
+    whole, _ = wrapped(built.proto)
+    module = read_proto(whole)
+    assignment = module.buffer_assignment
+    assert assignment is not None
+    first = message_class("HloModule").FromString(built.proto).computations[0].instructions[0]
+    (buffer,) = assignment.buffers
+    assert (buffer.id, buffer.size, buffer.memory_space) == (7, 1024, 1)
+    assert buffer.instruction == first.name.decode()
+    assert buffer.shape_index == (1,)
+    (allocation,) = assignment.allocations
+    assert allocation.is_entry_computation_parameter
+    assert allocation.maybe_live_out
+    assert allocation.parameter_number == 2
+    assert allocation.assigned[0].offset == 512
+    assert [e.kind for e in assignment.traces[0].events] == ["ALLOC", "FREE"]
+    assert assignment.total_bytes == 4096
+
+
+def test_xla_s_own_buffer_assignment(compiled: Callable[..., Any]) -> None:
+    built = compiled("fsdp_tp")
+    stats = built.compiled.runtime_executable().get_compiled_memory_stats()
+    data = stats.serialized_buffer_assignment_proto
+    if not data:
+        pytest.skip("this jaxlib gives no buffer assignment for CPU programs")
+    assignment = read_buffer_assignment(data)
+    parameters = [a for a in assignment.allocations if a.is_entry_computation_parameter]
+    entry = read_modules(built.text)[0].entry
+    assert entry is not None
+    assert len(parameters) == len(entry.parameters)
+    assert sum(a.size for a in parameters) == sum(p.shape.byte_size for p in entry.parameters)
+    sizes = {b.id: b.size for b in assignment.buffers}
+    for a in assignment.allocations:
+        for x in a.assigned:
+            assert sizes[x.buffer_id] == x.size
+            assert x.offset + x.size <= a.size
+
+
+def test_frames_equal_the_text_s(built: Any) -> None:
+    text, proto = read_modules(built.text)[0], read_modules(built.proto)[0]
+    assert proto.frames.frames
+    assert text.frames == proto.frames
+    stacks = {i.frames for i in proto.instructions if i.frames}
+    assert any(len(s) > 1 for s in stacks)
+
+
+def test_gzip_and_file_names_do_not_matter(built: Any, tmp_path: Path) -> None:
+    path = tmp_path / "module.txt"
+    path.write_bytes(gzip.compress(gzip.compress(built.proto)))
+    assert differences(read(path).module, read(built.proto).module) == []
+    cut = gzip.compress(built.text.encode())
+    module = read(cut[: len(cut) * 9 // 10]).module
+    assert any("gzip data is cut off" in w.message for w in module.warnings)
+    assert module.instructions
+
+
+def test_a_cut_proto_keeps_whole_computations(built: Any) -> None:
+    whole = read_proto(built.proto)
+    for data in (built.proto, *wrapped(built.proto)):
+        module = read_proto(data[: data.index(whole.computations[-1].name.encode()) + 400])
+        assert 0 < len(module.instructions) < len(whole.instructions)
+        assert "cut off or damaged" in module.warnings[0].message
+
+
+def test_not_a_proto() -> None:
+    for data in (b"\x0a\x03abc\x12\x01x", b"\x0a\xff\xff", b"\x12\x00"):
+        with pytest.raises(ReadError):
+            read_proto(data, "x.pb")
+        with pytest.raises(ReadError):
+            read(data)
+
+
+def test_unknown_fields_opcodes_and_types_degrade(built: Any) -> None:
+    message = message_class("HloModule").FromString(built.proto)
+    entry = message.computations[-1]
+    entry.instructions[0].opcode = b"brand-new-op"
+    entry.instructions[0].shape.element_type = 99
+    entry.instructions[1].operand_ids.append(123456)
+    data = message.SerializeToString() + b"\xf2\x3f\x03abc"  # field 1022, which nobody knows
+    module = read_proto(data)
+    assert any(i.opcode == "brand-new-op" for i in module.instructions)
+    assert any("type99" in i.shape.text for i in module.instructions)
+    assert any("operand that is not in" in w.message for w in module.warnings)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (0.1, "f64", "0.1"),
+        (3.141592653589793, "f64", "3.1415926535897931"),
+        (0.10000000149011612, "f32", "0.1"),
+        (123456792.0, "f32", "123456792"),
+        (1.17549435e-38, "f32", "1.17549435e-38"),
+        (0.10009765625, "bf16", "0.1001"),
+        (0.0999755859375, "f16", "0.099976"),
+        (0.1015625, "f8e4m3fn", "0.102"),
+        (float("inf"), "f32", "inf"),
+        (-float("nan"), "f32", "-nan"),
+    ],
+)
+def test_numbers_as_xla_prints_them(value: float, kind: str, text: str) -> None:
+    assert float_text(value, kind) == text
+
+
+def test_no_name_in_the_default_pool() -> None:
+    """TensorFlow registers xla.*; our messages live elsewhere."""
+    from google.protobuf import descriptor_pool
+
+    message_class("HloModule")
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName("xla.HloModuleProto")
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName("hloscope.xla.HloModule")
