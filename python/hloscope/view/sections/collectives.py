@@ -1,0 +1,120 @@
+"""Logical collectives, phases, and why each is there; js/view.ts says what each column holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...analysis.collective import Collective
+from ...analysis.collectives import Collectives, collectives
+from ...analysis.phases import PHASES, phases
+from ...analysis.provenance import Provenance, Why
+from ...analysis.table import csr
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+WRITTEN = ("unknown", "user", "partitioner")
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Writes ``collective.*`` when there are some, and ``phase.*`` when the module marks phases."""
+    phase = phases(context.module)
+    if phase.any():
+        builder.column("phase.of", "u8", phase)
+        context.extras["phases"] = list(PHASES)
+    found = context.once("collectives", lambda: collectives(context.module, context.target))
+    if not found.rows:
+        return
+    _rows(builder, found)
+    cards = _cards(context, found)
+    groups, sets = _groups(found)
+    builder.column("collective.why", "i32", [cards[1][r.index] for r in found])
+    builder.column("collective.group_set", "i32", groups)
+    context.extras["phases"] = list(PHASES)
+    context.extras["collectives"] = {"written": list(WRITTEN), "why": cards[0], "groups": sets}
+
+
+def _rows(b: Builder, found: Collectives) -> None:
+    rows = found.rows
+    b.text_column("collective.kind", [r.kind for r in rows])
+    b.column("collective.instruction", "u32", [r.instruction.index for r in rows])
+    b.column("collective.anchor", "u32", [r.anchor.index for r in rows])
+    b.text_column("collective.axes", [r.axes_or_groups for r in rows])
+    b.column("collective.on_axes", "u8", [r.axes is not None for r in rows])
+    b.column("collective.group_size", "u32", [r.group_size for r in rows])
+    b.column("collective.payload", "f64", [r.payload_bytes for r in rows])
+    b.column("collective.wire", "f64", [_or_nan(r.wire_bytes) for r in rows])
+    b.column("collective.executions", "f64", [_or_nan(r.executions) for r in rows])
+    b.column("collective.phase", "u8", [PHASES.index(r.phase) for r in rows])
+    b.column("collective.written", "u8", [WRITTEN.index(r.written_by) for r in rows])
+    b.text_column("collective.moves", [r.moves.name if r.moves else "" for r in rows])
+    b.column(
+        "collective.moves_argument",
+        "u8",
+        [bool(r.moves and r.moves.kind == "argument") for r in rows],
+    )
+    b.text_column("collective.line", [r.line for r in rows])
+    b.text_column("collective.op_name", [r.op_name for r in rows])
+    members = csr([r.members for r in rows])
+    b.csr("collective_member", members.offsets, members.values)
+    b.column("collective_part.offsets", "u32", np.cumsum([0, *(len(r.parts) for r in rows)]))
+    b.text_column("collective_part.shape", [p.shape for r in rows for p in r.parts])
+    b.column("collective_part.bytes", "f64", [p.bytes for r in rows for p in r.parts])
+
+
+def _or_nan(value: int | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _cards(context: Context, found: Collectives) -> tuple[list[dict[str, Any]], list[int]]:
+    """Distinct why cards, and the card of each row (-1: nothing to say)."""
+    if context.target.before_partitioning is None:
+        return [], [-1] * len(found.rows)
+    answers = Provenance(context.target)
+    cards: dict[Why, int] = {}
+    of = []
+    for row in found.rows:
+        of.append(cards.setdefault(answers.why(row), len(cards)) if row.inserted else -1)
+    return [_card(c) for c in cards], of
+
+
+def _card(card: Why) -> dict[str, Any]:
+    return {
+        "unknown": card.unknown,
+        "opName": card.op_name,
+        "opcode": card.opcode,
+        "shape": card.shape,
+        "line": card.line,
+        "operand": card.operand,
+        "had": card.had,
+        "needs": card.needs,
+        "origins": [
+            {"axis": o.axis, "of": o.of, "kind": o.kind, "name": o.name, "line": o.line,
+             "stack": list(o.stack)}
+            for o in card.origins
+        ],
+    }  # fmt: skip
+
+
+def _groups(found: Collectives) -> tuple[list[int], list[dict[str, Any]]]:
+    """Distinct device groups or pairs, and which of them each row runs over."""
+    sets: list[dict[str, Any]] = []
+    known: dict[str, int] = {}
+    of = []
+    for row in found.rows:
+        of.append(_group_set(row, known, sets))
+    return of, sets
+
+
+def _group_set(row: Collective, known: dict[str, int], sets: list[dict[str, Any]]) -> int:
+    if row.groups is None:
+        return -1
+    rows = row.groups.rows()
+    key = f"{row.groups.pairs is not None} {row.groups.text}"
+    if key not in known:
+        known[key] = len(sets)
+        sets.append({"pairs": row.groups.pairs is not None, "rows": rows})
+    return known[key]

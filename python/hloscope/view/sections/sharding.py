@@ -1,0 +1,111 @@
+"""Devices, the mesh, and which device holds which part of each array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...analysis.collectives import collectives
+from ...analysis.sharding import Shardings, shardings
+from ...analysis.sharding_arrays import ShardedArray
+from ...analysis.table import csr
+from ...hlo.sharding import Sharding
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+ROLES = ("parameter", "output", "value")
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Writes ``device.*``, ``array.*`` and ``sharding.*`` for programs of several devices."""
+    found = context.once("shardings", lambda: shardings(context.module, context.target))
+    n = found.num_devices
+    if n < 2:
+        return
+    b = builder
+    known = {d.partition: d for d in context.target.devices}
+    ids = [known[p].id if p in known else p for p in range(n)]
+    b.column("device.id", "u32", ids)
+    for role in ROLES[:2]:
+        b.column(f"device.{role}_bytes", "f64", found.device_bytes(role))
+    coords = [known[p].coords for p in range(n)] if len(known) == n else []
+    mesh = found.mesh
+    context.extras["devices"] = {
+        "count": n,
+        "kind": context.target.device_kind,
+        "coords": [list(c) for c in coords if c is not None] if all(coords) and coords else [],
+        "mesh": None
+        if mesh is None
+        else {
+            "names": list(mesh.axis_names),
+            "sizes": list(mesh.axis_sizes),
+            "partitions": list(mesh.partitions),
+            "given": context.target.mesh is not None,
+        },
+    }
+    _traffic(b, context)
+    if found.rows:
+        _arrays(b, context, found)
+
+
+def _traffic(b: Builder, context: Context) -> None:
+    """Bytes sent from device to device by all collectives, where there are some."""
+    moved = context.once("collectives", lambda: collectives(context.module, context.target))
+    matrix = moved.traffic()
+    b.column("device.sent_bytes", "f64", matrix.sum(axis=1))
+    source, target = np.nonzero(matrix)
+    if len(source):
+        b.column("traffic.source", "u32", source)
+        b.column("traffic.target", "u32", target)
+        b.column("traffic.bytes", "f64", matrix[source, target])
+
+
+def _arrays(b: Builder, context: Context, found: Shardings) -> None:
+    rows = found.rows
+    distinct: dict[tuple[str, int], int] = {}
+    patterns: list[tuple[Sharding, ShardedArray]] = []
+    of = []
+    for r in rows:
+        key = (r.sharding.text, len(r.global_shape))
+        if key not in distinct:
+            distinct[key] = len(patterns)
+            patterns.append((r.sharding, r))
+        of.append(distinct[key])
+    b.column("array.role", "u8", [ROLES.index(r.role) for r in rows])
+    b.text_column("array.name", [r.name for r in rows])
+    instruction = [r.instruction.index if r.instruction is not None else -1 for r in rows]
+    b.column("array.instruction", "i32", instruction)
+    b.column("array.sharding", "u32", of)
+    b.text_column("array.type", [r.element_type for r in rows])
+    b.column("array.bytes", "f64", [r.bytes_per_device for r in rows])
+    b.column("array.global_bytes", "f64", [r.global_bytes for r in rows])
+    b.column("array.padded", "u8", [r.is_padded_shape for r in rows])
+    whole = csr([r.global_shape for r in rows])
+    b.csr("array_dims", whole.offsets, whole.values)
+    local = csr([r.local_shape for r in rows])
+    b.csr("array_local", local.offsets, local.values)
+
+    n = found.num_devices
+    b.text_column("sharding.text", [r.text for _, r in patterns])
+    b.text_column("sharding.raw", [s.text for s, _ in patterns])
+    b.text_column("sharding.kind", [s.kind for s, _ in patterns])
+    b.column("sharding.replicas", "u32", [r.replicas for _, r in patterns])
+    tiles = [(*s.tiles, *(1,) * len(r.global_shape))[: len(r.global_shape)] for s, r in patterns]
+    counts = csr(tiles)
+    b.csr("sharding_tiles", counts.offsets, counts.values)
+    places = [_places(s, t, n) for (s, _), t in zip(patterns, tiles, strict=True)]
+    b.column("sharding_place.tile", "i32", np.concatenate(places))
+
+
+def _places(sharding: Sharding, tiles: tuple[int, ...], n: int) -> Any:
+    """Row-major number of the tile that each device holds; -1 none."""
+    at = sharding.coordinates(len(tiles), n)
+    if sharding.kind == "maximal":
+        return np.where(np.arange(n) == sharding.device, 0, -1)
+    if not tiles:
+        return np.zeros(n, np.int64)
+    held = (at >= 0).all(axis=1)
+    return np.where(held, np.ravel_multi_index(np.maximum(at, 0).T, tiles), -1)
