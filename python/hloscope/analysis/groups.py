@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .components import cut_wide
-from .flags import INLINE, QUIET, flags
+from .flags import INLINE, OUTPUT, QUIET, flags
 from .group_nodes import NOTHING, Node, simplify
 from .op_name import CALLED, Path, relative
+from .results import gather_results
 from .scopes import Scopes, scopes
 from .table import Ints, Table, per_module, table
 
@@ -190,6 +191,9 @@ class _Builder:
         for child in node.children:
             self._cut(child)
         cut_wide(node, self.t, self.quiet)
+        if node.kind == "entry":
+            output = np.flatnonzero(self.flags & OUTPUT)
+            gather_results(node, self.t, self.quiet, output)
 
     def _number(self, top: Node) -> None:
         stack = [(child, top.index) for child in reversed(top.children)]
