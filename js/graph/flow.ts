@@ -58,6 +58,7 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
   let chips = new Uint32Array(256);
   let s = 0;
   let k = 0;
+  const opcode = (i: number): string => model.opcode(i);
   const seen = new Int32Array(n).fill(-1);
   const addSource = (i: number, o: number, size: number): void => {
     if (seen[o] === i) return;
@@ -95,6 +96,12 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
         else for (let f = chipOffsets[o]; f < chipOffsets[o + 1]; f++) addChip(i, chips[f]);
       }
     }
+    if (hidden[i] === Hidden.Contracted && opcode(i) === "get-tuple-element") {
+      // The View does not say which element; its size tells, unless several are as large.
+      const { bytes: size } = instruction;
+      s = keep(offsets[i], s, sources, bytes, (e) => bytes[e] === size[i]);
+      k = keep(chipOffsets[i], k, chips, null, (e) => size[chips[e]] === size[i]);
+    }
     offsets[i + 1] = s;
     chipOffsets[i + 1] = k;
     if (hidden[i] === Hidden.Contracted && !root[i] && users[i] > 1) {
@@ -115,6 +122,24 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
     chips: chips.subarray(0, k),
     output,
   };
+}
+
+/** Moves the entries that `fits` to the front, if there are any; returns the new end. */
+function keep(
+  begin: number,
+  end: number,
+  list: Uint32Array,
+  beside: Float64Array | null,
+  fits: (entry: number) => boolean,
+): number {
+  let at = begin;
+  for (let e = begin; e < end; e++) {
+    if (!fits(e)) continue;
+    list[at] = list[e];
+    if (beside) beside[at] = beside[e];
+    at++;
+  }
+  return at > begin ? at : end;
 }
 
 function chooseHidden(model: ViewModel, plumbing: boolean): Uint8Array {

@@ -108,7 +108,11 @@ export class ItemWriter {
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
-      const sub = item === 0 ? "" : ops(this.counts.total(this.insideOf(p, item)));
+      const inner = this.counts.total(this.insideOf(p, item));
+      // Fusions count as one op outside; opened, what they hold is counted.
+      const held = p.childOffsets[item + 1] - p.childOffsets[item];
+      const fused = node < this.tree.instructions && inner <= 1;
+      const sub = item === 0 ? "" : ops(fused ? held : inner);
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
