@@ -16,18 +16,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ..hlo.buffers import (
-    Allocation,
-    Assigned,
-    BufferAssignment,
-    HeapEvent,
-    HeapTrace,
-    LogicalBuffer,
-)
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning
 from .errors import ReadError
-from .proto_attributes import Context, attribute_text, frontend_attributes_text
+from .proto_attributes import attribute_text, frontend_attributes_text
+from .proto_buffers import buffer_assignment, read_buffer_assignment
+from .proto_context import Context, text_of
 from .proto_literals import literal_text
 from .proto_schema import message_class
 from .proto_shapes import ShapeCache, joined, shape_text
@@ -36,6 +30,8 @@ from .proto_shardings import numbers
 _OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
 _ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 MAX_WARNINGS = 200
+
+__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_proto"]
 
 
 def is_proto(data: bytes) -> bool:
@@ -98,19 +94,9 @@ def read_proto(data: bytes, name: str = "") -> Module:
     if not any(c.instructions for c in module.computations):
         raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no instruction")
     if assignment is not None:
-        names = {i.id: _text(i.name) for c in message.computations for i in c.instructions}
-        module.buffer_assignment = _buffers(assignment, names)
+        names = {i.id: text_of(i.name) for c in message.computations for i in c.instructions}
+        module.buffer_assignment = buffer_assignment(assignment, names)
     return module
-
-
-def read_buffer_assignment(data: bytes) -> BufferAssignment:
-    """A bare serialized ``BufferAssignmentProto``. Raises ``ReadError`` when it is not one."""
-    message = message_class("BufferAssignment")()
-    try:
-        message.ParseFromString(data)
-    except DecodeError:
-        raise ReadError("these bytes are not a BufferAssignmentProto") from None
-    return _buffers(message, {})
 
 
 def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
@@ -175,11 +161,11 @@ class _ModuleBuilder:
         self.warnings = warnings
         self.shapes = ShapeCache()
         self.context = Context(message.payloads)
-        self.module = Module(_text(message.name) or "module", (), None)
+        self.module = Module(text_of(message.name) or "module", (), None)
         self.count = 0
         self.opcodes: dict[bytes, str] = {}
         self.by_id = {c.id: c for c in message.computations}
-        self.context.computations = {c.id: _text(c.name) for c in message.computations}
+        self.context.computations = {c.id: text_of(c.name) for c in message.computations}
         self.wrapped = self._wrapped_instructions()
         entry = message.schedule.sequences if message.HasField("schedule") else ()
         self.schedule = {s.key: s.value.instruction_ids for s in entry}
@@ -240,20 +226,20 @@ class _ModuleBuilder:
                     continue
                 real = [x for x in target.instructions if x.opcode != b"parameter"]
                 if len(real) == 1 and real[0].id == target.root_id:
-                    out[target.id] = (real[0], _text(real[0].opcode))
+                    out[target.id] = (real[0], text_of(real[0].opcode))
         return out
 
     def _computation(self, c: Any, index: int) -> Computation:
         out = Computation.__new__(Computation)
         out.index = index
-        out.name = _text(c.name)
+        out.name = text_of(c.name)
         out.module = self.module
         out.attribute_text = ""
         out.text_span = None
         out.is_entry = c.id == self.message.entry_computation_id or (
             not self.message.entry_computation_id and c.name == self.message.entry_computation_name
         )
-        thread = _text(c.execution_thread)
+        thread = text_of(c.execution_thread)
         if thread and thread != "main":
             out.attribute_text = f'execution_thread="{thread}"'
         protos = self._ordered(c)
@@ -287,13 +273,13 @@ class _ModuleBuilder:
     def _instruction(self, p: Any, computation: Computation) -> Instruction:
         i = Instruction.__new__(Instruction)
         i.index = 0
-        i.name = _text(p.name)
+        i.name = text_of(p.name)
         raw = p.opcode
         opcode = self.opcodes.get(raw)
         if opcode is None:
             if not _OPCODE.match(raw):
                 self._warn(f"strange opcode {raw[:40]!r}")
-            opcode = self.opcodes[raw] = _text(raw)
+            opcode = self.opcodes[raw] = text_of(raw)
         i.opcode = opcode
         i.shape = self.shapes.get(p.shape)
         i.computation = computation
@@ -393,65 +379,11 @@ def _callees(computation: Any) -> list[int]:
 
 def _frames(index: Any) -> FrameTable:
     return FrameTable(
-        tuple(_text(f) for f in index.file_names),
-        tuple(_text(f) for f in index.function_names),
+        tuple(text_of(f) for f in index.file_names),
+        tuple(text_of(f) for f in index.function_names),
         tuple(
             (x.file_name_id, x.function_name_id, x.line, x.end_line, x.column, x.end_column)
             for x in index.file_locations
         ),
         tuple((f.file_location_id, f.parent_frame_id) for f in index.stack_frames),
     )
-
-
-def _buffers(message: Any, names: dict[int, str]) -> BufferAssignment:
-    kinds = ("ALLOC", "FREE", "SHARE_WITH")
-    return BufferAssignment(
-        tuple(
-            LogicalBuffer(
-                b.id,
-                b.size,
-                _text(b.defined_at.instruction_name) or names.get(b.defined_at.instruction_id, ""),
-                tuple(b.defined_at.shape_index),
-                b.color,
-            )
-            for b in message.logical_buffers
-        ),
-        tuple(
-            Allocation(
-                a.index,
-                a.size,
-                a.color,
-                a.is_thread_local,
-                a.is_tuple,
-                a.is_constant,
-                a.is_entry_computation_parameter,
-                a.parameter_number,
-                tuple(a.parameter_shape_index),
-                a.is_parameter_aliased_with_output,
-                a.maybe_live_out,
-                tuple(Assigned(x.logical_buffer_id, x.offset, x.size) for x in a.assigned),
-            )
-            for a in message.buffer_allocations
-        ),
-        tuple(
-            HeapTrace(
-                t.buffer_allocation_index,
-                t.whole_module_simulation,
-                tuple(
-                    HeapEvent(
-                        kinds[e.kind] if 0 <= e.kind < 3 else str(e.kind),
-                        e.buffer_id,
-                        _text(e.computation_name),
-                        _text(e.instruction_name),
-                        e.share_with_canonical_id,
-                    )
-                    for e in t.events
-                ),
-            )
-            for t in message.heap_simulator_traces
-        ),
-    )
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", errors="replace")
