@@ -212,8 +212,8 @@ button.bar:hover{background:var(--bg3)}
 .controls{display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;margin:2px 0 6px}
 .controls select,.controls input{max-width:100%}.controls input[type=search]{flex:1 1 200px}
 .collective-table{overflow-x:auto;border:1px solid var(--line);border-radius:4px}
-.collective-table>*{min-width:840px}
-.collective-row{display:grid;grid-template-columns:118px 92px 76px 56px 76px 96px minmax(120px,1fr) 70px minmax(90px,140px);gap:8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
+.collective-table>*{min-width:740px}
+.collective-row{display:grid;grid-template-columns:112px 78px 66px 46px 70px 92px minmax(90px,1fr) minmax(90px,130px) 66px;gap:8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
 .collective-row>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .collective-row .num{text-align:right}
 .collective-row:not(.head):hover{background:var(--bg2)}

@@ -2,6 +2,7 @@
 
 import type { ViewModel } from "../base/model.ts";
 import { childGroups, perModel } from "../state/members.ts";
+import { COLLECTIVE_COLORINGS } from "./collective-colorings.ts";
 import { COST_COLORINGS } from "./cost-colorings.ts";
 import type { Coloring } from "./panel.ts";
 
@@ -108,4 +109,10 @@ const bytes: Coloring = {
   source: "from shapes, on one device",
 };
 
-export const COLORINGS: readonly Coloring[] = [family, scope, bytes, ...COST_COLORINGS];
+export const COLORINGS: readonly Coloring[] = [
+  family,
+  scope,
+  bytes,
+  ...COST_COLORINGS,
+  ...COLLECTIVE_COLORINGS,
+];

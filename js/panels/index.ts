@@ -1,6 +1,8 @@
 /** The panels, in the order of their tabs. A new panel is one file and one line here. */
+import { collectives } from "./collectives.ts";
 import { cost } from "./cost.ts";
 import { details } from "./details.ts";
+import { devices } from "./devices.ts";
 import { memory } from "./memory.ts";
 import { outline } from "./outline.ts";
 import type { Panel } from "./panel.ts";
@@ -13,6 +15,8 @@ export const PANELS: readonly Panel[] = [
   hloText,
   cost,
   memory,
+  collectives,
+  devices,
   sourceLines,
   outline,
   searchResults,

@@ -134,8 +134,8 @@ def _named(at: Instruction, path: list[int], target: Target) -> Source:
     ):
         return Source("constant", at.opcode, at)
     if at.opcode in ("parameter", "while"):
-        element = f"[{path[-1]}]" if path else ""
-        return Source("loop", f"%{at.name}{element}", at)
+        element = f" (element {path[-1]})" if path else ""
+        return Source("loop", f"value carried by a loop{element}", at)
     return Source("value", short_op_name(at.op_name) or f"%{at.name}", at)
 
 
