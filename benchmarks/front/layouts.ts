@@ -34,6 +34,9 @@ if (engine === "text") {
   const lines = from.map((u, e) => `${u}->${to[e]}`);
   console.log(`digraph { node [shape=box width=1.5 height=0.35];\n${lines.join("\n")}\n}`);
 } else {
+  let ms = Number.POSITIVE_INFINITY;
+  // The best of three where that takes no time: the first run is compiled as it goes.
+  for (let run = 0; run < 3 && (run === 0 || ms < 1000); run++) {
   const begin = performance.now();
   if (engine === "ours") {
     const graph = prepareLocal(n, Int32Array.from(from), Int32Array.from(to), from.map(() => 1));
@@ -46,7 +49,8 @@ if (engine === "text") {
     for (let e = 0; e < from.length; e++) graph.setEdge(String(from[e]), String(to[e]));
     dagre.layout(graph);
   }
-  const ms = performance.now() - begin;
+  ms = Math.min(ms, performance.now() - begin);
+  }
   const bytes = process.resourceUsage().maxRSS * 1024;
   console.log(JSON.stringify({ ms, bytes, n, edges: from.length }));
 }

@@ -58,7 +58,6 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
   let chips = new Uint32Array(256);
   let s = 0;
   let k = 0;
-  const opcode = (i: number): string => model.opcode(i);
   const seen = new Int32Array(n).fill(-1);
   const addSource = (i: number, o: number, size: number): void => {
     if (seen[o] === i) return;
@@ -79,8 +78,13 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
     chips[k++] = o;
   };
   for (let i = 0; i < n; i++) {
-    const begin = operands.offsets[i];
-    const end = operands.offsets[i + 1];
+    let begin = operands.offsets[i];
+    let end = operands.offsets[i + 1];
+    const element = elementOf(model, hidden, i);
+    if (element >= 0) {
+      begin = element;
+      end = element + 1;
+    }
     for (let e = begin; e < end; e++) {
       const o = operands.values[e];
       if (hidden[o] === Hidden.No) addSource(i, o, instruction.bytes[o]);
@@ -95,12 +99,6 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
         if (only === 1 && offsets[o + 1] === offsets[o]) addChip(i, o);
         else for (let f = chipOffsets[o]; f < chipOffsets[o + 1]; f++) addChip(i, chips[f]);
       }
-    }
-    if (hidden[i] === Hidden.Contracted && opcode(i) === "get-tuple-element") {
-      // The View does not say which element; its size tells, unless several are as large.
-      const { bytes: size } = instruction;
-      s = keep(offsets[i], s, sources, bytes, (e) => bytes[e] === size[i]);
-      k = keep(chipOffsets[i], k, chips, null, (e) => size[chips[e]] === size[i]);
     }
     offsets[i + 1] = s;
     chipOffsets[i + 1] = k;
@@ -124,22 +122,16 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
   };
 }
 
-/** Moves the entries that `fits` to the front, if there are any; returns the new end. */
-function keep(
-  begin: number,
-  end: number,
-  list: Uint32Array,
-  beside: Float64Array | null,
-  fits: (entry: number) => boolean,
-): number {
-  let at = begin;
-  for (let e = begin; e < end; e++) {
-    if (!fits(e)) continue;
-    list[at] = list[e];
-    if (beside) beside[at] = beside[e];
-    at++;
-  }
-  return at > begin ? at : end;
+/** Where in `operands.values` the one element is that a get-tuple-element takes; -1 if unknown. */
+function elementOf(model: ViewModel, hidden: Uint8Array, i: number): number {
+  const { offsets, values } = model.operands;
+  if (hidden[i] !== Hidden.Contracted || model.opcode(i) !== "get-tuple-element") return -1;
+  const tuple = values[offsets[i]];
+  if (hidden[tuple] !== Hidden.Contracted || model.opcode(tuple) !== "tuple") return -1;
+  const number = /^element (\d+)$/.exec(model.label(i));
+  if (!number) return -1;
+  const e = offsets[tuple] + Number(number[1]);
+  return e < offsets[tuple + 1] ? e : -1;
 }
 
 function chooseHidden(model: ViewModel, plumbing: boolean): Uint8Array {

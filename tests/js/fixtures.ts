@@ -29,6 +29,7 @@ const KINDS: GroupKind[] = [
 export interface InstructionSpec {
   name: string;
   opcode: string;
+  label?: string;
   group: number;
   operands?: number[];
   flags?: number;
@@ -88,7 +89,7 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   );
   u32(
     "instruction.label",
-    instructions.map((i) => id(i.opcode)),
+    instructions.map((i) => id(i.label ?? i.opcode)),
   );
   columns.set(
     "instruction.opcode",

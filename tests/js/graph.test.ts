@@ -82,6 +82,30 @@ describe("flow", () => {
   });
 });
 
+test("an element of a tuple is what was put there", () => {
+  const s = setup({
+    groups: [
+      { parent: -1, kind: "module", label: "m" },
+      { parent: 0, kind: "entry", label: "e" },
+    ],
+    instructions: [
+      { name: "a", opcode: "add", group: 1 },
+      { name: "b", opcode: "add", group: 1 },
+      { name: "t", opcode: "tuple", group: 1, operands: [0, 1], flags: 8 },
+      {
+        name: "g",
+        opcode: "get-tuple-element",
+        label: "element 1",
+        group: 1,
+        operands: [2],
+        flags: 8,
+      },
+      { name: "u", opcode: "negate", group: 1, operands: [3] },
+    ],
+  });
+  expect([...s.flow.sources.subarray(s.flow.offsets[4], s.flow.offsets[5])]).toEqual([1]);
+});
+
 describe("projection", () => {
   test("a closed fold is one box, and a member can stand alone", () => {
     const s = setup(transformer(8, 10));
