@@ -119,22 +119,24 @@ class Memory:
         return self.target.memory_stats.get("peak_memory_in_bytes") or None
 
     @property
+    def _best(self) -> tuple[int, str]:
+        # off CPU XLA's own peak counts temporaries, and overlaps what the sum adds up
+        if self.xla_peak_bytes is not None and self.target.platform != "cpu":
+            return self.xla_peak_bytes, "XLA's peak_memory_in_bytes"
+        if self.assigned_bytes is not None:
+            return self.assigned_bytes, "XLA's buffer assignment"
+        order = "" if self.module.is_scheduled else ", order not scheduled"
+        return self.simulated_bytes, f"simulated{order}"
+
+    @property
     def peak_bytes(self) -> int:
         """The best figure there is; ``peak_source`` says which."""
-        if self.assigned_bytes is not None:
-            return self.assigned_bytes
-        if self.xla_peak_bytes is not None and self.target.platform != "cpu":
-            return self.xla_peak_bytes
-        return self.simulated_bytes
+        return self._best[0]
 
     @property
     def peak_source(self) -> str:
-        """ "XLA's buffer assignment", "XLA's peak_memory_in_bytes" or "simulated"."""
-        if self.assigned_bytes is not None:
-            return "XLA's buffer assignment"
-        if self.xla_peak_bytes is not None and self.target.platform != "cpu":
-            return "XLA's peak_memory_in_bytes"
-        return "simulated" if self.module.is_scheduled else "simulated, order not scheduled"
+        """ "XLA's peak_memory_in_bytes", "XLA's buffer assignment" or "simulated"."""
+        return self._best[1]
 
     @property
     def peak_point(self) -> int:

@@ -1,0 +1,204 @@
+"""FLOPs and bytes against XLA's own cost analysis, slow twins and figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import numpy as np
+import pytest
+from corpus.programs import PROGRAMS
+from hloscope.analysis.cost import estimate
+from hloscope.analysis.flops_convolution import valid_positions
+from hloscope.analysis.roofline import link_for, transfer_time
+from hloscope.analysis.roofline_collectives import ring, torus
+from hloscope.hardware import find
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SEED = {0: "000_b1cf5d3eba6d7049", 1: "001_496ac125c3946675", 4: "004_f260b7b1b8c886c1"}
+
+
+def seed_cost(seeds: Path, number: int, chip: str) -> Any:
+    return hs.read(seeds / f"{SEED[number]}.txt").cost(chip)
+
+
+def test_seed_000_has_its_flops_in_five_gemms(seeds: Path) -> None:
+    cost = seed_cost(seeds, 0, "h100")
+    assert sum(k == "gemm" for k in cost.work.kind) == 5
+    assert cost.total_matmul_flops == 343_597_383_680
+    # five equal products at the TF32 peak
+    assert cost.roofline.compute_seconds == pytest.approx(343_597_383_680 / 494.7e12)
+
+
+def test_seed_001_has_two_convolutions_and_xlas_cycles(seeds: Path) -> None:
+    cost = seed_cost(seeds, 1, "tpu-v5e")
+    flops = [f for f, k in zip(cost.work.matmul_flops, cost.work.kind, strict=True) if k]
+    assert flops == [4_294_967_296] * 2
+    assert cost.total_estimated_cycles == 377_129
+    # one after the other: all of it is exposed
+    assert cost.roofline.exposed_seconds == pytest.approx(cost.roofline.collective_seconds)
+
+
+def test_seed_004_has_its_flops_in_151_gemms(seeds: Path) -> None:
+    cost = seed_cost(seeds, 4, "a100")
+    assert sum(k == "gemm" for k in cost.work.kind) == 151
+    assert cost.total_matmul_flops == 631_360_192_512
+    assert not cost.unknown_flops
+
+
+@pytest.mark.parametrize("name", [p.name for p in PROGRAMS.values() if "cpu" in p.platforms])
+def test_flops_equal_xlas_cost_analysis(name: str, compiled: Callable[..., Any]) -> None:
+    """Equal up to XLA's 32-bit sums, once loops and custom calls are counted its way."""
+    cost = compiled(name).capture.cost()
+    rows = {x.quantity: x for x in cost.xla}
+    for quantity in ("flops", "transcendentals"):
+        x = rows[quantity]
+        if x.xla is None or (quantity == "transcendentals" and _has_branches(cost)):
+            continue  # XLA takes the greatest of each figure over the branches
+        assert x.other == pytest.approx(0, abs=max(1e-6 * abs(x.xla), 0.5)), (quantity, x)
+        assert x.ours == pytest.approx(x.xla + x.loops + x.custom_calls + x.other)
+
+
+def _has_branches(cost: Any) -> bool:
+    return bool(cost.execution.branches_left_out)
+
+
+def test_a_scan_costs_as_much_as_the_unrolled_loop() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def f(x: Any, ws: Any, unroll: int) -> Any:
+        def body(c: Any, w: Any) -> Any:
+            return jnp.tanh(c @ w), None
+
+        return jax.lax.scan(body, x, ws, unroll=unroll)[0].sum()
+
+    x, ws = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((64, 256), (8, 256, 256)))
+    costs = [
+        hs.capture(jax.jit(jax.grad(f), static_argnums=2), x, ws, unroll).cost()
+        for unroll in (1, 8)
+    ]
+    scanned, unrolled = (c.total_flops for c in costs)
+    assert scanned == pytest.approx(unrolled, rel=0.01)
+    assert costs[0].total_matmul_flops == costs[1].total_matmul_flops > 0
+
+
+def test_a_loop_of_unknown_length_counts_once_until_told() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def f(x: Any) -> Any:
+        return jax.lax.while_loop(lambda c: jnp.sum(c) > 1, lambda c: c @ c, x)
+
+    cap = hs.capture(jax.jit(f), jax.ShapeDtypeStruct((16, 16), jnp.float32))
+    once = cap.cost()
+    (loop,) = once.unknown_trip_counts
+    assert once.total_matmul_flops == 2 * 16**3
+    assert cap.cost(trips={loop: 10}).total_matmul_flops == 10 * 2 * 16**3
+    assert cap.summary["trip_counts_unknown"] == [loop]
+    with pytest.raises(ValueError, match="no loop is called nothing"):
+        cap.cost(trips={"nothing": 3})
+
+
+def test_unknown_custom_calls_are_unknown_not_free() -> None:
+    text = """HloModule m, is_scheduled=true
+ENTRY main {
+  p = f32[8,8]{1,0} parameter(0)
+  a = f32[8,8]{1,0} custom-call(p), custom_call_target="somebody"
+  ROOT b = f32[8,8]{1,0} add(a, p)
+}
+"""
+    cost = hs.read(text).cost("h100")
+    assert [i.name for i in cost.unknown_flops] == ["a"]
+    assert math.isnan(cost.row(cost.unknown_flops[0]).flops)
+    assert cost.total_flops == 64
+    assert [i.name for i in cost.roofline.unmodelled] == ["a"]
+    assert "unknown" in repr(cost)
+
+
+OVERLAP = """HloModule m, is_scheduled=true, num_partitions=4
+%add { %x = f32[] parameter(0)  %y = f32[] parameter(1)  ROOT %s = f32[] add(%x, %y) }
+ENTRY main {
+  p = f32[1024,1024]{1,0} parameter(0)
+  s = f32[4096,1024]{1,0} all-gather-start(p), dimensions={0}, replica_groups={{0,1,2,3}}, channel_id=1, use_global_device_ids=true
+  d = f32[1024,1024]{1,0} dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT g = f32[4096,1024]{1,0} all-gather-done(s)
+}
+"""  # noqa: E501
+
+
+def test_a_transfer_hides_behind_what_runs_between_its_start_and_its_done() -> None:
+    text = OVERLAP.replace("%add { %x = f32[] parameter(0)  %y = f32[] parameter(1)  ROOT", "")
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(" %s ="))
+    cost = hs.read(text).cost("h100")
+    r = cost.roofline
+    wire = 3 * 3.4e-6 + 0.75 * 4096 * 1024 * 4 / 450e9
+    product = max(2 * 1024**3 / 494.7e12, 3 * 1024 * 1024 * 4 / 3.35e12)
+    assert r.collective_seconds == pytest.approx(wire)
+    assert r.exposed_seconds == pytest.approx(wire - product)
+    assert r.total_seconds == pytest.approx(wire)
+
+
+def test_alpha_beta_times_follow_the_cited_formulas() -> None:
+    assert ring("all-gather", 4, 400.0) == (3, 300)
+    assert ring("all-reduce", 4, 400.0) == (6, 600)
+    assert ring("all-reduce", 1, 400.0) == (0, 0)
+    # a wrapped ring sends both ways: half the bytes a link, half the steps
+    assert torus("all-gather", [(4, True)], 400.0) == (2, 150)
+    assert torus("all-gather", [(4, False)], 400.0) == (3, 300)
+    assert torus("all-gather", [(4, True), (4, True)], 1600.0) == (4, 1500 / 4)
+    # all-to-all on a wrapped ring takes a quarter of the time of an all-gather, n → ∞
+    a2a, gather = (
+        torus("all-to-all", [(64, True)], 1.0)[1],
+        torus("all-gather", [(64, True)], 64.0)[1],
+    )
+    assert a2a / gather == pytest.approx(0.25, rel=0.02)
+
+
+def test_groups_that_leave_the_node_use_the_slower_wire() -> None:
+    h100 = find("h100")
+    assert link_for(h100, 0b0111).name == "nvlink"  # within blocks of 8
+    assert link_for(h100, 0b1111).name == "infiniband"
+    assert transfer_time.__doc__
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    size=st.integers(1, 9), kernel=st.integers(1, 5), output=st.integers(1, 9),
+    stride=st.integers(1, 4), low=st.integers(-3, 5),
+    base=st.integers(1, 4), window=st.integers(1, 3),
+)  # fmt: skip
+def test_valid_positions_equal_a_walk_over_all_positions(
+    size: int, kernel: int, output: int, stride: int, low: int, base: int, window: int
+) -> None:
+    slow = 0
+    for k in range(kernel):
+        for o in range(output):
+            at = o * stride - low + k * window
+            slow += at % base == 0 and 0 <= at // base < size
+    assert slow == valid_positions(
+        size, kernel, output, stride=stride, low=low, base_dilation=base, window_dilation=window
+    )
+
+
+def test_results_are_tables() -> None:
+    pytest.importorskip("pandas")
+    cost = hs.read(OVERLAP.split("%add")[0] + OVERLAP[OVERLAP.index("ENTRY") :]).cost("tpu-v5e")
+    frame = cost.to_pandas()
+    assert list(frame["instruction"])[0] in {"s", "d"}
+    assert frame["flops"].sum() == cost.total_flops == 2 * 1024**3
+    assert cost.to_dict()["hardware"] == "tpu-v5e"
+    assert "2.147 GFLOP" in repr(cost)
+    assert len(cost) == len(list(cost)) == len(frame)
+    assert np.isfinite(cost.roofline.total_seconds)
+
+
+def test_cost_needs_hlo() -> None:
+    from hloscope.hlo import Module
+
+    with pytest.raises(ValueError, match="cost needs HLO"):
+        estimate(Module("m", (), None, dialect="stablehlo"))
