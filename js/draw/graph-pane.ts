@@ -5,7 +5,7 @@
  *             (engine.ts does these)           (renderer.ts)
  */
 import type { ViewModel } from "../base/model.ts";
-import { CHIP_HEIGHT, STACK_OFFSET, TextMetrics } from "../graph/metrics.ts";
+import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Store } from "../state/store.ts";
 import type { Selection } from "../view.ts";
@@ -13,6 +13,7 @@ import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./ap
 import { paintInstructions } from "./coloring.ts";
 import { Engine } from "./engine.ts";
 import { listen } from "./input.ts";
+import { measured } from "./measure.ts";
 import { touched } from "./overlay.ts";
 import { Renderer } from "./renderer.ts";
 import type { GraphTheme } from "./theme.ts";
@@ -362,17 +363,4 @@ class ResizeWatcher {
     observer.observe(element);
     signal.addEventListener("abort", () => observer.disconnect(), { once: true });
   }
-}
-
-/** Character widths of the font that is really there. */
-function measured(font: string): TextMetrics {
-  const context = document.createElement("canvas").getContext("2d");
-  if (!context) return new TextMetrics();
-  const widths = (weight: string): number[] => {
-    context.font = `${weight} 100px ${font}`;
-    return Array.from({ length: 95 }, (_, k) => {
-      return context.measureText(String.fromCharCode(k + 32)).width;
-    });
-  };
-  return new TextMetrics(widths("400"), widths("600"));
 }

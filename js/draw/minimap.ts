@@ -2,7 +2,7 @@
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Camera } from "./camera.ts";
-import { fillOf, type PaintState } from "./painter.ts";
+import { fillOf, type PaintState } from "./paint-state.ts";
 
 const WIDTH = 168;
 const HEIGHT = 118;

@@ -5,7 +5,8 @@ import { RouteStyle } from "../graph/routes.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
 import type { Selection } from "../view.ts";
-import { edgeWidth, type PaintState } from "./painter.ts";
+import type { PaintState } from "./paint-state.ts";
+import { edgeWidth } from "./painter.ts";
 
 /** More lines than this from one box would hide the picture. */
 const MAX_LINES = 120;

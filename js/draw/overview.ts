@@ -5,7 +5,8 @@
 import type { Rect, Scene } from "../scene/scene.ts";
 import type { Camera } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
-import { isFar, type PaintState, paintBase } from "./painter.ts";
+import type { PaintState } from "./paint-state.ts";
+import { isFar, paintBase } from "./painter.ts";
 
 /** Scenes with fewer boxes are drawn directly. */
 const MIN_ITEMS = 3000;

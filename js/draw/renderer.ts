@@ -7,9 +7,11 @@ import { CanvasSurface } from "./canvas-surface.ts";
 import { Minimap } from "./minimap.ts";
 import { paintOverlay, type Touched } from "./overlay.ts";
 import { Overview } from "./overview.ts";
-import { type PaintState, paintBase, paintScene, paintTitles } from "./painter.ts";
+import type { PaintState } from "./paint-state.ts";
+import { paintBase, paintScene } from "./painter.ts";
 import { SvgSurface } from "./svg-surface.ts";
 import type { GraphTheme } from "./theme.ts";
+import { paintTitles } from "./titles.ts";
 import { DURATION, Transition } from "./transition.ts";
 
 export class Renderer {

@@ -96,7 +96,8 @@ export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
         }
         // Element 3 of a tuple parameter says more than the tuple parameter does.
         const only = chipOffsets[o + 1] - chipOffsets[o];
-        if (only === 1 && offsets[o + 1] === offsets[o]) addChip(i, o);
+        const taken = model.opcode(o) === "get-tuple-element" && elementOf(model, hidden, o) < 0;
+        if (taken && only === 1 && offsets[o + 1] === offsets[o]) addChip(i, o);
         else for (let f = chipOffsets[o]; f < chipOffsets[o + 1]; f++) addChip(i, chips[f]);
       }
     }

@@ -19,7 +19,7 @@ export function reduceTransitively(
   let plain = 0;
   for (let e = 0; e < m; e++) if (kind[e] === EdgeKind.Plain) plain++;
   // A small picture with few edges keeps its shortcuts: residual connections mean something.
-  if (n < 4 || plain <= (n < 12 ? n * 1.25 + 2 : n)) return;
+  if (n < 4 || plain <= (n < 24 ? n * 1.2 + 2 : n)) return;
   const words = (n + 31) >>> 5;
   if (words * (plain + n) > MAX_WORK) return;
   const order = topological(n, from, to, kind);

@@ -1,0 +1,161 @@
+/** Closed items: boxes of instructions, groups, stacks, and the chips in them. */
+import { type Chip, ChipKind } from "../graph/items.ts";
+import * as M from "../graph/metrics.ts";
+import { ItemKind } from "../graph/projection.ts";
+import type { Scene } from "../scene/scene.ts";
+import type { Surface } from "../scene/surface.ts";
+import { alphaOf, fillOf, type PaintState } from "./paint-state.ts";
+
+/** Text smaller than this on screen is left out. */
+const TEXT_PIXELS = 6;
+
+/** A ring with "+" or "−" in it: opens, closes. */
+export function sign(surface: Surface, s: PaintState, x: number, y: number, plus: boolean): void {
+  surface.text(plus ? "+" : "−", x, y, {
+    size: 14,
+    bold: true,
+    color: s.theme.mutedText,
+    align: "center",
+  });
+}
+
+export function plainBox(surface: Surface, scene: Scene, s: PaintState, item: number): void {
+  const kind = scene.picture.projection.kind[item];
+  const bars = s.looks.bars.get(item);
+  const main = bars && bars.length > 0 ? s.colors.palette[bars[0].color] : s.theme.group;
+  surface.rect(s.x[item], s.y[item], s.w[item], s.h[item], {
+    fill: kind === ItemKind.Box ? fillOf(s, item, s.theme.unknown) : main,
+    alpha: alphaOf(s, item),
+  });
+}
+
+export function box(surface: Surface, scene: Scene, s: PaintState, item: number): void {
+  const { theme, scale, metrics } = s;
+  const { text, projection } = scene.picture;
+  const kind = projection.kind[item];
+  const words = text[item];
+  const alpha = alphaOf(s, item);
+  const x = s.x[item];
+  let y = s.y[item];
+  let w = s.w[item];
+  let h = s.h[item];
+  const border = Math.max(1, 0.7 / scale);
+  if (kind === ItemKind.Box) {
+    surface.rect(x, y, w, h, {
+      fill: fillOf(s, item, theme.unknown),
+      stroke: theme.boxBorder,
+      lineWidth: border,
+      radius: 5,
+      alpha,
+    });
+    if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
+    const opens = scene.opens(item);
+    const roomy = M.SHAPE_SIZE * scale >= 9.5;
+    const middle = y + M.BOX_HEIGHT / 2;
+    const room = w - (opens ? M.SIGN : 0);
+    surface.text(words.label, x + room / 2, roomy ? middle - 4 : middle, {
+      size: M.LABEL_SIZE,
+      color: theme.text,
+      align: "center",
+      alpha,
+    });
+    if (roomy && words.sub) {
+      surface.text(metrics.fit(words.sub, M.SHAPE_SIZE, w - 8), x + w / 2, middle + 8, {
+        size: M.SHAPE_SIZE,
+        color: theme.text,
+        align: "center",
+        alpha: alpha ?? 0.85,
+      });
+    }
+    if (opens) sign(surface, s, x + w - 11, middle, true);
+  } else {
+    const stack = kind === ItemKind.Stack;
+    if (stack) {
+      w -= 2 * M.STACK_OFFSET;
+      h -= 2 * M.STACK_OFFSET;
+      for (let k = 2; k > 0; k--) {
+        surface.rect(x + k * M.STACK_OFFSET, y + (2 - k) * M.STACK_OFFSET, w, h, {
+          fill: theme.fold,
+          stroke: theme.foldBorder,
+          lineWidth: border,
+          radius: 6,
+          alpha,
+        });
+      }
+      y += 2 * M.STACK_OFFSET;
+    }
+    surface.rect(x, y, w, h, {
+      fill: stack ? theme.fold : theme.group,
+      stroke: stack ? theme.foldBorder : theme.groupBorder,
+      lineWidth: border,
+      radius: 6,
+      alpha,
+    });
+    bar(surface, s, item, x + 8, y + h - 6, w - 16);
+    if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
+    const left = x + 10;
+    surface.text(words.label, left, y + 14, {
+      size: M.LABEL_SIZE,
+      bold: true,
+      color: theme.text,
+      alpha,
+    });
+    if (stack) {
+      const count = projection.stackEnd[item] - (projection.nodes[item] - scene.tree.stacks);
+      surface.text(`×${count}`, x + w - M.SIGN - 8, y + 14, {
+        size: M.LABEL_SIZE,
+        bold: true,
+        color: theme.text,
+        align: "right",
+        alpha,
+      });
+    }
+    sign(surface, s, x + w - 12, y + 14, true);
+    surface.text(words.sub, left, y + 30, { size: M.SUB_SIZE, color: theme.mutedText, alpha });
+  }
+  if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
+    const lift = kind === ItemKind.Stack ? 2 * M.STACK_OFFSET : 0;
+    for (const chip of words.chips) paintChip(surface, s, x, s.y[item] + lift, chip, alpha);
+  }
+}
+
+/** The mix of what is inside, as a bar: nothing about a closed group is hidden entirely. */
+function bar(surface: Surface, s: PaintState, item: number, x: number, y: number, w: number): void {
+  const shares = s.looks.bars.get(item);
+  if (!shares) return;
+  let at = x;
+  for (const { color, share } of shares) {
+    const part = share * w;
+    if (part * s.scale >= 0.7) {
+      surface.rect(at, y, part, 3.5, { fill: s.colors.palette[color], alpha: alphaOf(s, item) });
+    }
+    at += part;
+  }
+}
+
+export function paintChip(
+  surface: Surface,
+  s: PaintState,
+  x: number,
+  y: number,
+  chip: Chip,
+  alpha: number | undefined,
+): void {
+  const { theme } = s;
+  const back = chip.kind === ChipKind.BackFrom || chip.kind === ChipKind.BackTo;
+  const stub = back || chip.kind === ChipKind.From || chip.kind === ChipKind.To;
+  surface.rect(x + chip.x, y + chip.y, chip.w, M.CHIP_HEIGHT - 1, {
+    fill: chip.kind === ChipKind.Output ? theme.output : theme.chip,
+    stroke: back ? theme.backEdge : stub ? theme.edge : theme.boxBorder,
+    lineWidth: 1,
+    radius: chip.kind === ChipKind.Parameter || stub ? 7 : 2,
+    dash: stub,
+    alpha,
+  });
+  surface.text(chip.text, x + chip.x + chip.w / 2, y + chip.y + M.CHIP_HEIGHT / 2, {
+    size: M.CHIP_SIZE,
+    color: theme.chipText,
+    align: "center",
+    alpha,
+  });
+}

@@ -1,0 +1,42 @@
+/** What every part of the painting reads. */
+import type { TextMetrics } from "../graph/metrics.ts";
+import type { Colors, ItemLooks } from "../scene/looks.ts";
+import type { Rect } from "../scene/scene.ts";
+import type { GraphTheme } from "./theme.ts";
+
+export interface PaintState {
+  theme: GraphTheme;
+  metrics: TextMetrics;
+  colors: Colors;
+  looks: ItemLooks;
+  /** CSS pixels per world unit. */
+  scale: number;
+  /** World rectangle to draw. */
+  view: Rect;
+  /** 1 per item that stays bright; null when nothing is dimmed. */
+  lit: Uint8Array | null;
+  /** Places of items, which differ from the picture's while they move. */
+  x: Float64Array;
+  y: Float64Array;
+  w: Float64Array;
+  h: Float64Array;
+  /** Items to consider; null asks the scene's index. */
+  all: boolean;
+  edgeAlpha: number;
+}
+
+/** Opacity of what a highlight leaves out. */
+export const DIM = 0.28;
+
+export function range(n: number): number[] {
+  return Array.from({ length: n }, (_, k) => k);
+}
+
+export function alphaOf(s: PaintState, item: number): number | undefined {
+  return s.lit && !s.lit[item] ? DIM : undefined;
+}
+
+export function fillOf(s: PaintState, item: number, other: string): string {
+  const c = s.looks.fill[item];
+  return c >= 0 ? s.colors.palette[c] : other;
+}
