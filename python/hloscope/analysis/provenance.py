@@ -79,6 +79,12 @@ class Provenance:
                 out.setdefault(_place(i.op_name, i.frames), []).append(i)
         return out
 
+    def argument(self, op_name: str) -> Instruction | None:
+        """ENTRY's parameter of that name, if there is just one."""
+        entry = self.before.entry if self.before is not None else None
+        found = [p for p in entry.parameters if p.op_name == op_name] if entry and op_name else []
+        return found[0] if len(found) == 1 else None
+
     def why(self, row: Collective) -> Why:
         """The card; its ``unknown`` is filled where the join is not certain."""
         if not row.inserted:
@@ -110,12 +116,18 @@ class Provenance:
         self, row: Collective, op_name: str, frames: tuple[StackFrame, ...], shape: str
     ) -> Why:
         candidates = self.by_metadata.get(_place(op_name, frames), [])
+        moved = None
+        if not candidates and "/" not in op_name:  # named after the argument that moves
+            moved = self.argument(op_name)
+            candidates = list(moved.users) if moved is not None else []
         if not candidates:
             return Why(unknown="no op before partitioning has its name and line")
         axes = frozenset((row.axes or "").split("+"))
         assert self.origins is not None
         asked = Causes(self.origins)
         causes = [c for op in candidates for c in asked.causes(op, row.kind, axes, shape)]
+        if moved is not None:
+            causes = [c for c in causes if c.operand is moved]
         if not causes:
             return Why(unknown="no op of that name and line accounts for it")
         cards = sorted({self.card(c) for c in causes}, key=lambda c: (c.operand, c.shape, c.needs))
