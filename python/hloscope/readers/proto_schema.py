@@ -163,6 +163,17 @@ BufferAssignment: logical_buffers *LogicalBuffer 1, buffer_allocations *BufferAl
   heap_simulator_traces *HeapTrace 4
 HloProto: hlo_module HloModule 1, buffer_assignment BufferAssignment 3
 HloSnapshot: hlo HloProto 1
+XStat: metadata_id int 1, double_value double 2, uint64_value uint64 3, int64_value int 4
+  str_value bytes 5, bytes_value bytes 6, ref_value uint64 7
+XEvent: metadata_id int 1, offset_ps int 2, duration_ps int 3, stats *XStat 4
+XLine: id int 1, name bytes 2, timestamp_ns int 3, events *XEvent 4, display_name bytes 11
+XEventMetadata: id int 1, name bytes 2, display_name bytes 4, stats *XStat 5
+XStatMetadata: id int 1, name bytes 2
+XEventEntry: key int 1, value XEventMetadata 2
+XStatEntry: key int 1, value XStatMetadata 2
+XPlane: id int 1, name bytes 2, lines *XLine 3, event_metadata *XEventEntry 4
+  stat_metadata *XStatEntry 5, stats *XStat 6
+XSpace: planes *XPlane 1
 """
 
 _SCALARS = {
