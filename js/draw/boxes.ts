@@ -10,12 +10,20 @@ import { alphaOf, fillOf, type PaintState } from "./paint-state.ts";
 const TEXT_PIXELS = 6;
 
 /** A ring with "+" or "−" in it: opens, closes. */
-export function sign(surface: Surface, s: PaintState, x: number, y: number, plus: boolean): void {
+export function sign(
+  surface: Surface,
+  s: PaintState,
+  x: number,
+  y: number,
+  plus: boolean,
+  alpha?: number,
+): void {
   surface.text(plus ? "+" : "−", x, y, {
     size: 14,
     bold: true,
     color: s.theme.mutedText,
     align: "center",
+    alpha,
   });
 }
 
@@ -67,7 +75,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
         alpha: alpha ?? 0.85,
       });
     }
-    if (opens) sign(surface, s, x + w - 11, middle, true);
+    if (opens) sign(surface, s, x + w - 11, middle, true, alpha);
   } else {
     const stack = kind === ItemKind.Stack;
     if (stack) {
@@ -110,7 +118,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
         alpha,
       });
     }
-    sign(surface, s, x + w - 12, y + 14, true);
+    sign(surface, s, x + w - 12, y + 14, true, alpha);
     surface.text(words.sub, left, y + 30, { size: M.SUB_SIZE, color: theme.mutedText, alpha });
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {

@@ -5,16 +5,15 @@
  *             (engine.ts does these)           (renderer.ts)
  */
 import type { ViewModel } from "../base/model.ts";
-import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Store } from "../state/store.ts";
 import type { Selection } from "../view.ts";
 import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./api.ts";
 import { paintInstructions } from "./coloring.ts";
 import { Engine } from "./engine.ts";
-import { listen } from "./input.ts";
 import { measured } from "./measure.ts";
 import { touched } from "./overlay.ts";
+import { handlePointer } from "./pointer.ts";
 import { Renderer } from "./renderer.ts";
 import type { GraphTheme } from "./theme.ts";
 import { type Links, neighbourhood, nextItem, pathBetween, usersOf } from "./walk.ts";
@@ -146,81 +145,7 @@ export function createGraphPane(
     renderer.fit();
   };
 
-  // 4. The pointer.
-  const worldItem = (x: number, y: number): number =>
-    renderer.scene.itemAt(renderer.camera.toWorldX(x), renderer.camera.toWorldY(y));
-  const onSign = (item: number, x: number, y: number): boolean => {
-    if (!renderer.scene.opens(item)) return false;
-    const r = renderer.scene.rect(item);
-    const lift = projection().kind[item] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;
-    const wx = renderer.camera.toWorldX(x) - (r.x + r.w - lift);
-    const wy = renderer.camera.toWorldY(y) - r.y - lift;
-    return wx > -24 && wy < 28 && renderer.camera.scale > 0.45;
-  };
-  listen(
-    renderer.canvas,
-    {
-      pan(dx, dy) {
-        touchedByHand = true;
-        renderer.camera.panBy(dx, dy);
-        renderer.moved();
-      },
-      zoom(x, y, factor) {
-        touchedByHand = true;
-        renderer.camera.zoomAt(x, y, factor);
-        renderer.moved();
-      },
-      hover(x, y) {
-        const item = worldItem(x, y);
-        renderer.canvas.style.cursor = item > 0 && onSign(item, x, y) ? "pointer" : "default";
-        const chip = item > 0 ? chipAt(item, x, y) : -1;
-        if (chip >= 0) store.hover({ kind: "instruction", index: chip });
-        else if (item > 0 && !renderer.scene.isOpen(item)) {
-          store.hover(engine.selectionOf(projection(), item));
-        } else store.hover({ kind: "none", index: -1 });
-      },
-      leave() {
-        store.hover({ kind: "none", index: -1 });
-      },
-      click(x, y, event) {
-        const item = worldItem(x, y);
-        if (item < 0) {
-          if (store.get("highlight")) store.highlight(null);
-          else store.select({ kind: "none", index: -1 });
-          return;
-        }
-        const now = store.get("selection");
-        const to = engine.selectionOf(projection(), item);
-        if (event.shiftKey && now.kind === "instruction" && to.kind === "instruction") {
-          if (pane.path(now.index, to.index) === 0) pane.path(to.index, now.index);
-          return;
-        }
-        const chip = chipAt(item, x, y);
-        if (chip >= 0) {
-          store.selectInstruction(chip);
-          if (projection().itemOfInstruction[chip] > 0) pane.reveal(chip);
-          return;
-        }
-        if (onSign(item, x, y)) toggle(engine.targetOf(projection(), item));
-        else store.select(to);
-      },
-      doubleClick(x, y) {
-        const item = worldItem(x, y);
-        if (item < 0) return renderer.fit();
-        if (onSign(item, x, y)) return;
-        if (renderer.scene.opens(item)) toggle(engine.targetOf(projection(), item));
-      },
-    },
-    signal,
-  );
-  const chipAt = (item: number, x: number, y: number): number => {
-    const { camera, scene } = renderer;
-    if (scene.isOpen(item)) return -1;
-    const lift = projection().kind[item] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;
-    const chip = scene.chipAt(item, camera.toWorldX(x), camera.toWorldY(y) - lift, CHIP_HEIGHT);
-    return chip ? chip.value : -1;
-  };
-
+  // 4. The pointer; see pointer.ts.
   // 5. Its place on the page.
   const place = (): void => {
     if (!renderer.resize()) return;
@@ -353,6 +278,20 @@ export function createGraphPane(
       renderer.minimap.canvas.remove();
     },
   };
+  handlePointer(
+    {
+      renderer,
+      engine,
+      store,
+      toggle,
+      path: pane.path,
+      reveal: pane.reveal,
+      byHand: () => {
+        touchedByHand = true;
+      },
+    },
+    signal,
+  );
   return pane;
 }
 

@@ -32,10 +32,15 @@ export function listen(canvas: HTMLCanvasElement, to: Gestures, signal: AbortSig
       down.set(event.pointerId, { x, y });
       if (down.size === 1) travelled = 0;
       spread = pinchSpread(down);
+      // The ring is for the keyboard; a click needs none.
+      canvas.style.outline = "none";
       canvas.focus({ preventScroll: true });
     },
     { signal },
   );
+  for (const type of ["blur", "keydown"]) {
+    canvas.addEventListener(type, () => canvas.style.removeProperty("outline"), { signal });
+  }
   canvas.addEventListener(
     "pointermove",
     (event) => {

@@ -34,7 +34,8 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
     if (w * scale < 40 || h * scale < 20) continue;
     const header = M.HEADER_HEIGHT;
     const small = M.TITLE_SIZE * scale < 10;
-    const above = y < view.y;
+    // Its beginning may be out of sight upwards or to the left.
+    const above = y < view.y || x + 8 < view.x;
     if (!small && !above) {
       const size = M.TITLE_SIZE;
       const middle = y + header / 2;
