@@ -85,6 +85,8 @@ function render({ model, el, signal }: RenderProps): () => void {
       model.save_changes();
     },
     onOptions(options) {
+      // marimo's model reports our own change back to us at once: stop there
+      if (equal(model.get("_options") as Partial<Options>, options)) return;
       model.set("_options", options);
       model.save_changes();
     },
@@ -109,6 +111,9 @@ function render({ model, el, signal }: RenderProps): () => void {
   signal?.addEventListener("abort", dispose, { once: true });
   return dispose;
 }
+
+const equal = (a: Partial<Options> | null, b: Options): boolean =>
+  (Object.keys(b) as (keyof Options)[]).every((key) => a?.[key] === b[key]);
 
 const same = (a: Selection | null, b: Selection) => a?.kind === b.kind && a.index === b.index;
 

@@ -1,0 +1,347 @@
+"""The explorer in living notebooks: JupyterLab 4, Notebook 7 and marimo, through real kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+REPO = Path(__file__).resolve().parents[2]
+
+# Finds explorers through any number of shadow roots (marimo nests them).
+FIND = """
+window.explorers = () => {
+  const out = [];
+  const visit = (node) => {
+    for (const e of node.querySelectorAll('*')) {
+      if (!e.shadowRoot) continue;
+      const root = e.shadowRoot.querySelector('.root');
+      if (root?.hloscope) out.push(root);
+      visit(e.shadowRoot);
+    }
+  };
+  visit(document);
+  return out;
+};
+"""
+ROOT = "window.explorers()[0]"
+HANDLE = f"{ROOT}.hloscope"
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(argv: list[str], folder: Path, ready_url: str) -> Iterator[None]:
+    """A server in a process group of its own, ready to answer; killed whole in the end."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_", "TPU_"))}
+    env = {
+        **clean,
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+    said = (folder / "server.log").open("wb")
+    server = subprocess.Popen(
+        argv, cwd=folder, env=env, stdout=said, stderr=said, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while True:
+            with suppress(OSError):
+                urllib.request.urlopen(ready_url, timeout=5).read()
+                break
+            log = (folder / "server.log").read_text(errors="replace")
+            assert server.poll() is None, log[-3000:]
+            assert time.monotonic() < deadline, log[-3000:]
+            time.sleep(0.3)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+        said.close()
+
+
+@pytest.fixture(scope="module")
+def jupyter(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """One Jupyter server for Lab and Notebook, on a folder with both notebooks."""
+    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
+    pytest.importorskip("notebook", reason="Notebook 7 is not installed")
+    folder = tmp_path_factory.mktemp("jupyter")
+    work = folder / "work"
+    work.mkdir()
+    shutil.copy(REPO / "examples" / "start.ipynb", work / "start.ipynb")
+    (work / "short.ipynb").write_text(json.dumps(short_notebook()))
+    kernel = work / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (kernel / "kernel.json").write_text(
+        json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"})
+    )
+    quiet = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    quiet.mkdir(parents=True)
+    (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+    port, token = free_port(), secrets.token_hex(16)
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", "--allow-root",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={work}", "--LabApp.expose_app_in_browser=True",
+        "--LabApp.extension_manager=readonly",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
+        f"--KernelSpecManager.kernel_dirs={work / 'kernels'}",
+    ]  # fmt: skip
+    base = f"http://127.0.0.1:{port}"
+    with serving(command, folder, f"{base}/api?token={token}"):
+        yield {"base": base, "token": token}
+
+
+def short_notebook() -> dict[str, Any]:
+    setup = [
+        "import os\n",
+        "os.environ['JAX_PLATFORMS'] = 'cpu'\n",
+        "%load_ext hloscope\n",
+        "import jax, jax.numpy as jnp\n",
+        "def step(w, x):\n",
+        "    with jax.named_scope('mlp'):\n",
+        "        return jnp.tanh(jnp.tanh(x @ w) @ w.T).sum()",
+    ]
+    show = ["%hlo jax.grad(step)(jnp.ones((256, 128)), jnp.ones((64, 256)))"]
+    blank: dict[str, Any] = {"execution_count": None, "metadata": {}, "outputs": []}
+    cells = [
+        {"cell_type": "code", "id": f"c{i}", "source": s, **blank}
+        for i, s in enumerate((setup, show))
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+# -- what a person does, the same in every host --------------------------------------------
+
+
+def wait_drawn(page: Page, timeout_s: float = 150) -> None:
+    page.wait_for_function(
+        f"() => window.explorers?.().length && {HANDLE}.pane.stats().boxes > 3",
+        timeout=timeout_s * 1000,
+        polling=250,
+    )
+    page.evaluate(f"() => {ROOT}.scrollIntoView({{block: 'center'}})")
+    settle(page)
+
+
+def settle(page: Page) -> None:
+    """The picture and its place on the page hold still for three looks."""
+    page.evaluate("() => { window.looks = 0; window.lastLook = ''; }")
+    page.wait_for_function(
+        f"""() => {{ const s = {HANDLE}.pane.stats(), r = {ROOT}.getBoundingClientRect();
+        const now = JSON.stringify([s.scale, s.worldHeight, s.frames, r.x, r.y, r.width]);
+        window.looks = window.lastLook === now ? window.looks + 1 : 0;
+        window.lastLook = now; return window.looks >= 3; }}""",
+        polling=150,
+    )
+
+
+def selected(page: Page) -> tuple[str, str, str]:
+    """(kind, name, opcode) of the selection."""
+    found: list[str] = page.evaluate(
+        f"""() => {{ const {{store, model}} = {HANDLE}; const s = store.get('selection');
+        return s.kind === 'instruction' ? [s.kind, model.name(s.index), model.opcode(s.index)]
+          : [s.kind, s.kind === 'group' ? model.groupLabel(s.index) : '', '']; }}"""
+    )
+    return found[0], found[1], found[2]
+
+
+def box(page: Page, kind: str, index: int) -> tuple[float, float] | None:
+    """Where to click on a box, in page coordinates; None when it is not in sight."""
+    found = page.evaluate(
+        f"""([kind, index]) => {{
+        const r = {HANDLE}.pane.locate({{kind, index}});
+        const g = {ROOT}.querySelector('.graph').getBoundingClientRect();
+        if (!r || r.x < 0 || r.y < 0 || r.x + r.width > g.width || r.y + r.height > g.height)
+          return null;
+        return [g.x + r.x + r.width / 2, g.y + r.y + r.height / 2]; }}""",
+        [kind, index],
+    )
+    return (found[0], found[1]) if found else None
+
+
+def search(page: Page, query: str) -> str:
+    """Searches by keyboard from inside the graph; returns the name of the first hit."""
+    page.evaluate(f"() => {ROOT}.querySelector('.graph canvas, .graph').focus()")
+    graph = page.evaluate(
+        f"() => {{ const g = {ROOT}.querySelector('.graph').getBoundingClientRect();"
+        "return [g.x + 4, g.y + g.height / 2]; }"
+    )
+    page.mouse.click(*graph)
+    page.keyboard.press("/")
+    page.keyboard.type(query)
+    page.wait_for_function(f"() => {ROOT}.querySelectorAll('.result').length > 0")
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"() => {HANDLE}.store.get('selection').kind === 'instruction'")
+    name = selected(page)[1]
+    page.keyboard.press("Escape")
+    return name
+
+
+def explore(page: Page, query: str) -> None:
+    """Search finds, click selects, a group opens, text and graph agree."""
+    name = search(page, query)
+    settle(page)
+    index = page.evaluate(f"() => {HANDLE}.store.get('selection').index")
+    page.evaluate(f"(i) => {HANDLE}.pane.reveal(i)", index)
+    settle(page)
+    where = box(page, "instruction", index)
+    assert where is not None, f"{name} is not in sight after the search"
+    page.evaluate(f"() => {HANDLE}.store.select({{kind: 'none', index: -1}})")
+    page.mouse.click(*where)
+    assert selected(page)[:2] == ("instruction", name)
+
+    page.locator(".root:has(.toolbar)").first.get_by_role("tab", name="Text").click()
+    chosen = page.locator(".text-line.chosen").first
+    chosen.wait_for(timeout=30_000)
+    assert f"%{name} =" in chosen.inner_text()
+    page.locator(".text-line .number").nth(0).wait_for()
+    number = page.locator(".text-line", has_text=" = ").first.locator(".number")
+    number.click()
+    assert selected(page)[0] == "instruction"
+    page.locator(".root:has(.toolbar)").first.get_by_role("tab", name="Details").click()
+
+    closed = page.evaluate(
+        f"""() => {{ const {{pane, model}} = {HANDLE};
+        for (let index = 1; index < model.group.count; index++)
+          if (pane.locate({{kind: 'group', index}}) && !pane.isOpen({{kind: 'group', index}}))
+            return index;
+        return -1; }}"""
+    )
+    if closed >= 0:
+        page.evaluate(f"(i) => {HANDLE}.pane.revealGroup(i)", closed)
+        settle(page)
+        at = box(page, "group", closed)
+        assert at is not None
+        page.mouse.dblclick(*at)
+        page.wait_for_function(
+            f"(index) => {HANDLE}.pane.isOpen({{kind: 'group', index}})", arg=closed
+        )
+
+
+def open_notebook(open_page: Callable[..., Page], jupyter: dict[str, Any], path: str) -> Page:
+    page = open_page(f"{jupyter['base']}/{path}?token={jupyter['token']}", width=1500, height=1300)
+    page.evaluate(FIND)
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context?.isReady")
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.ready")
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session?.kernel"
+        "?.connectionStatus === 'connected'",
+        timeout=60_000,
+    )
+    return page
+
+
+def wait_idle(page: Page) -> None:
+    """All cells have run: a busy kernel answers no widget."""
+    page.wait_for_function(
+        """() => { const {context} = window.jupyterapp.shell.currentWidget;
+        const code = context.model.toJSON().cells.filter(c => c.cell_type === 'code');
+        return code.every(c => c.execution_count !== null)
+          && context.sessionContext.session.kernel.status === 'idle'; }""",
+        timeout=150_000,
+        polling=250,
+    )
+
+
+def cells(page: Page) -> str:
+    """The notebook's sources, to see whether a key changed them."""
+    text: str = page.evaluate(
+        "() => JSON.stringify(window.jupyterapp.shell.currentWidget.context.model.toJSON()"
+        ".cells.map(c => [c.cell_type, c.source]))"
+    )
+    return text
+
+
+@pytest.mark.xdist_group("jupyter")
+def test_jupyterlab_runs_the_start_notebook(
+    open_page: Callable[..., Page], jupyter: dict[str, Any], page_errors: list[str], shots: Path
+) -> None:
+    page = open_notebook(open_page, jupyter, "lab/tree/start.ipynb")
+    page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    wait_drawn(page)
+    wait_idle(page)
+    before = cells(page)
+    explore(page, "opcode:all-reduce")
+    page.mouse.click(*middle_left(page))
+    for key in "ddaabxyzmz123 ":  # in command mode these delete, add and turn cells
+        page.keyboard.press(key)
+    assert cells(page) == before
+    page.keyboard.press("Escape")
+    page.evaluate(f"() => {ROOT}.scrollIntoView({{block: 'center'}})")
+    settle(page)
+    page.screenshot(path=shots / "jupyterlab.png")
+    assert [e for e in page_errors if "hloscope" in e.lower()] == []
+    shown = page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
+        ".filter(c => c.outputs?.some(o => o.data?.['application/vnd.hloscope.view+json'])).length"
+    )
+    assert shown >= 1
+
+
+def middle_left(page: Page) -> tuple[float, float]:
+    x, y = page.evaluate(
+        f"() => {{ const g = {ROOT}.querySelector('.graph').getBoundingClientRect();"
+        "return [g.x + 4, g.y + g.height / 2]; }"
+    )
+    return x, y
+
+
+@pytest.mark.xdist_group("jupyter")
+def test_notebook_7(open_page: Callable[..., Page], jupyter: dict[str, Any], shots: Path) -> None:
+    page = open_notebook(open_page, jupyter, "notebooks/short.ipynb")
+    page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    wait_drawn(page)
+    wait_idle(page)
+    explore(page, "opcode:dot")
+    page.screenshot(path=shots / "notebook-7.png")
+
+
+@pytest.mark.xdist_group("jupyter")
+def test_marimo(
+    open_page: Callable[..., Page], renderer: Path, tmp_path: Path, shots: Path
+) -> None:
+    pytest.importorskip("marimo", reason="marimo is not installed")
+    shutil.copy(REPO / "tests" / "ui" / "marimo_app.py", tmp_path / "app.py")
+    port = free_port()
+    command = [
+        sys.executable, "-m", "marimo", "run", "app.py", "--headless", "--no-token",
+        "--host=127.0.0.1", f"--port={port}",
+    ]  # fmt: skip
+    with serving(command, tmp_path, f"http://127.0.0.1:{port}/health"):
+        page = open_page(f"http://127.0.0.1:{port}", width=1500, height=1000)
+        page.evaluate(FIND)
+        wait_drawn(page)
+        explore(page, "opcode:all-reduce")
+        page.screenshot(path=shots / "marimo.png")
