@@ -22,9 +22,11 @@ from ..hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from .collective import Collective, Part, Total, total_of
 from .collectives_find import Found, find, payload
 from .collectives_windowed import join_windowed
+from .frames import FrameFinder
 from .meshes import module_mesh
 from .operands import source_of
 from .phases import PHASES, phases
+from .table import NO_TARGET, per_target
 from .trips import multiplicity
 from .wire import Traffic, add_traffic, wire_bytes
 
@@ -127,7 +129,11 @@ class Collectives:
 
 def collectives(module: Module, target: Target | None = None) -> Collectives:
     """Every logical collective of a module, in program order."""
-    target = target if target is not None else Target()
+    return _made(module, target if target is not None else NO_TARGET)
+
+
+@per_target
+def _made(module: Module, target: Target) -> Collectives:
     replicas, partitions = device_counts(module, target)
     maker = _Maker(module, target, replicas, partitions)
     found = join_windowed(module, find(module))
@@ -144,15 +150,26 @@ class _Maker:
         self.mesh = module_mesh(module, target)
         self.phase = phases(module)
         self.counts = multiplicity(module)
+        self.frames = FrameFinder(module)
+        # The same few groups repeat thousands of times in a module.
+        self._axes: dict[int, tuple[DeviceGroups, str | None]] = {}
+
+    def axes(self, groups: DeviceGroups | None) -> str | None:
+        """The mesh axes of groups, as text."""
+        if groups is None:
+            return None
+        found = self._axes.get(id(groups))
+        if found is None:
+            found = self._axes[id(groups)] = (groups, axes_text(groups.axes(self.mesh)))
+        return found[1]
 
     def row(self, index: int, found: Found) -> Collective:
         op, anchor = found.op, found.anchor
         named = op if op.op_name else anchor
-        frames = op.frames or anchor.frames
+        frames = self.frames.of(op) or self.frames.of(anchor)
         groups, parts = self.groups_and_parts(found)
         total = sum(p.bytes * max(1, p.executions) for p in parts)
         size = groups.group_size if groups is not None else 0
-        axes = groups.axes(self.mesh) if groups is not None else None
         value = self.phase[op.index] or self.phase[anchor.index]
         operand = found.transfers[0].op if found.transfers else op
         moved = source_of(operand.operands[0], self.target) if operand.operands else None
@@ -168,7 +185,7 @@ class _Maker:
             wire_bytes=wire,
             groups=groups,
             group_size=size,
-            axes=axes_text(axes),
+            axes=self.axes(groups),
             executions=self.counts[anchor.computation.index],
             phase=PHASES[value],
             inserted=_inserted(op, anchor, named.op_name),

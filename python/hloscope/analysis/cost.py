@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from . import flops as flops_module
 from .cost_bytes import bytes_accessed
 from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
 from .memory_tiling import memory_space
-from .table import table
+from .table import per_target, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -285,16 +284,11 @@ def _whole(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-_estimates: WeakKeyDictionary[Module, tuple[Target, Cost]] = WeakKeyDictionary()
-
-
+@per_target
 def estimated(module: Module, target: Target) -> Cost:
     """``estimate`` on the target's own chip, made once a module and target."""
-    found = _estimates.get(module)
-    if found is None or found[0] is not target:
-        chip = choose(target.device_kind, target.platform)
-        found = _estimates[module] = (target, estimate(module, target, hardware=chip))
-    return found[1]
+    chip = choose(target.device_kind, target.platform)
+    return estimate(module, target, hardware=chip)
 
 
 def estimate(

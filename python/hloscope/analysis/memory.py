@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,7 @@ from .cost_runs import call_graph
 from .liveness import KINDS, Liveness, simulate
 from .liveness_values import OUTPUT
 from .phases import PHASES, phases
+from .table import per_target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -337,15 +337,10 @@ def _tables(shape: Shape) -> int:
     return 8 * len(shape.tuple_shapes) + sum(_tables(s) for s in shape.tuple_shapes)
 
 
-_analysed: WeakKeyDictionary[Module, tuple[Target, Memory]] = WeakKeyDictionary()
-
-
+@per_target
 def analysed(module: Module, target: Target) -> Memory:
     """``analyse``, made once a module and target."""
-    found = _analysed.get(module)
-    if found is None or found[0] is not target:
-        found = _analysed[module] = (target, analyse(module, target))
-    return found[1]
+    return analyse(module, target)
 
 
 def analyse(module: Module, target: Target | None = None) -> Memory:

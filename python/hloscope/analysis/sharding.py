@@ -22,7 +22,7 @@ from ..hlo.sharding_text import parse_sharding
 from .collectives_table import bytes_text
 from .meshes import module_mesh
 from .sharding_arrays import ArrayMaker, ShardedArray
-from .table import table
+from .table import NO_TARGET, per_target, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,11 @@ class Shardings:
 
 def shardings(module: Module, target: Target | None = None) -> Shardings:
     """Every array of the module that carries a sharding."""
-    target = target if target is not None else Target()
+    return _made(module, target if target is not None else NO_TARGET)
+
+
+@per_target
+def _made(module: Module, target: Target) -> Shardings:
     replicas, partitions = device_counts(module, target)
     mesh = module_mesh(module, target)
     maker = ArrayMaker(target, mesh, partitions)

@@ -52,6 +52,9 @@ class ArrayMaker:
 
     def __init__(self, target: Target, mesh: Mesh | None, num_devices: int):
         self.target, self.mesh, self.num_devices = target, mesh, num_devices
+        # Shardings repeat: hundreds of parameters are cut in a handful of ways.
+        self._parsed: dict[str, Sharding] = {}
+        self._words: dict[tuple[str, str, int], str] = {}
         self.arguments = {a.parameter: a for a in target.arguments if a.parameter is not None}
 
     def parameter(self, p: Instruction, is_local: bool) -> list[ShardedArray]:
@@ -108,7 +111,18 @@ class ArrayMaker:
         ]  # fmt: skip
 
     def _parse(self, text: str) -> Sharding:
-        return parse_sharding(text, {"": self.mesh} if self.mesh is not None else None)
+        found = self._parsed.get(text)
+        if found is None:
+            meshes = {"": self.mesh} if self.mesh is not None else None
+            found = self._parsed[text] = parse_sharding(text, meshes)
+        return found
+
+    def _described(self, sharding: Sharding, rank: int) -> str:
+        key = (sharding.kind, sharding.text, rank)
+        found = self._words.get(key)
+        if found is None:
+            found = self._words[key] = sharding.describe(self.mesh, rank)
+        return found
 
     def array(
         self,
@@ -136,7 +150,7 @@ class ArrayMaker:
             instruction=i,
             leaf=leaf,
             sharding=sharding,
-            text=sharding.describe(self.mesh, rank),
+            text=self._described(sharding, rank),
             global_shape=whole,
             local_shape=local,
             element_type=element,

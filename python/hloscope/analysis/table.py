@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..hlo import Target
 
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Shape
@@ -115,14 +116,18 @@ class Table:
 
 
 def _remember(make: Callable[[K], T]) -> Callable[[K], T]:
-    """Runs ``make`` at most once for an object, and forgets with it."""
-    made: WeakKeyDictionary[K, T] = WeakKeyDictionary()
+    """Runs ``make`` at most once for an object, and forgets with it.
+
+    Results lie on the object: they hold it themselves (an Instruction knows its module), so
+    a dictionary with weak keys would keep both for ever.
+    """
 
     @wraps(make)
     def cached(key: K) -> T:
-        found = made.get(key)
+        made: dict[Any, T] = vars(key).setdefault("_made", {})
+        found = made.get(make)
         if found is None:
-            found = made[key] = make(key)
+            found = made[make] = make(key)
         return found
 
     return cached
@@ -136,6 +141,24 @@ def per_module(make: Callable[[Module], T]) -> Callable[[Module], T]:
 def per_table(make: Callable[[Table], T]) -> Callable[[Table], T]:
     """A column that is made once for a table."""
     return _remember(make)
+
+
+# Stands for "no target": one object, so that analyses of it are found again.
+NO_TARGET = Target()
+
+
+def per_target(make: Callable[[Module, Target], T]) -> Callable[[Module, Target], T]:
+    """An analysis that runs once for a module and a target; the last target's is kept."""
+
+    @wraps(make)
+    def cached(module: Module, target: Target) -> T:
+        made: dict[Any, tuple[Target, T]] = vars(module).setdefault("_made", {})
+        found = made.get(make)
+        if found is None or found[0] is not target:
+            found = made[make] = (target, make(module, target))
+        return found[1]
+
+    return cached
 
 
 @per_module

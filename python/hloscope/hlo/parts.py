@@ -126,8 +126,34 @@ def escape(text: str | bytes) -> str:
     return "".join(_ESCAPES.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in data)
 
 
+def _attribute_pattern(depth: int) -> str:
+    quoted = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+    inner = rf'(?:[^"(){{}}\[\]]++|{quoted})*+'
+    for _ in range(depth - 1):
+        inner = rf'(?:[^"(){{}}\[\]]++|{quoted}|[({{\[]{inner}[)}}\]])*+'
+    value = rf'(?:[^,"(){{}}\[\]]++|{quoted}|[({{\[]{inner}[)}}\]])*+'
+    return rf'\s*+([^=,"(){{}}\[\]\s]++)=({value})(?:,|\Z)'
+
+
+# One whole attribute as XLA prints it; deeper nesting and bare words are split by hand.
+_ATTRIBUTE = re.compile(_attribute_pattern(5), re.S)
+
+
 def split_attributes(text: str) -> dict[str, str]:
     """Top-level ``key=value`` pairs in order, values as raw text; bare words map to ''."""
+    out: dict[str, str] = {}
+    at, end = 0, len(text)
+    while at < end:
+        m = _ATTRIBUTE.match(text, at)
+        if m is None:
+            return _split_by_hand(text)
+        key, value = m.groups()
+        out[key] = value.strip()
+        at = m.end()
+    return out
+
+
+def _split_by_hand(text: str) -> dict[str, str]:
     out: dict[str, str] = {}
     for part in split_top(text):
         key, equals, value = part.partition("=")

@@ -25,7 +25,7 @@ def add(builder: Builder, context: Context) -> None:
     if phase.any():
         builder.column("phase.of", "u8", phase)
         context.extras["phases"] = list(PHASES)
-    found = context.once("collectives", lambda: collectives(context.module, context.target))
+    found = collectives(context.module, context.target)
     if not found.rows:
         return
     _rows(builder, found)

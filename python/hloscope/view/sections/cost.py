@@ -20,7 +20,7 @@ def add(builder: Builder, context: Context) -> None:
     module = context.module
     if module.dialect != "hlo" or module.entry is None:
         return
-    cost = context.once("cost", lambda: estimated(module, context.target))
+    cost = estimated(module, context.target)
     dtypes = sorted(set(cost.matmul_dtype) - {""})
     position = {d: k for k, d in enumerate(dtypes)} | {"": 0}
     b = builder

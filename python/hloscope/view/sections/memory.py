@@ -24,8 +24,8 @@ def add(builder: Builder, context: Context) -> None:
     module = context.module
     if module.dialect != "hlo" or module.entry is None:
         return
-    memory = context.once("memory", lambda: analysed(module, context.target))
-    cost = context.once("cost", lambda: estimated(module, context.target))
+    memory = analysed(module, context.target)
+    cost = estimated(module, context.target)
     live = memory.liveness
     rows = np.flatnonzero((live.size > 0) & (live.kind < 3))
     row_of = np.full(len(live.size) + 1, -1, np.int64)

@@ -21,7 +21,7 @@ ROLES = ("parameter", "output", "value")
 
 def add(builder: Builder, context: Context) -> None:
     """Writes ``device.*``, ``array.*`` and ``sharding.*`` for programs of several devices."""
-    found = context.once("shardings", lambda: shardings(context.module, context.target))
+    found = shardings(context.module, context.target)
     n = found.num_devices
     if n < 2:
         return
@@ -53,7 +53,7 @@ def add(builder: Builder, context: Context) -> None:
 
 def _traffic(b: Builder, context: Context) -> None:
     """Bytes sent from device to device by all collectives, where there are some."""
-    moved = context.once("collectives", lambda: collectives(context.module, context.target))
+    moved = collectives(context.module, context.target)
     matrix = moved.traffic()
     b.column("device.sent_bytes", "f64", matrix.sum(axis=1))
     source, target = np.nonzero(matrix)

@@ -23,7 +23,7 @@ def add(builder: Builder, context: Context) -> None:
     frames, ids = module.source_frames()
     if not frames.frames or not any(ids):
         return
-    cost = context.once("cost", lambda: estimated(module, context.target))
+    cost = estimated(module, context.target)
     frame, flops = cost_lines(module, cost)
     builder.column("source.frame", "i32", frame - 1)
     builder.column("source.flops", "f64", flops)
