@@ -116,18 +116,19 @@ class Provenance:
         self, row: Collective, op_name: str, frames: tuple[StackFrame, ...], shape: str
     ) -> Why:
         candidates = self.by_metadata.get(_place(op_name, frames), [])
-        moved = None
         if not candidates and "/" not in op_name:  # named after the argument that moves
-            moved = self.argument(op_name)
-            candidates = list(moved.users) if moved is not None else []
+            found = self.argument(op_name)
+            candidates = [found] if found is not None else []
         if not candidates:
             return Why(unknown="no op before partitioning has its name and line")
         axes = frozenset((row.axes or "").split("+"))
         assert self.origins is not None
         asked = Causes(self.origins)
         causes = [c for op in candidates for c in asked.causes(op, row.kind, axes, shape)]
-        if moved is not None:
-            causes = [c for c in causes if c.operand is moved]
+        if not causes:  # some are named after the value that moves, not after the op that asks
+            users = dict.fromkeys(u for op in candidates for u in op.users)
+            later = [c for op in users for c in asked.causes(op, row.kind, axes, shape)]
+            causes = [c for c in later if c.operand in candidates]
         if not causes:
             return Why(unknown="no op of that name and line accounts for it")
         cards = sorted({self.card(c) for c in causes}, key=lambda c: (c.operand, c.shape, c.needs))

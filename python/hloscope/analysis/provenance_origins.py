@@ -7,6 +7,7 @@ own record is asked, and believed when all values that look alike agree.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -176,8 +177,11 @@ class Origins:
         return f"result of {value.op_name.rpartition('/')[2] or value.opcode}"
 
 
+_OURS = re.compile(r"site-packages|hloscope[/\\]capturing")  # not the person's own code
+
+
 def _constraint(axis: str, of: str, copy: Instruction) -> Origin:
-    stack = tuple(f"{f.file}:{f.line}" for f in copy.frames)
+    stack = tuple(f"{f.file}:{f.line}" for f in copy.frames if not _OURS.search(f.file))
     return Origin(axis, of, "constraint", line=line_of(copy.frames), stack=stack)
 
 

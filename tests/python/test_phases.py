@@ -1,0 +1,108 @@
+"""Phases of a training step: from op_name, from what follows the backward pass, by inheritance."""
+
+from __future__ import annotations
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hloscope.analysis.operands import short_op_name
+from hloscope.analysis.phases import PHASES, name_phase, phases
+from jax.ad_checkpoint import checkpoint_name
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("jit(step)/jvp(layer_0)/dot_general", "forward"),
+        ("jit(step)/transpose(jvp(layer_0))/dot_general", "backward"),
+        ("jit(f)/jit(main)/transpose(jvp(checkpoint))/rematted_computation/mul", "rematerialised"),
+        ("jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh", "rematerialised"),
+        ("jit(step)/adam/mul", "optimiser"),
+        ("jit(step)/jvp(adam_layer)/transpose", "forward"),
+        ("jit(step)/dot_general", ""),
+        ("params['w']", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_name_says(name, phase):
+    assert PHASES[name_phase(name)] == phase
+
+
+def test_a_whole_step(compiled):
+    for topology in (None, "v5e:2x4"):
+        module = compiled("gpt_unrolled", topology).module
+        found = {PHASES[p] for p in phases(module)}
+        assert {"forward", "backward", "optimiser"} <= found
+        assert "rematerialised" not in found
+        remat = compiled("gpt_remat", topology).module
+        assert "rematerialised" in {PHASES[p] for p in phases(remat)}
+
+
+def test_a_program_without_gradients_has_no_phases(compiled):
+    assert not phases(compiled("ring_attention").module).any()
+
+
+def test_seed_001_rematerialised_rows(seeds):
+    (path,) = seeds.glob("001_*.txt")
+    module = hs.read(str(path)).module
+    marked = sum("rematted_computation" in i.op_name for i in module.instructions)
+    assert marked == 13
+    of = phases(module)
+    assert all(
+        PHASES[of[i.index]] == "rematerialised"
+        for i in module.instructions
+        if "rematted_computation" in i.op_name
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase"),
+    [("everything_saveable", "forward"), ("save_any_names_but_these", "rematerialised")],
+)
+def test_the_gather_of_an_activation_moves_with_the_policy(libtpu, policy, phase):
+    """The program of seed 001 with a tanh between the products, on v5e:2x4."""
+    from jax.experimental import topologies
+
+    found = jax.checkpoint_policies
+    chosen = {
+        "everything_saveable": found.everything_saveable,
+        "save_any_names_but_these": found.save_any_names_but_these("all_gather"),
+    }[policy]
+    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x4")
+    mesh = topologies.make_mesh(topology, (2, 4), ("data", "model"))
+    sharding = lambda *s: jax.sharding.NamedSharding(mesh, jax.P(*s))  # noqa: E731
+    cut = lambda x, *s: jax.lax.with_sharding_constraint(x, sharding(*s))  # noqa: E731
+
+    def forward(x, up, down, scale):
+        x = cut(x, "data", "model", None)
+        y = x.astype(jnp.float32)
+        y = y * jax.lax.rsqrt((y * y).mean(axis=-1, keepdims=True) + 1e-8)
+        x = cut(y.astype(x.dtype) * scale, "data", "model", None)
+        x = checkpoint_name(cut(x, "data", None, None), name="all_gather")  # the gather
+        return jnp.mean(jnp.tanh(x @ up) @ down)
+
+    shapes = [((2, 2048, 1024), ("data", "model", None)), ((1024, 4096), ("data", "model"))]
+    shapes += [((4096, 1024), ("model", "data")), ((1024,), (None,))]
+    arguments = [
+        jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding(*spec)) for shape, spec in shapes
+    ]
+    step = jax.jit(jax.grad(jax.checkpoint(forward, policy=chosen)))
+    rows = [
+        r
+        for r in hs.capture(step, *arguments).collectives
+        if r.kind == "all-gather" and "sharding_constraint" in r.op_name
+    ]
+    first = forward.__code__.co_firstlineno
+    lines = {first + 4, first + 5}  # the value that is gathered, or the constraint that asks
+    gathers = [r for r in rows if lines & {f.line for f in r.frames}]
+    assert [(r.axes, r.phase) for r in gathers] == [("model", phase)]
+
+
+def test_short_names():
+    assert short_op_name("jit(step)/transpose(jvp(layer_0))/mlp/dot_general") == (
+        "layer_0/mlp/dot_general"
+    )
+    assert short_op_name("jit(f)/while/body/closed_call/checkpoint/mul") == "mul"
+    assert short_op_name("pmap(f)/dot_general[ precision=None ]") == "dot_general"
