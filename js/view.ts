@@ -205,6 +205,10 @@ export type CoreColumn = string;
  * buffer.allocation       i32 b   XLA's allocation, -1 unknown
  * buffer.offset           f64 b   in it, bytes
  *
+ * measured.mean           f64 n   measured seconds of one step, mean over devices; NaN not seen
+ * measured.most           f64 n   of the slowest device
+ * measured.slowest        u32 n   which device that is
+ *
  * source.frame            i32 n   frame whose line has the cost; -1 unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
  *

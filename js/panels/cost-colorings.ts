@@ -77,4 +77,14 @@ const live: Coloring = {
   source: "simulated from the schedule",
 };
 
-export const COST_COLORINGS: readonly Coloring[] = [flops, accessed, seconds, live];
+const measured: Coloring = {
+  id: "measured",
+  label: "Measured time",
+  available: (model) => model.optional("measured.mean") !== null,
+  values: (model) => model.column<Float64Array>("measured.mean"),
+  unit: "s",
+  scale: "log",
+  source: "measured by the profiler, mean over devices",
+};
+
+export const COST_COLORINGS: readonly Coloring[] = [flops, accessed, seconds, live, measured];

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from .analysis.collectives import Collectives
     from .analysis.cost import Cost
+    from .analysis.measured import Measured
     from .analysis.memory import Memory
     from .analysis.sharding import Shardings
     from .analysis.source import Source
@@ -48,6 +49,8 @@ class Capture:
         # how this capture shows itself: Options of js/view.ts, such as colorBy and height
         self.display: dict[str, Any] = {}
         self._stages = dict(stages or {})
+        # the jax.stages.Compiled of a live capture, for ``profile``
+        self._run: Any = None
 
     def at(self, stage: str) -> Capture:
         """The same program at another stage: jaxpr, stablehlo, hlo or optimized.
@@ -128,6 +131,46 @@ class Capture:
         from .analysis.source import source
 
         return source(self.module, self.target)
+
+    def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
+        """Runs the program under ``jax.profiler`` and keeps what it measured.
+
+        One run to warm up, then ``steps`` measured ones. The result is also in
+        ``cap.measured`` and in the views made from then on. Raises ``ValueError`` for a
+        capture that is not of a live, compiled program, ``CaptureError`` for arguments
+        that are no arrays or are donated.
+        """
+        if self._run is None:
+            raise ValueError(
+                "only the optimized stage of a program captured in this process can run; "
+                "for a trace taken elsewhere use cap.add_profile('….xplane.pb')"
+            )
+        from .capturing.profile import run_profiled
+
+        return self._measure(run_profiled(self._run, args, kwargs, steps), steps)
+
+    def add_profile(self, trace: str | Path, *, steps: int = 1) -> Measured:
+        """Joins a profiler trace taken elsewhere: an ``xplane.pb`` or a folder that holds one.
+
+        ``steps`` is how many executions it covers. Raises ``ReadError``.
+        """
+        from .readers.xplane import read_trace
+
+        return self._measure(read_trace(trace), steps)
+
+    def _measure(self, trace: Any, steps: int) -> Measured:
+        from .analysis.measured import join, remember
+
+        found = remember(self.module, join(self.module, trace.ops, steps))
+        self.__dict__.pop("view_bytes", None)
+        return found
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the last profile measured, or None."""
+        from .analysis.measured import measured_of
+
+        return measured_of(self.module)
 
     @cached_property
     def view_bytes(self) -> bytes:

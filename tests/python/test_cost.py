@@ -189,7 +189,7 @@ def test_results_are_tables() -> None:
     pytest.importorskip("pandas")
     cost = hs.read(OVERLAP.split("%add")[0] + OVERLAP[OVERLAP.index("ENTRY") :]).cost("tpu-v5e")
     frame = cost.to_pandas()
-    assert list(frame["instruction"])[0] in {"s", "d"}
+    assert next(iter(frame["instruction"])) in {"s", "d"}
     assert frame["flops"].sum() == cost.total_flops == 2 * 1024**3
     assert cost.to_dict()["hardware"] == "tpu-v5e"
     assert "2.147 GFLOP" in repr(cost)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -149,6 +150,20 @@ class Measured:
         )
         table = grid(("instruction", "mean", "slowest", "device", "runs"), rows)
         return f"{head}\n{table}"
+
+
+_measured: WeakKeyDictionary[Module, Measured] = WeakKeyDictionary()
+
+
+def remember(module: Module, found: Measured) -> Measured:
+    """Keeps a measurement with its module, for views made later."""
+    _measured[module] = found
+    return found
+
+
+def measured_of(module: Module) -> Measured | None:
+    """The last measurement of a module, or None."""
+    return _measured.get(module)
 
 
 def join(module: Module, ops: Iterable[Timed], steps: int) -> Measured:

@@ -149,4 +149,6 @@ class Program:
             dumps=self.dumps if optimized else {},
         )
         others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}
-        return Capture(module, target, title=self.options.title, stage=stage, stages=others)
+        found = Capture(module, target, title=self.options.title, stage=stage, stages=others)
+        found._run = self.compiled if optimized else None
+        return found

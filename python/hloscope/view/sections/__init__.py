@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import collectives, cost, memory, sharding, source
+from . import collectives, cost, measured, memory, sharding, source
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -22,6 +22,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("cost", cost.add),
     ("memory", memory.add),
     ("source", source.add),
+    ("measured", measured.add),
     ("collectives", collectives.add),
     ("sharding", sharding.add),
 )

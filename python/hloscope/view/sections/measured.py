@@ -1,0 +1,31 @@
+"""Measured time per instruction, where a profile was taken; js/view.ts says what each holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...analysis.measured import measured_of
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Writes ``measured.*``; nothing without a profile."""
+    found = measured_of(context.module)
+    if found is None or not found.devices:
+        return
+    seen = found.counts.sum(axis=0) > 0
+    builder.column("measured.mean", "f64", found.mean)
+    builder.column("measured.most", "f64", np.where(seen, found.seconds.max(axis=0), np.nan))
+    builder.column("measured.slowest", "u32", np.array(found.devices)[found.seconds.argmax(axis=0)])
+    context.extras["measured"] = {
+        "devices": list(found.devices),
+        "steps": found.steps,
+        "coverage": found.coverage,
+        "totalSeconds": found.total_seconds,
+        "deviceSeconds": found.seconds.sum(axis=1).tolist(),
+    }
