@@ -31,7 +31,7 @@ find_python() {
 
 need_node() {
   command -v node >/dev/null || die "Node 20 or newer is needed; none found. Install nodejs and npm."
-  node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' ||
+  node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)' ||
     die "Node 20 or newer is needed; found $(node --version)."
 }
 
