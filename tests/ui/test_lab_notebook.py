@@ -72,7 +72,7 @@ def saved_output(renderer: Path) -> dict[str, Any]:
 
 
 def view(page: Page) -> Any:
-    return page.locator(".jp-OutputArea-output .hloscope-saved")
+    return page.locator(".hloscope-saved")
 
 
 def planted(page: Page) -> bool:
@@ -154,13 +154,11 @@ def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[
         "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
     )
     run_command(page, "notebook:run-all-cells")
-    live = view(page).locator(".jupyter-widgets, .jp-RenderedHTMLCommon, .lm-Widget").first
     expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
-    expect(live).to_be_attached()
-    is_live = (
-        ".hloscope-saved :is(.jupyter-widgets, .widget-box, .jp-mod-anywidget, [class*=widget])"
-    )
-    assert page.locator(is_live).count() > 0
+    # the widget manager's own element is inside only when the widget lives
+    is_live = ".hloscope-saved .jupyter-widgets, .hloscope-saved [class*='-widget-view']"
+    is_live += ", .hloscope-saved .lm-Panel .lm-Widget .lm-Widget"
+    expect(page.locator(is_live).first).to_be_attached()
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
     kept = json.loads((server.root / "live.ipynb").read_text())["cells"][0]["outputs"][0]["data"]
     assert WIDGET in kept
@@ -174,7 +172,7 @@ def test_explore_a_selected_call_and_a_cell(server: Server, new_page: Callable[[
     pytest.importorskip("jax", reason="jax is not installed")
     first = "import jax, jax.numpy as jnp\ndef double(x): return jnp.tanh(x) * 2\nx = jnp.ones(4)"
     (server.root / "explore.ipynb").write_text(
-        notebook(code_cell(first), code_cell("y = double(x)"), code_cell("double(x) + 1"))
+        notebook(code_cell(first), code_cell("y = double(x)"), code_cell("double(x)"))
     )
     page = new_page()
     open_lab(page, server, "explore")
@@ -199,5 +197,5 @@ def test_explore_a_selected_call_and_a_cell(server: Server, new_page: Callable[[
     cells.nth(3).locator(".cm-content").click()
     run_command(page, "hloscope:explore-code")
     expect(cells).to_have_count(5)
-    expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlodouble(x) + 1")
+    expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlodouble(x)")
     expect(cells.nth(4).locator(".hloscope-saved canvas").first).to_be_visible(timeout=90_000)
