@@ -56,7 +56,7 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
     const room = Math.min(x + w, view.x + view.w) - left - 8 / scale;
     const bottom = Math.min(y + h, view.y + view.h);
     const name = metrics.fit(label, size, room - 8 / scale, true);
-    if (name.length < 3 && name !== label) continue;
+    if (name.length < 7 && name !== label) continue;
     const plate = {
       x: left,
       y: top,
