@@ -27,6 +27,8 @@ export interface HeatMap {
   mark(cells: Iterable<number>): void;
 }
 
+/** Pixels of the box that scrolls; a whole mesh is shown at first if its cells can be 12 high. */
+const TALLEST = 420;
 const LOW = { light: [237, 243, 252], dark: [30, 45, 66] };
 const HIGH = { light: [11, 61, 145], dark: [158, 208, 255] };
 
@@ -84,8 +86,11 @@ export function heatMap(
   let size = 0; // CSS pixels a cell; 0 until measured
   let now: Shown | null = null;
   let marked = new Set<number>();
-  const fitted = () =>
-    Math.min(56, Math.max(9, Math.floor(((box.clientWidth || 480) - 2) / cells.width)));
+  const fitted = () => {
+    const across = Math.floor(((box.clientWidth || 480) - 2) / cells.width);
+    const down = Math.floor(TALLEST / cells.height);
+    return Math.min(56, Math.max(12, Math.min(across, down)));
+  };
   const zoom = (by: number) => {
     size = Math.min(96, Math.max(4, Math.round(size * by)));
     draw();

@@ -114,11 +114,17 @@ export function tilesView(devices: Devices, array: ArrayRow, hover: (tile: numbe
           tile === marked ? (dark ? "#ffd166" : "#b3261e") : dark ? "#56606c" : "#8a94a0";
         g.lineWidth = tile === marked ? 3 : 1;
         g.strokeRect(c * w + 1, r * t + 1, w - 2, t - 2);
-        if (w >= 26 && t >= 13) {
+        if (w >= 22 && t >= 13) {
           g.fillStyle = dark ? "#fff" : "#10181f";
           g.font = "11px system-ui, sans-serif";
-          const many = inside.length > 3 ? `${inside.slice(0, 3).join(",")},…` : inside.join(",");
-          g.fillText(empty ? "padding" : many, c * w + w / 2, r * t + t / 2, w - 4);
+          const fits = Math.max(1, Math.floor(w / 26));
+          const many = inside.slice(0, fits).join(",") + (inside.length > fits ? "…" : "");
+          g.fillText(
+            empty ? (w >= 50 ? "padding" : "–") : many,
+            c * w + w / 2,
+            r * t + t / 2,
+            w - 4,
+          );
         }
       }
     }

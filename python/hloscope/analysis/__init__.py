@@ -11,6 +11,12 @@
 ``components.py``  cuts a very wide group into equal pieces or parts
 ``structure.py``   hashes: equal for equal structure
 ``folds.py``       equal neighbours of that tree → ``layer_[1..22]``
+``trips.py``      trip counts of loops; how often each computation runs
+``phases.py``     forward, backward, rematerialised, optimiser
+``meshes.py``     the mesh: given, or inferred from groups and shardings
+``sharding*.py``  who holds what; bytes per device
+``collective*``   one row a logical collective; ``wire.py`` its bytes on the wire
+``provenance*``   why an inserted collective is there; ``shardy_dump.py`` its origins
 ``summary.py``     counts and bytes; what ``hloscope summary --json`` prints
 =================  ==========================================================
 """

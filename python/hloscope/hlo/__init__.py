@@ -6,6 +6,8 @@
 ``columns.py``     operands, calls, op_names, frames of all instructions at once
 ``buffers.py``     BufferAssignment, where a dump holds one
 ``shape.py``       Shape and Layout, with XLA's own text form and byte sizes
+``sharding.py``    Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
+``devices.py``     replica groups and pairs; ``axes.py`` which mesh axes they run over
 ``printer.py``     Module → HLO text (the text reader's inverse)
 ``compare.py``     what differs between two Modules
 ``target.py``      Target: devices, mesh, arguments, XLA's own figures
