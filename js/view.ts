@@ -116,6 +116,7 @@ export interface Summary {
  * instruction.shape       StringId u32 n   with layout
  * instruction.dense_shape StringId u32 n   without layout
  * instruction.bytes       f64 n            output bytes, dense, of one device
+ * instruction.element     i32 n            tuple index a get-tuple-element takes; -1 otherwise
  * instruction.computation u32 n
  * instruction.group       u32 n            innermost group that holds it
  * instruction.op_name     StringId u32 n   0 when there is none

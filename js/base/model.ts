@@ -27,6 +27,7 @@ export class ViewModel {
     shape: Uint32Array;
     denseShape: Uint32Array;
     bytes: Float64Array;
+    element: Int32Array;
     computation: Uint32Array;
     group: Uint32Array;
     opName: Uint32Array;
@@ -83,6 +84,7 @@ export class ViewModel {
       shape: c("instruction.shape"),
       denseShape: c("instruction.dense_shape"),
       bytes: c("instruction.bytes"),
+      element: c("instruction.element"),
       computation: c("instruction.computation"),
       group: c("instruction.group"),
       opName: c("instruction.op_name"),

@@ -129,9 +129,9 @@ function elementOf(model: ViewModel, hidden: Uint8Array, i: number): number {
   if (hidden[i] !== Hidden.Contracted || model.opcode(i) !== "get-tuple-element") return -1;
   const tuple = values[offsets[i]];
   if (hidden[tuple] !== Hidden.Contracted || model.opcode(tuple) !== "tuple") return -1;
-  const number = /^element (\d+)$/.exec(model.label(i));
-  if (!number) return -1;
-  const e = offsets[tuple] + Number(number[1]);
+  const element = model.instruction.element[i];
+  if (element < 0) return -1;
+  const e = offsets[tuple] + element;
   return e < offsets[tuple + 1] ? e : -1;
 }
 

@@ -37,6 +37,7 @@ export interface InstructionSpec {
   computation?: number;
   calls?: number[];
   bytes?: number;
+  element?: number;
 }
 export interface GroupSpec {
   parent: number;
@@ -112,6 +113,10 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   columns.set(
     "instruction.bytes",
     Float64Array.from(instructions, (i) => i.bytes ?? 4096),
+  );
+  columns.set(
+    "instruction.element",
+    Int32Array.from(instructions, (i) => i.element ?? -1),
   );
   u32(
     "instruction.computation",

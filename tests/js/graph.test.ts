@@ -96,6 +96,7 @@ test("an element of a tuple is what was put there", () => {
         name: "g",
         opcode: "get-tuple-element",
         label: "element 1",
+        element: 1,
         group: 1,
         operands: [2],
         flags: 8,

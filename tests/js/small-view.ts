@@ -130,6 +130,7 @@ export function smallView(
     "instruction.shape": ["u32", rows.map((r) => s.id(`${r.shape}{0}`))],
     "instruction.dense_shape": ["u32", rows.map((r) => s.id(r.shape))],
     "instruction.bytes": ["f64", rows.map((r) => r.bytes)],
+    "instruction.element": ["i32", rows.map(() => -1)],
     "instruction.computation": ["u32", zeros(rows.length)],
     "instruction.group": ["u32", groupOf],
     "instruction.op_name": ["u32", rows.map((r) => s.id(r.opName ?? ""))],

@@ -108,6 +108,17 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _tuple_elements(c: Context) -> np.ndarray:
+    """Index that each get-tuple-element takes; -1 for other instructions and unreadable ones."""
+    out = np.full(len(c.table.instructions), -1, np.int32)
+    for i in c.table.instructions:
+        if i.opcode == "get-tuple-element":
+            number = i.attribute("index")
+            if number is not None and number.isdigit() and len(number) < 9:
+                out[i.index] = int(number)
+    return out
+
+
 def _instructions(b: Builder, c: Context) -> None:
     t, module = c.table, c.module
     names = b.strings.ids(t.op_names)
@@ -121,6 +132,7 @@ def _instructions(b: Builder, c: Context) -> None:
     b.column("instruction.shape", "u32", shapes[t.shape])
     b.column("instruction.dense_shape", "u32", dense[t.shape])
     b.column("instruction.bytes", "f64", output_bytes(t))
+    b.column("instruction.element", "i32", _tuple_elements(c))
     b.column("instruction.computation", "u32", t.computation)
     b.column("instruction.group", "u32", c.groups.group)
     b.column("instruction.op_name", "u32", names[t.op_name])
