@@ -82,7 +82,7 @@ def test_profile_runs_and_the_view_has_it(traced: Any) -> None:
     assert measured.steps == 2
     assert measured is cap.measured
     assert measured.coverage >= 0.95
-    header, columns = decode(cap.view_bytes)
+    header, columns = decode(cap.analyses_bytes)
     assert header["extras"]["measured"]["devices"] == list(measured.devices)
     np.testing.assert_array_equal(columns["measured.mean"], measured.mean)
     assert "8 devices" in repr(measured)

@@ -25,6 +25,7 @@ from ..hardware import Hardware, choose
 from ..hlo import Instruction, Module, Target
 from . import flops as flops_module
 from .cost_bytes import bytes_accessed
+from .cost_pause import uncollected
 from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
 from .memory_tiling import memory_space
 from .table import per_target, table
@@ -291,6 +292,7 @@ def estimated(module: Module, target: Target) -> Cost:
     return estimate(module, target, hardware=chip)
 
 
+@uncollected
 def estimate(
     module: Module,
     target: Target | None = None,

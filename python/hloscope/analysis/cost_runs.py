@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hlo import Instruction, Module
-from .table import table
+from .table import per_module, table
 from .trips import trip_count
 
 Floats = npt.NDArray[np.float64]
@@ -88,6 +88,7 @@ def _role(opcode: str, role: str) -> Role | None:
     return Role.REDUCER
 
 
+@per_module
 def call_graph(module: Module) -> Calls:
     """Call edges with roles, callee-first order, and what executes on its own."""
     t = table(module)

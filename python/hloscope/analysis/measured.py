@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -152,18 +151,16 @@ class Measured:
         return f"{head}\n{table}"
 
 
-_measured: WeakKeyDictionary[Module, Measured] = WeakKeyDictionary()
-
-
 def remember(module: Module, found: Measured) -> Measured:
-    """Keeps a measurement with its module, for views made later."""
-    _measured[module] = found
+    """Keeps a measurement on its module, for views made later; both are forgotten together."""
+    vars(module)["_measured"] = found
     return found
 
 
 def measured_of(module: Module) -> Measured | None:
     """The last measurement of a module, or None."""
-    return _measured.get(module)
+    found: Measured | None = vars(module).get("_measured")
+    return found
 
 
 def join(module: Module, ops: Iterable[Timed], steps: int) -> Measured:

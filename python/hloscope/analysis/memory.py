@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from ..hlo import Instruction, Module, Shape, StackFrame, Target
 from .categories import CATEGORIES, argument_names, categorise
+from .cost_pause import uncollected
 from .cost_runs import call_graph
 from .liveness import KINDS, Liveness, simulate
 from .liveness_values import OUTPUT
@@ -343,6 +344,7 @@ def analysed(module: Module, target: Target) -> Memory:
     return analyse(module, target)
 
 
+@uncollected
 def analyse(module: Module, target: Target | None = None) -> Memory:
     """Simulates the module's memory.
 

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ..hlo import FrameTable, Module, Target
 from .cost import Cost, estimated
+from .cost_pause import uncollected
 from .cost_runs import Role
 from .cost_text import duration, grid, quantity, size
 from .memory import Memory, analysed
@@ -144,6 +145,7 @@ class Source:
         return grid(head, rows)
 
 
+@uncollected
 def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""
     frames, _ = module.source_frames()
