@@ -17,6 +17,15 @@
 ``sharding*.py``  who holds what; bytes per device
 ``collective*``   one row a logical collective; ``wire.py`` its bytes on the wire
 ``provenance*``   why an inserted collective is there; ``shardy_dump.py`` its origins
+``flops*.py``      FLOPs of each instruction as XLA counts them, custom calls too
+``cost*.py``       bytes, executions, totals, XLA's own beside ours
+``roofline*.py``   modelled seconds; collective times; exposed and hidden communication
+``liveness*.py``   live ranges over the schedule, simulated
+``memory*.py``     who is live at the peak; donation, copies, what loops store, tiling
+``categories.py``  what a buffer is for
+``remat.py``       what recomputing a value would cost
+``source.py``      costs per source line
+``measured.py``    measured time per instruction and device, from a trace
 ``summary.py``     counts and bytes; what ``hloscope summary --json`` prints
 =================  ==========================================================
 """
