@@ -93,23 +93,29 @@ export class ExplorerPane extends Widget {
 
   protected override onActivateRequest(msg: Message): void {
     super.onActivateRequest(msg);
-    const target = this.node.querySelector<HTMLElement>(".hloscope-explorer, button");
+    const target = this.node.querySelector<HTMLElement>(".hloscope-explorer, .hloscope-status");
     if (target && !this.node.contains(document.activeElement)) target.focus();
   }
 
-  private clear(): void {
+  /** Puts another page in place of what is there; focus that was inside stays inside. */
+  private replace(page: HTMLElement): void {
+    const focused = this.node.contains(document.activeElement);
     this.shown?.dispose();
     this.shown = null;
-    this.node.replaceChildren();
+    page.tabIndex = -1;
+    this.node.replaceChildren(page);
+    if (focused) page.focus();
   }
 
   private present(bytes: Uint8Array, path: string): void {
-    this.clear();
     const host = element("div", "", "hloscope-explorer");
-    host.tabIndex = -1;
-    this.node.append(host);
+    this.replace(host);
     this.shown = mount(host, {
       view: async () => bytes,
+      analyses: async (signal) => {
+        const answer = await ask(this.about.settings, { what: "analyses", path, signal });
+        return answer!.bytes;
+      },
       text: async (signal) => {
         const answer = await ask(this.about.settings, { what: "text", path, signal });
         return answer!.bytes;
@@ -127,7 +133,6 @@ export class ExplorerPane extends Widget {
     path: string,
     loading: AbortController,
   ): (stage: string, fraction: number | null) => void {
-    this.clear();
     const page = element("div", "", "hloscope-status");
     page.setAttribute("role", "status");
     const stage = element("p", "Asking the server");
@@ -139,7 +144,7 @@ export class ExplorerPane extends Widget {
       bar,
       button("Cancel", () => loading.abort()),
     );
-    this.node.append(page);
+    this.replace(page);
     return (text, fraction) => {
       stage.textContent = text;
       if (fraction === null) bar.removeAttribute("value");
@@ -148,18 +153,16 @@ export class ExplorerPane extends Widget {
   }
 
   private showStopped(path: string): void {
-    this.clear();
     const page = element("div", "", "hloscope-status");
     page.append(
       element("h2", path),
       element("p", "Reading was cancelled."),
       button("Read it", () => void this.load()),
     );
-    this.node.append(page);
+    this.replace(page);
   }
 
   private showFault(path: string, error: unknown): void {
-    this.clear();
     const fault: Fault | null = error instanceof ReadFault ? error.fault : null;
     const page = element("div", "", "hloscope-status");
     page.setAttribute("role", "alert");
@@ -176,7 +179,7 @@ export class ExplorerPane extends Widget {
       page.append(lines);
     }
     page.append(button("Try again", () => void this.load()));
-    this.node.append(page);
+    this.replace(page);
   }
 
   /** The file changed into something that cannot be read: keep the view, and say so. */

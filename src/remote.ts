@@ -3,7 +3,7 @@
  *
  *     kind (1 byte) | length (u32, little-endian) | payload
  *
- * P progress, V view, T text, H page, E error.
+ * P progress, V view, A analyses, T text, H page, E error.
  */
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
@@ -29,7 +29,7 @@ export interface Progress {
 }
 
 export interface Request {
-  what: "view" | "text" | "html" | "diff";
+  what: "view" | "analyses" | "text" | "html" | "diff";
   path: string;
   /** The second file of a diff. */
   other?: string;
@@ -98,7 +98,13 @@ class Frames {
   }
 }
 
-const RESULT: Record<Request["what"], string> = { view: "V", text: "T", html: "H", diff: "H" };
+const RESULT: Record<Request["what"], string> = {
+  view: "V",
+  analyses: "A",
+  text: "T",
+  html: "H",
+  diff: "H",
+};
 
 /** Null when `etag` still holds. Rejects with `ReadFault`, or `AbortError` when cancelled. */
 export async function ask(

@@ -8,6 +8,7 @@
  */
 export interface SavedData {
   view: Uint8Array;
+  analyses: Uint8Array | null;
   text: Uint8Array | null;
   /** Why there is no text. */
   noText: string;
@@ -25,6 +26,7 @@ export function savedData(html: string): SavedData {
   const about = page.getElementById("hloscope")?.dataset;
   return {
     view,
+    analyses: block(page, "hloscope-analyses"),
     text: block(page, "hloscope-text"),
     noText: about?.noText || "this output was saved without it.",
     name: about?.name,

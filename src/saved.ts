@@ -63,6 +63,7 @@ class OutputRenderer extends Panel {
   private clear(): void {
     this.shown?.dispose();
     this.shown = null;
+    this.removeClass("hloscope-live");
     for (const widget of [...this.widgets]) widget.dispose();
   }
 
@@ -94,6 +95,7 @@ class OutputRenderer extends Panel {
       const renderer = this.near.rendermime.createRenderer(WIDGET);
       this.addWidget(renderer);
       await renderer.renderModel(model);
+      this.addClass("hloscope-live");
     } catch {
       // There is no widget manager here.
       if (this.isDisposed) return;
@@ -110,6 +112,7 @@ class OutputRenderer extends Panel {
       const saved = savedData(Array.isArray(html) ? html.join("") : String(html ?? ""));
       this.shown = mount(content.node, {
         view: async () => saved.view,
+        analyses: async () => saved.analyses,
         text: async () => {
           if (!saved.text) throw new Error(saved.noText);
           return saved.text;

@@ -2,6 +2,7 @@
 const CSS = `
 .hloscope-pane { display: flex; flex-direction: column; overflow: hidden; background: var(--jp-layout-color1); color: var(--jp-ui-font-color1); }
 .hloscope-explorer { flex: 1 1 auto; min-height: 0; overflow: hidden; }
+.hloscope-status, .hloscope-explorer { outline: none; }
 .hloscope-status { padding: 24px; max-width: 60rem; font: var(--jp-ui-font-size1) var(--jp-ui-font-family); overflow: auto; }
 .hloscope-status h2 { font-size: var(--jp-ui-font-size2); margin: 0 0 8px; font-weight: 600; }
 .hloscope-status p { margin: 0 0 12px; overflow-wrap: anywhere; }

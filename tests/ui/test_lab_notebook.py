@@ -155,9 +155,7 @@ def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[
     )
     run_command(page, "notebook:run-all-cells")
     expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
-    # the widget manager's own element is inside only when the widget lives
-    is_live = ".hloscope-saved .jupyter-widgets, .hloscope-saved [class*='-widget-view']"
-    is_live += ", .hloscope-saved .lm-Panel .lm-Widget .lm-Widget"
+    is_live = ".hloscope-saved.hloscope-live"
     expect(page.locator(is_live).first).to_be_attached()
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
     kept = json.loads((server.root / "live.ipynb").read_text())["cells"][0]["outputs"][0]["data"]

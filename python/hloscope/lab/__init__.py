@@ -21,10 +21,6 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": "hloscope.lab"}]
 
 
-def _jupyter_labextension_paths() -> list[dict[str, str]]:
-    return [{"src": "labextension", "dest": "hloscope"}]
-
-
 def _load_jupyter_server_extension(server_app: Any) -> None:
     from .routes import add_routes
 

@@ -1,6 +1,6 @@
 """The process that reads a file for the server: limits itself first, then reads, then answers.
 
-    python -P -m hloscope.lab.child --want view,text --memory BYTES --seconds S [--module M] [FILE2]
+    python -P -m hloscope.lab.child --want view,analyses,text --memory BYTES --seconds S [FILE2]
 
 The file comes on standard input, frames go to standard output. Everything a hostile file can
 do (memory, time, a crash) ends with this process.
@@ -95,6 +95,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         if "view" in wants:
             send(frames.progress("Preparing the view", 0.6))
             send(frames.encode(b"V", cap.view_bytes))
+        if "analyses" in wants:
+            send(frames.encode(b"A", cap.analyses_bytes))
         if "text" in wants:
             send(frames.encode(b"T", cap.text_bytes))
         if "html" in wants:

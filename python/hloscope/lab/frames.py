@@ -5,6 +5,7 @@
     P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}
     I  about       JSON {"name", "modules": [names], "module": index}
     V  View block, gzip'd (js/view.ts)
+    A  analyses block, gzip'd
     T  text block, gzip'd
     H  HTML page, UTF-8
     E  error       JSON {"message", "line", "column", "excerpt": [[line, text], ...]}
@@ -19,7 +20,7 @@ import struct
 from typing import Any, BinaryIO
 
 HEADER = struct.Struct("<cI")
-RESULTS = (b"V", b"T", b"H")
+RESULTS = (b"V", b"A", b"T", b"H")
 
 
 class BadFrame(ValueError):

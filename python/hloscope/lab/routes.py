@@ -1,4 +1,4 @@
-"""The authenticated routes: ``GET hloscope/api/(view|text|html|diff)?path=…``.
+"""The authenticated routes: ``GET hloscope/api/(view|analyses|text|html|diff)?path=…``.
 
 The answer is a stream of frames (frames.py). ``ETag`` is the digest of the content, so that a
 viewer which asks again after a file was touched learns in one round trip that nothing changed.
@@ -24,8 +24,9 @@ from .limits import HloscopeLimits
 
 # what is asked for → the frame that answers, what the child is told to make
 _KINDS = {
-    "view": (b"V", "view,text"),
-    "text": (b"T", "view,text"),
+    "view": (b"V", "view,analyses,text"),
+    "analyses": (b"A", "view,analyses,text"),
+    "text": (b"T", "view,analyses,text"),
     "html": (b"H", "html"),
     "diff": (b"H", "diff"),
 }
@@ -94,8 +95,7 @@ class ReadHandler(APIHandler):
 def add_routes(server_app: Any) -> None:
     web_app = server_app.web_app
     pool = Pool(HloscopeLimits(parent=server_app))
-    pattern = url_path_join(
-        web_app.settings["base_url"], "hloscope", "api", "(view|text|html|diff)"
-    )
+    what = f"({'|'.join(_KINDS)})"
+    pattern = url_path_join(web_app.settings["base_url"], "hloscope", "api", what)
     web_app.add_handlers(".*$", [(pattern, ReadHandler, {"pool": pool})])
     server_app.log.info(f"hloscope {__version__}: reads files in processes of their own")
