@@ -2,7 +2,7 @@
 import { h } from "./base/dom.ts";
 import * as format from "./base/format.ts";
 import type { TextModel, ViewModel } from "./base/model.ts";
-import { decodeText } from "./base/model.ts";
+import { decodeAnalyses, decodeText } from "./base/model.ts";
 import { paintInstructions } from "./draw/coloring.ts";
 import {
   createGraphPane,
@@ -43,8 +43,9 @@ export function explorer(
   signal: AbortSignal,
 ): Explorer {
   const store = new Store(model, options);
-  const colorings = COLORINGS.filter((c) => attempt(`colouring ${c.id}`, () => c.available(model)));
-  if (!colorings.some((c) => c.id === options.colorBy)) store.setOptions({ colorBy: "family" });
+  const availableColorings = () =>
+    COLORINGS.filter((c) => attempt(`colouring ${c.id}`, () => c.available(model)));
+  let colorings = availableColorings();
 
   // 1. The graph.
   const graphElement = h("div", { class: "graph" });
@@ -91,7 +92,7 @@ export function explorer(
 
   // 3. Around it.
   const side = sidebar(ctx, PANELS);
-  const tools = toolbar(root, ctx, colorings, {
+  const tools = toolbar(root, ctx, {
     fit: () => pane.fit(),
     zoom: (factor) => pane.zoom(factor),
     openAll: () => pane.openAll(),
@@ -101,7 +102,6 @@ export function explorer(
     exportSvg: () => pane.exportSvg(),
     exportPng: () => pane.exportPng(),
     showPanel: (id) => side.open(id),
-    toggleSide: () => side.toggle(),
     fullscreen: () => fullscreen(root),
     help: () => showHelp(),
   });
@@ -112,12 +112,21 @@ export function explorer(
   left.append(key);
   if (order) left.append(order.element);
   main.append(side.grip, side.element);
-  root.prepend(header(root, model, signal), tools.element);
-  root.append(status(ctx));
+  const watch = new ResizeObserver(() => side.sized(root.clientWidth));
+  watch.observe(root);
+  signal.addEventListener("abort", () => watch.disconnect(), { once: true });
+  side.sized(root.clientWidth);
+  tools.setColorings(colorings);
+  let top = header(root, model, signal);
+  root.prepend(top, tools.element);
+  const line = status(ctx);
+  root.append(line.element);
   attempt("highlight note", () => highlightNote(graphElement, store, signal));
 
+  let shownColoring = "";
   const recolour = () => {
     const coloring = colorings.find((c) => c.id === store.get("options").colorBy) ?? colorings[0];
+    shownColoring = coloring.id;
     const colours = theme();
     model.header.families.forEach((f, k) => {
       root.style.setProperty(`--hlo-family-${k}`, colours.families[f.id] ?? colours.families.other);
@@ -158,7 +167,35 @@ export function explorer(
   store.on("paint", recolour);
   recolour();
 
-  // 4. Out to the host, and keys.
+  // 4. Analyses that take longer than a picture may: asked for once the first one is there.
+  const extend = async () => {
+    line.note("Computing cost, memory and collectives…");
+    try {
+      const bytes = await host.analyses?.(signal);
+      const block = bytes ? await decodeAnalyses(bytes) : null;
+      if (signal.aborted) return;
+      line.note("");
+      if (block) model.extend(block);
+    } catch (error) {
+      if (signal.aborted) return;
+      line.note(`No cost, memory and collectives: ${(error as Error).message}`);
+    }
+    colorings = availableColorings();
+    tools.setColorings(colorings);
+    const fresh = header(root, model, signal);
+    top.replaceWith(fresh);
+    top = fresh;
+    store.extended();
+    const { colorBy } = store.get("options");
+    if (!colorings.some((c) => c.id === colorBy)) store.setOptions({ colorBy: "family" });
+    else if (colorBy !== shownColoring) recolour();
+  };
+  if (host.analyses) afterPaint(() => void extend(), signal);
+  else if (!colorings.some((c) => c.id === options.colorBy)) {
+    store.setOptions({ colorBy: "family" });
+  }
+
+  // 5. Out to the host, and keys.
   store.on("selection", () => {
     const selection = store.get("selection");
     host.onSelect?.({ ...selection, name: nameOf(model, selection) });
@@ -193,6 +230,17 @@ export function explorer(
     },
     dispose: () => pane.dispose(),
   };
+}
+
+/** Runs once a picture was painted; soon anyway in a tab that nobody sees. */
+function afterPaint(work: () => void, signal: AbortSignal): void {
+  let begun = false;
+  const begin = () => {
+    if (!begun && !signal.aborted) work();
+    begun = true;
+  };
+  requestAnimationFrame(() => setTimeout(begin, 0));
+  setTimeout(begin, 300);
 }
 
 /** Runs a part; what it throws becomes a warning that names the part. */

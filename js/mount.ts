@@ -55,6 +55,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
   const watch = new ResizeObserver(() => {
     root.classList.toggle("medium", root.clientWidth < 1000);
     root.classList.toggle("narrow", root.clientWidth < 700);
+    root.classList.toggle("short", root.clientHeight < 720);
   });
   watch.observe(root);
   signal.addEventListener("abort", () => watch.disconnect(), { once: true });

@@ -30,6 +30,9 @@ function start(): void {
     async view() {
       return block("hloscope-view", "This page has no data: it was cut off or edited.");
     },
+    async analyses() {
+      return block("hloscope-analyses", "this page was saved without them.");
+    },
     async text() {
       return block("hloscope-text", noText);
     },

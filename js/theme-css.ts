@@ -37,10 +37,10 @@ button:disabled{opacity:.4;cursor:default}
 .clip{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:0}
 .visually-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 
-.header{display:flex;align-items:baseline;gap:4px 10px;flex-wrap:wrap;padding:7px 12px 5px}
-.header h2{font-size:15px;font-weight:650;overflow-wrap:anywhere}
-.header .sub{color:var(--dim)}
-.header .figures{flex:1 1 260px;min-width:0;color:var(--dim);text-align:right;font-variant-numeric:tabular-nums}
+.header{display:flex;align-items:baseline;gap:4px 10px;padding:7px 12px 5px}
+.header h2{flex:0 1 auto;min-width:60px;max-width:60%;font-size:15px;font-weight:650;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.header .sub{flex:0 2 auto;min-width:40px;color:var(--dim);overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.header .figures{flex:1 1 0;min-width:0;color:var(--dim);text-align:right;font-variant-numeric:tabular-nums;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .figures span{white-space:nowrap}
 .badge{background:var(--warn-soft);color:var(--warn);border-radius:10px;padding:0 8px;font-weight:600;white-space:nowrap}
 
@@ -81,22 +81,37 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .grip{flex:0 0 5px;cursor:col-resize;background:var(--line);background-clip:content-box;padding:0 2px;touch-action:none}
 .grip:hover,.grip:focus-visible{background-color:var(--accent)}
 .side{flex:0 0 auto;display:flex;flex-direction:column;min-width:0;min-height:0;background:var(--bg)}
-.tabs{display:flex;flex-wrap:wrap;flex:0 0 auto;gap:0 2px;padding:0 6px;border-bottom:1px solid var(--line)}
-.tab{padding:5px 8px 4px;color:var(--dim);border-bottom:2px solid transparent;white-space:nowrap}
-.tab:hover{color:var(--text)}
-.tab[aria-selected=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
+.side{flex-direction:row-reverse}
+.side.folded{width:auto!important;height:auto!important}
+.rail{flex:0 0 68px;display:flex;flex-direction:column;min-height:0;min-width:0;background:var(--bg2);border-left:1px solid var(--line)}
+.tabs{flex:1 1 0;min-height:0;display:flex;flex-direction:column;overflow:auto;scrollbar-width:none}
+.tab{display:flex;flex-direction:column;align-items:center;justify-content:center;gap:1px;flex:0 1 47px;min-height:38px;padding:0 3px;color:var(--dim);font-size:11px;line-height:14px;white-space:nowrap;border-right:2px solid transparent;border-left:2px solid transparent}
+.rail svg{width:16px;height:16px;fill:none;stroke:currentColor;stroke-width:1.4;stroke-linecap:round;stroke-linejoin:round;flex:none}
+.tab:hover,.fold:hover{color:var(--text);background:var(--bg3)}
+.tab[aria-selected=true]{color:var(--accent);border-right-color:var(--accent);background:var(--bg)}
+.side.folded .tab[aria-selected=true]{color:var(--dim);border-color:transparent;background:none}
+.fold{flex:0 0 32px;display:flex;align-items:center;justify-content:center;color:var(--dim);border-top:1px solid var(--line)}
 .panel{flex:1 1 0;min-height:0;overflow:auto;padding:10px 12px 14px;scrollbar-width:thin}
 .panel.flush{padding:0;overflow:hidden}
 .root.medium .search{flex-basis:160px}
 .root.medium .toolbar .word,.root.medium .legend .n{display:none}
 .root.narrow .main{flex-direction:column}
 .root.narrow .grip{cursor:row-resize;padding:2px 0}
-.root.narrow .side{width:auto!important;height:42%}
+.root.narrow .side{width:auto!important;height:48%;flex-direction:column}
+.root.narrow .rail{flex:0 0 44px;flex-direction:row;border-left:0;border-top:1px solid var(--line)}
+.root.narrow .tabs{flex-direction:row;overflow:auto hidden}
+.root.narrow .tab{flex:1 0 auto;min-height:0;padding:0 5px;border:0;border-bottom:2px solid transparent}
+.root.narrow .tab[aria-selected=true]{border-bottom-color:var(--accent)}
+.root.narrow .side.folded .tab[aria-selected=true]{border-color:transparent}
+.root.narrow .fold{flex:0 0 36px;border-top:0;border-left:1px solid var(--line)}
+.root.narrow .fold svg{transform:rotate(90deg)}
 .root:not(.narrow) .side{height:auto!important}
 .root.narrow .rule{display:none}
-.root.narrow .legend{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
-.root.narrow .legend>*{flex:none}
-.root.narrow .header .figures{text-align:left;flex-basis:100%}
+.root:is(.narrow,.short) .legend{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none;padding-right:28px;mask-image:linear-gradient(90deg,#000 calc(100% - 32px),#0000)}
+.root:is(.narrow,.short) .legend>*{flex:none}
+.root:is(.narrow,.short) .strip .track{height:20px}
+.root.narrow .header{flex-wrap:wrap}.root.narrow .header .figures{text-align:left;flex-basis:100%}
+.root.narrow .toolbar .gap{display:none}
 
 .legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:67px;flex:none;overflow:auto;scrollbar-width:thin}
 .legend .what{color:var(--dim)}
@@ -113,6 +128,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .strip canvas{display:block;width:100%;height:100%;border-radius:3px}
 .status{display:flex;gap:12px;align-items:center;padding:3px 12px;min-height:26px;border-top:1px solid var(--line);font-size:12px;color:var(--dim);background:var(--bg2)}
 .status .hover{flex:1 1 0;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.status .work{flex:0 1 auto;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .status .crumbs{flex:0 1 auto;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;max-width:70%;direction:ltr}
 
 .title{font-size:15px;font-weight:650;overflow-wrap:anywhere;margin-bottom:4px}

@@ -28,6 +28,8 @@ export interface ColumnSpec {
   dtype: DType;
   offset: number;
   length: number;
+  /** StringIds of the block's own string table. */
+  text?: boolean;
 }
 
 /** What a family of opcodes is called, and whether it is a landmark when zoomed out. */
@@ -265,7 +267,24 @@ export type CoreColumn = string;
 export type OptionalColumn = string;
 
 /**
- * The second gzip'd block, sent when text or details are first asked for, same container with
+ * The analyses block, sent after the first picture: the optional tables, extras, summary keys
+ * and warnings that take longer to compute than a picture may. Same container, gzip'd, with
+ * magic "HLOA" and a string table of its own: columns with `text` in their spec index that one.
+ * A reader adds all of it to the View.
+ */
+export interface AnalysesHeader {
+  version: number;
+  columns: Record<string, ColumnSpec>;
+  /** Of the module, to tell that both blocks are of one. */
+  instructions: number;
+  summary: Record<string, unknown>;
+  warnings: string[];
+  extras: Record<string, unknown>;
+}
+export const ANALYSES_MAGIC = "HLOA";
+
+/**
+ * The text block, gzip'd, sent when text or details are first asked for, same container with
  * magic "HLOT": header {version, columns}; columns:
  *
  * text.bytes               u8   the module as UTF-8
@@ -298,6 +317,8 @@ export interface Selection {
 export interface Host {
   /** The View block, gzip'd. May report progress while it arrives. */
   view(progress: (fraction: number | null) => void, signal: AbortSignal): Promise<Uint8Array>;
+  /** The analyses block, gzip'd, asked for after the first picture; null or absent: there is none. */
+  analyses?(signal: AbortSignal): Promise<Uint8Array | null>;
   /** The text block, gzip'd. */
   text(signal: AbortSignal): Promise<Uint8Array>;
   /** Opens a source line where the host can (JupyterLab); absent: file:line is shown and copied. */

@@ -2,9 +2,10 @@
  * The explorer as an anywidget: traits in, selection and options out.
  *
  *     _view      Bytes   the View block           selection  dict  kind, index, name (both ways)
+ *     _analyses  Bytes   the analyses block, where it is small
  *     _options   dict    Options (both ways)
  *
- * The text block comes when first asked for: {kind: "text", id} out; {kind: "text", id} with one
+ * Other blocks come when asked for: {kind: "text" | "analyses", id} out; the same with one
  * buffer, or {kind: "error", id, message}, back.
  */
 import { mount } from "./mount.ts";
@@ -26,7 +27,7 @@ interface Reply {
   message?: string;
 }
 
-const TEXT_TIMEOUT_MS = 60_000;
+const ANSWER_TIMEOUT_MS = 60_000;
 let asked = 0;
 
 const toBytes = (data: DataView | ArrayBuffer | Uint8Array): Uint8Array =>
@@ -34,7 +35,7 @@ const toBytes = (data: DataView | ArrayBuffer | Uint8Array): Uint8Array =>
     ? new Uint8Array(data)
     : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-function askForText(model: Model, signal: AbortSignal): Promise<Uint8Array> {
+function askFor(kind: "text" | "analyses", model: Model, signal: AbortSignal): Promise<Uint8Array> {
   const id = ++asked;
   return new Promise((resolve, reject) => {
     const done = () => {
@@ -48,19 +49,19 @@ function askForText(model: Model, signal: AbortSignal): Promise<Uint8Array> {
     };
     const receive = (reply: Reply, buffers?: DataView[]) => {
       if (reply?.id !== id) return;
-      if (reply.kind === "text" && buffers?.length) {
+      if (reply.kind === kind && buffers?.length) {
         done();
         resolve(toBytes(buffers[0]));
-      } else fail(reply.message ?? "the kernel answered without the text.");
+      } else fail(reply.message ?? "the kernel answered without the data.");
     };
     const stop = () => fail("closed.");
     const timer = setTimeout(
       () => fail("no answer from the kernel; it may be busy or gone. Try again when it is idle."),
-      TEXT_TIMEOUT_MS,
+      ANSWER_TIMEOUT_MS,
     );
     signal.addEventListener("abort", stop, { once: true });
     model.on("msg:custom", receive as never);
-    model.send({ kind: "text", id });
+    model.send({ kind, id });
   });
 }
 
@@ -78,7 +79,11 @@ function render({ model, el, signal }: RenderProps): () => void {
       if (!data?.byteLength) throw new Error("The widget carries no data: run the cell again.");
       return toBytes(data);
     },
-    text: (aborted) => askForText(model, aborted),
+    async analyses(aborted) {
+      const data = model.get("_analyses") as DataView | null;
+      return data?.byteLength ? toBytes(data) : askFor("analyses", model, aborted);
+    },
+    text: (aborted) => askFor("text", model, aborted),
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;
       model.set("selection", selection);

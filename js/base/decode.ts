@@ -77,19 +77,33 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
 export class StringTable {
   private cache: (string | undefined)[] = [];
   private decoder = new TextDecoder();
+  /** Ids from `own` on are those of `more`, from 0. */
+  private readonly own: number;
+  private more: StringTable | null = null;
   constructor(
     private bytes: Uint8Array,
     private offsets: Uint32Array,
-  ) {}
+  ) {
+    this.own = Math.max(0, offsets.length - 1);
+  }
   get length(): number {
-    return Math.max(0, this.offsets.length - 1);
+    return this.own + (this.more?.length ?? 0);
   }
   get(id: number): string {
     const hit = this.cache[id];
     if (hit !== undefined) return hit;
     if (!(id >= 0 && id < this.length)) return "";
-    const text = this.decoder.decode(this.bytes.subarray(this.offsets[id], this.offsets[id + 1]));
+    const text =
+      id < this.own
+        ? this.decoder.decode(this.bytes.subarray(this.offsets[id], this.offsets[id + 1]))
+        : (this.more as StringTable).get(id - this.own);
     this.cache[id] = text;
     return text;
+  }
+  /** Adds another table behind; returns the id of its first string. */
+  append(table: StringTable): number {
+    if (this.more) return this.own + this.more.append(table);
+    this.more = table;
+    return this.own;
   }
 }

@@ -1,5 +1,10 @@
-/** The decoded View with named columns: what graph, state and panels read. Immutable. */
+/**
+ * The decoded View with named columns: what graph, state and panels read. Immutable, but for the
+ * analyses that `extend` adds once they have come.
+ */
 import {
+  ANALYSES_MAGIC,
+  type AnalysesHeader,
   type Flag,
   type GroupKind,
   TEXT_MAGIC,
@@ -64,6 +69,8 @@ export class ViewModel {
     line: Uint32Array;
     parent: Int32Array;
   };
+  /** Counts up when analyses are added. */
+  edition = 0;
   private usersCsr: Csr | null = null;
 
   constructor(private block: Block<ViewHeader>) {
@@ -138,6 +145,26 @@ export class ViewModel {
   optional<T extends Column>(name: string): T | null {
     return (this.block.columns.get(name) as T | undefined) ?? null;
   }
+  /** Adds the analyses' columns, extras, summary keys and warnings. */
+  extend(block: Block<AnalysesHeader>): void {
+    const { header, columns } = block;
+    if (header.instructions !== this.instruction.count) {
+      throw new BadBlock("the file has changed meanwhile; load it again.");
+    }
+    const bytes = columns.get("strings.bytes") as Uint8Array | undefined;
+    const offsets = columns.get("strings.offsets") as Uint32Array | undefined;
+    if (!bytes || !offsets) throw new BadBlock("the analyses have no strings.");
+    const base = this.strings.append(new StringTable(bytes, offsets));
+    for (const [name, column] of columns) {
+      if (name.startsWith("strings.")) continue;
+      const isText = header.columns[name].text;
+      this.block.columns.set(name, isText ? column.map((id) => (id ? id + base : 0)) : column);
+    }
+    Object.assign(this.header.extras, header.extras);
+    Object.assign(this.header.summary, header.summary);
+    this.header.warnings.push(...header.warnings);
+    this.edition++;
+  }
   name(i: number): string {
     return this.strings.get(this.instruction.name[i]);
   }
@@ -201,6 +228,10 @@ export class ViewModel {
 
 export async function decodeView(gz: Uint8Array): Promise<ViewModel> {
   return new ViewModel(decodeBlock<ViewHeader>(await gunzip(gz), VIEW_MAGIC, VIEW_VERSION));
+}
+
+export async function decodeAnalyses(gz: Uint8Array): Promise<Block<AnalysesHeader>> {
+  return decodeBlock<AnalysesHeader>(await gunzip(gz), ANALYSES_MAGIC, VIEW_VERSION);
 }
 
 /** HLO text with the byte span of each instruction's line, and attributes split by Python. */

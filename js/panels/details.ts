@@ -25,6 +25,7 @@ export const details: Panel = {
       element.scrollTop = 0;
     };
     ctx.store.on("selection", update, ctx.signal);
+    ctx.store.on("analyses", update, ctx.signal);
     ctx.signal.addEventListener("abort", () => current?.abort(), { once: true });
     update();
   },

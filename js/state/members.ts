@@ -5,14 +5,15 @@ import type { Selection } from "../view.ts";
 
 /** A value derived from the model alone, computed when first asked for and kept with it. */
 export function perModel<T>(build: (model: ViewModel) => T): (model: ViewModel) => T {
-  const kept = new WeakMap<ViewModel, T>();
+  const kept = new WeakMap<ViewModel, { value: T; edition: number }>();
   return (model) => {
-    let value = kept.get(model);
-    if (value === undefined) {
-      value = build(model);
-      kept.set(model, value);
+    let found = kept.get(model);
+    // "Nothing there" is asked again once the analyses have come.
+    if (!found || (found.value === null && found.edition !== model.edition)) {
+      found = { value: build(model), edition: model.edition };
+      kept.set(model, found);
     }
-    return value;
+    return found.value;
   };
 }
 

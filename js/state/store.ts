@@ -27,6 +27,8 @@ export interface State {
   options: Options;
   /** Counts up when what a colouring shows has changed though its name has not. */
   paint: number;
+  /** Counts up when analyses were added to the model. */
+  analyses: number;
 }
 
 type Key = keyof State;
@@ -47,6 +49,7 @@ export class Store {
       highlight: null,
       options: { ...DEFAULT_OPTIONS, ...options },
       paint: 0,
+      analyses: 0,
     };
   }
   get<K extends Key>(key: K): State[K] {
@@ -129,6 +132,11 @@ export class Store {
   repaint(): void {
     this.state.paint++;
     this.emit("paint");
+  }
+  /** The model has more columns now: what was not there may be. */
+  extended(): void {
+    this.state.analyses++;
+    this.emit("analyses");
   }
   setOptions(options: Partial<Options>): void {
     this.state.options = { ...this.state.options, ...options };

@@ -162,7 +162,7 @@ class Capture:
         from .analysis.measured import join, remember
 
         found = remember(self.module, join(self.module, trace.ops, steps))
-        self.__dict__.pop("view_bytes", None)
+        self.__dict__.pop("analyses_bytes", None)
         return found
 
     @property
@@ -178,6 +178,13 @@ class Capture:
         from .view import build_view
 
         return build_view(self.module, self.target, title=self.title, subtitle=self._subtitle)
+
+    @cached_property
+    def analyses_bytes(self) -> bytes:
+        """The analyses block of js/view.ts, gzip'd."""
+        from .view import build_analyses
+
+        return build_analyses(self.module, self.target)
 
     @cached_property
     def text_bytes(self) -> bytes:

@@ -83,6 +83,18 @@ def test_the_widget_carries_the_view_and_sends_text_when_asked(live: Any) -> Non
     assert live.sent == [({"kind": "text", "id": 7}, [live.capture.text_bytes])]
 
 
+def test_analyses_go_along_while_small_and_come_when_asked(
+    live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hloscope.show import explorer_widget
+
+    assert live.widget._analyses == live.capture.analyses_bytes
+    monkeypatch.setattr(explorer_widget, "AT_ONCE", 0)
+    assert widget.widget(live.capture)._analyses == b""
+    live.widget._answer(None, {"kind": "analyses", "id": 9}, [])
+    assert live.sent == [({"kind": "analyses", "id": 9}, [live.capture.analyses_bytes])]
+
+
 def test_the_widget_answers_errors_and_ignores_strangers(live: Any) -> None:
     live.widget._answer(None, {"kind": "other"}, [])
     live.widget._answer(None, "junk", [])

@@ -7,11 +7,12 @@ import re
 import hloscope.view.core as core
 import numpy as np
 import pytest
+from hloscope import Capture
 from hloscope.hlo import FrameTable
 from hloscope.readers import read_modules
-from hloscope.view import Builder, build_text, build_view
-from hloscope.view.builder import TEXT_MAGIC, VERSION, VIEW_MAGIC
-from hloscope.view.schema import check, decode, documented_columns
+from hloscope.view import Builder, build_analyses, build_text, build_view
+from hloscope.view.builder import ANALYSES_MAGIC, TEXT_MAGIC, VERSION, VIEW_MAGIC
+from hloscope.view.schema import check, decode, documented_columns, joined
 
 PROGRAMS = [
     "gpt_unrolled", "gpt_scan", "ring_matmul", "cond_branches", "nested_loops", "lstm_scan",
@@ -45,12 +46,12 @@ def test_view_ts_documents_exactly_what_is_written(repo):
     tables = {"instruction", "computation", "group", "fold", "frame", "operand", "control"}
     extra = {n for n in dtypes if n.partition(".")[0] in tables and n not in wanted}
     assert extra == set()
-    second = source[source.index("The second gzip'd block") :]
+    second = source[source.index("The text block, gzip'd") :]
     text = documented_columns(second.partition("export const")[0])
     header, _ = decode(build_text(module))
     assert {n: s["dtype"] for n, s in header["columns"].items()} == text
     assert int(re.search(r"VIEW_VERSION = (\d+)", source).group(1)) == VERSION
-    for magic in (VIEW_MAGIC, TEXT_MAGIC):
+    for magic in (VIEW_MAGIC, ANALYSES_MAGIC, TEXT_MAGIC):
         assert f'"{magic.decode()}"' in source
 
 
@@ -168,11 +169,36 @@ def test_a_failing_section_is_a_warning_and_leaves_nothing(monkeypatch):
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr(core._sections, "SECTIONS", (("bad", bad), ("good", good)))
-    header, columns = decoded(read_modules(OLD)[0])
+    header, columns = decode(build_analyses(read_modules(OLD)[0]))
     assert header["warnings"] == ["bad could not be worked out: RuntimeError: no such luck"]
     assert "bad.values" not in columns
     assert columns["good.values"].tolist() == [1, 2]
     assert header["extras"] == {"good": {"n": 2}}
+
+
+@pytest.mark.parametrize("name", ["gpt_scan", "ring_matmul", "trivial"])
+def test_analyses_are_documented_and_join_their_view(compiled, name, repo):
+    source = (repo / "js" / "view.ts").read_text()
+    optional = source.partition("export type CoreColumn")[2].partition("export type Optional")[0]
+    documented = documented_columns(optional)
+    cap = Capture(compiled(name).module)
+    analyses, _ = decode(cap.analyses_bytes)
+    written = {n: s["dtype"] for n, s in analyses["columns"].items() if "strings." not in n}
+    assert written
+    assert {n: documented.get(n) for n in written} == written
+    body = re.search(r"export interface AnalysesHeader \{(.*?)\n\}", source, re.S).group(1)
+    assert set(analyses) == set(re.findall(r"^  (\w+)\??:", body, re.M))
+    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    assert header["summary"] == cap.summary
+    assert check(header, columns) == []
+    strings = columns["strings"]
+    found = [strings[k] for k in columns.get("collective.kind", ())]
+    assert found == [c.kind for c in cap.collectives]
+
+
+def test_analyses_of_another_module_do_not_join(compiled):
+    with pytest.raises(ValueError, match="another module"):
+        joined(build_view(compiled("trivial").module), build_analyses(compiled("gpt_scan").module))
 
 
 def test_builder_refuses_what_would_be_wrong():

@@ -14,8 +14,26 @@ const PATHS = {
   theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
   full: "M9.5 6.5 14 2M10 2h4v4M6.5 9.5 2 14M2 10v4h4",
   save: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11",
-  side: "M2 3h12v10H2zM10 3v10",
+  hide: "m5 3 5 5-5 5M13 3v10",
+  show: "M11 3 6 8l5 5M3 3v10",
+  details: "M2 3h12v10H2zM5 6h6M5 9h4",
+  text: "M3 3.5h10M3 6.5h7M3 9.5h10M3 12.5h5",
+  cost: "M2 14V2M2 14h12M3 11l5-6h5.5",
+  memory: "M2 13V9h2.5V5H7v3h3V3h2v6h2v4z",
+  collectives: "M3 5h9M9.5 2.5 12 5 9.5 7.5M13 11H4M6.5 8.5 4 11l2.5 2.5",
+  devices: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM9 9h5v5H9z",
+  source: "M5.5 4 2 8l3.5 4M10.5 4 14 8l-3.5 4",
+  outline: "M2 3.5h6M5 8h9M5 12.5h9M2 3.5v9h3M2 8h3",
+  search: "M7 2a5 5 0 1 0 0 10A5 5 0 0 0 7 2M10.7 10.7 14 14",
+  findings: "M8 2 14.5 13.5h-13zM8 6.5v3.5M8 12v.1",
+  passes: "M3 3h10M3 8h10M3 13h10M8 3v10",
+  panel: "M2 3h12v10H2z",
 } as const;
+
+/** The icon of a panel's tab; a panel without one of its own gets a plain frame. */
+export function panelIcon(id: string): SVGElement {
+  return icon(id in PATHS ? (id as Icon) : "panel");
+}
 
 export type Icon = keyof typeof PATHS;
 

@@ -1,33 +1,52 @@
-/** The side panel: tabs, the open panel, and the grip that resizes it (a bottom sheet when narrow). */
+/**
+ * The side panel: a rail of tabs at the outer edge, the open panel, the grip that resizes it.
+ *
+ *     wide   graph │ panel │ rail        narrow   graph
+ *                                                 rail ── ── ──
+ *                                                 panel
+ *
+ * The panel folds away to the rail; small explorers begin so, until a person chooses.
+ */
 import { fill, h } from "../../base/dom.ts";
 import type { Store } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts.ts";
+import { icon, panelIcon } from "./icons.ts";
 
 export interface Sidebar {
   grip: HTMLElement;
   element: HTMLElement;
   open(id: string, focus?: boolean): void;
   toggle(): void;
+  /** Tells how wide the explorer is: a small one begins with its panel folded away. */
+  sized(width: number): void;
 }
+
+/** Below this the graph needs the room more than a panel that nobody asked for. */
+const ROOM_FOR_BOTH = 900;
+const RAIL = 68; // px; as in the style sheet
 
 export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const { store, model } = ctx;
-  const offered = panels.filter((p) => {
-    try {
-      return p.available(model);
-    } catch {
-      return true; // its render will say what is wrong
-    }
+  let offered: Panel[] = [];
+  const tabs = h("div", {
+    class: "tabs",
+    role: "tablist",
+    "aria-label": "Panels",
+    "aria-orientation": "vertical",
   });
-  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panels" });
   const body = h("div", { class: "panel", id: "panel", role: "tabpanel", tabindex: "0" });
-  const element = h("aside", { class: "side", "aria-label": "Side panel" }, tabs, body);
+  const fold = h("button", { class: "fold", type: "button", onclick: () => toggle() });
+  const rail = h("div", { class: "rail" }, tabs, fold);
+  const element = h("aside", { class: "side", "aria-label": "Side panel" }, rail, body);
+  let chosen = false; // a person opened or closed it
   let dragged = false;
-  const buttons = new Map(
-    offered.map((panel) => [
-      panel.id,
-      h(
+  const made = new Map<string, HTMLButtonElement>();
+  const buttons = new Map<string, HTMLButtonElement>();
+  const button = (panel: Panel) => {
+    let found = made.get(panel.id);
+    if (!found) {
+      found = h(
         "button",
         {
           class: "tab",
@@ -35,13 +54,35 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
           role: "tab",
           id: `tab-${panel.id}`,
           "aria-controls": "panel",
+          "aria-selected": "false",
+          tabindex: "-1",
           onclick: () => open(panel.id),
         },
-        panel.title,
-      ),
-    ]),
-  );
-  tabs.append(...buttons.values());
+        panelIcon(panel.id),
+        h("span", null, panel.title),
+      );
+      made.set(panel.id, found);
+    }
+    return found;
+  };
+  /** The tabs of the panels that this View has data for; the ones there stay as they are. */
+  const offer = () => {
+    offered = panels.filter((p) => {
+      try {
+        return p.available(model);
+      } catch {
+        return true; // its render will say what is wrong
+      }
+    });
+    buttons.clear();
+    for (const panel of offered) buttons.set(panel.id, button(panel));
+    let before: Element | null = tabs.firstElementChild;
+    for (const tab of buttons.values()) {
+      if (tab === before) before = before.nextElementSibling;
+      else tabs.insertBefore(tab, before);
+    }
+  };
+  offer();
 
   let current: AbortController | null = null;
   let shown = "";
@@ -60,7 +101,9 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     fill(body);
     body.scrollTop = 0;
     if (!dragged)
-      element.style.width = panel.width ? `${panel.width * 100}%` : "clamp(280px, 27%, 380px)";
+      element.style.width = panel.width
+        ? `min(${panel.width * 100}% + ${RAIL}px, 100% - 320px)`
+        : "clamp(310px, 31%, 440px)";
     const { signal } = current;
     const failed = (error: unknown) => {
       fill(
@@ -77,6 +120,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     }
   };
   const open = (id: string, focus = false) => {
+    chosen = true;
     setHidden(false);
     if (store.get("options").panel !== id) store.setOptions({ panel: id });
     show(id);
@@ -86,7 +130,9 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     const ids = [...buttons.keys()];
     const at = ids.indexOf(shown);
     const steps: Record<string, number> = {
+      ArrowDown: at + 1,
       ArrowRight: at + 1,
+      ArrowUp: at - 1,
       ArrowLeft: at - 1,
       Home: 0,
       End: ids.length - 1,
@@ -140,14 +186,40 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     resize((Number(grip.getAttribute("aria-valuenow")) + by) / 100);
   });
   const setHidden = (hidden: boolean) => {
-    element.hidden = hidden;
+    body.hidden = hidden;
     grip.hidden = hidden;
+    element.classList.toggle("folded", hidden);
+    const words = hidden ? "Show the panel" : "Hide the panel";
+    fold.title = words;
+    fold.setAttribute("aria-label", words);
+    fold.setAttribute("aria-expanded", String(!hidden));
+    fill(fold, icon(hidden ? "show" : "hide"));
   };
+  const toggle = () => {
+    chosen = true;
+    setHidden(!body.hidden);
+  };
+  const sized = (width: number) => {
+    const wide = width >= 700;
+    tabs.setAttribute("aria-orientation", wide ? "vertical" : "horizontal");
+    // A panel that was asked for by name is shown whatever the room.
+    if (chosen || width === 0 || store.get("options").panel !== "details") return;
+    setHidden(width < ROOM_FOR_BOTH);
+  };
+  setHidden(false);
 
   store.on("options", () => show(store.get("options").panel), ctx.signal);
+  store.on(
+    "analyses",
+    () => {
+      offer();
+      show(store.get("options").panel);
+    },
+    ctx.signal,
+  );
   ctx.signal.addEventListener("abort", () => current?.abort(), { once: true });
   show(store.get("options").panel);
-  return { grip, element, open, toggle: () => setHidden(!element.hidden) };
+  return { grip, element, open, toggle, sized };
 }
 
 /** The store for one panel: what its listeners throw is shown in its own place. */

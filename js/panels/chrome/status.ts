@@ -19,7 +19,13 @@ function describe(model: ViewModel, s: Selection): string {
   return name;
 }
 
-export function status(ctx: PanelContext): HTMLElement {
+export interface StatusLine {
+  element: HTMLElement;
+  /** What is being worked on, or went wrong; "" nothing. */
+  note(text: string): void;
+}
+
+export function status(ctx: PanelContext): StatusLine {
   const { model, store, signal } = ctx;
   const hover = h("div", { class: "hover" });
   const crumbs = h("nav", { class: "crumbs", "aria-label": "Where the selection is" });
@@ -46,5 +52,14 @@ export function status(ctx: PanelContext): HTMLElement {
   store.on("hover", onHover, signal);
   store.on("selection", onSelect, signal);
   onSelect();
-  return h("div", { class: "status" }, hover, crumbs, told);
+  const work = h("span", { class: "work", role: "status" });
+  work.hidden = true;
+  return {
+    element: h("div", { class: "status" }, hover, work, crumbs, told),
+    note(text) {
+      work.textContent = text;
+      work.title = text;
+      work.hidden = !text;
+    },
+  };
 }

@@ -1,5 +1,5 @@
 /** Search, colouring, opening and closing, zoom, history, theme, saving. */
-import { copyText, h, saveFile } from "../../base/dom.ts";
+import { copyText, fill, h, saveFile } from "../../base/dom.ts";
 import { instructionsOf, nameOf } from "../../state/members.ts";
 import type { Coloring, PanelContext } from "../panel.ts";
 import { reveal } from "../parts.ts";
@@ -17,23 +17,18 @@ export interface Commands {
   exportSvg(): string;
   exportPng(): string;
   showPanel(id: string): void;
-  toggleSide(): void;
   fullscreen(): void;
   help(): void;
 }
 
 export interface Toolbar {
   element: HTMLElement;
+  setColorings(colorings: readonly Coloring[]): void;
   focusSearch(): void;
   clearSearch(): boolean;
 }
 
-export function toolbar(
-  root: HTMLElement,
-  ctx: PanelContext,
-  colorings: readonly Coloring[],
-  commands: Commands,
-): Toolbar {
+export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands): Toolbar {
   const { store, search, model, graph, signal } = ctx;
   const tool = (name: Icon, label: string, run: (() => void) | null, word?: string) =>
     h(
@@ -100,7 +95,6 @@ export function toolbar(
     "aria-label": "Colour by",
     onchange: () => store.setOptions({ colorBy: select.value }),
   });
-  for (const c of colorings) select.append(h("option", { value: c.id }, c.label));
   const moved = (did: boolean) => did && reveal(ctx, store.get("selection"));
   const back = tool("back", "Back  [", () => moved(store.back()));
   const forward = tool("forward", "Forward  ]", () => moved(store.forward()));
@@ -161,7 +155,8 @@ export function toolbar(
 
   const sync = () => {
     const { theme: now, colorBy } = store.get("options");
-    select.value = colorBy;
+    const known = [...select.options].some((o) => o.value === colorBy);
+    select.value = known ? colorBy : "family"; // the analysis may still be on its way
     theme.title = `Theme: ${now}`;
     theme.setAttribute("aria-label", `Theme: ${now}`);
   };
@@ -195,7 +190,6 @@ export function toolbar(
     save,
     theme,
     full,
-    tool("side", "Show or hide the side panel", commands.toggleSide),
     h(
       "button",
       {
@@ -211,6 +205,10 @@ export function toolbar(
   signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
   return {
     element,
+    setColorings(colorings) {
+      fill(select, ...colorings.map((c) => h("option", { value: c.id }, c.label)));
+      sync();
+    },
     focusSearch: () => {
       input.focus();
       input.select();

@@ -78,11 +78,15 @@ CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
 )
 
 
-def summarize(module: Module, target: Target) -> dict[str, Any]:
-    """All contributions' keys; one that fails adds a warning instead of its keys."""
+def summarize(
+    module: Module,
+    target: Target,
+    contributions: tuple[tuple[str, Contribution], ...] = CONTRIBUTIONS,
+) -> dict[str, Any]:
+    """The contributions' keys; one that fails adds a warning instead of its keys."""
     out: dict[str, Any] = {}
     failed: list[str] = []
-    for name, contribution in CONTRIBUTIONS:
+    for name, contribution in contributions:
         try:
             out.update(contribution(module, target))
         except Exception as error:

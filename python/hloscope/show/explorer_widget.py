@@ -1,4 +1,4 @@
-"""The live widget: sends the View once, the text when asked, and follows the selection."""
+"""The live widget: sends the View once, the rest when asked, and follows the selection."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from .._capture import Capture
 
 
+# Instructions up to which the analyses take no noticeable time: they go along with the View,
+# so that a busy kernel is not needed for them.
+AT_ONCE = 20_000
+
+
+def _at_once(capture: Capture) -> bytes:
+    return capture.analyses_bytes if len(capture.module.instructions) <= AT_ONCE else b""
+
+
 class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     """A capture as a widget. ``selection`` is what is selected in the browser, and settable.
 
@@ -21,6 +30,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     """
 
     _view = traitlets.Bytes().tag(sync=True)
+    _analyses = traitlets.Bytes().tag(sync=True)
     _options = traitlets.Dict().tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
 
@@ -29,18 +39,21 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         super().__init__(
             _esm=script("widget.js"),
             _view=capture.view_bytes,
+            _analyses=_at_once(capture),
             _options=options,
             selection={"kind": "none", "index": -1, "name": ""},
         )
         self.on_msg(self._answer)
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        """Replies to {kind: "text", id}; errors go back as text, never silently."""
-        if not isinstance(content, dict) or content.get("kind") != "text":
+        """Replies to {kind: "text" | "analyses", id}; errors go back as text, never silently."""
+        kind = content.get("kind") if isinstance(content, dict) else None
+        if kind not in ("text", "analyses"):
             return
-        reply: dict[str, Any] = {"kind": "text", "id": content.get("id")}
+        reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}
         try:
-            self.send(reply, [self._capture.text_bytes])
+            found = self._capture.text_bytes if kind == "text" else self._capture.analyses_bytes
+            self.send(reply, [found])
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             self.send({**reply, "kind": "error", "message": message})

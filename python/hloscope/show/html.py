@@ -5,6 +5,7 @@
     <meta CSP: two scripts by their hashes (loader, renderer); no network>
     <main><h1>…</h1><div id="hloscope"><pre>summary</pre></div></main>
     <script type="application/octet-stream;base64" id="hloscope-view">…   data, never run
+    <script type="application/octet-stream;base64" id="hloscope-analyses">…   (-text as well)
     <script type="application/octet-stream;base64" id="hloscope-code">…   gzip'd renderer
     <script>loader</script>        inflates the renderer, which replaces the summary
 
@@ -112,7 +113,11 @@ def _page(capture: Capture, options: Mapping[str, Any], text: bytes | None, why:
         "worker-src blob:; base-uri 'none'; form-action 'none'"
     )
     code_bytes = gzip.compress(code.encode("utf-8"), mtime=0)
-    data = [_block("hloscope-code", code_bytes), _block("hloscope-view", capture.view_bytes)]
+    data = [
+        _block("hloscope-code", code_bytes),
+        _block("hloscope-view", capture.view_bytes),
+        _block("hloscope-analyses", capture.analyses_bytes),
+    ]
     if text is not None:
         data.append(_block("hloscope-text", text))
     title = escape(capture.title)

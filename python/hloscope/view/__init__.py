@@ -10,7 +10,7 @@
 """
 
 from .builder import Builder
-from .core import Context, build_view
+from .core import Context, build_analyses, build_view
 from .text import build_text
 
-__all__ = ["Builder", "Context", "build_text", "build_view"]
+__all__ = ["Builder", "Context", "build_analyses", "build_text", "build_view"]

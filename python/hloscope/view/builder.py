@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 VERSION = 1
 VIEW_MAGIC = b"HLOV"
+ANALYSES_MAGIC = b"HLOA"
 TEXT_MAGIC = b"HLOT"
 
 DTYPES: dict[str, Any] = {
@@ -68,6 +69,7 @@ class Builder:
         self.strings = Strings()
         self.header: dict[str, Any] = {}
         self._columns: dict[str, tuple[str, NDArray[Any]]] = {}
+        self._texts: set[str] = set()  # columns of StringIds
 
     def column(self, name: str, dtype: str, values: ArrayLike) -> None:
         """Adds a column; ``ValueError`` for a name used twice or a value that does not fit."""
@@ -86,6 +88,7 @@ class Builder:
     def text_column(self, name: str, texts: Iterable[str]) -> None:
         """Adds a StringId column."""
         self.column(name, "u32", self.strings.ids(texts))
+        self._texts.add(name)
 
     def csr(self, name: str, offsets: ArrayLike, values: ArrayLike, suffix: str = "values") -> None:
         """Adds ``name.offsets`` and ``name.values``."""
@@ -113,6 +116,8 @@ class Builder:
         at = 0
         for name, (dtype, array) in self._columns.items():
             specs[name] = {"dtype": dtype, "offset": at, "length": len(array)}
+            if name in self._texts:
+                specs[name]["text"] = True
             data = array.tobytes()
             pad = -len(data) % 8
             chunks += (data, b"\0" * pad)

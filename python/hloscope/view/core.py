@@ -1,4 +1,4 @@
-"""``build_view``: the tables every View has, then the optional sections."""
+"""``build_view``: the tables every View has; ``build_analyses``: the optional sections."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..analysis.flags import flags, output_bytes
 from ..analysis.folds import Folds, folds
 from ..analysis.groups import KINDS, GroupTree, group_tree
 from ..analysis.labels import labels
-from ..analysis.summary import summarize
-from ..analysis.table import Table, csr, table
+from ..analysis.summary import CONTRIBUTIONS, summarize
+from ..analysis.table import NO_TARGET, Table, csr, table
 from ..hlo import Module, Target
 from . import sections as _sections
-from .builder import VIEW_MAGIC, Builder
+from .builder import ANALYSES_MAGIC, VIEW_MAGIC, Builder
 
 T = TypeVar("T")
 
@@ -63,16 +63,18 @@ def build_view(
     title: str | None = None,
     subtitle: str = "",
 ) -> bytes:
-    """The View block of js/view.ts, gzip'd; the same module gives the same bytes."""
-    context = Context(module, target if target is not None else Target())
+    """The View block of js/view.ts, gzip'd: what the first picture needs, and it alone.
+
+    The same module gives the same bytes.
+    """
+    context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()
     with _no_collection():
         _instructions(builder, context)
         _computations(builder, context)
         _groups(builder, context)
         _frames(builder, context)
-        summary = _summary(context)
-        _optional(builder, context)
+        summary = summarize(module, context.target, CONTRIBUTIONS[:1])
         c, f = context, context.folds.folds
         builder.header = {
             "opcodes": list(c.table.opcodes),
@@ -90,10 +92,26 @@ def build_view(
             "dialect": module.dialect,
             "isScheduled": module.is_scheduled,
             "summary": summary,
-            "warnings": [str(w) for w in module.warnings] + c.warnings,
-            "extras": c.extras,
+            "warnings": [str(w) for w in module.warnings],
+            "extras": {},
         }
         return builder.finish(VIEW_MAGIC)
+
+
+def build_analyses(module: Module, target: Target | None = None) -> bytes:
+    """The analyses block of js/view.ts, gzip'd: what takes longer than the first picture may."""
+    context = Context(module, target if target is not None else NO_TARGET)
+    builder = Builder()
+    with _no_collection():
+        summary = summarize(module, context.target, CONTRIBUTIONS[1:])
+        _optional(builder, context)
+        builder.header = {
+            "instructions": len(module.instructions),
+            "summary": summary,
+            "warnings": summary.pop("warnings") + context.warnings,
+            "extras": context.extras,
+        }
+        return builder.finish(ANALYSES_MAGIC)
 
 
 @contextmanager
@@ -214,10 +232,6 @@ def _break_loops(parent: list[int]) -> None:
             last, at = at, parent[at]
         for row in path:
             done[row] = True
-
-
-def _summary(c: Context) -> dict[str, Any]:
-    return summarize(c.module, c.target)
 
 
 def _optional(b: Builder, c: Context) -> None:

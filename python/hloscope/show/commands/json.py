@@ -17,9 +17,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ...view.schema import decode
+    from ...view.schema import joined
 
-    header, columns = decode(load(arguments).view_bytes)
+    capture = load(arguments)
+    header, columns = joined(capture.view_bytes, capture.analyses_bytes)
     header.pop("columns")
     strings = columns.pop("strings")
     tables = {name: values.tolist() for name, values in columns.items()}
