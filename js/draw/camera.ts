@@ -47,7 +47,8 @@ export class Camera {
    */
   fit(world: Rect, readable: number, contents: Rect[]): Target {
     const whole = Math.min(this.width / world.w, this.height / world.h);
-    if (whole >= readable || contents.length === 0) {
+    // A little smaller and whole says more than readable and cut off.
+    if (whole >= 0.94 * readable || contents.length === 0) {
       const scale = Math.min(1.25, Math.max(MIN_SCALE, whole));
       return this.centered(world, scale);
     }

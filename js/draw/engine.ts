@@ -13,7 +13,7 @@ import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
 /** Numbers of boxes tried for the first picture, until one fits the pane. */
-const BUDGETS = [48, 34, 24, 16, 10];
+const BUDGETS = [48, 34, 24, 16, 10, 6, 3];
 /** Then this many of what is still closed are tried one by one; fewer in huge modules. */
 const TRIES = 6;
 const HUGE = 40_000;
@@ -78,7 +78,7 @@ export class Engine {
       if (fit >= READABLE_SCALE) break;
     }
     this.openness = best as Openness;
-    if (bestFit >= READABLE_SCALE) this.fillPane();
+    this.fillPane(Math.min(bestFit, READABLE_SCALE));
     return this.rebuild();
   }
   /** Scale at which the whole picture would fit the pane. */
@@ -87,8 +87,8 @@ export class Engine {
     const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
     return Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
   }
-  /** Opens the largest groups that still leave everything readable. */
-  private fillPane(): void {
+  /** Opens the largest groups that still let everything fit at that scale. */
+  private fillPane(scale: number): void {
     const tried = new Set<number>();
     const tries = this.model.instruction.count > HUGE ? 3 : TRIES;
     for (let turn = 0; turn < tries; turn++) {
@@ -103,7 +103,7 @@ export class Engine {
       tried.add(largest);
       const next = this.openness.copy();
       next.open[largest] = 1;
-      if (this.fitOf(next) >= READABLE_SCALE) this.openness = next;
+      if (this.fitOf(next) >= scale) this.openness = next;
     }
   }
 

@@ -67,7 +67,8 @@ export class Minimap {
     const { width, height } = scene.picture;
     const v = this.camera.view;
     const all = v.x <= 4 && v.y <= 4 && v.x + v.w >= width - 4 && v.y + v.h >= height - 4;
-    const small = this.camera.width < 2.4 * WIDTH || this.camera.height < 2 * HEIGHT;
+    // In a small pane it would cover what it maps.
+    const small = this.camera.width < 800 || this.camera.height < 460;
     const show = this.wanted && !all && !small;
     this.canvas.style.display = show ? "block" : "none";
     if (!show) return;
