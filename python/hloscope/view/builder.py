@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -137,3 +139,15 @@ def _gzip(data: bytes) -> bytes:
     body = deflate.compress(data) + deflate.flush()
     head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
     return head + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Hundreds of thousands of short-lived objects would set the collector off for nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -21,7 +19,7 @@ from ..analysis.summary import CONTRIBUTIONS, summarize
 from ..analysis.table import NO_TARGET, Table, csr, table
 from ..hlo import Module, Target
 from . import sections as _sections
-from .builder import ANALYSES_MAGIC, VIEW_MAGIC, Builder
+from .builder import ANALYSES_MAGIC, VIEW_MAGIC, Builder, no_collection
 
 T = TypeVar("T")
 
@@ -69,7 +67,7 @@ def build_view(
     """
     context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()
-    with _no_collection():
+    with no_collection():
         _instructions(builder, context)
         _computations(builder, context)
         _groups(builder, context)
@@ -102,7 +100,7 @@ def build_analyses(module: Module, target: Target | None = None) -> bytes:
     """The analyses block of js/view.ts, gzip'd: what takes longer than the first picture may."""
     context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()
-    with _no_collection():
+    with no_collection():
         summary = summarize(module, context.target, CONTRIBUTIONS[1:])
         _optional(builder, context)
         builder.header = {
@@ -112,18 +110,6 @@ def build_analyses(module: Module, target: Target | None = None) -> bytes:
             "extras": context.extras,
         }
         return builder.finish(ANALYSES_MAGIC)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hundreds of thousands of short-lived objects would set the collector off for nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _tuple_elements(c: Context) -> np.ndarray:

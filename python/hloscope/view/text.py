@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from ..analysis.table import csr
 from ..hlo import Module
-from .builder import TEXT_MAGIC, Builder
+from ..hlo.parts import split_attributes
+from .builder import TEXT_MAGIC, Builder, no_collection
 
 NONE = 0xFFFFFFFF
 # A constant of a million numbers is one attribute value; details panels need its beginning.
@@ -16,6 +17,11 @@ MAX_VALUE = 20_000  # characters
 
 def build_text(module: Module) -> bytes:
     """The text block of js/view.ts, gzip'd; offsets are UTF-8 bytes."""
+    with no_collection():
+        return _text(module)
+
+
+def _text(module: Module) -> bytes:
     b = Builder()
     text = module.text
     raw = text.encode("utf-8", "replace")
@@ -28,7 +34,8 @@ def build_text(module: Module) -> bytes:
         begin, end = _spans(spans, to_bytes, len(text))
         b.column(f"line.{what}_begin", "u32", begin)
         b.column(f"line.{what}_end", "u32", end)
-    pairs = [list(i.attributes.items()) if i.attribute_text else [] for i in module.instructions]
+    # Not ``i.attributes``, which would keep a dictionary with every instruction.
+    pairs = [list(split_attributes(i.attribute_text).items()) for i in module.instructions]
     rows = csr([range(len(p)) for p in pairs])
     b.column("attribute.offsets", "u32", rows.offsets)
     b.text_column("attribute.key", [k for p in pairs for k, _ in p])
