@@ -219,6 +219,7 @@ button.bar:hover{background:var(--bg3)}
 .source-line.own{background:linear-gradient(90deg,color-mix(in srgb,var(--t-opcode) 34%,var(--bg)) 0 calc(var(--heat)*1.4),transparent 0) no-repeat 0 0/140px 100%}
 .source-line.own .heat,.source-line.own .number{color:var(--text)}
 .source-line.hot:hover .code{background:var(--bg3)}
+.source-line.pointed{outline:2px solid var(--accent);outline-offset:-2px}
 .cut{color:var(--dim);padding-left:28px;line-height:14px}
 .loading,.failed{flex:1;display:grid;place-content:center;justify-items:center;gap:10px;padding:24px;text-align:center}
 .loading progress{width:220px}

@@ -63,7 +63,25 @@ export const sourceLines: Panel = {
       );
       const lost = sources.unattributed[figure];
       if (lost > 0) body.append(note(`${text(figure, lost)} of operations that name no line.`));
+      point();
     };
+    /** Marks the line that another panel points at, and brings it into view. */
+    const point = () => {
+      const at = ctx.store.get("line");
+      if (!at) return;
+      const file = [...body.querySelectorAll<HTMLElement>("[data-file]")].find(
+        (f) => f.dataset.file === at.file,
+      );
+      const row = () => file?.querySelector<HTMLElement>(`[data-line="${at.line}"]`);
+      if (file && !row()) file.querySelector<HTMLElement>("button.whole")?.click();
+      for (const old of body.querySelectorAll(".pointed")) old.classList.remove("pointed");
+      const found = row();
+      if (!found) return;
+      found.classList.add("pointed");
+      const above = found.getBoundingClientRect().top - body.getBoundingClientRect().top;
+      body.scrollTop += above - body.clientHeight / 3;
+    };
+    ctx.store.on("line", point, ctx.signal);
     sources.costs.on(() => {
       sources.work();
       show();
@@ -116,7 +134,7 @@ function fileSection(
     h(
       "button",
       {
-        class: "mini",
+        class: "mini whole",
         type: "button",
         onclick: (event: MouseEvent) => {
           list.replaceChildren(...texts.map((_, k) => row(k + 1)));
@@ -127,7 +145,7 @@ function fileSection(
     );
   return h(
     "section",
-    { class: "source-file" },
+    { class: "source-file", "data-file": file },
     h(
       "h3",
       { title: file },
@@ -158,12 +176,13 @@ function lineRow(
     h("span", { class: "code" }, texts?.[number - 1] ?? (found?.function || "")),
   ];
   const style: Record<string, string> = heat ? { "--heat": `${heat}%` } : {};
-  if (!found) return h("div", { class: "source-line" }, ...children);
+  if (!found) return h("div", { class: "source-line", "data-line": number }, ...children);
   return h(
     "button",
     {
       class: `source-line hot${own > 0 ? " own" : ""}`,
       type: "button",
+      "data-line": number,
       style,
       title: `${file}:${number}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}\n${format.plural(found.instructions.length, "operation")}`,
       onclick: () => {

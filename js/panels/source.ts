@@ -2,6 +2,7 @@
 
 import { h } from "../base/dom.ts";
 import type { ViewModel } from "../base/model.ts";
+import { sourcesOf } from "../state/sources.ts";
 import type { PanelContext } from "./panel.ts";
 import { copyButton } from "./parts.ts";
 
@@ -27,6 +28,19 @@ export function stackOf(model: ViewModel, i: number): FrameLine[] {
 
 export const baseName = (file: string): string =>
   file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+
+/** "dir/train.py:31" as a link to that line in the source panel, else in the host's editor. */
+export function lineLink(ctx: PanelContext, line: string): HTMLElement {
+  const at = line.lastIndexOf(":");
+  const file = line.slice(0, at);
+  const number = Number(line.slice(at + 1));
+  const { openSource } = ctx.host;
+  const go = sourcesOf(ctx.model)?.has(file)
+    ? () => ctx.store.showLine(file, number)
+    : openSource && (() => openSource(file, number));
+  if (!go) return h("code", null, line);
+  return h("button", { class: "link", type: "button", title: line, onclick: go }, line);
+}
 
 export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
   return h(

@@ -5,6 +5,7 @@ import { type CollectiveRow, type Origin, totalWire, type WhyCard } from "../sta
 import { devicesOf } from "../state/devices.ts";
 import type { PanelContext } from "./panel.ts";
 import { facts, longList, note, section, selectionLink } from "./parts.ts";
+import { lineLink } from "./source.ts";
 
 export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLElement {
   const runs = Number.isFinite(row.executions)
@@ -26,7 +27,7 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
     ["Phase", row.phase],
     ["Written by", row.written],
   ];
-  if (row.line) rows.push(["Source", lineButton(ctx, row.line)]);
+  if (row.line) rows.push(["Source", lineLink(ctx, row.line)]);
   if (row.opName) rows.push(["op_name", h("code", null, row.opName)]);
   const parts =
     row.parts.length > 1
@@ -76,15 +77,6 @@ function groupsText(row: CollectiveRow): string {
   return `${what}: ${list}${more}`;
 }
 
-function lineButton(ctx: PanelContext, line: string): HTMLElement {
-  const at = line.lastIndexOf(":");
-  const file = line.slice(0, at);
-  const number = Number(line.slice(at + 1));
-  const open = ctx.host.openSource;
-  if (!open) return h("code", null, line);
-  return h("button", { class: "link", type: "button", onclick: () => open(file, number) }, line);
-}
-
 function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
   if (row.written === "user") return section("Why", note("The program asks for it by name."));
   const card = row.why;
@@ -101,7 +93,7 @@ function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
     ["Operand", `${card.operand}: ${card.had}`],
     ["Needed", card.needs],
   ];
-  if (card.line) rows.push(["At", lineButton(ctx, card.line)]);
+  if (card.line) rows.push(["At", lineLink(ctx, card.line)]);
   return [
     facts(rows),
     h("ul", { class: "list origins" }, ...card.origins.map((o) => originRow(ctx, o))),
@@ -116,7 +108,7 @@ function originRow(ctx: PanelContext, o: Origin): HTMLElement {
       "li",
       null,
       `${axis}the constraint at `,
-      lineButton(ctx, o.line),
+      lineLink(ctx, o.line),
       callers.length ? h("span", { class: "dim" }, ` called at ${callers.join(", ")}`) : null,
     );
   }

@@ -122,6 +122,9 @@ export class Sources {
     }
     this.lines = [...lines.values()];
   }
+  has(file: string): boolean {
+    return this.names.some((f) => f.file === file);
+  }
   /** Files with their lines; the person's own, and libraries' when asked for. */
   files(libraries: boolean): SourceFile[] {
     const out = new Map<number, SourceFile>();

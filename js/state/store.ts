@@ -20,10 +20,17 @@ export interface Highlight {
   reason: string; // "users of %dot.3", "all-reduce over model", "train.py:31"
 }
 
+/** A line of the person's own code that some panel points at. */
+export interface SourceLine {
+  file: string;
+  line: number;
+}
+
 export interface State {
   selection: Selection;
   hover: Selection;
   highlight: Highlight | null;
+  line: SourceLine | null;
   options: Options;
   /** Counts up when what a colouring shows has changed though its name has not. */
   paint: number;
@@ -47,6 +54,7 @@ export class Store {
       selection: NOTHING,
       hover: NOTHING,
       highlight: null,
+      line: null,
       options: { ...DEFAULT_OPTIONS, ...options },
       paint: 0,
       analyses: 0,
@@ -127,6 +135,12 @@ export class Store {
   highlight(highlight: Highlight | null): void {
     this.state.highlight = highlight;
     this.emit("highlight");
+  }
+  /** Opens the source panel at a line. */
+  showLine(file: string, line: number): void {
+    this.state.line = { file, line };
+    this.setOptions({ panel: "source" });
+    this.emit("line");
   }
   /** The values behind the colouring changed: paint again. */
   repaint(): void {

@@ -54,9 +54,9 @@ def widget(capture: Any, renderer: Path, open_page: OpenPage) -> Page:
     page.set_content("<div id=out></div>")
     page.evaluate(MODEL)
     page.evaluate(
-        "([view, text]) => { state._options = {height: 900}; state._view = bytes(view);"
-        " window.text = bytes(text); }",
-        [base64.b64encode(b).decode() for b in (capture.view_bytes, capture.text_bytes)],
+        "([view, analyses]) => { state._options = {height: 900}; state._view = bytes(view);"
+        " state._analyses = bytes(analyses); }",
+        [base64.b64encode(b).decode() for b in (capture.view_bytes, capture.analyses_bytes)],
     )
     code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
     page.evaluate(
@@ -112,6 +112,20 @@ def test_from_an_array_to_the_source(
     assert "the constraint at" in card.inner_text()
     assert "test_devices.py:" in card.inner_text()
     page.screenshot(path=shots / f"collectives_{host}_{scheme}.png")
+
+    # the line of the constraint that asked for it, in the person's own code
+    origin = card.locator(".origins .link").first
+    line = origin.inner_text().rpartition(":")[2]
+    origin.click()
+    assert page.get_by_role("tab", name="Source").get_attribute("aria-selected") == "true"
+    pointed = page.locator(".source-line.pointed")
+    assert pointed.locator(".number").inner_text() == line
+    assert "with_sharding_constraint(x," in pointed.inner_text()
+    page.screenshot(path=shots / f"source_{host}_{scheme}.png")
+    if pointed.evaluate("e => e.tagName") == "BUTTON":
+        pointed.click()
+        assert f"test_devices.py:{line}" in page.locator(".graph").inner_text()
+    page.get_by_role("tab", name="Collectives").click()
 
     # and its groups on the mesh
     card.get_by_role("button", name="Show on the devices").click()
