@@ -1,10 +1,12 @@
-"""CPU time a big module takes to become a View, part by part; prints a table.
+"""CPU time a big module takes to become a View and its analyses; prints two tables.
 
     python benchmarks/view.py [FILE] [--layers 28] [--repeat 3]
 
 Without FILE it uses the GPT step of read_module.py (28 layers are about 100,000
-instructions; compiled once and cached). "core" is what the graph needs before the first
-picture; the sections and summary parts after it belong to optional analyses.
+instructions; compiled once and cached). First the blocks as hosts ask for them: the View is
+all that the first picture needs, the analyses come after it, the text when somebody looks.
+Then each step of them, on what came before: an analysis runs once, so what a later step finds
+made costs it nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 
 def parts(module: Any) -> dict[str, float]:
-    """Seconds of each step of ``build_view``, in its order, each on what came before."""
+    """Seconds of each step of the blocks, in order, each on what came before."""
     from hloscope.analysis.families import families
     from hloscope.analysis.flags import flags
     from hloscope.analysis.folds import folds
@@ -37,7 +39,8 @@ def parts(module: Any) -> dict[str, float]:
     from hloscope.view.builder import VIEW_MAGIC, Builder
     from hloscope.view.sections import SECTIONS
 
-    context, builder, seconds = core.Context(module, Target()), Builder(), {}
+    target = Target()
+    context, builder, seconds = core.Context(module, target), Builder(), {}
 
     def timed(name: str, action: Callable[[], Any]) -> Any:
         begun = time.process_time()
@@ -55,11 +58,9 @@ def parts(module: Any) -> dict[str, float]:
     writers = (core._instructions, core._computations, core._groups, core._frames)
     timed("write columns", lambda: [write(builder, context) for write in writers])
     builder.header = {}
-    block = timed("strings, gzip", lambda: builder.finish(VIEW_MAGIC))
-    seconds["core"] = sum(seconds.values())
-    seconds["core, MB"] = len(block) / 1e6
+    timed("strings, gzip", lambda: builder.finish(VIEW_MAGIC))
     for name, contribution in CONTRIBUTIONS:
-        timed(f"summary: {name}", lambda c=contribution: c(module, Target()))
+        timed(f"summary: {name}", lambda c=contribution: c(module, target))
     for name, add in SECTIONS:
         timed(f"section: {name}", lambda a=add: a(Builder(), context))
     gc.enable()
@@ -82,29 +83,41 @@ def main() -> None:
             print(f"compiling a {options.layers}-layer step …", file=sys.stderr)
             generate(folder, options.layers)
     from hloscope.readers import read_modules
-    from hloscope.view import build_text, build_view
+    from hloscope.view import build_analyses, build_text, build_view
 
     data = path.read_bytes()
+    blocks: dict[str, bytes] = {}
     runs: list[dict[str, float]] = []
+    steps: list[dict[str, float]] = []
     for _ in range(options.repeat):
+        begun = time.process_time()
         module = read_modules(data)[0]
-        runs.append(parts(module))
-    best = {name: min(run[name] for run in runs) for name in runs[0]}
-    module = read_modules(data)[0]
-    begun = time.process_time()
-    view = build_view(module)
-    best["build_view, everything"] = time.process_time() - begun
-    begun = time.process_time()
-    text = build_text(module)
-    best["build_text"] = time.process_time() - begun
-    print(f"{len(module.instructions):,} instructions, {len(module.computations):,} computations")
-    print(f"View {len(view) / 1e6:.2f} MB, {len(gzip.decompress(view)) / 1e6:.1f} MB unpacked;")
-    print(f"text block {len(text) / 1e6:.2f} MB\n")
-    print("| part | CPU seconds |")
+        runs.append({"read": time.process_time() - begun})
+        for name, build in (
+            ("View", build_view),
+            ("analyses", build_analyses),
+            ("text", build_text),
+        ):
+            begun = time.process_time()
+            blocks[name] = build(module)
+            runs[-1][name] = time.process_time() - begun
+        steps.append(parts(read_modules(data)[0]))
+    print(
+        f"{len(module.instructions):,} instructions, {len(module.computations):,} computations,",
+        end=" ",
+    )
+    print(f"{len(data) / 1e6:.1f} MB of text\n")
+    print("| block | CPU seconds | MB | MB unpacked |")
+    print("|---|---:|---:|---:|")
+    for name in runs[0]:
+        seconds = min(run[name] for run in runs)
+        size = f"{len(blocks[name]) / 1e6:.2f}" if name in blocks else ""
+        whole = f"{len(gzip.decompress(blocks[name])) / 1e6:.1f}" if name in blocks else ""
+        print(f"| {name} | {seconds:.2f} | {size} | {whole} |")
+    print("\n| step | CPU seconds |")
     print("|---|---:|")
-    for name, value in best.items():
-        if name != "core, MB":
-            print(f"| {name} | {value:.3f} |")
+    for name in steps[0]:
+        print(f"| {name} | {min(step[name] for step in steps):.3f} |")
 
 
 if __name__ == "__main__":

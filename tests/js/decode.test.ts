@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { BadBlock, decodeBlock } from "../../js/base/decode.ts";
-import { decodeText, decodeView } from "../../js/base/model.ts";
+import { decodeAnalyses, decodeText, decodeView } from "../../js/base/model.ts";
+import { perModel } from "../../js/state/members.ts";
 import { gzip, pack, type Row, Strings, smallView } from "./small-view.ts";
 
 const ROWS: Row[] = [
@@ -43,6 +44,58 @@ describe("the View block", () => {
   test("names the column that is missing", async () => {
     const raw = pack("HLOV", 1, {}, {});
     await expect(decodeView(await gzip(raw))).rejects.toThrow(/no column/);
+  });
+});
+
+describe("the analyses block", () => {
+  const block = async (instructions: number, names: string[]) => {
+    const s = new Strings();
+    const columns: Parameters<typeof pack>[3] = {
+      "cost.flops": ["f64", [0, 4, 8]],
+      "collective.kind": ["u32", names.map((n) => s.id(n))],
+    };
+    const header = {
+      instructions,
+      summary: { flops: 12 },
+      warnings: ["memory failed"],
+      extras: { cost: { chosen: null } },
+    };
+    const raw = pack("HLOA", 1, header, { ...columns, ...s.columns() }, ["collective.kind"]);
+    return decodeAnalyses(await gzip(raw));
+  };
+  const texts = (model: Awaited<ReturnType<typeof decodeView>>) =>
+    Array.from(model.column<Uint32Array>("collective.kind"), (id) => model.strings.get(id));
+
+  test("adds columns with their own strings, extras, summary and warnings", async () => {
+    const model = await decodeView(await gzip(smallView(ROWS)));
+    const known = model.strings.length;
+    model.extend(await block(3, ["all-reduce", "", "añb", "all-reduce"]));
+    expect(texts(model)).toEqual(["all-reduce", "", "añb", "all-reduce"]);
+    expect(model.strings.get(known - 1)).not.toBe("");
+    expect(model.name(1)).toBe("añb");
+    expect([...model.column("cost.flops")]).toEqual([0, 4, 8]);
+    expect(model.header.summary.flops).toBe(12);
+    expect(model.header.summary.module).toBe("m");
+    expect(model.header.extras.cost).toEqual({ chosen: null });
+    expect(model.header.warnings).toEqual(["memory failed"]);
+  });
+  test("refuses those of another module", async () => {
+    const model = await decodeView(await gzip(smallView(ROWS)));
+    const other = await block(4, ["x"]);
+    expect(() => model.extend(other)).toThrow(/changed/);
+    expect(model.optional("cost.flops")).toBeNull();
+  });
+  test("what was null is asked again, what was found is kept", async () => {
+    const model = await decodeView(await gzip(smallView(ROWS)));
+    let asked = 0;
+    const flops = perModel((m) => {
+      asked++;
+      return m.optional("cost.flops");
+    });
+    expect([flops(model), flops(model), asked]).toEqual([null, null, 1]);
+    model.extend(await block(3, []));
+    expect(flops(model)).toEqual(flops(model));
+    expect([flops(model)?.length, asked]).toEqual([3, 2]);
   });
 });
 

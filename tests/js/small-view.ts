@@ -1,5 +1,5 @@
 /** A View made by hand in the container format of js/view.ts, for tests without Python. */
-import type { DType, ViewHeader } from "../../js/view.ts";
+import type { ColumnSpec, DType, ViewHeader } from "../../js/view.ts";
 
 const BYTES: Record<DType, number> = { u8: 1, u16: 2, u32: 4, i32: 4, f32: 4, f64: 8 };
 
@@ -9,11 +9,13 @@ export function pack(
   version: number,
   header: Record<string, unknown>,
   columns: Record<string, [DType, ArrayLike<number>]>,
+  texts: readonly string[] = [],
 ): Uint8Array {
-  const specs: Record<string, { dtype: DType; offset: number; length: number }> = {};
+  const specs: Record<string, ColumnSpec> = {};
   let at = 0;
   for (const [name, [dtype, values]] of Object.entries(columns)) {
     specs[name] = { dtype, offset: at, length: values.length };
+    if (texts.includes(name)) specs[name].text = true;
     at = Math.ceil((at + values.length * BYTES[dtype]) / 8) * 8;
   }
   const text = new TextEncoder().encode(JSON.stringify({ version, ...header, columns: specs }));

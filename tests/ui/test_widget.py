@@ -54,8 +54,12 @@ def page(
     made.set_content("<div id=out></div><button id=after>after</button>")
     made.evaluate(MODEL)
     made.evaluate(
-        "([view, text]) => { state._view = bytes(view); window.text = bytes(text); }",
-        [base64.b64encode(b).decode() for b in (capture.view_bytes, capture.text_bytes)],
+        "([view, analyses, text]) => { state._view = bytes(view);"
+        " state._analyses = bytes(analyses); window.text = bytes(text); }",
+        [
+            base64.b64encode(b).decode()
+            for b in (capture.view_bytes, capture.analyses_bytes, capture.text_bytes)
+        ],
     )
     code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
     made.evaluate(
@@ -128,6 +132,48 @@ def test_an_error_from_the_kernel_is_shown_and_can_be_tried_again(page: Page) ->
     page.wait_for_function("() => sent.length === 2")
     page.evaluate("() => say('msg:custom', {kind: 'text', id: sent[1].id}, [text])")
     page.wait_for_selector(".text-line")
+
+
+def again(page: Page, options: str) -> None:
+    """The widget anew, its analyses left with the kernel."""
+    page.evaluate(
+        f"() => {{ dispose(); window.analyses = state._analyses; sent.length = 0;"
+        f" state._analyses = new DataView(new ArrayBuffer(0)); state._options = {options};"
+        " window.dispose = widget.render({model, el: out}); }"
+    )
+    page.wait_for_function("() => sent.length === 1")
+
+
+def test_analyses_come_after_the_picture_and_choices_wait_for_them(
+    page: Page, page_errors: list[str]
+) -> None:
+    again(page, "{height: 500, colorBy: 'flops', panel: 'cost'}")
+    assert page.evaluate("() => sent[0].kind") == "analyses"
+    page.get_by_text("Computing cost, memory and collectives").wait_for()
+    assert page.get_by_role("tab", name="Cost").count() == 0
+    assert page.get_by_label("Colour by").input_value() == "family"
+    page.evaluate("() => say('msg:custom', {kind: 'analyses', id: sent[0].id}, [analyses])")
+    cost = page.get_by_role("tab", name="Cost")
+    cost.wait_for()
+    assert cost.get_attribute("aria-selected") == "true"
+    assert page.get_by_label("Colour by").input_value() == "flops"
+    page.locator(".legend").get_by_text("FLOP", exact=False).first.wait_for()
+    assert not page.locator(".status .work").is_visible()
+    names = page.get_by_role("tab").all_inner_texts()
+    assert names[:2] == ["Details", "Text"], names
+    assert page_errors == []
+
+
+def test_without_its_analyses_the_rest_works_and_says_why(page: Page) -> None:
+    again(page, "{height: 500, colorBy: 'flops', panel: 'cost'}")
+    page.evaluate(
+        "() => say('msg:custom', {kind: 'error', id: sent[0].id, message: 'MemoryError: no'}, [])"
+    )
+    page.get_by_text("No cost, memory and collectives: MemoryError: no").wait_for()
+    assert page.get_by_role("tab", name="Cost").count() == 0
+    assert page.get_by_label("Colour by").input_value() == "family"
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_function("() => sent.length === 2")
 
 
 def test_options_go_both_ways(page: Page) -> None:
