@@ -93,7 +93,9 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .fold{flex:0 0 32px;display:flex;align-items:center;justify-content:center;color:var(--dim);border-top:1px solid var(--line)}
 .panel{flex:1 1 0;min-height:0;overflow:auto;padding:10px 12px 14px;scrollbar-width:thin}
 .panel.flush{padding:0;overflow:hidden}
-.root.medium .search{flex-basis:160px}
+.panel>.section:first-child,.panel>:empty+.section,.panel>:first-child>.section:first-child{margin-top:0}
+.root.medium .search{flex:0 1 150px;min-width:112px}.root.medium .toolbar .field select{max-width:128px}
+.root.medium .toolbar .rule{margin:0 2px}
 .root.medium .toolbar .word,.root.medium .legend .n{display:none}
 .root.narrow .main{flex-direction:column}
 .root.narrow .grip{cursor:row-resize;padding:2px 0}
@@ -111,7 +113,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root:is(.narrow,.short) .legend>*{flex:none}
 .root:is(.narrow,.short) .strip .track{height:20px}
 .root.narrow .header{flex-wrap:wrap}.root.narrow .header .figures{text-align:left;flex-basis:100%}
-.root.narrow .toolbar .gap{display:none}
+.root.narrow .toolbar .gap{display:none}.root.narrow .search,.root.narrow .toolbar .field,.root.narrow .toolbar select{flex:1 1 120px;max-width:none}
 
 .legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:67px;flex:none;overflow:auto;scrollbar-width:thin}
 .legend .what{color:var(--dim)}
@@ -163,6 +165,7 @@ button.bar:hover{background:var(--bg3)}
 .table{border-collapse:collapse;width:100%}
 .column{display:flex;flex-direction:column;height:100%;min-height:0}
 .column>.note{padding:8px 12px}
+.panel.flush>.empty{padding:10px 12px;overflow:auto;height:100%}.examples dt{margin-top:8px}.examples dd{color:var(--dim)}
 .bar-row{display:flex;align-items:center;gap:8px;padding:8px 12px;border-bottom:1px solid var(--line)}
 .bar-row .find{flex:1 1 120px}
 .virtual{flex:1 1 0;min-height:0;overflow:auto;position:relative;scrollbar-width:thin}

@@ -101,6 +101,8 @@ export interface Summary {
   parameters: number;
   parameter_bytes: number;
   output_bytes: number;
+  /** "global": of several devices and not partitioned yet; then bytes are of whole arrays. */
+  shapes?: "local" | "global";
   partitions: number;
   replicas: number;
   warnings: string[];

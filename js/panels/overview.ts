@@ -19,13 +19,19 @@ export function overview(ctx: PanelContext): Child[] {
     10,
   );
   const entry = entryComputation(model);
+  const where =
+    summary.shapes === "global"
+      ? " in global shapes, before partitioning"
+      : summary.partitions * summary.replicas > 1
+        ? " on each device"
+        : "";
   return [
     h("h2", { class: "title" }, "Overview"),
     facts([
       ["Module", h("code", null, summary.module)],
       [
         "Instructions",
-        `${format.count(summary.instructions)}, ${format.count(summary.entry_instructions)} in ENTRY`,
+        `${format.count(summary.instructions)} (${format.count(summary.entry_instructions)} in ENTRY)`,
       ],
       ["Computations", format.count(summary.computations)],
       [
@@ -36,12 +42,12 @@ export function overview(ctx: PanelContext): Child[] {
       ],
       [
         "Parameters",
-        `${format.count(summary.parameters)}, ${format.bytes(summary.parameter_bytes)} on each device`,
+        `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}${where}`,
       ],
-      ["Outputs", `${format.bytes(summary.output_bytes)} on each device`],
+      ["Outputs", `${format.bytes(summary.output_bytes)}${where}`],
       [
         "Order",
-        model.header.isScheduled ? "scheduled: listed as it runs" : "program order; not a schedule",
+        model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule",
       ],
     ]),
     fusionKinds(ctx),

@@ -79,11 +79,11 @@ export const searchResults: Panel = {
     });
     const help = h(
       "div",
-      null,
-      note("Type in the search box. Words must all match; prefixes choose the field:"),
+      { class: "empty" },
+      note("Type in the search box at the top, or press /. All words must match. For example:"),
       h(
         "dl",
-        { class: "facts" },
+        { class: "examples" },
         ...HELP.flatMap(([query, meaning]) => [
           h(
             "dt",

@@ -405,3 +405,15 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
     empty.write_bytes(b"")
     with pytest.raises(ReadError, match=r"empty\.hlo is empty; expected HLO text"):
         read(empty)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Notes\n\n```python\n%load_ext hloscope\n\n%hlo step(x)\n```\n",
+        "const pane = new Pane(element);\nfunction f(a: number) {\n  const b = new Box(a);\n}\n",
+    ],
+)
+def test_prose_and_code_are_not_modules(text):
+    with pytest.raises(ReadError, match="holds no HLO module; expected HLO text"):
+        read(text.encode())

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from random import Random
 
+import hloscope as hs
 import hypothesis.strategies as st
 import jax
 import numpy as np
@@ -225,3 +226,22 @@ def test_specs_that_no_axis_explains():
     with pytest.raises(ValueError, match="does not fit the mesh"):
         named(MESH, ((AxisRef("stage"),),))
     assert arrange(MESH, [[AxisRef("data")], [AxisRef("data")]]) is None
+
+
+def test_a_partitioned_dump_without_annotations_still_has_bytes_on_each_device():
+    text = (
+        "HloModule jit_f, is_scheduled=true, num_partitions=4\n\n"
+        "ENTRY %main_spmd (p: f32[8]) -> f32[8] {\n"
+        "  %p = f32[8]{0} parameter(0)\n"
+        "  ROOT %n = f32[8]{0} negate(%p)\n}\n"
+    )
+    found = hs.read(text)
+    assert found.shardings.device_bytes("parameter").tolist() == [32.0] * 4
+    assert found.shardings.device_bytes("output").tolist() == [32.0] * 4
+    assert found.summary["shapes"] == "local"
+    assert "32 B a device" in str(found)
+    before = hs.read(text.replace("is_scheduled=true, ", "").replace("main_spmd", "main"))
+    assert all(math.isnan(b) for b in before.shardings.device_bytes("parameter"))
+    assert before.summary["devices"][0]["parameter_bytes"] is None
+    assert before.summary["shapes"] == "global"
+    assert "32 B in global shapes, before partitioning" in str(before)

@@ -13,7 +13,7 @@ from hloscope.readers import read_modules
 from hloscope.show.text import MAX_LINES, WIDTH, exact_bytes, human_bytes, printable, summary_text
 
 KEYS = """module computations instructions entry_instructions fusions opcodes parameters
-parameter_bytes output_bytes partitions replicas warnings""".split()
+parameter_bytes output_bytes shapes partitions replicas warnings""".split()
 
 EXACT = {
     "000": {"computations": 6, "instructions": 48, "fusions": {"kLoop": 4}, "partitions": 4,

@@ -18,7 +18,7 @@ export function keyFigures(model: ViewModel): string[] {
   if (fusions) out.push(format.plural(fusions, "fusion"));
   if (summary.parameters) {
     out.push(
-      `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}`,
+      `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}${summary.shapes === "global" ? " (global)" : ""}`,
     );
   }
   const collectives = new Map<string, number>();
@@ -40,7 +40,8 @@ export function header(root: HTMLElement, model: ViewModel, signal: AbortSignal)
     h("span", { class: "sub" }, subtitle),
     h(
       "span",
-      { class: "figures" },
+      // One line; what does not fit is told on hover and in the overview.
+      { class: "figures", title: keyFigures(model).join(" · ") },
       // Each figure stays on one line with its unit.
       ...keyFigures(model).flatMap((f, k) => [k > 0 && " · ", h("span", null, f)]),
     ),

@@ -47,7 +47,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
 
   const input = h("input", {
     type: "search",
-    placeholder: "Search instructions",
+    placeholder: "Search",
     "aria-label": "Search instructions: name, opcode, scope, shape or source line",
     autocomplete: "off",
     spellcheck: "false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..hlo import Module, Target
@@ -40,7 +41,8 @@ def shardings_summary(module: Module, target: Target) -> dict[str, Any]:
     devices = []
     for partition in range(found.num_devices):
         device = known.get(partition)
-        row: dict[str, Any] = {"partition": partition, "parameter_bytes": int(held[partition])}
+        size = None if math.isnan(held[partition]) else int(held[partition])
+        row: dict[str, Any] = {"partition": partition, "parameter_bytes": size}
         if device is not None:
             row |= {"id": device.id, "kind": device.kind}
             if device.coords is not None:

@@ -8,8 +8,9 @@ annotated; there shapes are global.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,11 @@ class Shardings:
     transitions: tuple[Transition, ...]
     mesh: Mesh | None
     num_devices: int
+    #: Whether the module's printed shapes are one device's part.
+    is_partitioned: bool = False
+    #: Role → bytes on one device of arrays without an annotation; NaN before partitioning,
+    #: where nothing tells how they will be placed.
+    unannotated: Mapping[str, float] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[ShardedArray]:
         return iter(self.rows)
@@ -65,8 +71,11 @@ class Shardings:
         return tuple(r for r in self.rows if r.role == "output")
 
     def device_bytes(self, role: str = "parameter") -> npt.NDArray[np.float64]:
-        """Bytes that each device holds of all arrays of that role, padding included."""
-        out = np.zeros(self.num_devices)
+        """Bytes that each device holds of all arrays of that role, padding included.
+
+        NaN where an array has neither a sharding nor a local shape to tell.
+        """
+        out = np.full(self.num_devices, self.unannotated.get(role, 0.0))
         for row in self.rows:
             if row.role != role:
                 continue
@@ -124,21 +133,42 @@ def _made(module: Module, target: Target) -> Shardings:
     mesh = module_mesh(module, target)
     maker = ArrayMaker(target, mesh, partitions)
     rows: list[ShardedArray] = []
-    is_partitioned = _is_partitioned(module)
+    local = is_partitioned(module)
     if module.entry is not None:
         for p in module.entry.parameters:
-            rows += maker.parameter(p, is_partitioned)
-        rows += maker.outputs(module, is_partitioned)
-    values = [] if is_partitioned else _annotated(module)
+            rows += maker.parameter(p, local)
+        rows += maker.outputs(module, local)
+    values = [] if local else _annotated(module)
     for i in values:
         rows += maker.leaves("value", i.name, i, i.sharding_text or "", False)
     return Shardings(
-        tuple(rows), _transitions(values, mesh, partitions), mesh, replicas * partitions
+        tuple(rows),
+        _transitions(values, mesh, partitions),
+        mesh,
+        replicas * partitions,
+        local,
+        _unannotated(module, rows, local),
     )
 
 
-def _is_partitioned(module: Module) -> bool:
-    """After partitioning only ENTRY's parameters (and root) keep their annotations."""
+def _unannotated(module: Module, rows: list[ShardedArray], local: bool) -> dict[str, float]:
+    """A partitioned module's shapes are local: they tell what its dump does not say."""
+    if module.entry is None:
+        return {}
+    told = {id(r.instruction) for r in rows if r.role == "parameter"}
+    left = [p.shape.byte_size for p in module.entry.parameters if id(p) not in told]
+    found = {"parameter": left}
+    root = module.entry.root
+    if root is not None and not any(r.role == "output" for r in rows):
+        found["output"] = [root.shape.byte_size]
+    return {role: float(sum(b)) if local else math.nan for role, b in found.items() if any(b)}
+
+
+def is_partitioned(module: Module) -> bool:
+    """Whether shapes are one device's part: after SPMD partitioning.
+
+    Then only ENTRY's parameters (and root) keep their annotations.
+    """
     if module.dialect != "hlo":
         return False
     spmd = module.entry is not None and "spmd" in module.entry.name

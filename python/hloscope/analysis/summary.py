@@ -1,6 +1,7 @@
 """Counts and bytes of a module: what ``hloscope summary --json`` prints.
 
-Each contribution adds keys to one plain dict; sizes are bytes of one device, dense.
+Each contribution adds keys to one plain dict; sizes are dense bytes, of one device unless
+``shapes`` says "global": a program of several devices that is not partitioned yet.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .collectives_summary import collectives_summary, shardings_summary
 from .cost_summary import costs, peaks
+from .sharding import is_partitioned
 
 if TYPE_CHECKING:
     from ..hlo import Instruction, Module, Target
@@ -37,6 +39,8 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         "parameters": len(parameters),
         "parameter_bytes": sum(p.shape.byte_size for p in parameters),
         "output_bytes": root.shape.byte_size if root is not None else 0,
+        # Before partitioning a program of several devices still has its global shapes.
+        "shapes": "global" if partitions(module) > 1 and not is_partitioned(module) else "local",
         "partitions": partitions(module),
         "replicas": module.replica_count,
         "warnings": [str(w) for w in module.warnings],
@@ -81,12 +85,12 @@ CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
 def summarize(
     module: Module,
     target: Target,
-    contributions: tuple[tuple[str, Contribution], ...] = CONTRIBUTIONS,
+    contributions: tuple[tuple[str, Contribution], ...] | None = None,
 ) -> dict[str, Any]:
-    """The contributions' keys; one that fails adds a warning instead of its keys."""
+    """The contributions' keys (default all); one that fails adds a warning instead of its keys."""
     out: dict[str, Any] = {}
     failed: list[str] = []
-    for name, contribution in contributions:
+    for name, contribution in CONTRIBUTIONS if contributions is None else contributions:
         try:
             out.update(contribution(module, target))
         except Exception as error:

@@ -9,6 +9,7 @@ line in READERS. Nothing but ``ReadError`` leaves this folder.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -23,6 +24,7 @@ from .decode import to_text
 from .entries import ModuleEntry, choose_module
 from .errors import ReadError
 from .hlo_text import read_hlo_text
+from .xplane import find_trace, is_trace, trace_modules
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -43,7 +45,13 @@ class Reader:
 
 def _read_hlo(data: bytes, name: str) -> list[Module]:
     text, warnings = to_text(data)
-    return read_hlo_text(text, warnings)
+    modules = read_hlo_text(text, warnings)
+    # Prose and source code may hold lines that look like computations and instructions.
+    named = _HEADER.search(text) is not None
+    return [m for m in modules if named or any(i.shape.is_array for i in m.instructions)]
+
+
+_HEADER = re.compile(r"\bHloModule\s+\S")
 
 
 def _read_stablehlo(data: bytes, name: str) -> list[Module]:
@@ -52,6 +60,7 @@ def _read_stablehlo(data: bytes, name: str) -> list[Module]:
 
 
 READERS: tuple[Reader, ...] = (
+    Reader("profiler trace", is_trace, trace_modules),
     Reader("HLO proto", proto.is_proto, lambda d, name: [proto.read_proto(d, name)]),
     Reader("StableHLO bytecode", mlir_bytecode.is_bytecode, mlir_bytecode.read_bytecode),
     Reader("StableHLO text", stablehlo_text.is_stablehlo, _read_stablehlo),
@@ -59,15 +68,24 @@ READERS: tuple[Reader, ...] = (
 )
 
 
-def read(source: Source, *, module: str | int | None = None, stage: str | None = None) -> Capture:
+def read(
+    source: Source,
+    *,
+    module: str | int | None = None,
+    stage: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+) -> Capture:
     """Reads a dump: a path, a folder of ``xla_dump_to``, bytes, or HLO or StableHLO text.
 
     ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
     (``before_optimizations``, a pass name, ``after_optimizations``); by default the
-    largest module at its last stage. Raises ``ReadError``, and nothing else.
+    largest module at its last stage. ``profile`` is a profiler trace (``….xplane.pb``, or a
+    folder such as XProf's) whose times are joined to the instructions; a trace is also a
+    source itself, by the HLO that it carries. Raises ``ReadError``, and nothing else.
 
         >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
         >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
+        >>> read("/tmp/dump", profile="/tmp/trace")
     """
     from .._capture import Capture
 
@@ -82,10 +100,20 @@ def read(source: Source, *, module: str | int | None = None, stage: str | None =
     elif stage is not None:
         raise ReadError("stage= chooses among the files of a dump folder; this is one module")
     modules = read_modules(data, origin)
+    timed = isinstance(data, bytes) and is_trace(data)
+    if timed and module is None:
+        module = 0  # the one with most measured time
     chosen = choose_module(modules, module, origin or "the text")
     if note:
         chosen.warnings += (ReadWarning(note),)
-    return Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    if profile is not None:
+        found.add_profile(find_trace(Path(profile)))
+    elif timed:
+        assert isinstance(data, bytes)
+        with contextlib.suppress(ReadError):  # a module that did not run while it was traced
+            found.add_profile(data)
+    return found
 
 
 def read_modules(data: bytes | str, name: str = "") -> list[Module]:
@@ -164,10 +192,21 @@ def _load(source: Source) -> tuple[bytes | str, str, Path | None]:
     try:
         path = Path(source).expanduser()
         if path.is_dir():
-            return b"", path.name, path
+            inside = _trace_inside(path)
+            return (b"", path.name, path) if inside is None else _load(inside)
     except (OSError, ValueError, RuntimeError) as e:
         raise ReadError(f"not a path: {str(source)[:80]!r} ({e})") from None
     return _bytes_of(path), path.name, path
+
+
+def _trace_inside(folder: Path) -> Path | None:
+    """The newest trace of a folder of traces, such as XProf's; None where there are dumps."""
+    try:
+        dump_directory.list_directory(folder)
+    except ReadError:
+        with contextlib.suppress(ReadError):
+            return find_trace(folder)
+    return None
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -64,9 +64,10 @@ def _work(s: Summary, capture: Capture) -> list[Row]:
 
 
 def _memory(s: Summary, capture: Capture) -> list[Row]:
+    where = " a device" if s["shapes"] == "local" else " in global shapes, before partitioning"
     return [
-        ("parameters", f"{s['parameters']:,} of {exact_bytes(s['parameter_bytes'])} a device"),
-        ("outputs", f"{exact_bytes(s['output_bytes'])} a device"),
+        ("parameters", f"{s['parameters']:,} of {exact_bytes(s['parameter_bytes'])}{where}"),
+        ("outputs", f"{exact_bytes(s['output_bytes'])}{where}"),
     ]
 
 
