@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import collectives, cost, measured, memory, sharding, source
+from . import collectives, compiler, cost, measured, memory, sharding, source
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -24,5 +24,6 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("source", source.add),
     ("measured", measured.add),
     ("collectives", collectives.add),
+    ("compiler", compiler.add),
     ("sharding", sharding.add),
 )
