@@ -138,7 +138,7 @@ class Capture:
         One run to warm up, then ``steps`` measured ones. The result is also in
         ``cap.measured`` and in the views made from then on. Raises ``ValueError`` for a
         capture that is not of a live, compiled program, ``CaptureError`` for arguments
-        that are no arrays or are donated.
+        that are no arrays and for devices that are not attached.
         """
         if self._run is None:
             raise ValueError(
@@ -149,19 +149,28 @@ class Capture:
 
         return self._measure(run_profiled(self._run, args, kwargs, steps), steps)
 
-    def add_profile(self, trace: str | Path, *, steps: int = 1) -> Measured:
+    def add_profile(self, trace: str | Path | bytes, *, steps: int | None = None) -> Measured:
         """Joins a profiler trace taken elsewhere: an ``xplane.pb`` or a folder that holds one.
 
-        ``steps`` is how many executions it covers. Raises ``ReadError``.
+        ``steps`` is how many executions it covers; None counts them. Raises ``ReadError``,
+        also when the trace has nothing of this module.
         """
         from .readers.xplane import read_trace
 
         return self._measure(read_trace(trace), steps)
 
-    def _measure(self, trace: Any, steps: int) -> Measured:
+    def _measure(self, trace: Any, steps: int | None) -> Measured:
         from .analysis.measured import join, remember
+        from .readers import ReadError
 
-        found = remember(self.module, join(self.module, trace.ops, steps))
+        found = join(self.module, trace.ops, steps)
+        if not found.counts.any():
+            has = ", ".join(sorted({o.module for o in trace.ops if o.module})[:10])
+            raise ReadError(
+                f"the trace has no time of {self.module.name!r}"
+                + (f"; it has {has}" if has else ": it has no HLO operations at all")
+            )
+        remember(self.module, found)
         self.__dict__.pop("analyses_bytes", None)
         return found
 

@@ -1,4 +1,8 @@
-"""Measured time: on 8 CPU devices nearly all of a trace lands on instructions."""
+"""Measured time: on 8 CPU devices nearly all of a trace lands on instructions.
+
+``test_profile.py`` runs these in a process of their own: the profiler cannot run in one that
+has compiled for a TPU topology, as other tests do. The last case here is about that.
+"""
 
 from __future__ import annotations
 
@@ -104,3 +108,96 @@ def test_what_cannot_run_says_so(traced: Any, tmp_path: Path) -> None:
         cap.add_profile(tmp_path / "none.pb")
     with pytest.raises(hs.ReadError, match="xplane"):
         read_trace(b"\xff\xff\xff junk")
+
+
+def test_capture_measures_in_one_go(traced: Any) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def donating(x: Any, power: int, w: Any) -> Any:
+        return jnp.tanh(x @ w) ** power
+
+    x = np.ones((64, 64), np.float32)
+    held = jax.device_put(x)
+    fn = jax.jit(donating, static_argnums=1, donate_argnums=0)
+    cap = hs.capture(fn, held, 3, x, profile=2)
+    assert cap.measured is not None
+    assert cap.measured.steps == 2
+    assert cap.measured.coverage >= 0.95
+    assert not held.is_deleted()  # what the person gave is still theirs
+    # onto another mesh: the arrays go where the program wants them
+    spread = hs.capture(lambda a: (a @ a).sum(), x, mesh={"x": 2}, profile=1)
+    assert spread.measured is not None
+    assert len(spread.measured.devices) == 2
+
+
+def test_capture_refuses_what_cannot_run(traced: Any) -> None:
+    import jax
+
+    cap, (x, w), _ = traced
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    for words, fn, args, more in (
+        ("give arrays, not ShapeDtypeStruct", lambda a: a, (shape,), {}),
+        ("v5e:2x2 is only a topology", lambda a: a, (x,), {"topology": "v5e:2x2"}),
+        ("measures the optimized stage", lambda a: a, (x,), {"stage": "hlo"}),
+        ("comes without values to run on", jax.jit(lambda a: a).lower(x), (), {}),
+        ("comes without values to run on", cap, (), {}),
+    ):
+        with pytest.raises(hs.CaptureError, match=words):
+            hs.capture(fn, *args, profile=1, **more)
+    with pytest.raises(hs.CaptureError, match="steps must be at least 1"):
+        hs.capture(lambda a: a, x, profile=-1)
+
+
+def test_a_trace_is_read_by_itself_and_with_a_dump(traced: Any, tmp_path: Path) -> None:
+    cap, _, folder = traced
+    (file,) = folder.rglob("*.xplane.pb")
+    for source in (file, folder, file.read_bytes(), gzip.compress(file.read_bytes())):
+        alone = hs.read(source)
+        assert alone.module.name == cap.module.name
+        assert alone.measured is not None
+        assert alone.measured.steps == STEPS  # counted
+        assert alone.measured.coverage >= 0.95
+    assert cap.module.name in {m.name for m in hs.list_modules(file)}
+    dump = tmp_path / "step.hlo"
+    dump.write_text(cap.text)
+    for profile in (file, str(folder)):
+        both = hs.read(dump, profile=profile)
+        assert both.measured is not None
+        np.testing.assert_allclose(both.measured.seconds.sum(), alone.measured.seconds.sum())
+    other = tmp_path / "other.hlo"
+    other.write_text("HloModule other\nENTRY e { ROOT p = f32[] parameter(0) }")
+    with pytest.raises(hs.ReadError, match=f"no time of 'other'; it has .*{cap.module.name}"):
+        hs.read(other, profile=file)
+
+
+def test_of_several_modules_the_slowest_is_taken(tmp_path: Path) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def heavy(x: Any) -> Any:
+        return x @ x @ x
+
+    def light(x: Any) -> Any:
+        return x + 1 - jnp.sin(x)
+
+    x = jnp.ones((512, 512))
+    slow, fast = jax.jit(heavy), jax.jit(light)
+    jax.block_until_ready((slow(x), fast(x[:2])))
+    with jax.profiler.trace(str(tmp_path)):
+        jax.block_until_ready((slow(x), fast(x[:2])))
+    cap = hs.read(tmp_path)
+    assert cap.module.name == "jit_heavy"
+    assert any("jit_light" in w and "choose with module=" in w for w in cap.warnings)
+    assert hs.read(tmp_path, module="jit_light").measured is not None
+
+
+def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:
+    x = np.ones((8, 128), np.float32)
+    cap = hs.capture(lambda a: a + 1, x, topology="v5e:2x2", provenance=False)
+    with pytest.raises(hs.CaptureError, match="not attached here"):
+        cap.profile(x)
+    # and jax's profiler would end this process now: said, not done
+    here = hs.capture(lambda a: a + 1, x, provenance=False)
+    with pytest.raises(hs.CaptureError, match="compiled for a TPU topology"):
+        here.profile(x)

@@ -163,9 +163,10 @@ def measured_of(module: Module) -> Measured | None:
     return found
 
 
-def join(module: Module, ops: Iterable[Timed], steps: int) -> Measured:
+def join(module: Module, ops: Iterable[Timed], steps: int | None = None) -> Measured:
     """Times of this module's instructions, divided by ``steps``.
 
+    None takes as steps how often a device runs an instruction of ENTRY (the median of them).
     Rows of other modules are left out; rows without a module count when the name is known.
     """
     mine = [o for o in ops if o.module in ("", module.name)]
@@ -182,5 +183,9 @@ def join(module: Module, ops: Iterable[Timed], steps: int) -> Measured:
             continue
         seconds[at[o.device], i.index] += o.seconds
         counts[at[o.device], i.index] += o.count
+    if steps is None:
+        entry = module.entry.instructions if module.entry is not None else []
+        often = counts[:, [i.index for i in entry]]
+        steps = round(float(np.median(often[often > 0]))) if (often > 0).any() else 1
     steps = max(1, steps)
     return Measured(module, devices, seconds / steps, counts / steps, steps, unmatched)

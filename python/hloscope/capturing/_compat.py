@@ -94,6 +94,25 @@ def partition_devices(lowered: Any, compiled: Any) -> tuple[Any, ...]:
     return tuple(found or ())
 
 
+def attached(devices: Sequence[Any]) -> bool:
+    """Whether programs can run on these devices: those of a mere topology have no hardware id."""
+    return all(getattr(d, "local_hardware_id", 0) is not None for d in devices)
+
+
+def profiler_would_crash() -> bool:
+    """Whether libtpu is in this process without a TPU, as after compiling for a topology.
+
+    Its part of the profiler then ends the process with a segmentation fault (libtpu 0.0.51).
+    """
+    try:
+        from jax._src import xla_bridge
+        from jax._src.lib import _jax
+
+        return bool(_jax.pjrt_plugin_loaded("tpu")) and "tpu" not in xla_bridge.backends()
+    except (ImportError, AttributeError):
+        return False
+
+
 def _shardings(compiled: Any) -> list[Any]:
     leaves = []
     for name in ("input_shardings", "output_shardings"):

@@ -19,6 +19,7 @@ from .._capture import STAGES, Capture
 from . import _compat, placing
 from .errors import CaptureError
 from .explain import OTHER_MESH, explained
+from .profile import check_runnable
 from .program import Options, Program
 from .topology import avoid_tpu_start_up
 
@@ -34,6 +35,7 @@ def capture(
     compiler_options: Mapping[str, Any] | None = None,
     provenance: bool = True,
     title: str | None = None,
+    profile: int = 0,
     **kwargs: Any,
 ) -> Capture:
     """Compiles ``fn(*args, **kwargs)`` and returns what XLA made of it; nothing runs.
@@ -49,6 +51,9 @@ def capture(
     compiler_options: as ``Lowered.compile`` takes them.
     provenance: also keeps Shardy's and the partitioner's dumps, which explaining where
         collectives come from needs; it compiles anew, False reuses what jax has compiled.
+    profile: runs that many steps with these arguments under ``jax.profiler``, after one
+        unmeasured; the times are in ``cap.measured`` and in the view. The one option that
+        runs the program.
 
     Raises ``CaptureError`` saying what to do. Errors of the function itself pass unchanged.
 
@@ -59,6 +64,8 @@ def capture(
         raise CaptureError(f"unknown stage {stage!r}; stages are {', '.join(STAGES)}")
     avoid_tpu_start_up()
     options = Options(dict(compiler_options) if compiler_options else None, provenance, title)
+    if profile:
+        _refuse_unmeasurable(fn, args, kwargs, profile, stage, topology)
     if isinstance(fn, Capture):
         return fn.at(stage)
     if _is_stage(fn):
@@ -70,6 +77,7 @@ def capture(
             "jax.jit(f).trace, .lower or .compile returns"
         )
     to: Any = None
+    concrete = args, kwargs
     if topology is not None or mesh is not None:
         options.moved = True
         to = placing.target_mesh(topology, mesh, args, kwargs)
@@ -93,7 +101,30 @@ def capture(
             _refuse_other_meshes(traced, to, name)
     # equinox and others wrap jax's stages
     lowered = getattr(lowered, "lowered", lowered)
-    return Program(options, traced=traced, lowered=lowered).at(stage)
+    found = Program(options, traced=traced, lowered=lowered).at(stage)
+    if profile:
+        found.profile(*concrete[0], steps=profile, **concrete[1])
+    return found
+
+
+def _refuse_unmeasurable(
+    fn: Any, args: Any, kwargs: Any, profile: int, stage: str, topology: str | None
+) -> None:
+    """What cannot run is refused before minutes of compiling."""
+    if stage != "optimized":
+        raise CaptureError(f"profile= measures the optimized stage, not {stage!r}")
+    if topology is not None:
+        raise CaptureError(
+            f"profile= runs the program and {topology} is only a topology, without devices; take "
+            "a trace there and join it: cap.add_profile('….xplane.pb')"
+        )
+    if isinstance(fn, Capture) or _is_stage(fn):
+        kind = type(fn).__name__
+        raise CaptureError(
+            f"a {kind} comes without values to run on; give them to "
+            f"capture({kind.lower()}).profile(*args, steps={profile})"
+        )
+    check_runnable(args, kwargs, profile)
 
 
 def _refuse_other_meshes(traced: Any, mesh: Any, name: str) -> None:

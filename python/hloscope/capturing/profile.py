@@ -3,33 +3,102 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from ..readers.xplane import Trace, read_trace
+from . import _compat
 from .errors import CaptureError
 
 
-def run_profiled(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], steps: int) -> Trace:
+def check_runnable(args: tuple[Any, ...], kwargs: Mapping[str, Any], steps: int) -> None:
+    """Raises ``CaptureError`` for a number of steps or for arguments that nothing can run with."""
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise CaptureError(f"steps must be at least 1, not {steps!r}: how often it is measured")
+    if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves((args, dict(kwargs)))):
+        raise CaptureError("measuring runs the program: give arrays, not ShapeDtypeStruct")
+
+
+def run_profiled(
+    compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], steps: int
+) -> Trace:
     """Calls ``compiled(*args, **kwargs)`` once unmeasured and ``steps`` times under the profiler.
 
-    Arguments must be arrays (``ShapeDtypeStruct`` cannot run), and must not be donated: they
-    are used again. Raises ``CaptureError`` otherwise.
+    Arguments are put where the program wants them; static ones may be among them. Donated
+    arguments stay usable: every step gets a copy. Raises ``CaptureError`` for arguments that
+    are no arrays, and for a topology without devices.
     """
-    if steps < 1:
-        raise CaptureError(f"steps must be at least 1, not {steps}")
-    leaves = jax.tree.leaves((args, kwargs))
-    if any(isinstance(x, jax.ShapeDtypeStruct) for x in leaves):
-        raise CaptureError("measuring runs the program: give arrays, not ShapeDtypeStruct")
-    if any(getattr(i, "donated", False) for i in jax.tree.leaves(compiled.args_info)):
+    check_runnable(args, kwargs, steps)
+    devices = _compat.partition_devices(None, compiled)
+    if not _compat.attached(devices):
         raise CaptureError(
-            "the program donates its arguments, so it cannot run on them twice: "
-            "capture it without donate_argnums to measure it"
+            f"the program is for {len(devices)} × {devices[0].device_kind} that are not attached "
+            "here, it cannot run; take a trace there and join it: cap.add_profile('….xplane.pb')"
         )
-    jax.block_until_ready(compiled(*args, **kwargs))
+    if _compat.profiler_would_crash():
+        raise CaptureError(
+            "this process has compiled for a TPU topology, after which jax's profiler would crash "
+            "it; restart it and measure first, or join a trace with cap.add_profile('….xplane.pb')"
+        )
+    args, kwargs = _placed(compiled, *_dynamic(compiled, args, kwargs))
+    donates = any(getattr(i, "donated", False) for i in jax.tree.leaves(compiled.args_info))
+
+    def call() -> None:
+        given = jax.tree.map(jnp.copy, (args, kwargs)) if donates else (args, kwargs)
+        jax.block_until_ready(given)
+        jax.block_until_ready(compiled(*given[0], **given[1]))
+
+    call()
     with tempfile.TemporaryDirectory(prefix="hloscope-") as folder:
         with jax.profiler.trace(folder):
             for _ in range(steps):
-                jax.block_until_ready(compiled(*args, **kwargs))
+                call()
         return read_trace(folder)
+
+
+def _dynamic(
+    compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments without the static ones, which are compiled in."""
+    infos, named = compiled.args_info
+    if len(args) > len(infos):
+        slots = iter(infos)
+        args = tuple(_fitting(args, slots))
+    if len(args) != len(infos):
+        raise CaptureError(
+            f"the compiled program takes {len(infos)} positional arguments beside static ones; "
+            f"{len(args)} of those given fit"
+        )
+    return args, {k: v for k, v in kwargs.items() if k in named}
+
+
+def _fitting(args: tuple[Any, ...], slots: Iterator[Any]) -> Iterator[Any]:
+    slot = next(slots, None)
+    for given in args:
+        if slot is not None and _signature(given) == _signature(slot):
+            yield given
+            slot = next(slots, None)
+
+
+def _signature(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = [getattr(leaf, "shape", None) for leaf in leaves]
+    return structure, [np.shape(v) if s is None else s for s, v in zip(shapes, leaves, strict=True)]
+
+
+def _placed(compiled: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """On the devices and in the shardings of the program, as a call of the function puts them."""
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    wanted = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda s: s is None)
+    if len(wanted) != len(leaves):
+        return args, kwargs
+    moved = [
+        jax.device_put(x, s) if isinstance(s, jax.sharding.Sharding) else x
+        for x, s in zip(leaves, wanted, strict=True)
+    ]
+    placed: tuple[Any, Any] = jax.tree.unflatten(structure, moved)
+    return placed

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ..hlo import Module, ReadWarning
 from .errors import ReadError
+from .proto import read_proto
 from .proto_schema import message_class
 
 _DEVICE = re.compile(r"^/device:[^:]+:(\d+)")
@@ -49,6 +52,54 @@ class Trace:
     def seconds(self) -> float:
         """Sum over all ops and devices."""
         return sum(o.seconds for o in self.ops)
+
+
+_PLANE = re.compile(
+    rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?"
+    rb"\x12[\x00-\x7f](/host:|/device:|Task Environment|#)"
+)
+
+
+def is_trace(data: bytes) -> bool:
+    """Whether the bytes begin with a plane of a trace: its number, then its name."""
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = zlib.decompressobj(31).decompress(data, 256)
+        except zlib.error:
+            return False
+    return _PLANE.match(data[:256]) is not None
+
+
+def trace_modules(data: bytes, name: str = "") -> list[Module]:
+    """The modules that a trace carries, the one with most measured time first.
+
+    Raises ``ReadError`` when it carries none: then the program's dump is needed too.
+    """
+    trace = read_trace(data)
+    seconds: dict[str, float] = {}
+    for o in trace.ops:
+        seconds[o.module] = seconds.get(o.module, 0.0) + o.seconds
+    modules = []
+    for proto in trace.modules.values():
+        modules.append(read_proto(proto, name))
+    if not modules:
+        raise ReadError(
+            f"{name or 'the trace'} carries no HLO; read the program's dump together with it: "
+            "read('module.hlo', profile='….xplane.pb')"
+        )
+    modules.sort(key=lambda m: -seconds.get(m.name, 0.0))
+    if len(modules) > 1:
+        listed = ", ".join(
+            f"{k}: {m.name} ({seconds.get(m.name, 0.0) * 1e3:.3g} ms)"
+            for k, m in enumerate(modules[:10])
+        )
+        modules[0].warnings += (
+            ReadWarning(
+                f"{len(modules)} modules here, the one with most measured time was taken; "
+                f"choose with module=: {listed}"
+            ),
+        )
+    return modules
 
 
 def find_trace(path: str | Path) -> Path:
