@@ -1,0 +1,119 @@
+"""The built packages: what the wheel holds, and that the sdist installs without Node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REPO = Path(os.environ.get("HLOSCOPE_REPOSITORY") or Path(__file__).resolve().parents[2])
+
+# What makes hloscope work once installed and is not Python.
+DATA = (
+    "share/jupyter/labextensions/hloscope/package.json",
+    "share/jupyter/labextensions/hloscope/install.json",
+    "share/jupyter/labextensions/hloscope/schemas/hloscope/explorer.json",
+    "etc/jupyter/jupyter_server_config.d/hloscope.json",
+)
+FILES = (
+    "hloscope/static/widget.js",
+    "hloscope/static/snapshot.js",
+    "hloscope/py.typed",
+    "hloscope/lab/child.py",
+)
+
+
+def built(pattern: str) -> Path:
+    found = sorted((REPO / "dist").glob(pattern), key=lambda p: p.stat().st_mtime)
+    if not found:
+        pytest.skip(f"no {pattern} in dist/: build it with python -m build --no-isolation")
+    return found[-1]
+
+
+def hardware_files() -> list[str]:
+    package = REPO / "python"
+    found = [p.relative_to(package).as_posix() for p in package.rglob("*.toml")]
+    assert found
+    return found
+
+
+def install(wheel: Path, python: Path, env: dict[str, str]) -> None:
+    """With uv or pip, and with no network."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    command = (
+        [uv, "pip", "install", "--offline", "--python", str(python)]
+        if uv
+        else [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index"]
+    )
+    subprocess.run([*command, "-q", "--no-deps", str(wheel)], env=env, check=True)
+
+
+def test_the_wheel_holds_everything() -> None:
+    with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
+        names = set(wheel.namelist())
+    data = {n.partition(".data/data/")[2] for n in names}
+    assert set(DATA) <= data
+    assert {*FILES, *hardware_files()} <= names
+    assert not [n for n in names if "/tests/" in n or n.endswith((".ts", ".pyc"))]
+
+
+def test_the_extension_names_files_that_exist() -> None:
+    """package.json of the prebuilt extension points at its entry, which is in the wheel."""
+    folder = "share/jupyter/labextensions/hloscope"
+    with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
+        data = {n.partition(".data/data/")[2]: n for n in wheel.namelist()}
+        about = json.loads(wheel.read(data[f"{folder}/package.json"]))
+    assert f"{folder}/{about['jupyterlab']['_build']['load']}" in data
+
+
+def test_the_sdist_has_no_machine_in_it() -> None:
+    with tarfile.open(built("hloscope-*.tar.gz")) as sdist:
+        names = [n.partition("/")[2] for n in sdist.getnames()]
+    tops = {n.partition("/")[0] for n in names}
+    assert not tops & {"node_modules", "dist", ".cache", "site", ".venv", "tests", "shared"}
+
+
+def test_the_sdist_installs_without_node(tmp_path: Path) -> None:
+    """Into an empty environment, with a path that has neither node nor npm."""
+    sdist = built("hloscope-*.tar.gz")
+    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    env = {**os.environ, "PATH": str(venv / "bin")}
+    assert shutil.which("node", path=env["PATH"]) is None
+    unpacked = tmp_path / "source"
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked, filter="data")
+    (source,) = unpacked.iterdir()
+    # by this environment's hatchling, so that nothing is downloaded
+    made = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=source,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    install(wheel, venv / "bin" / "python", env)
+    assert not [name for name in DATA if not (venv / name).is_file()]
+    (packages,) = venv.glob("lib/python*/site-packages")
+    assert not [n for n in (*FILES, *hardware_files()) if not (packages / n).is_file()]
+    assert (packages / "hloscope/static/widget.js").stat().st_size > 50_000
+    # numpy and the like from this environment, behind what was just installed
+    (packages / "behind.pth").write_text(str(Path(np.__file__).resolve().parents[1]))
+    run = {"env": env, "capture_output": True, "text": True}
+    where = subprocess.run(
+        [venv / "bin" / "python", "-c", "import hloscope; print(hloscope.__file__)"], **run
+    )
+    assert where.stdout.strip() == str(packages / "hloscope" / "__init__.py"), where.stderr
+    version = subprocess.run([venv / "bin" / "hloscope", "--version"], **run)
+    assert version.stdout == f"hloscope {wheel.name.split('-')[1]}\n", version.stderr
