@@ -4,6 +4,7 @@ import { type Child, fill, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import type { ViewModel } from "../base/model.ts";
 import { Flag } from "../view.ts";
+import { compilerSections } from "./compiler.ts";
 import type { PanelContext } from "./panel.ts";
 import {
   copyButton,
@@ -68,6 +69,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
         selectionLink(ctx, { kind: "computation", index: model.instruction.computation[i] }),
       ],
     ]),
+    ...compilerSections(ctx, [i]),
     opNameSection(ctx, i),
     neighbours(ctx, i),
     sourceSection(ctx, i),

@@ -3,6 +3,7 @@ import { h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import { type CollectiveRow, type Origin, totalWire, type WhyCard } from "../state/collectives.ts";
 import { devicesOf } from "../state/devices.ts";
+import { compilerSections } from "./compiler.ts";
 import type { PanelContext } from "./panel.ts";
 import { facts, longList, note, section, selectionLink } from "./parts.ts";
 import { lineLink } from "./source.ts";
@@ -57,7 +58,7 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
   const card = h("div", null, section(`${row.kind} over ${row.axes}`, facts(rows)));
   if (devices) card.append(devices);
   if (parts) card.append(parts);
-  card.append(why(ctx, row));
+  card.append(why(ctx, row), ...compilerSections(ctx, row.members));
   return card;
 }
 

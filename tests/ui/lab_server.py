@@ -65,7 +65,7 @@ def _built_extension() -> Path:
     return built.parent
 
 
-def _environment(home: Path) -> dict[str, str]:
+def _environment(home: Path, python: str) -> dict[str, str]:
     env = {**os.environ, "HOME": str(home), "JAX_PLATFORMS": "cpu"}
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         env[name] = str(home / name.lower())
@@ -73,7 +73,7 @@ def _environment(home: Path) -> dict[str, str]:
         "import sys, importlib.util as u; print(sys.prefix); print(bool(u.find_spec('hloscope')))"
     )
     asked = subprocess.run(
-        [_python(), "-P", "-c", where], capture_output=True, text=True, check=True, env=env
+        [python, "-P", "-c", where], capture_output=True, text=True, check=True, env=env
     )
     prefix, installed = asked.stdout.split()
     if installed != "True" or "PYTHONPATH" in env:
@@ -92,8 +92,9 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Server]:
+def serving(folder: Path, python: str | None = None) -> Iterator[Server]:
     """The server, with its files under ``folder/root`` and its settings under ``folder/home``."""
+    python = python or _python()
     root, home = folder / "root", folder / "home"
     root.mkdir()
     home.mkdir()
@@ -102,7 +103,7 @@ def serving(folder: Path) -> Iterator[Server]:
         port = probe.getsockname()[1]
     log = folder / "server.log"
     command = [
-        _python(), "-m", "jupyter", "lab", "--allow-root", "--no-browser", f"--port={port}",
+        python, "-m", "jupyter", "lab", "--allow-root", "--no-browser", f"--port={port}",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={root}",
         f"--IdentityProvider.token={TOKEN}", "--LabApp.expose_app_in_browser=True",
         "--LabApp.news_url=", "--JupyterNotebookApp.expose_app_in_browser=True",
@@ -111,7 +112,7 @@ def serving(folder: Path) -> Iterator[Server]:
     ]  # fmt: skip
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=root, env=_environment(home), stdout=out, stderr=subprocess.STDOUT
+            command, cwd=root, env=_environment(home, python), stdout=out, stderr=subprocess.STDOUT
         )
     url = f"http://127.0.0.1:{port}"
     try:

@@ -1,0 +1,35 @@
+/** What the compiler complained about while partitioning, by the instructions that pay for it. */
+import type { ViewModel } from "../base/model.ts";
+import { perModel } from "./members.ts";
+
+export interface CompilerMessage {
+  kind: string; // "involuntary full rematerialization"
+  operation: string; // before partitioning; "" not said
+  shape: string; // of one device, as XLA wrote it
+  had: string;
+  needs: string;
+  op_name: string;
+  line: string; // "dir/train.py:31"
+  instructions: number[];
+  text: string; // as XLA wrote it
+}
+
+const byInstruction = perModel((model: ViewModel): Map<number, CompilerMessage[]> => {
+  const out = new Map<number, CompilerMessage[]>();
+  const rows = (model.header.extras.compiler as CompilerMessage[] | undefined) ?? [];
+  for (const row of rows) {
+    for (const i of row.instructions) out.set(i, [...(out.get(i) ?? []), row]);
+  }
+  return out;
+});
+
+/** Messages pinned to any of the instructions, each once. */
+export function compilerMessages(
+  model: ViewModel,
+  instructions: Iterable<number>,
+): CompilerMessage[] {
+  const found = byInstruction(model);
+  const out = new Set<CompilerMessage>();
+  for (const i of instructions) for (const m of found.get(i) ?? []) out.add(m);
+  return [...out];
+}
