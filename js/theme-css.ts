@@ -116,7 +116,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root.narrow .toolbar .gap{display:none}.root.narrow .search,.root.narrow .toolbar .field,.root.narrow .toolbar select{flex:1 1 120px;max-width:none}
 
 .legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:67px;flex:none;overflow:auto;scrollbar-width:thin}
-.legend .what{color:var(--dim)}
+.legend .what{font-weight:600}.legend .source{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
 .key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
 .key .clip{max-width:170px}
@@ -201,6 +201,11 @@ button.bar:hover{background:var(--bg3)}
 .plot .ring{fill:none;stroke:var(--accent);stroke-width:2;pointer-events:none}
 .plot .area{fill:color-mix(in srgb,var(--accent) 30%,var(--bg));stroke:var(--accent);stroke-width:1}
 .plot .peak{fill:var(--text)}.plot .marker{stroke:var(--text);stroke-width:1.5;stroke-dasharray:3 2}
+.measured-heat{display:grid;grid-template-columns:minmax(90px,190px) minmax(0,1fr);gap:0 8px}
+.measured-names{list-style:none;margin:0;padding:18px 0 0}
+.measured-names li{height:20px;line-height:20px}
+.measured-names .link{max-width:100%;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;display:block;line-height:20px}
+.measured-cells{overflow-x:auto;min-width:0}
 .timeline{cursor:crosshair}.timeline input{display:block;width:100%;max-width:760px;margin:0;accent-color:var(--accent)}
 .chip .numbers{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:4px 14px;margin:6px 0}
 .chip .numbers .field{justify-content:flex-end}

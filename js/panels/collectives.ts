@@ -194,7 +194,7 @@ export const collectives: Panel = {
         { class: "collectives" },
         section(
           "Totals",
-          h("label", { class: "field" }, "by", grouping),
+          h("label", { class: "field" }, "Group by", grouping),
           totals,
           note("Wire: what one device sends, all executions; ring algorithms."),
         ),

@@ -4,7 +4,6 @@ import * as format from "../base/format.ts";
 import { BOUNDS, type Chip, type Costs } from "../state/costs.ts";
 import type { PanelContext } from "./panel.ts";
 
-const WIDTH = 560;
 const HEIGHT = 260;
 const LEFT = 58;
 const RIGHT = 12;
@@ -48,7 +47,12 @@ const power = (exponent: number) => {
   return `10${exponent < 0 ? "⁻" : ""}${digits}`;
 };
 
-export function rooflinePlot(ctx: PanelContext, costs: Costs, chip: Chip): HTMLElement {
+export function rooflinePlot(
+  ctx: PanelContext,
+  costs: Costs,
+  chip: Chip,
+  width: number,
+): HTMLElement {
   const all = dotsOf(costs);
   const dots = all.slice(0, MOST_DOTS);
   const peak = Math.max(...chip.matmul.map((r) => r ?? 0), 0) || chip.peak;
@@ -61,7 +65,7 @@ export function rooflinePlot(ctx: PanelContext, costs: Costs, chip: Chip): HTMLE
     top - 3,
     Math.floor(Math.log10(Math.min(peak, ...dots.map((d) => d.rate)))),
   );
-  const x = (v: number) => LEFT + ((Math.log10(v) - low) / (high - low)) * (WIDTH - LEFT - RIGHT);
+  const x = (v: number) => LEFT + ((Math.log10(v) - low) / (high - low)) * (width - LEFT - RIGHT);
   const y = (v: number) =>
     HEIGHT - BOTTOM - ((Math.log10(v) - bottom) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
   const grid: SVGElement[] = [];
@@ -77,7 +81,7 @@ export function rooflinePlot(ctx: PanelContext, costs: Costs, chip: Chip): HTMLE
   }
   for (const e of steps(bottom, top)) {
     grid.push(
-      svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(10 ** e), y2: y(10 ** e) }),
+      svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(10 ** e), y2: y(10 ** e) }),
       svg("text", { x: LEFT - 6, y: y(10 ** e) + 4, "text-anchor": "end" }, power(e)),
     );
   }
@@ -128,7 +132,7 @@ export function rooflinePlot(ctx: PanelContext, costs: Costs, chip: Chip): HTMLE
     "svg",
     {
       class: "plot",
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      viewBox: `0 0 ${width} ${HEIGHT}`,
       role: "img",
       "aria-label": `Roofline of ${chip.label}: ${format.quantity(peak, "FLOP/s")} and ${format.quantity(chip.memoryBandwidth, "B")} per second; ${dots.length} operations. The table below has the figures.`,
     },
@@ -136,13 +140,13 @@ export function rooflinePlot(ctx: PanelContext, costs: Costs, chip: Chip): HTMLE
     roof,
     svg(
       "text",
-      { class: "axis", x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
+      { class: "axis", x: (LEFT + width) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
       "FLOPs per byte of main memory",
     ),
     svg("text", { class: "axis", x: 4, y: 11 }, "FLOP/s"),
     svg(
       "text",
-      { class: "axis", x: WIDTH - RIGHT, y: y(peak) - 6, "text-anchor": "end" },
+      { class: "axis", x: width - RIGHT, y: y(peak) - 6, "text-anchor": "end" },
       `${format.quantity(peak, "FLOP/s")}`,
     ),
     ...marks,

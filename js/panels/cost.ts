@@ -5,7 +5,7 @@ import { BOUNDS, type Costs, costsOf, UNKNOWN } from "../state/costs.ts";
 import { chipForm } from "./cost-chip.ts";
 import { rooflinePlot } from "./cost-roofline.ts";
 import type { Panel, PanelContext } from "./panel.ts";
-import { bars, facts, note, section, selectionLink } from "./parts.ts";
+import { bars, facts, note, plotWidth, section, selectionLink } from "./parts.ts";
 
 const ROWS = 60;
 
@@ -22,19 +22,29 @@ export const cost: Panel = {
     // Closed when the numbers change, so that listeners of the old plot go with it.
     let inner = new AbortController();
     ctx.signal.addEventListener("abort", () => inner.abort(), { once: true });
+    const fill = () => {
+      const width = plotWidth(element);
+      body.replaceChildren(...contents({ ...ctx, signal: inner.signal }, costs, width));
+    };
     const show = () => {
       inner.abort();
       inner = new AbortController();
-      body.replaceChildren(...contents({ ...ctx, signal: inner.signal }, costs));
+      fill();
       ctx.store.repaint();
     };
     costs.on(show, ctx.signal);
-    body.replaceChildren(...contents({ ...ctx, signal: inner.signal }, costs));
+    fill();
   },
 };
 
-function contents(ctx: PanelContext, costs: Costs): HTMLElement[] {
-  return [totals(costs), ...split(costs), ...roofline(ctx, costs), table(ctx, costs), xla(costs)];
+function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
+  return [
+    totals(costs),
+    ...split(costs),
+    ...roofline(ctx, costs, width),
+    table(ctx, costs),
+    xla(costs),
+  ];
 }
 
 function totals(costs: Costs): HTMLElement {
@@ -95,9 +105,9 @@ function split(costs: Costs): HTMLElement[] {
   ];
 }
 
-function roofline(ctx: PanelContext, costs: Costs): HTMLElement[] {
+function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
   if (!costs.chip) return [];
-  return [section("Roofline", rooflinePlot(ctx, costs, costs.chip))];
+  return [section("Roofline", rooflinePlot(ctx, costs, costs.chip, width))];
 }
 
 function table(ctx: PanelContext, costs: Costs): HTMLElement {

@@ -170,8 +170,8 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
         h(
           "div",
           { class: "controls" },
-          h("label", { class: "field" }, "colour", metric),
-          h("label", { class: "field" }, "arrange", place),
+          h("label", { class: "field" }, "Colour by", metric),
+          h("label", { class: "field" }, "Arrange by", place),
         ),
         mapBox,
         say,

@@ -131,12 +131,12 @@ export function heatMap(
       if (size >= 20) {
         const onDark = classes ? dark : dark ? t < 0.55 : t > 0.55;
         g.fillStyle = onDark && known ? "#fff" : dark && !known ? "#9aa5b1" : "#10181f";
-        g.font = `${size >= 34 ? 11 : 9}px system-ui, sans-serif`;
-        const two = size >= 34 && known;
+        g.font = "11px system-ui, sans-serif";
+        const two = size >= 46 && known;
         g.fillText(cells.label(k), x + size / 2, y + size * (two ? 0.34 : 0.5), size - 2);
         if (two) {
           const text = classes ? `${now?.unit} ${v}`.trim() : format.quantity(v, now?.unit);
-          g.font = "9px system-ui, sans-serif";
+          g.font = "11px system-ui, sans-serif";
           g.fillText(text, x + size / 2, y + size * 0.68, size - 3);
         }
       }

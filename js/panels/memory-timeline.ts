@@ -3,7 +3,6 @@ import { h, svg } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import type { Memory } from "../state/memory.ts";
 
-const WIDTH = 560;
 const HEIGHT = 150;
 const LEFT = 62;
 const TOP = 12;
@@ -28,26 +27,26 @@ export function highest(values: Float64Array, columns: number): Float64Array {
   return out;
 }
 
-export function timeline(memory: Memory, pick: (point: number) => void): Timeline {
+export function timeline(memory: Memory, width: number, pick: (point: number) => void): Timeline {
   const { live, extras } = memory;
   const n = live.length;
-  const points = highest(live, WIDTH - LEFT);
+  const points = highest(live, width - LEFT);
   const most = Math.max(1, ...points);
   const bottom = HEIGHT - BOTTOM;
-  const x = (k: number) => LEFT + (k / Math.max(1, points.length)) * (WIDTH - LEFT);
-  const xOf = (point: number) => LEFT + ((point + 0.5) / Math.max(1, n)) * (WIDTH - LEFT);
+  const x = (k: number) => LEFT + (k / Math.max(1, points.length)) * (width - LEFT);
+  const xOf = (point: number) => LEFT + ((point + 0.5) / Math.max(1, n)) * (width - LEFT);
   const y = (v: number) => bottom - (v / most) * (bottom - TOP);
   let path = `M${LEFT},${bottom}`;
   points.forEach((v, k) => {
     path += `L${x(k).toFixed(1)},${y(v).toFixed(1)}L${x(k + 1).toFixed(1)},${y(v).toFixed(1)}`;
   });
-  path += `L${WIDTH},${bottom}Z`;
+  path += `L${width},${bottom}Z`;
   const marker = svg("line", { class: "marker", y1: TOP - 6, y2: bottom });
   const grid = [0, 0.5, 1].flatMap((part) => [
     svg("line", {
       class: "grid",
       x1: LEFT,
-      x2: WIDTH,
+      x2: width,
       y1: y(most * part),
       y2: y(most * part),
     }),
@@ -59,7 +58,7 @@ export function timeline(memory: Memory, pick: (point: number) => void): Timelin
   ]);
   const picture = svg(
     "svg",
-    { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" },
+    { class: "plot", viewBox: `0 0 ${width} ${HEIGHT}`, "aria-hidden": "true" },
     ...grid,
     svg("path", { class: "area", d: path }),
     svg("path", {
@@ -67,7 +66,7 @@ export function timeline(memory: Memory, pick: (point: number) => void): Timelin
       d: `M${xOf(extras.peakPoint)},${y(most) - 1}l-5,-8h10z`,
     }),
     svg("text", { x: LEFT, y: HEIGHT - 5 }, "start of the schedule"),
-    svg("text", { x: WIDTH, y: HEIGHT - 5, "text-anchor": "end" }, "end"),
+    svg("text", { x: width, y: HEIGHT - 5, "text-anchor": "end" }, "end"),
     marker,
   );
   const slider = h("input", {
@@ -80,8 +79,8 @@ export function timeline(memory: Memory, pick: (point: number) => void): Timelin
   });
   picture.addEventListener("click", (event) => {
     const box = picture.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * WIDTH;
-    pick(Math.min(n - 1, Math.max(0, Math.floor(((at - LEFT) / (WIDTH - LEFT)) * n))));
+    const at = ((event.clientX - box.left) / box.width) * width;
+    pick(Math.min(n - 1, Math.max(0, Math.floor(((at - LEFT) / (width - LEFT)) * n))));
   });
   return {
     element: h("div", { class: "timeline" }, picture as unknown as HTMLElement, slider),

@@ -5,7 +5,7 @@ import { costsOf } from "../state/costs.ts";
 import { type Memory, memoryOf } from "../state/memory.ts";
 import { timeline } from "./memory-timeline.ts";
 import type { Panel, PanelContext } from "./panel.ts";
-import { bars, facts, longList, note, section, selectionLink } from "./parts.ts";
+import { bars, facts, longList, note, plotWidth, section, selectionLink } from "./parts.ts";
 
 const ROWS = 40;
 const SPACES: Record<string, Record<number, string>> = {
@@ -22,7 +22,7 @@ export const memory: Panel = {
     const found = memoryOf(ctx.model);
     if (!found) return;
     const at = h("div");
-    const line = timeline(found, (point) => show(point));
+    const line = timeline(found, plotWidth(element), (point) => show(point));
     let point = found.extras.peakPoint;
     const show = (next: number) => {
       point = next;

@@ -45,10 +45,7 @@ export function overview(ctx: PanelContext): Child[] {
         `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}${where}`,
       ],
       ["Outputs", `${format.bytes(summary.output_bytes)}${where}`],
-      [
-        "Order",
-        model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule",
-      ],
+      ["Order", model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule"],
     ]),
     fusionKinds(ctx),
     section(

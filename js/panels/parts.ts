@@ -152,6 +152,12 @@ export function bars(rows: readonly Bar[]): HTMLElement {
   );
 }
 
+/** Width of a plot drawn now in `element`, px: drawn at its own size, its letters stay legible. */
+export function plotWidth(element: HTMLElement): number {
+  const inside = (element.clientWidth || 560) - 24; // the panel's padding
+  return Math.min(760, Math.max(280, inside));
+}
+
 /** Long text, closed at first when it is over `limit` characters. */
 export function longText(text: string, what: string, limit = 160): HTMLElement {
   if (text.length <= limit) {

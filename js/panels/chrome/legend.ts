@@ -12,18 +12,18 @@ export function legend(
 ): void {
   const { coloring, colors, index, range } = paint;
   const categories = coloring.categories?.(model);
+  const what = h("span", { class: "what" }, coloring.label);
   // Where the figures come from is part of the key: XLA's own, measured, modelled, from shapes.
-  const what = h(
+  const source = h(
     "span",
-    { class: "what" },
-    [coloring.label, coloring.scale === "log" && "log scale", coloring.source]
-      .filter(Boolean)
-      .join(" · "),
+    { class: "source" },
+    [coloring.scale === "log" && "log scale", coloring.source].filter(Boolean).join(" · "),
   );
   if (!categories) {
     const ramp = colors.slice(1);
     const [low, high] = range ?? [Number.NaN, Number.NaN];
-    const unknown = Array.prototype.includes.call(index, 0);
+    let unknown = 0;
+    for (let i = 0; i < index.length; i++) if (index[i] === 0) unknown++;
     fill(
       element,
       what,
@@ -39,7 +39,8 @@ export function legend(
             format.quantity(high, coloring.unit),
           )
         : h("span", null, "nothing is known"),
-      unknown && swatch(colors[0], "unknown"),
+      unknown > 0 && swatch(colors[0], `unknown: ${format.count(unknown)}`),
+      source,
     );
     return;
   }
@@ -64,6 +65,7 @@ export function legend(
           h("span", { class: "n" }, format.count(counts[k])),
         ),
       ),
+    source,
   );
 }
 
