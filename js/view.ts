@@ -265,6 +265,11 @@ export type CoreColumn = string;
  * sharding.replicas       u32 s   devices that hold each tile
  * sharding_tiles.offsets/values u32       tiles of each dimension
  * sharding_place.tile     i32     s × d: row-major tile each device holds; -1 none
+ *
+ * transition.source       u32     instruction whose value changes its sharding …
+ * transition.target       u32     … at this one
+ * transition.before       StringId u32   "P('data', None)"
+ * transition.after        StringId u32   also "dot with result P('data', None)"
  */
 export type OptionalColumn = string;
 

@@ -16,9 +16,11 @@ from functools import cached_property
 
 from ..hlo import Instruction, Mesh, Module, StackFrame, Target
 from .collective import Collective
+from .collectives import collectives
 from .provenance_causes import Cause, Causes
 from .provenance_origins import Origin, Origins, line_of
 from .shardy_dump import ShardyDump, read_shardy_dump
+from .table import per_target
 
 ORIGINS = "shardy/02.after_propagation"
 
@@ -47,6 +49,20 @@ class Why:
         came = "; ".join(f"{o.of} {o}" for o in self.origins)
         where = f"{self.opcode} at {self.line or '?'}"
         return f"{where}: {self.operand} is {self.had}, {self.needs}. {came}"
+
+
+def reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
+    """The card of each collective; None for those no partitioner inserted, or without dumps."""
+    return _reasons(module, target)
+
+
+@per_target
+def _reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
+    rows = collectives(module, target)
+    if target.before_partitioning is None:
+        return (None,) * len(rows)
+    answers = Provenance(target)
+    return tuple(answers.why(row) if row.inserted else None for row in rows)
 
 
 class Provenance:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import collectives, compiler, cost, measured, memory, sharding, source
+from . import collectives, compiler, cost, measured, memory, sharding, source, transitions
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -26,4 +26,5 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("collectives", collectives.add),
     ("compiler", compiler.add),
     ("sharding", sharding.add),
+    ("transitions", transitions.add),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from ...analysis.collective import Collective
 from ...analysis.collectives import Collectives, collectives
 from ...analysis.phases import PHASES, phases
-from ...analysis.provenance import Provenance, Why
+from ...analysis.provenance import Why, reasons
 from ...analysis.table import csr
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add(builder: Builder, context: Context) -> None:
     if not found.rows:
         return
     _rows(builder, found)
-    cards = _cards(context, found)
+    cards = _cards(context)
     groups, sets = _groups(found)
     builder.column("collective.why", "i32", [cards[1][r.index] for r in found])
     builder.column("collective.group_set", "i32", groups)
@@ -69,15 +69,13 @@ def _or_nan(value: int | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _cards(context: Context, found: Collectives) -> tuple[list[dict[str, Any]], list[int]]:
+def _cards(context: Context) -> tuple[list[dict[str, Any]], list[int]]:
     """Distinct why cards, and the card of each row (-1: nothing to say)."""
-    if context.target.before_partitioning is None:
-        return [], [-1] * len(found.rows)
-    answers = Provenance(context.target)
     cards: dict[Why, int] = {}
-    of = []
-    for row in found.rows:
-        of.append(cards.setdefault(answers.why(row), len(cards)) if row.inserted else -1)
+    of = [
+        -1 if card is None else cards.setdefault(card, len(cards))
+        for card in reasons(context.module, context.target)
+    ]
     return [_card(c) for c in cards], of
 
 

@@ -1,0 +1,62 @@
+"""Edges where a value changes its sharding, before and after partitioning."""
+
+from __future__ import annotations
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hloscope.analysis.transitions import transitions
+from hloscope.view.schema import joined
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+@pytest.fixture(scope="module")
+def capture():
+    mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+    sharding = lambda *s: NamedSharding(mesh, P(*s))  # noqa: E731
+    constrain = jax.lax.with_sharding_constraint
+
+    def step(x, w):
+        x = constrain(jnp.sin(x), sharding("data", "model"))
+        y = constrain(constrain(x, sharding("data", None)) @ w, sharding("data", None))
+        return constrain(y, sharding(None, "data")), jnp.sum(x)
+
+    x = jax.ShapeDtypeStruct((16, 64), np.float32, sharding=sharding("data", None))
+    w = jax.ShapeDtypeStruct((64, 64), np.float32, sharding=sharding())
+    return hs.capture(jax.jit(step), x, w)
+
+
+def edges(found):
+    return {(t.before, t.after) for t in found}
+
+
+def test_the_collectives_of_a_partitioned_module_are_edges(capture):
+    found = transitions(capture.module, capture.target)
+    assert edges(found) == {
+        ("P('data', 'model')", "P('data', None)"),
+        ("P('data', None)", "P(None, 'data')"),
+    }
+    kinds = {t.target: r.kind for r in capture.collectives for t in found if t.target is r.anchor}
+    assert set(kinds.values()) == {"all-gather", "all-to-all"}
+    assert all(t.source in t.target.operands for t in found)
+
+
+def test_before_partitioning_they_are_the_annotated_edges(capture):
+    before = capture.target.before_partitioning()
+    found = transitions(before, capture.target)
+    assert {("P('data', 'model')", "P('data', None)"), ("P('data', None)", "P(None, 'data')")} <= (
+        edges(found)
+    )
+    assert all(t.target.opcode == "copy" for t in found)
+
+
+def test_they_are_columns_of_the_view(capture):
+    _, columns = joined(capture.view_bytes, capture.analyses_bytes)
+    found = transitions(capture.module, capture.target)
+    assert columns["transition.source"].tolist() == [t.source.index for t in found]
+    assert columns["transition.target"].tolist() == [t.target.index for t in found]
+    texts = columns["strings"]
+    assert [texts[k] for k in columns["transition.after"]] == [t.after for t in found]
