@@ -3,7 +3,7 @@
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import { entryComputation, instructionsOf, materialized } from "../state/members.ts";
-import { Flag } from "../view.ts";
+import { Flag, type Summary } from "../view.ts";
 import { biggestOutputs, bytesOf } from "./details-group.ts";
 import type { PanelContext } from "./panel.ts";
 import { bars, facts, instructionRow, longList, note, section } from "./parts.ts";
@@ -46,6 +46,7 @@ export function overview(ctx: PanelContext): Child[] {
       ],
       ["Outputs", `${format.bytes(summary.output_bytes)}${where}`],
       ["Order", model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule"],
+      ...analysed(summary),
     ]),
     fusionKinds(ctx),
     section(
@@ -66,6 +67,25 @@ export function overview(ctx: PanelContext): Child[] {
         longList(warnings, (w) => h("li", null, h("span", { class: "wrap" }, w))),
       ),
   ];
+}
+
+/** Totals that come with the analyses, after the first picture. */
+function analysed(summary: Summary): [string, string][] {
+  const rows: [string, string][] = [];
+  const number = (key: string) => {
+    const value = summary[key];
+    return typeof value === "number" ? value : null;
+  };
+  const flops = number("flops");
+  const accessed = number("bytes_accessed");
+  const peak = number("peak_live_bytes");
+  const seconds = number("modelled_seconds");
+  if (flops !== null) rows.push(["FLOPs", `${format.quantity(flops, "FLOP")} on each device`]);
+  if (accessed !== null) rows.push(["Bytes accessed", `${format.bytes(accessed)} on each device`]);
+  if (peak !== null) rows.push(["Peak", `${format.bytes(peak)} live, ${summary.peak_source}`]);
+  if (seconds !== null)
+    rows.push(["Modelled", `${format.seconds(seconds)} on ${summary.hardware}`]);
+  return rows;
 }
 
 function highlighter(ctx: PanelContext, reason: string, test: (i: number) => boolean) {

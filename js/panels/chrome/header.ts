@@ -7,7 +7,7 @@ import { popover } from "./popover.ts";
 const COLLECTIVES =
   /^(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-permute|collective-broadcast)(-start)?$/;
 
-/** "8 partitions · 9,679 instructions · 282 fusions · 239 parameters 185 MiB · 43 all-reduce" */
+/** "8 partitions · 9,679 instructions · 282 fusions · 239 parameters 185 MiB · 43 all-reduce · peak …" */
 export function keyFigures(model: ViewModel): string[] {
   const { summary } = model.header;
   const out: string[] = [];
@@ -28,6 +28,10 @@ export function keyFigures(model: ViewModel): string[] {
   }
   for (const [op, n] of [...collectives].sort((a, b) => b[1] - a[1]))
     out.push(`${format.count(n)} ${op}`);
+  // Known once the analyses have come.
+  const { flops, peak_live_bytes: peak } = summary;
+  if (typeof flops === "number" && flops) out.push(format.quantity(flops, "FLOP"));
+  if (typeof peak === "number") out.push(`peak ${format.bytes(peak)}`);
   return out;
 }
 
