@@ -3,23 +3,37 @@
     ```python   executed in one namespace per page
     ```ipython  run in an IPython shell sharing that namespace (magics work)
     ```console  lines after "$ " run in a shell; a trailing "# exit 1" states the exit status
+    ```toml     parsed;  ```sh  names scripts of this repository;  ```text  is no code
 
-Pages run in a child process each, in an empty folder, on 8 CPU devices.
+A line ``<!-- needs: libtpu -->`` above a block leaves it out where that package is missing; a
+warning says so. Pages run in a child process each, in an empty folder, on 8 CPU devices.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.S | re.M)
+DOCS = REPOSITORY / "docs"
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
+    REPOSITORY / "CHANGELOG.md",
+    *sorted(DOCS.rglob("*.md")),
+]
+BLOCK = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
+RUN = ("python", "ipython", "console")
 
 DRIVER = r"""
 import json, subprocess, sys
@@ -43,26 +57,42 @@ for kind, line, code in json.load(sys.stdin):
 """
 
 
-def blocks(page: Path) -> list[tuple[str, int, str]]:
-    text = page.read_text()
-    found = []
-    for m in BLOCK.finditer(text):
-        if m.group(1) in ("python", "ipython", "console"):
-            found.append((m.group(1), text.count("\n", 0, m.start(2)), m.group(2)))
-    return found
+@dataclass
+class Block:
+    kind: str
+    line: int  # of its first line, from 0
+    code: str
+    needs: str
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    return [
+        Block(m[2], text.count("\n", 0, m.start(3)), m[3], m[1] or "") for m in BLOCK.finditer(text)
+    ]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
 def test_page_runs(page: Path, tmp_path: Path) -> None:
-    import json
-
-    found = blocks(page)
+    found = []
+    for block in blocks(page):
+        if block.kind not in RUN:
+            continue
+        if block.needs and importlib.util.find_spec(block.needs) is None:
+            warnings.warn(f"{name(page)}:{block.line}: {block.needs} is missing", stacklevel=1)
+            continue
+        found.append((block.kind, block.line, block.code))
+    paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
     env = dict(
         os.environ,
         JAX_PLATFORMS="cpu",
         XLA_FLAGS="--xla_force_host_platform_device_count=8",
         HLOSCOPE_NO_BROWSER="1",
-        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        PATH=os.pathsep.join(paths),
     )
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, str(page)],
@@ -75,20 +105,60 @@ def test_page_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def test_pages_have_blocks() -> None:
-    assert blocks(REPOSITORY / "README.md")
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
+def test_blocks_that_do_not_run_are_valid(page: Path) -> None:
+    for block in blocks(page):
+        where = f"{name(page)}:{block.line}"
+        if block.kind == "toml":
+            tomllib.loads(block.code)
+        elif block.kind == "sh":
+            for path in re.findall(r"[\w./-]+/[\w.-]+", block.code):
+                assert (REPOSITORY / path).exists(), f"{where} names {path}, which is not there"
+        else:
+            assert block.kind in (*RUN, "text"), f"{where}: say what it is: {', '.join(RUN)}, …"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_readme_has_blocks() -> None:
+    assert any(b.kind in RUN for b in blocks(REPOSITORY / "README.md"))
+
+
+def declared_pictures() -> set[Path]:
+    """What docs/pictures.py takes; only some of it is committed."""
+    spec = importlib.util.spec_from_file_location("docs_pictures", DOCS / "pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    for kept in module.COMMITTED:
+        assert (DOCS / "pictures" / kept).exists(), f"docs/pictures/{kept} is not committed"
+    return {DOCS / "pictures" / picture for picture in module.PICTURES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_paths_exist(page: Path) -> None:
-    text = page.read_text()
+    text = page.read_text("utf-8")
+    pictures = declared_pictures()
     missing = []
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-        if "://" not in target and not (page.parent / target).exists():
-            missing.append(target)
-    for path in re.findall(
-        r"`((?:python|js|src|tests|examples|scripts|docs|benchmarks)/[\w./-]+)`", text
-    ):
+        if "://" not in target:
+            path = page.parent / target
+            if not path.exists() and path not in pictures:
+                missing.append(target)
+    folders = "python|js|src|tests|examples|scripts|docs|benchmarks|schema|requirements"
+    for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", text):
         if not (REPOSITORY / path).exists():
             missing.append(path)
-    assert not missing, f"{page.name} names what does not exist: {missing}"
+    assert not missing, f"{name(page)} names what does not exist: {missing}"
+
+
+def test_every_picture_is_shown() -> None:
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    unused = [p.name for p in declared_pictures() if f"pictures/{p.name}" not in text]
+    assert not unused, f"docs/pictures.py takes what no page shows: {unused}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
+    absent = [p.name for p in DOCS.glob("*.md") if f": {p.name}\n" not in navigation]
+    assert not absent, f"mkdocs.yml does not list {absent}"

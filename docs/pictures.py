@@ -1,0 +1,279 @@
+"""Takes the pictures of these pages: real programs, the real explorer, headless Chromium.
+
+    python docs/pictures.py [FOLDER] [--only NAME ...] [--pages FOLDER]
+
+The program is the training step of examples/start.ipynb, compiled for a TPU v5e:2x4 where
+libtpu is installed and for eight CPU devices elsewhere. FOLDER is docs/pictures by default;
+only the pictures in COMMITTED are kept by git. ``--pages`` keeps the compiled pages there and
+uses those it finds. Chromium is the system's, or the one HLOSCOPE_CHROMIUM names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+COMMITTED = ("explorer.png",)
+
+
+def _tab(name: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_role("tab", name=name, exact=True).click()
+
+
+def _find(page: Page, query: str) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type(query)
+    page.wait_for_timeout(300)
+
+
+def _select(page: Page, query: str) -> None:
+    """Selects the first result of a search, and leaves the search."""
+    _find(page, query)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    page.locator(".graph canvas").first.focus()
+    page.wait_for_timeout(300)
+
+
+def _color(page: Page, label: str) -> None:
+    page.get_by_label("Colour", exact=False).first.select_option(label=label)
+
+
+def _graph(page: Page) -> None:
+    _select(page, "opcode:all-reduce")
+    page.keyboard.press("n")
+
+
+def _details(page: Page) -> None:
+    _select(page, "opcode:fusion scope:mlp")
+    _tab("Details")(page)
+
+
+def _text(page: Page) -> None:
+    _select(page, "opcode:fusion scope:mlp")
+    _tab("Text")(page)
+
+
+def _search(page: Page) -> None:
+    _find(page, "opcode:fusion scope:attention")
+    _tab("Search")(page)
+
+
+def _devices(page: Page) -> None:
+    _tab("Devices")(page)
+    array = page.get_by_label("Array")
+    labels = array.locator("option").all_inner_texts()
+    array.select_option(label=next(x for x in labels if "w1" in x))
+
+
+def _collectives(page: Page) -> None:
+    _color(page, "Collectives by axes")
+    _tab("Collectives")(page)
+    page.get_by_label("Filter collectives").fill("mlp")
+    page.locator(".collective-row[data-collective]").first.click()
+
+
+def _cost(page: Page) -> None:
+    _color(page, "Modelled time")
+    _tab("Cost")(page)
+
+
+def _memory(page: Page) -> None:
+    _color(page, "Live bytes at peak")
+    _tab("Memory")(page)
+
+
+def _source(page: Page) -> None:
+    _tab("Source")(page)
+
+
+def _measured(page: Page) -> None:
+    _color(page, "Measured time")
+    _select(page, "opcode:fusion scope:mlp")
+    _tab("Details")(page)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One screenshot: of which page, how large, after doing what."""
+
+    page: str
+    act: Callable[[Page], None] = lambda page: None
+    width: int = 1360
+    height: int = 820
+
+
+PICTURES: dict[str, Picture] = {
+    "explorer.png": Picture("step", width=1400, height=860),
+    "graph.png": Picture("step", _graph),
+    "details.png": Picture("step", _details),
+    "text.png": Picture("step", _text),
+    "outline.png": Picture("step", _tab("Outline")),
+    "search.png": Picture("step", _search),
+    "devices.png": Picture("step", _devices, height=1060),
+    "collectives.png": Picture("step", _collectives, height=1180),
+    "cost.png": Picture("step", _cost),
+    "memory.png": Picture("step", _memory),
+    "source.png": Picture("step", _source),
+    "measured.png": Picture("measured", _measured),
+    "diff.png": Picture("diff", width=1000, height=820),
+}
+
+
+# Programs. Each runs in a process that has not imported jax yet.
+
+
+def _program(folder: Path, name: str, change: tuple[str, str] | None = None) -> Any:
+    """The notebook's code up to the first ``%hlo``, as a module with source lines."""
+    notebook = json.loads((REPOSITORY / "examples" / "start.ipynb").read_text("utf-8"))
+    parts: list[str] = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            continue
+        if "%hlo" in source:
+            break
+        parts.append("\n".join(x for x in source.splitlines() if not x.startswith("%")))
+    text = "\n\n\n".join(parts) + "\n"
+    if change is not None:
+        assert change[0] in text, f"examples/start.ipynb has no {change[0]}"
+        text = text.replace(*change)
+    # Run by its bare name in its own folder: that is how source lines are then shown.
+    os.chdir(folder)
+    Path(f"{name}.py").write_text(text, "utf-8")
+    module = types.ModuleType(name)
+    exec(compile(text, f"{name}.py", "exec"), vars(module))
+    return module
+
+
+def _step(folder: Path, out: Path) -> None:
+    import hloscope as hs
+
+    train = _program(folder, "train")
+    where: dict[str, Any] = {}
+    if importlib.util.find_spec("libtpu") is not None:
+        where = {"topology": "v5e:2x4", "mesh": {"data": 2, "model": 4}}
+    hs.capture(train.step, train.state, train.tokens, **where).to_html(out)
+
+
+def _on_cpu(folder: Path, out: Path) -> None:
+    """Two pages at once: measured times, and the step beside one with its MLP replicated."""
+    import hloscope as hs
+    import jax
+    import jax.numpy as jnp
+
+    train = _program(folder, "train")
+    args = jax.tree.map(
+        lambda s: jax.device_put(jnp.full(s.shape, 0.01).astype(s.dtype), s.sharding),
+        (train.state, train.tokens),
+    )
+    step = hs.capture(jax.jit(train.train_step), *args, title="MLP sharded")
+    change = ('"w1": P(None, "model"), "w2": P("model", None)', '"w1": P(), "w2": P()')
+    other = _program(folder, "replicated", change)
+    replicated = hs.capture(
+        jax.jit(other.train_step), other.state, other.tokens, title="MLP replicated"
+    )
+    hs.diff(step, replicated).to_html(out.with_name("diff.html"))
+    step.profile(*args, steps=3)
+    step.to_html(out)
+
+
+_PAGES = {"step": _step, "measured": _on_cpu}
+_MADE_WITH = {"step": "step", "measured": "measured", "diff": "measured"}
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+
+
+def make_pages(folder: Path, wanted: set[str]) -> None:
+    """Writes ``step.html``, ``measured.html``, ``diff.html``: those wanted and not there."""
+    missing = {_MADE_WITH[name] for name in wanted if not (folder / f"{name}.html").exists()}
+    running = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--make", name, str(folder)],
+            env={**os.environ, **_ENVIRONMENT},
+        )
+        for name in sorted(missing)
+    ]
+    if any([child.wait() for child in running]):
+        raise SystemExit("a program could not be compiled")
+
+
+def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]:
+    """Takes the pictures into ``folder``; what the pages said on their consoles."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make_pages(pages, {PICTURES[name].page for name in names})
+    said: list[str] = []
+    for name in names:
+        picture = PICTURES[name]
+        size: Any = {"width": picture.width, "height": picture.height}
+        context = browser.new_context(viewport=size, color_scheme="light", offline=True)
+        page = context.new_page()
+        page.on("pageerror", lambda e, name=name: said.append(f"{name}: {e}"))
+        page.on(
+            "console",
+            lambda m, name=name: (
+                said.append(f"{name}: {m.text}") if m.type in ("error", "warning") else None
+            ),
+        )
+        page.goto((pages / f"{picture.page}.html").as_uri())
+        if picture.page != "diff":
+            page.wait_for_selector(".toolbar")
+            page.get_by_role("tab", name="Cost", exact=True).wait_for()
+        picture.act(page)
+        page.wait_for_timeout(600)  # moves of the picture end
+        page.screenshot(path=folder / name)
+        context.close()
+    return said
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=REPOSITORY / "docs" / "pictures")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=list(PICTURES))
+    parser.add_argument("--pages", type=Path, help="keep and reuse the compiled pages here")
+    parser.add_argument("--make", choices=_PAGES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if importlib.util.find_spec("hloscope") is None:
+        sys.path.insert(0, str(REPOSITORY / "python"))
+    if options.make:
+        with tempfile.TemporaryDirectory() as scratch:
+            out = options.folder.resolve() / f"{options.make}.html"
+            _PAGES[options.make](Path(scratch), out)
+        return
+    from playwright.sync_api import sync_playwright
+
+    chromium = os.environ.get("HLOSCOPE_CHROMIUM") or shutil.which("chromium")
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        pages = options.pages or Path(scratch)
+        pages.mkdir(parents=True, exist_ok=True)
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        for line in take(options.folder, options.only, pages, browser):
+            print(line, file=sys.stderr)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
