@@ -113,9 +113,11 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root:is(.narrow,.short) .legend>*{flex:none}
 .root:is(.narrow,.short) .strip .track{height:20px}
 .root.narrow .header{flex-wrap:wrap}.root.narrow .header .figures{text-align:left;flex-basis:100%}
+.root.tight .tool.zoom,.root.narrow.short .figures{display:none}
 .root.narrow .toolbar .gap{display:none}.root.narrow .search,.root.narrow .toolbar .field,.root.narrow .toolbar select{flex:1 1 120px;max-width:none}
 
 .legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:67px;flex:none;overflow:auto;scrollbar-width:thin}
+.key.reshard b{color:#8a2be2}.root.dark .key.reshard b{color:#d59bff}
 .legend .what{font-weight:600}.legend .source{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
 .key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}

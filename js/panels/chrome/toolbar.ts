@@ -34,7 +34,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     h(
       "button",
       {
-        class: "tool",
+        class: name === "zoomIn" || name === "zoomOut" ? "tool zoom" : "tool",
         type: "button",
         title: label,
         "aria-label": label,
