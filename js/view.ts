@@ -213,6 +213,8 @@ export type CoreColumn = string;
  * measured.mean           f64 n   measured seconds of one step, mean over devices; NaN not seen
  * measured.most           f64 n   of the slowest device
  * measured.slowest        u32 n   which device that is
+ * measured.rows           u32     instructions that were seen, slowest first; 2,000 at most
+ * measured.seconds        f32     rows × devices of extras.measured
  *
  * source.frame            i32 n   frame whose line has the cost; -1 unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done

@@ -3,6 +3,7 @@ import { collectives } from "./collectives.ts";
 import { cost } from "./cost.ts";
 import { details } from "./details.ts";
 import { devices } from "./devices.ts";
+import { measured } from "./measured.ts";
 import { memory } from "./memory.ts";
 import { outline } from "./outline.ts";
 import type { Panel } from "./panel.ts";
@@ -15,6 +16,7 @@ export const PANELS: readonly Panel[] = [
   hloText,
   cost,
   memory,
+  measured,
   collectives,
   devices,
   sourceLines,

@@ -134,7 +134,7 @@ def test_capture_measures_in_one_go(traced: Any) -> None:
 def test_capture_refuses_what_cannot_run(traced: Any) -> None:
     import jax
 
-    cap, (x, w), _ = traced
+    cap, (x, _), _ = traced
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
     for words, fn, args, more in (
         ("give arrays, not ShapeDtypeStruct", lambda a: a, (shape,), {}),

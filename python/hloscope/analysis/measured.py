@@ -20,6 +20,8 @@ from .cost_text import duration, grid, short
 if TYPE_CHECKING:
     import pandas as pd
 
+# their events last as long as what they run, which has events of its own
+_CONTAINERS = ("while", "conditional", "call")
 Floats = npt.NDArray[np.float64]
 
 
@@ -76,10 +78,22 @@ class Measured:
         means = self.seconds.mean(axis=0) if len(self.devices) else np.zeros(seen.shape)
         return np.where(seen, means, np.nan)
 
+    @cached_property
+    def device_seconds(self) -> Floats:
+        """Seconds of one step of each device; a loop or call whose inside was seen counts once."""
+        seen = self.counts.sum(axis=0) > 0
+        own = np.ones(len(self.module.instructions), bool)
+        for i in self.module.instructions:
+            if i.opcode in _CONTAINERS and seen[i.index]:
+                inside = [x.index for _, c in i.called for x in c.instructions]
+                own[i.index] = not seen[inside].any()
+        sums: Floats = self.seconds[:, own].sum(axis=1)
+        return sums
+
     @property
     def total_seconds(self) -> float:
-        """Of one step on one device, the mean over devices; nested events count twice."""
-        return float(self.seconds.sum() / max(1, len(self.devices)))
+        """Of one step on one device, the mean over devices."""
+        return float(self.device_seconds.sum() / max(1, len(self.devices)))
 
     @property
     def coverage(self) -> float:

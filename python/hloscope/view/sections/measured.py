@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ..core import Context
 
 
+MOST_ROWS = 2_000
+
+
 def add(builder: Builder, context: Context) -> None:
     """Writes ``measured.*``; nothing without a profile."""
     found = measured_of(context.module)
@@ -22,10 +25,13 @@ def add(builder: Builder, context: Context) -> None:
     builder.column("measured.mean", "f64", found.mean)
     builder.column("measured.most", "f64", np.where(seen, found.seconds.max(axis=0), np.nan))
     builder.column("measured.slowest", "u32", np.array(found.devices)[found.seconds.argmax(axis=0)])
+    rows = np.array([r.instruction.index for r, _ in zip(found, range(MOST_ROWS), strict=False)])
+    builder.column("measured.rows", "u32", rows)
+    builder.column("measured.seconds", "f32", found.seconds[:, rows].T.ravel())
     context.extras["measured"] = {
         "devices": list(found.devices),
         "steps": found.steps,
         "coverage": found.coverage,
         "totalSeconds": found.total_seconds,
-        "deviceSeconds": found.seconds.sum(axis=1).tolist(),
+        "deviceSeconds": found.device_seconds.tolist(),
     }

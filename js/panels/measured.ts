@@ -1,0 +1,221 @@
+/** What a profiler measured: per device, per operation, and against the model. */
+import { h } from "../base/dom.ts";
+import * as format from "../base/format.ts";
+import { costsOf } from "../state/costs.ts";
+import {
+  type Measured,
+  type MeasuredRow,
+  measuredOf,
+  model,
+  type Order,
+  ordered,
+  spread,
+} from "../state/measured.ts";
+import { type Mode, measuredHeat } from "./measured-heat.ts";
+import { measuredScatter } from "./measured-scatter.ts";
+import type { Panel, PanelContext } from "./panel.ts";
+import { bars, facts, note, section, selectionLink } from "./parts.ts";
+
+const HEAT_ROWS = 24;
+const TABLE_ROWS = 100;
+const DEVICE_BARS = 16;
+
+export const measured: Panel = {
+  id: "measured",
+  title: "Measured",
+  width: 0.42,
+  available: (model) => measuredOf(model) !== null,
+  render(element, ctx) {
+    const found = measuredOf(ctx.model);
+    if (!found) return;
+    const costs = costsOf(ctx.model);
+    let order: Order = "time";
+    let mode: Mode = "time";
+    const body = h("div");
+    // Closed when drawn anew, so that listeners of the old pictures go with it.
+    let inner = new AbortController();
+    ctx.signal.addEventListener("abort", () => inner.abort(), { once: true });
+    const show = () => {
+      inner.abort();
+      inner = new AbortController();
+      const own = { ...ctx, signal: inner.signal };
+      const known = model(found, ctx.model);
+      const rows = ordered(found.rows, order);
+      body.replaceChildren(
+        section("Operations on devices", measuredHeat(own, found, rows.slice(0, HEAT_ROWS), mode)),
+        ...(costs?.chip && known > 0
+          ? [section("Against the model", measuredScatter(own, found.rows, costs.chip.label))]
+          : []),
+        table(own, found, rows, known > 0),
+      );
+    };
+    const choice = <T extends string>(
+      label: string,
+      options: [T, string][],
+      chosen: (value: T) => void,
+    ) =>
+      h(
+        "label",
+        { class: "field" },
+        `${label} `,
+        h(
+          "select",
+          {
+            onchange: (event: Event) => {
+              chosen((event.target as HTMLSelectElement).value as T);
+              show();
+            },
+          },
+          ...options.map(([value, text]) => h("option", { value }, text)),
+        ),
+      );
+    element.append(
+      h(
+        "div",
+        { class: "measured" },
+        totals(found),
+        perDevice(found),
+        h(
+          "div",
+          { class: "controls" },
+          choice<Order>(
+            "Order",
+            [
+              ["time", "time"],
+              ["wait", "wait for the slowest"],
+              ["spread", "spread"],
+            ],
+            (value) => {
+              order = value;
+            },
+          ),
+          choice<Mode>(
+            "Cells",
+            [
+              ["time", "time"],
+              ["mean", "against the mean"],
+            ],
+            (value) => {
+              mode = value;
+            },
+          ),
+        ),
+        body,
+      ),
+    );
+    costs?.on(show, ctx.signal);
+    show();
+  },
+};
+
+function totals(found: Measured): HTMLElement {
+  const most = Math.max(...found.deviceSeconds);
+  const slowest = found.devices[found.deviceSeconds.indexOf(most)];
+  return h(
+    "div",
+    { class: "totals" },
+    facts([
+      ["Measured time", `${format.seconds(found.totalSeconds)} a step, mean of devices`],
+      [
+        "Slowest device",
+        `${slowest}: ${format.seconds(most)}, +${(100 * (most / found.totalSeconds - 1)).toFixed(1)} %`,
+      ],
+      [
+        "Profile",
+        `${format.plural(found.steps, "step")} on ${format.plural(found.devices.length, "device")}`,
+      ],
+      [
+        "Matched",
+        `${(100 * found.coverage).toFixed(1)} % of the trace's time is on an operation here`,
+      ],
+    ]),
+    note(
+      "The sum of what operations took: those that ran side by side add up, and waiting for other devices is part of a collective.",
+    ),
+  );
+}
+
+function perDevice(found: Measured): HTMLElement {
+  const all = found.devices.map((device, k) => ({ device, seconds: found.deviceSeconds[k] }));
+  const few = all.length <= DEVICE_BARS;
+  const rows = few ? all : [...all].sort((a, b) => b.seconds - a.seconds).slice(0, DEVICE_BARS);
+  return section(
+    "Devices",
+    bars(
+      rows.map((r) => ({
+        label: `device ${r.device}`,
+        value: r.seconds,
+        text: format.seconds(r.seconds),
+      })),
+    ),
+    few ? null : note(`The slowest ${DEVICE_BARS} of ${format.count(all.length)}.`),
+  );
+}
+
+function table(
+  ctx: PanelContext,
+  found: Measured,
+  rows: readonly MeasuredRow[],
+  hasModel: boolean,
+): HTMLElement {
+  const number = (text: string) => h("td", { class: "num" }, text);
+  const head = (text: string, title = "") => h("th", { scope: "col", class: "num", title }, text);
+  return section(
+    "Measured operations",
+    h(
+      "div",
+      {
+        class: "scroll",
+        tabindex: "0",
+        role: "region",
+        "aria-label": "Operations by measured time",
+      },
+      h(
+        "table",
+        { class: "table figures-table" },
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            h("th", { scope: "col" }, "Operation"),
+            head("Mean", "of devices, one step, all its runs"),
+            head("Slowest"),
+            head("Device", "the slowest one"),
+            head("Spread", "how much longer the slowest device takes than the mean"),
+            hasModel && head("Modelled", "one step, on the chip of the Cost panel"),
+            hasModel && head("Ratio", "measured over modelled"),
+          ),
+        ),
+        h(
+          "tbody",
+          null,
+          ...rows
+            .slice(0, TABLE_ROWS)
+            .map((r) =>
+              h(
+                "tr",
+                null,
+                h(
+                  "th",
+                  { scope: "row" },
+                  selectionLink(ctx, { kind: "instruction", index: r.instruction }),
+                ),
+                number(format.seconds(r.mean)),
+                number(format.seconds(r.most)),
+                number(String(found.devices[r.slowest])),
+                number(`+${Math.round(100 * spread(r))} %`),
+                hasModel && number(r.modelled > 0 ? format.seconds(r.modelled) : ""),
+                hasModel &&
+                  number(r.modelled > 0 ? `${format.quantity(r.mean / r.modelled)}×` : ""),
+              ),
+            ),
+        ),
+      ),
+    ),
+    rows.length > TABLE_ROWS
+      ? note(`The first ${TABLE_ROWS} of ${format.count(rows.length)}.`)
+      : null,
+  );
+}

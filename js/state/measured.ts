@@ -1,0 +1,83 @@
+/** Measured time: seconds of one step of each instruction on each device. */
+import type { ViewModel } from "../base/model.ts";
+import { type Costs, costsOf } from "./costs.ts";
+import { perModel } from "./members.ts";
+
+export interface MeasuredRow {
+  instruction: number;
+  /** Seconds of each device, in the order of `devices`. */
+  seconds: Float32Array;
+  mean: number;
+  most: number;
+  /** Position of the slowest device. */
+  slowest: number;
+  /** Modelled seconds of one step; NaN unknown. */
+  modelled: number;
+}
+
+export interface Measured {
+  devices: number[];
+  steps: number;
+  /** Part of the trace's time in this module that landed on an instruction. */
+  coverage: number;
+  deviceSeconds: number[];
+  /** Mean over devices, of one step. */
+  totalSeconds: number;
+  rows: MeasuredRow[];
+}
+
+export type Order = "time" | "wait" | "spread";
+
+/** How much longer the slowest device takes than the mean; 0 when all are equal. */
+export const spread = (row: MeasuredRow): number => (row.mean > 0 ? row.most / row.mean - 1 : 0);
+
+/** Rows from the most to the least; "wait" is what the others could wait for the slowest. */
+export function ordered(rows: readonly MeasuredRow[], by: Order): MeasuredRow[] {
+  const key = {
+    time: (r: MeasuredRow) => r.mean,
+    wait: (r: MeasuredRow) => r.most - r.mean,
+    spread,
+  };
+  return [...rows].sort((a, b) => key[by](b) - key[by](a) || a.instruction - b.instruction);
+}
+
+/** Modelled seconds of a step; NaN without a chip and for what the model does not know. */
+export function modelled(costs: Costs | null, i: number): number {
+  if (!costs?.chip || !costs.unit[i]) return Number.NaN;
+  return costs.seconds[i] * costs.runs[i];
+}
+
+/** The measurement of a View, or null when there is none. */
+export const measuredOf = perModel((model: ViewModel): Measured | null => {
+  const extras = model.header.extras.measured as Omit<Measured, "rows"> | undefined;
+  const instructions = model.optional<Uint32Array>("measured.rows");
+  const seconds = model.optional<Float32Array>("measured.seconds");
+  if (!extras || !instructions || !seconds) return null;
+  const width = extras.devices.length;
+  const rows = Array.from(instructions, (instruction, k) => {
+    const own = seconds.subarray(k * width, (k + 1) * width);
+    let most = 0;
+    let slowest = 0;
+    let sum = 0;
+    for (let d = 0; d < width; d++) {
+      sum += own[d];
+      if (own[d] > most) {
+        most = own[d];
+        slowest = d;
+      }
+    }
+    return { instruction, seconds: own, mean: sum / width, most, slowest, modelled: Number.NaN };
+  });
+  return { ...extras, rows };
+});
+
+/** Fills in what the chosen chip should take; says how many rows it has a figure for. */
+export function model(measured: Measured, view: ViewModel): number {
+  const costs = costsOf(view);
+  let known = 0;
+  for (const row of measured.rows) {
+    row.modelled = modelled(costs, row.instruction);
+    if (row.modelled > 0) known++;
+  }
+  return known;
+}

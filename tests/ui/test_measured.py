@@ -1,0 +1,118 @@
+"""The Measured panel in the saved page: devices against operations, and against the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hloscope as hs
+import pytest
+from hloscope.analysis.measured import join, remember
+from hloscope.readers.xplane import OpTime
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+OpenPage = Callable[..., "Page"]
+
+TEXT = """HloModule jit_step, is_scheduled=true, num_partitions=4
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %ab = f32[] add(%a, %b)
+}
+
+ENTRY %main (x: f32[512,512], w: f32[512,512]) -> f32[512,512] {
+  %x = f32[512,512]{1,0} parameter(0)
+  %w = f32[512,512]{1,0} parameter(1)
+  %dot.1 = f32[512,512]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %tanh.1 = f32[512,512]{1,0} tanh(%dot.1)
+  ROOT %all-reduce.1 = f32[512,512]{1,0} all-reduce(%tanh.1), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=%sum
+}
+"""  # noqa: E501
+
+# ms of two steps; device 2 is slow at tanh
+TIMES = {"dot.1": (8, 8, 8.4, 8), "tanh.1": (1, 1, 5, 1), "all-reduce.1": (4, 4, 2, 4)}
+
+
+@pytest.fixture(scope="module")
+def cap() -> Any:
+    made = hs.read(TEXT)
+    ops = [
+        OpTime("jit_step", op, device, ms * 1e-3, 2)
+        for op, row in TIMES.items()
+        for device, ms in enumerate(row)
+    ]
+    remember(made.module, join(made.module, ops))
+    return made
+
+
+def open_panel(cap: Any, open_page: OpenPage, tmp_path: Path, **more: Any) -> Page:
+    page = open_page(cap.to_html(tmp_path / "step.html").as_uri(), width=1500, height=950, **more)
+    page.get_by_role("tab", name="Measured", exact=True).click()
+    return page
+
+
+def selected(page: Page) -> Any:
+    return page.evaluate(
+        """() => [...document.querySelectorAll('*')].filter((e) => e.shadowRoot)
+          .map((e) => e.shadowRoot.querySelector('.root')?.hloscope?.store.get('selection'))
+          .find((s) => s)"""
+    )
+
+
+def rows(page: Page) -> list[list[str]]:
+    region = page.get_by_role("region", name="Operations by measured time")
+    return [r.locator("th,td").all_inner_texts() for r in region.locator("tbody tr").all()]
+
+
+def test_operations_by_time_by_straggler_and_against_the_model(
+    cap: Any,
+    renderer: Path,
+    open_page: OpenPage,
+    tmp_path: Path,
+    page_errors: list[str],
+    shots: Path,
+) -> None:
+    page = open_panel(cap, open_page, tmp_path)
+    assert [r[:5] for r in rows(page)] == [
+        ["dot.1", "4.05 ms", "4.2 ms", "2", "+4 %"],
+        ["all-reduce.1", "1.75 ms", "2 ms", "0", "+14 %"],
+        ["tanh.1", "1 ms", "2.5 ms", "2", "+150 %"],
+    ]
+    page.get_by_label("Order").select_option("wait")
+    assert [r[0] for r in rows(page)] == ["tanh.1", "all-reduce.1", "dot.1"]
+    page.get_by_label("Cells").select_option("mean")
+    canvas = page.get_by_role("img", name="Measured time of 3 operations on 4 devices")
+    canvas.focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.get_by_text("tanh.1 on device 2: 2.5 ms, +150 % against its mean").is_visible()
+    page.keyboard.press("Enter")
+    index = cap.module.find("tanh.1").index
+    assert selected(page) == {"kind": "instruction", "index": index}
+    page.screenshot(path=str(shots / "measured.png"))
+    # the model of another chip is at once what it is compared with
+    page.get_by_role("tab", name="Cost", exact=True).click()
+    page.get_by_label("Chip").select_option("h100")
+    page.get_by_role("tab", name="Measured", exact=True).click()
+    dots = page.locator(".scatter circle.dot")
+    assert dots.count() == 3
+    assert "modelled on" in page.locator(".scatter").inner_text()
+    dots.last.click(force=True)
+    assert selected(page)["index"] == int(dots.last.get_attribute("data-instruction"))
+    assert page_errors == []
+
+
+def test_the_panel_in_the_dark_and_only_where_something_was_measured(
+    cap: Any, renderer: Path, open_page: OpenPage, tmp_path: Path, shots: Path
+) -> None:
+    page = open_panel(cap, open_page, tmp_path, color_scheme="dark")
+    page.screenshot(path=str(shots / "measured-dark.png"))
+    assert page.get_by_text("2: 7.7 ms, +13.2 %").is_visible()
+    plain = hs.read(TEXT.replace("jit_step", "jit_plain"))
+    other = open_page(plain.to_html(tmp_path / "plain.html").as_uri())
+    other.get_by_role("tab", name="Cost", exact=True).wait_for()
+    assert other.get_by_role("tab", name="Measured", exact=True).count() == 0
