@@ -23,6 +23,7 @@ import { COLORINGS } from "./panels/colorings.ts";
 import { PANELS } from "./panels/index.ts";
 import type { Paint, PanelContext } from "./panels/panel.ts";
 import { reveal } from "./panels/parts.ts";
+import { transitionMarks } from "./panels/transitions.ts";
 import { nameOf } from "./state/members.ts";
 import { Search } from "./state/search.ts";
 import { NOTHING, Store } from "./state/store.ts";
@@ -123,6 +124,8 @@ export function explorer(
   root.append(line.element);
   attempt("highlight note", () => highlightNote(graphElement, store, signal));
 
+  const mark = transitionMarks(model, store, key, (notes) => pane.setMarks(notes));
+  store.on("analyses", mark);
   let shownColoring = "";
   const recolour = () => {
     const coloring = colorings.find((c) => c.id === store.get("options").colorBy) ?? colorings[0];
@@ -155,6 +158,7 @@ export function explorer(
       order?.setPaint(painted);
       pane.setColoring(coloring);
     });
+    mark();
   };
   let colored = store.get("options").colorBy;
   store.on("options", () => {
@@ -162,7 +166,7 @@ export function explorer(
     if (colorBy !== colored) {
       colored = colorBy;
       recolour();
-    }
+    } else mark();
   });
   store.on("paint", recolour);
   recolour();

@@ -1,5 +1,6 @@
 /** What the graph pane offers to the rest of the explorer. */
 import type { ViewModel } from "../base/model.ts";
+import type { EdgeNote } from "../scene/marks.ts";
 import type { Selection } from "../view.ts";
 import type { GraphTheme } from "./theme.ts";
 
@@ -82,6 +83,8 @@ export interface GraphPane {
   setPlumbing(shown: boolean): void;
   setColoring(coloring: BoxColoring | null): void;
   setTheme(theme: GraphTheme): void;
+  /** Marks edges, each with a text shown on hover; none when empty. */
+  setMarks(notes: readonly EdgeNote[]): void;
   legend(): LegendEntry[];
   /** Highlights what is within `hops` edges of the instruction; the number of instructions lit. */
   neighbourhood(instruction: number, hops: number): number;

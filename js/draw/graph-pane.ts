@@ -6,6 +6,7 @@
  */
 import type { ViewModel } from "../base/model.ts";
 import { ItemKind } from "../graph/projection.ts";
+import { type EdgeNote, edgeMarks } from "../scene/marks.ts";
 import type { Store } from "../state/store.ts";
 import type { Selection } from "../view.ts";
 import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./api.ts";
@@ -81,6 +82,8 @@ export function createGraphPane(
     users ??= usersOf(engine.flow, model.instruction.count);
     return users;
   };
+  let marked: unknown = null;
+  let notes: readonly EdgeNote[] = [];
   const refresh = (): void => {
     const selection = store.get("selection");
     renderer.selected = engine.itemOf(projection(), selection);
@@ -91,6 +94,10 @@ export function createGraphPane(
         : null;
     const highlight = store.get("highlight");
     renderer.lit = highlight ? litItems(highlight.instructions) : null;
+    if (marked !== renderer.scene) {
+      marked = renderer.scene;
+      renderer.marks = edgeMarks(renderer.scene, notes);
+    }
     renderer.invalidate();
   };
   const litItems = (instructions: ReadonlySet<number>): Uint8Array => {
@@ -148,9 +155,16 @@ export function createGraphPane(
   // 4. The pointer; see pointer.ts.
   // 5. Its place on the page.
   const place = (): void => {
+    // What is selected and in sight stays in sight when a panel opens beside it.
+    const box = renderer.selected > 0 ? renderer.scene.rect(renderer.selected) : null;
+    const { x, y, w, h } = renderer.camera.view;
+    const seen = box && box.x < x + w && box.x + box.w > x && box.y < y + h && box.y + box.h > y;
     if (!renderer.resize()) return;
     engine.setPane(element.clientWidth, element.clientHeight);
-    if (touchedByHand) return;
+    if (touchedByHand) {
+      if (box && seen) renderer.show(box);
+      return;
+    }
     renderer.setScene(engine.openDefault(), -1, counted);
     renderer.fit(true, true);
     refresh();
@@ -203,6 +217,11 @@ export function createGraphPane(
       theme = next;
       painted = paintInstructions(model, coloring, theme);
       renderer.setTheme(theme, painted.colors);
+    },
+    setMarks(next) {
+      notes = next;
+      renderer.marks = edgeMarks(renderer.scene, notes);
+      renderer.invalidate();
     },
     legend: () => painted.legend,
     neighbourhood(instruction, hops) {

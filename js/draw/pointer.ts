@@ -1,10 +1,12 @@
 /** What clicks, drags and hovering mean in the picture. */
 import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
+import { type EdgeMark, markAt } from "../scene/marks.ts";
 import type { Store } from "../state/store.ts";
 import type { Target } from "./api.ts";
 import type { Engine } from "./engine.ts";
 import { listen } from "./input.ts";
+import { markSize } from "./marks.ts";
 import type { Renderer } from "./renderer.ts";
 
 interface Parts {
@@ -21,6 +23,14 @@ interface Parts {
 
 /** The sign that opens and closes is smaller than this on screen: not a target. */
 const SIGN_SCALE = 0.45;
+
+const LISTED = 6;
+const markTitle = ({ texts }: EdgeMark): string =>
+  [
+    "sharding changes:",
+    ...texts.slice(0, LISTED),
+    ...(texts.length > LISTED ? [`and ${texts.length - LISTED} more`] : []),
+  ].join("\n");
 
 export function handlePointer(parts: Parts, signal: AbortSignal): void {
   const { renderer, engine, store } = parts;
@@ -60,6 +70,10 @@ export function handlePointer(parts: Parts, signal: AbortSignal): void {
       },
       hover(x, y) {
         const item = itemAt(x, y);
+        const { camera } = renderer;
+        const [wx, wy] = [camera.toWorldX(x), camera.toWorldY(y)];
+        const mark = markAt(renderer.marks, wx, wy, markSize(camera.scale) * 0.6);
+        renderer.canvas.title = mark ? markTitle(mark) : "";
         renderer.canvas.style.cursor = item > 0 && onSign(item, x, y) ? "pointer" : "default";
         const chip = item > 0 ? chipAt(item, x, y) : -1;
         if (chip >= 0) store.hover({ kind: "instruction", index: chip });

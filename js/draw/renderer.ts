@@ -1,9 +1,11 @@
 /** The canvas: frames on demand, the camera and its moves, what is dimmed and lit. */
 import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
 import { type Colors, type ItemLooks, itemLooks } from "../scene/looks.ts";
+import type { EdgeMark } from "../scene/marks.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
 import { Camera, type Target } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
+import { paintMarks } from "./marks.ts";
 import { Minimap } from "./minimap.ts";
 import { paintOverlay, type Touched } from "./overlay.ts";
 import { Overview } from "./overview.ts";
@@ -23,6 +25,7 @@ export class Renderer {
   selected = -1;
   hovered = -1;
   lines: Touched | null = null;
+  marks: EdgeMark[] = [];
   frameMs = 0;
   frames = 0;
   private context: CanvasRenderingContext2D;
@@ -240,6 +243,7 @@ export class Renderer {
     }
     paintTitles(this.surface, this.scene, state);
     paintOverlay(this.surface, this.scene, state, this.selected, this.hovered, this.lines);
+    paintMarks(this.surface, state, this.marks);
     this.minimap.draw(this.scene, state, ratio);
     this.frameMs = performance.now() - begin;
     this.frames++;
@@ -250,7 +254,9 @@ export class Renderer {
     const surface = new SvgSurface();
     const view = { x: 0, y: 0, w: picture.width, h: picture.height };
     const { x, y, w, h } = picture;
-    paintScene(surface, this.scene, { ...this.state(view), x, y, w, h, scale: 1, lit: null });
+    const state = { ...this.state(view), x, y, w, h, scale: 1, lit: null };
+    paintScene(surface, this.scene, state);
+    paintMarks(surface, state, this.marks);
     const { font, background } = this.theme;
     return surface.document(picture.width, picture.height, font, background, title);
   }

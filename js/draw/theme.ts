@@ -34,6 +34,8 @@ export interface GraphTheme {
   operandEdge: string;
   userEdge: string;
   highlight: string;
+  /** Marks where a value changes its sharding. */
+  reshard: string;
   /** Fill per family id; `other` is used for families not named. */
   families: Record<string, string>;
   /** Low → high, for numeric colourings. */
@@ -69,6 +71,7 @@ export const LIGHT: GraphTheme = {
   operandEdge: "#0072b2",
   userEdge: "#c05000",
   highlight: "#0b57d0",
+  reshard: "#8a2be2",
   families: {
     other: "#dfe5ec",
     matmul: "#f5a623",
@@ -126,6 +129,7 @@ export const DARK: GraphTheme = {
   operandEdge: "#56b4e9",
   userEdge: "#f0a13c",
   highlight: "#7db4ff",
+  reshard: "#d59bff",
   families: {
     other: "#36424f",
     matmul: "#8a5600",

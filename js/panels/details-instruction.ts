@@ -18,6 +18,7 @@ import {
 } from "./parts.ts";
 import { explainShape } from "./shape-words.ts";
 import { stackList, stackOf } from "./source.ts";
+import { transitionSection } from "./transitions.ts";
 
 const FLAG_WORDS: [Flag, string][] = [
   [Flag.Root, "root"],
@@ -70,6 +71,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
       ],
     ]),
     ...compilerSections(ctx, [i]),
+    transitionSection(ctx, i),
     opNameSection(ctx, i),
     neighbours(ctx, i),
     sourceSection(ctx, i),

@@ -111,7 +111,15 @@ def test_from_an_array_to_the_source(
     assert "2 groups of 4: {0,1,2,3} {4,5,6,7}" in card.inner_text()
     assert "the constraint at" in card.inner_text()
     assert "test_devices.py:" in card.inner_text()
+    # the change of sharding is marked in the graph, and told in its details
+    changes = page.get_by_role("button", name="sharding changes")
+    assert changes.inner_text().split() == ["◆", "sharding", "changes", "1"]
     page.screenshot(path=shots / f"collectives_{host}_{scheme}.png")
+    page.get_by_role("tab", name="Details").click()
+    assert "P('data', 'model', None) → P('data', None, None)" in page.locator(".panel").inner_text()
+    page.get_by_label("Colour by").select_option("family")
+    assert changes.count() == 0
+    page.get_by_role("tab", name="Collectives").click()
 
     # the line of the constraint that asked for it, in the person's own code
     origin = card.locator(".origins .link").first

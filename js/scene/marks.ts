@@ -1,0 +1,117 @@
+/**
+ * Marks on edges: where a value becomes something else on its way, say changes its sharding.
+ *
+ *     drawn edge      just before the consumer
+ *     chip            at its left end
+ *     closed group    at its left side, for all marks inside
+ */
+import { CHIP_HEIGHT } from "../graph/metrics.ts";
+import type { Scene } from "./scene.ts";
+
+/** What to mark: the edge from one instruction to another. */
+export interface EdgeNote {
+  source: number;
+  target: number;
+  text: string;
+}
+
+export interface EdgeMark {
+  x: number;
+  y: number;
+  /** Item it belongs to: the consumer, or the closed group around both ends. */
+  item: number;
+  texts: string[];
+}
+
+/** Distance before the consumer's border, in world units: clear of the arrow head. */
+const BEFORE = 13;
+/** Plumbing looked through for what is drawn of a source. */
+const MAX_PLUMBING = 20;
+
+export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] {
+  const { picture, tree } = scene;
+  const { projection, edges } = picture;
+  const { itemOfInstruction, parent, depth } = projection;
+  const marks = new Map<string, EdgeMark>();
+  const put = (key: string, x: number, y: number, item: number, text: string): void => {
+    const found = marks.get(key);
+    if (!found) marks.set(key, { x, y, item, texts: [text] });
+    else if (!found.texts.includes(text)) found.texts.push(text);
+  };
+  for (const { source, target, text } of notes) {
+    let v = itemOfInstruction[target] ?? -1;
+    if (v <= 0) continue;
+    let u = drawnSource(scene, source);
+    if (u <= 0) {
+      const chip = picture.text[v].chips.find((c) => c.value === source);
+      const y = picture.y[v] + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
+      put(`chip ${v} ${source}`, picture.x[v] + (chip?.x ?? 0), y, v, text);
+      continue;
+    }
+    if (u !== v) {
+      while (depth[u] > depth[v]) u = parent[u];
+      while (depth[v] > depth[u]) v = parent[v];
+      while (parent[u] !== parent[v]) {
+        u = parent[u];
+        v = parent[v];
+      }
+    }
+    if (u === v) {
+      put(`in ${v}`, picture.x[v], picture.y[v] + picture.h[v] / 2, v, text);
+      continue;
+    }
+    const e = edgeBetween(scene, u, v);
+    const end = e < 0 ? 0 : edges.pointOffsets[e + 1] - 1;
+    if (e < 0 || end <= edges.pointOffsets[e]) {
+      put(`box ${v}`, picture.x[v], picture.y[v], v, text);
+      continue;
+    }
+    const { pointX: px, pointY: py } = edges;
+    const curve = edges.style[e] === 0; // ends straight down, wherever it came from
+    const dx = curve ? 0 : px[end] - px[end - 1];
+    const dy = curve ? 1 : py[end] - py[end - 1];
+    const by = BEFORE / Math.max(Math.hypot(dx, dy), 1e-9);
+    put(`edge ${e}`, px[end] - dx * by, py[end] - dy * by, v, text);
+  }
+  return [...marks.values()];
+
+  function drawnSource(of: Scene, i: number): number {
+    const { operands } = tree.model;
+    let at = i;
+    for (let k = 0; k < MAX_PLUMBING; k++) {
+      const item = of.picture.projection.itemOfInstruction[at] ?? -1;
+      if (item >= 0) return item;
+      if (operands.offsets[at + 1] - operands.offsets[at] !== 1) return -1;
+      at = operands.values[operands.offsets[at]];
+    }
+    return -1;
+  }
+}
+
+function edgeBetween(scene: Scene, from: number, to: number): number {
+  const { edges } = scene.picture;
+  for (let k = scene.touchOffsets[to]; k < scene.touchOffsets[to + 1]; k++) {
+    const e = scene.touch[k];
+    if (edges.from[e] === from && edges.to[e] === to) return e;
+  }
+  return -1;
+}
+
+/** The mark at a point, within `reach` world units. */
+export function markAt(
+  marks: readonly EdgeMark[],
+  x: number,
+  y: number,
+  reach: number,
+): EdgeMark | null {
+  let best: EdgeMark | null = null;
+  let least = reach;
+  for (const m of marks) {
+    const d = Math.max(Math.abs(m.x - x), Math.abs(m.y - y));
+    if (d <= least) {
+      best = m;
+      least = d;
+    }
+  }
+  return best;
+}

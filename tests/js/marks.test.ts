@@ -1,0 +1,67 @@
+/** Marks on edges follow what is drawn: lines, chips, closed groups. */
+import { expect, test } from "vitest";
+import { Engine } from "../../js/draw/engine.ts";
+import { TextMetrics } from "../../js/graph/metrics.ts";
+import { ItemKind } from "../../js/graph/projection.ts";
+import { edgeMarks, markAt } from "../../js/scene/marks.ts";
+import { Flag } from "../../js/view.ts";
+import { buildModel, type ModuleSpec } from "./fixtures.ts";
+
+/** parameter → sin → [group: copy → cos] → dot */
+const SPEC: ModuleSpec = {
+  groups: [
+    { parent: -1, kind: "module", label: "m" },
+    { parent: 0, kind: "entry", label: "main", computation: 0 },
+    { parent: 1, kind: "scope", label: "layer" },
+  ],
+  instructions: [
+    { name: "p", opcode: "parameter", group: 1, flags: Flag.Parameter },
+    { name: "sin", opcode: "sine", group: 1, operands: [0] },
+    { name: "get", opcode: "bitcast", group: 1, operands: [1], flags: Flag.Plumbing },
+    { name: "copy", opcode: "all-gather", group: 2, operands: [2] },
+    { name: "cos", opcode: "cosine", group: 2, operands: [3] },
+    { name: "dot", opcode: "dot", group: 1, operands: [4, 0] },
+  ],
+};
+
+function engine(): Engine {
+  return new Engine(buildModel(SPEC), new TextMetrics(), 900, 600);
+}
+
+test("on the line, looked at through plumbing", () => {
+  const e = engine();
+  e.openAll(100);
+  const scene = e.rebuild();
+  const [mark] = edgeMarks(scene, [{ source: 2, target: 3, text: "a → b" }]);
+  const consumer = scene.picture.projection.itemOfInstruction[3];
+  expect(scene.picture.projection.kind[mark.item]).not.toBe(ItemKind.Closed);
+  // The edge is lifted to the container around the consumer, and ends at its top.
+  const top = scene.rect(scene.picture.projection.parent[consumer]).y;
+  expect(mark.y).toBeCloseTo(top - 13);
+  expect(markAt([mark], mark.x + 3, mark.y - 3, 5)).toBe(mark);
+  expect(markAt([mark], mark.x + 30, mark.y, 5)).toBeNull();
+});
+
+test("at a parameter's chip", () => {
+  const e = engine();
+  e.openAll(100);
+  const scene = e.rebuild();
+  const [mark] = edgeMarks(scene, [{ source: 0, target: 5, text: "a → b" }]);
+  const item = scene.picture.projection.itemOfInstruction[5];
+  const chip = scene.picture.text[item].chips.find((c) => c.value === 0);
+  expect(chip).toBeDefined();
+  expect(mark.x).toBeCloseTo(scene.rect(item).x + (chip?.x ?? 0));
+  expect(mark.y).toBeGreaterThan(scene.rect(item).y);
+});
+
+test("at the group that hides both ends, once", () => {
+  const e = engine();
+  e.openAll(100);
+  e.set({ kind: "group", index: 2 }, false);
+  const scene = e.rebuild();
+  const notes = ["a → b", "b → c", "a → b"].map((text) => ({ source: 3, target: 4, text }));
+  const marks = edgeMarks(scene, notes);
+  expect(marks).toHaveLength(1);
+  expect(marks[0].texts).toEqual(["a → b", "b → c"]);
+  expect(scene.picture.projection.kind[marks[0].item]).toBe(ItemKind.Closed);
+});
