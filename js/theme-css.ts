@@ -38,7 +38,7 @@ button:disabled{opacity:.4;cursor:default}
 .visually-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 
 .header{display:flex;align-items:baseline;gap:4px 10px;padding:7px 12px 5px}
-.header h2{flex:0 1 auto;min-width:60px;max-width:60%;font-size:15px;font-weight:650;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.header h2{flex:0 1 auto;min-width:36px;max-width:60%;font-size:15px;font-weight:650;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .header .sub{flex:0 2 auto;min-width:40px;color:var(--dim);overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .header .figures{flex:1 1 0;min-width:0;color:var(--dim);text-align:right;font-variant-numeric:tabular-nums;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .figures span{white-space:nowrap}

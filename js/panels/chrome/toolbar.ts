@@ -86,7 +86,8 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     const reason = `search “${search.query.trim()}”`;
     if (reason === lit) return;
     lit = reason;
-    if (search.query.trim()) {
+    // Nothing found: the picture stays as it was.
+    if (search.query.trim() && search.results.length) {
       store.highlight({ instructions: new Set(search.results), reason });
     } else if (store.get("highlight")?.reason.startsWith("search “")) store.highlight(null);
   }, signal);
