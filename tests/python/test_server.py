@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hloscope.lab import frames
 from hloscope.lab.limits import HloscopeLimits
+from hloscope.view.schema import joined
 from tornado.httpclient import HTTPClientError
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
@@ -77,6 +78,11 @@ async def test_a_file_becomes_a_view_and_a_text(ask: Any, jp_root_dir: Path) -> 
     assert block[:4] == b"HLOV"
     assert b"tanh.2" in block
     assert b"f.hlo" in block
+    analyses = await ask("analyses", path="sub/f.hlo")
+    assert analyses[-1][0] == b"A"
+    header, columns = joined(got[-1][1], analyses[-1][1])
+    assert "flops" in header["summary"]
+    assert len(columns["cost.flops"]) == 2
     text = await ask("text", path="sub/f.hlo")
     assert gzip.decompress(text[-1][1])[:4] == b"HLOT"
     page = await ask("html", path="sub/f.hlo")
