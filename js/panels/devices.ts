@@ -10,13 +10,16 @@ import {
   tileRanges,
   torusSpots,
 } from "../state/devices.ts";
+import { amount, balanceText, deviceMetrics } from "./devices-metrics.ts";
 import { trafficMatrix } from "./devices-traffic.ts";
 import { type HeatMap, heatMap, type Shown } from "./heat.ts";
 import type { Panel, PanelContext } from "./panel.ts";
-import { facts, note, section, selectionLink } from "./parts.ts";
+import { facts, note, plotWidth, section, selectionLink } from "./parts.ts";
 import { holders, rangesText, type Tiles, tilesView } from "./tiles.ts";
 
 const LISTED = 400;
+/** Figures that a device's line always has. */
+const SAID = ["parameter", "sent"];
 
 export const devices: Panel = {
   id: "devices",
@@ -37,6 +40,8 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   const mapBox = h("div");
   const arrayBox = h("div");
   const say = h("p", { class: "note", "aria-live": "polite" }, "Hover a device for what it holds.");
+  const balance = h("p", { class: "note" });
+  const amounts = deviceMetrics(ctx.model, found);
   const metric = h("select", { "aria-label": "Colour devices by", onchange: () => paint() });
   const place = h(
     "select",
@@ -48,11 +53,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
     return s.kind === "instruction" ? collectives?.byInstruction.get(s.index) : undefined;
   };
   const metrics = (): [string, string][] => {
-    const list: [string, string][] = [
-      ["parameter", "parameter bytes"],
-      ["output", "output bytes"],
-    ];
-    if (found.traffic) list.push(["sent", "bytes sent"]);
+    const list: [string, string][] = amounts.map((m) => [m.id, m.label]);
     if (array) list.push(["tile", `tile of ${array.name}`]);
     const row = chosenCollective();
     if (row?.groups && !row.groups.pairs)
@@ -79,20 +80,20 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
       });
       return { values, classes: row.groups.rows.length, unit: "group", what: row.kind };
     }
-    const by = metric.value as "parameter" | "output" | "sent";
-    return {
-      values: found.bytes[by],
-      unit: "B",
-      what: metrics().find(([id]) => id === by)?.[1] ?? by,
-    };
+    const m = amounts.find((a) => a.id === metric.value) ?? amounts[0];
+    return { values: m.values, unit: m.unit, what: m.label };
   };
-  const paint = () => map?.show(shown());
+  const paint = () => {
+    map?.show(shown());
+    const m = amounts.find((a) => a.id === metric.value);
+    balance.textContent = m ? balanceText(m) : "";
+  };
   const describe = (device: number) => {
     if (device < 0) return;
     const parts = [deviceName(found, device)];
-    const { parameter, sent } = found.bytes;
-    parts.push(`${format.bytes(parameter[device])} of parameters`);
-    if (found.traffic) parts.push(`sends ${format.bytes(sent[device])}`);
+    for (const m of amounts) {
+      if (SAID.includes(m.id) || m.id === metric.value) parts.push(m.words(amount(m, device)));
+    }
     if (array) {
       const sharding = found.shardings[array.sharding];
       const tile = sharding.place[device];
@@ -117,7 +118,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   };
   const showArray = () => {
     tiles = array
-      ? tilesView(found, array, (tile) => {
+      ? tilesView(found, array, plotWidth(element), (tile) => {
           const row = array && found.shardings[array.sharding];
           map?.mark(tile >= 0 && row ? (holders(row).get(tile) ?? []) : []);
         })
@@ -174,6 +175,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
           h("label", { class: "field" }, "Arrange by", place),
         ),
         mapBox,
+        balance,
         say,
       ),
       found.arrays.length

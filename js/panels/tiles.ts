@@ -4,7 +4,7 @@ import * as format from "../base/format.ts";
 import { type ArrayRow, type Devices, type ShardingRow, tileRanges } from "../state/devices.ts";
 import { classColor, isDark } from "./heat.ts";
 
-const WIDTH = 460;
+const MOST_WIDTH = 460;
 const MOST_HEIGHT = 260;
 
 /** Devices that hold each tile, by tile number. */
@@ -38,7 +38,13 @@ export interface Tiles {
   mark(tile: number): void;
 }
 
-export function tilesView(devices: Devices, array: ArrayRow, hover: (tile: number) => void): Tiles {
+export function tilesView(
+  devices: Devices,
+  array: ArrayRow,
+  room: number,
+  hover: (tile: number) => void,
+): Tiles {
+  const width = Math.min(MOST_WIDTH, room);
   const sharding = devices.shardings[array.sharding];
   const { dims } = array;
   const tiles = sharding.tiles;
@@ -86,14 +92,14 @@ export function tilesView(devices: Devices, array: ArrayRow, hover: (tile: numbe
   // Tiles are drawn to the array's own scale, long thin ones kept readable.
   const tall = row >= 0 && dims.length ? dims[row] / Math.max(1, dims[column]) : 0.12;
   const height = Math.round(
-    Math.min(MOST_HEIGHT, Math.max(34, rows * 16, WIDTH * Math.min(1, tall))),
+    Math.min(MOST_HEIGHT, Math.max(34, rows * 16, width * Math.min(1, tall))),
   );
   let marked = -1;
   const draw = () => {
     const ratio = globalThis.devicePixelRatio || 1;
-    canvas.width = WIDTH * ratio;
+    canvas.width = width * ratio;
     canvas.height = height * ratio;
-    canvas.style.setProperty("width", `${WIDTH}px`);
+    canvas.style.setProperty("width", `${width}px`);
     canvas.style.setProperty("height", `${height}px`);
     const g = canvas.getContext("2d");
     if (!g) return;
@@ -101,7 +107,7 @@ export function tilesView(devices: Devices, array: ArrayRow, hover: (tile: numbe
     const dark = isDark(canvas);
     g.textAlign = "center";
     g.textBaseline = "middle";
-    const w = WIDTH / columns;
+    const w = width / columns;
     const t = height / rows;
     for (let r = 0; r < rows; r++) {
       for (let c = 0; c < columns; c++) {
