@@ -104,8 +104,7 @@ def _source(page: Page) -> None:
 
 def _measured(page: Page) -> None:
     _color(page, "Measured time")
-    _select(page, "opcode:fusion scope:mlp")
-    _tab("Details")(page)
+    _tab("Measured")(page)
 
 
 @dataclass(frozen=True)
@@ -125,12 +124,12 @@ PICTURES: dict[str, Picture] = {
     "text.png": Picture("step", _text),
     "outline.png": Picture("step", _tab("Outline")),
     "search.png": Picture("step", _search),
-    "devices.png": Picture("step", _devices, height=1060),
+    "devices.png": Picture("step", _devices, height=1140),
     "collectives.png": Picture("step", _collectives, height=1180),
     "cost.png": Picture("step", _cost),
     "memory.png": Picture("step", _memory),
     "source.png": Picture("step", _source),
-    "measured.png": Picture("measured", _measured),
+    "measured.png": Picture("measured", _measured, height=1000),
     "diff.png": Picture("diff", width=1000, height=820),
 }
 
