@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lab_server import REPO, Server, open_file, open_lab, run_command, serving
+from large_module import large_module
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -150,31 +151,10 @@ def test_a_file_that_changes_is_shown_again(lab: Page, server: Server) -> None:
     expect(pane.get_by_role("alert")).to_have_count(0)
 
 
-@pytest.fixture(scope="module")
-def large() -> bytes:
-    """About 25 MB of HLO in 100,000 instructions."""
-    note = 'metadata={op_name="jit(f)/layer_%d/%s" source_file="/home/someone/project/train.py" '
-    lines = [
-        "HloModule jit_large, is_scheduled=true",
-        "",
-        "ENTRY %main (p: f32[64,64]) -> f32[64,64] {",
-    ]
-    lines.append("  %p = f32[64,64]{1,0} parameter(0)")
-    before = "p"
-    for k in range(100_000):
-        root = "ROOT " if k == 99_999 else ""
-        what = ("tanh", "negate", "exponential", "cosine")[k % 4]
-        more = note % (k // 1000, what * 12) + f"source_line={k % 900}}}"
-        lines.append(f"  {root}%v.{k} = f32[64,64]{{1,0}} {what}(%{before}), {more}")
-        before = f"v.{k}"
-    return ("\n".join(lines) + "\n}\n").encode()
-
-
-def test_a_large_file_with_progress_cancel_and_again(
-    lab: Page, server: Server, large: bytes
-) -> None:
-    assert 18e6 < len(large) < 32e6
-    (server.root / "large.hlo").write_bytes(large)
+def test_a_large_file_with_progress_cancel_and_again(lab: Page, server: Server) -> None:
+    text = large_module(megabytes=25)
+    assert len(text) > 25e6
+    (server.root / "large.hlo").write_text(text)
     pane = open_file(lab, "large.hlo")
     bar = pane.get_by_role("progressbar")
     expect(bar).to_be_visible()

@@ -81,6 +81,7 @@ def _homes(live: Liveness, can: _Sharing) -> Ints:
     rest = np.cumsum(live.size[temps][::-1])[::-1]
     temps = temps[rest > _NEGLIGIBLE * float(live.size[live.kind != TEMP].sum())]
     host_space = live.space
+    instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
     for b in temps.tolist():
         rows = room[:used]
         fits = np.flatnonzero(
@@ -98,11 +99,17 @@ def _homes(live: Liveness, can: _Sharing) -> Ints:
             if closes == end[b] and not can.follows(b, after):
                 continue
             home[b] = host
-            room[w] = (size, host, opens, start[b], before, b)
-            if used == len(room):
+            # Windows that nothing fits in any more go, or a long chain takes quadratic time.
+            left = [(size, host, opens, start[b], before, b)]
+            right = [(size, host, end[b], closes, b, after)]
+            parts = [p for p in left + right if p[2] < p[3] or p[2] in instants]
+            used -= 1
+            room[w] = room[used]
+            if used + len(parts) > len(room):
                 room = np.vstack([room, np.zeros_like(room)])
-            room[used] = (size, host, end[b], closes, b, after)
-            used += 1
+            for part in parts:
+                room[used] = part
+                used += 1
             break
     return home
 
