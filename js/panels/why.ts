@@ -92,7 +92,7 @@ function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
   const rows: [string, HTMLElement | string][] = [
     ["Asked for by", `${card.opcode} ${card.shape}`],
     ["Operand", `${card.operand}: ${card.had}`],
-    ["Needed", card.needs],
+    ["Needed", card.needs.replace(/^needed as /, "")],
   ];
   if (card.line) rows.push(["At", lineLink(ctx, card.line)]);
   return [

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { filterRows, shortLine } from "../../js/panels/collectives.ts";
+import { balanceText, imbalance, type Metric, received } from "../../js/panels/devices-metrics.ts";
 import { classColor, extent, heatColor } from "../../js/panels/heat.ts";
 import { drawnDimensions, holders, rangesText } from "../../js/panels/tiles.ts";
 import { type CollectiveRow, totalsBy, totalWire } from "../../js/state/collectives.ts";
@@ -145,4 +146,26 @@ test("colours: ends of the ramp differ, classes differ, extent skips unknowns", 
   expect(new Set(Array.from({ length: 40 }, (_, k) => classColor(k, false))).size).toBe(40);
   expect(extent([Number.NaN, 3, 1])).toEqual([1, 3]);
   expect(extent([])).toEqual([0, 0]);
+});
+
+test("received is the column sum; imbalance the most over the mean of what is known", () => {
+  const traffic = {
+    source: Uint32Array.of(0, 1, 2),
+    target: Uint32Array.of(1, 2, 1),
+    bytes: Float64Array.of(10, 20, 5),
+  };
+  expect([...received(traffic, 4)]).toEqual([0, 15, 20, 0]);
+  expect(imbalance([1, 3, Number.NaN])).toBe(1.5);
+  expect(imbalance([Number.NaN])).toBeNaN();
+  const metric = (values: number[], note?: string): Metric => ({
+    id: "x",
+    label: "x",
+    values,
+    unit: "B",
+    words: String,
+    note,
+  });
+  expect(balanceText(metric([2, 2]))).toBe("Even: the same on all devices.");
+  expect(balanceText(metric([1, 3]))).toBe("Imbalance 1.50: the most over the mean.");
+  expect(balanceText(metric([2, 2], "SPMD"))).toBe("SPMD");
 });

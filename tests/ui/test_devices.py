@@ -84,6 +84,15 @@ def test_from_an_array_to_the_source(
     panel = page.locator(".devices")
     assert "8 × TPU v5 lite: mesh data=2, model=4" in panel.inner_text()
 
+    # what a device does, not only what it holds
+    colour = panel.get_by_label("Colour devices by")
+    labels = colour.locator("option").all_inner_texts()
+    assert {"live bytes at peak", "FLOPs", "bytes sent", "bytes received"} <= set(labels)
+    colour.select_option("peak")
+    assert "One program runs on every device" in panel.inner_text()
+    colour.select_option("received")
+    assert "Even: the same on all devices." in panel.inner_text()
+
     # an array: its tiles, and the device under the pointer
     picker = panel.get_by_label("Array")
     picker.select_option(label="x · f32[4,256,512] · parameter")
@@ -93,7 +102,7 @@ def test_from_an_array_to_the_source(
     box = canvas.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.95, box["y"] + box["height"] * 0.9)
-    said = panel.locator(".note").first
+    said = panel.locator(".note[aria-live]").first
     assert re.search(r"device 7, .*data 1, model 3, at \(\d, \d, 0\)", said.inner_text())
     assert "x [2:4, 192:256, 0:512]" in said.inner_text()
     panel.get_by_label("Arrange devices by").select_option("torus")

@@ -90,6 +90,7 @@ def test_a_double_click_opens_each_kind(lab: Page, server: Server, name: str, pr
     pane = lab.locator(".hloscope-pane")
     expect(pane.get_by_text(title, exact=True).first).to_be_visible()
     expect(pane.locator("canvas").first).to_be_visible()
+    expect(pane.get_by_role("tab", name="Cost")).to_be_visible()  # comes after the picture
     expect(lab.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").last).to_have_text(name)
 
 
