@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import re
 from collections import Counter, defaultdict
 
@@ -9,6 +11,7 @@ import hloscope as hs
 import jax
 import numpy as np
 import pytest
+from corpus import build
 from hloscope.analysis.wire import wire_bytes
 
 PARALLEL = [
@@ -17,7 +20,40 @@ PARALLEL = [
     "fsdp_scan", "two_of_three", "halo_convolution", "sharded_embedding", "gpt_unrolled",
     "gpt_scan", "gpt_remat", "fsdp", "fsdp_tp", "three_axes", "sequence_parallel",
 ]  # fmt: skip
-EVERYWHERE = [(name, None) for name in PARALLEL] + [(name, "v5e:2x4") for name in PARALLEL]
+# Those whose shapes can be cut 64 ways, on all chips of a 3-D torus.
+WIDE = [
+    "data_parallel", "map_psum", "map_all_gather", "map_reduce_scatter", "ring_matmul",
+    "ring_attention", "gather_remat", "sequence_parallel", "gpt_scan",
+]  # fmt: skip
+V5P = "v5p:4x4x4"
+EVERYWHERE = [
+    *((name, None) for name in PARALLEL),
+    *((name, "v5e:2x4") for name in PARALLEL),
+    *((name, V5P) for name in WIDE),
+]
+
+
+@pytest.fixture(scope="session")
+def compiled(compiled):
+    """As everywhere; on a v5p the program's mesh is as many times larger as there are chips."""
+
+    @functools.cache
+    def wide(name: str) -> build.Built:
+        program = build.PROGRAMS[name]
+        shape = {axis: 64 if len(program.mesh) == 1 else 8 for axis in program.mesh}
+        devices = np.array(build.topology_devices(V5P), dtype=object)
+        made = program.make(jax.sharding.Mesh(devices.reshape(tuple(shape.values())), tuple(shape)))
+        lowered = made.lower()
+        return build.Built(program, V5P, made, lowered, lowered.compile())
+
+    def get(name: str, topology: str | None = None):
+        if topology != V5P:
+            return compiled(name, topology)
+        if importlib.util.find_spec("libtpu") is None:
+            pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+        return wide(name)
+
+    return get
 
 
 def read_seed(seeds, number: str):
@@ -216,8 +252,15 @@ def test_device_bytes_are_those_of_real_arrays(name, compiled):
     assert dict(enumerate(ours.tolist())) == dict(held)
 
 
-def test_scan_of_sixteen_layers_runs_sixteen_times():
-    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+@pytest.mark.parametrize("topology", [None, V5P])
+def test_scan_of_sixteen_layers_runs_sixteen_times(topology):
+    if topology is None:
+        devices, shape = jax.devices(), (2, 4)
+    elif importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+    else:
+        devices, shape = build.topology_devices(topology), (8, 8)
+    mesh = jax.sharding.Mesh(np.array(devices, dtype=object).reshape(shape), ("data", "model"))
     sharding = lambda *s: jax.sharding.NamedSharding(mesh, jax.P(*s))  # noqa: E731
     x = jax.ShapeDtypeStruct((16, 64), np.float32, sharding=sharding("data", None))
     w = jax.ShapeDtypeStruct((16, 64, 64), np.float32, sharding=sharding(None, "model", None))
@@ -234,10 +277,13 @@ def test_scan_of_sixteen_layers_runs_sixteen_times():
     def nested(x, w):
         return jax.lax.fori_loop(0, 5, lambda i, c: scan(c, w) * 0.5, x)
 
+    data, model = shape
     for f, expected in ((scan, 16), (nested, 80)):
         (row,) = hs.capture(f, x, w).collectives
         assert (row.kind, row.axes, row.executions) == ("all-reduce", "model", expected)
-        assert (row.payload_bytes, row.wire_bytes) == (8 * 64 * 4, 2 * 3 * 8 * 64)
+        payload = 16 // data * 64 * 4
+        assert row.payload_bytes == payload
+        assert row.wire_bytes == 2 * (model - 1) * payload // model
         assert row.total_wire_bytes == expected * row.wire_bytes
         assert row.line.endswith("test_collectives.py:" + str(body.__code__.co_firstlineno + 2))
 
