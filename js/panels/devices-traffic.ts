@@ -4,9 +4,10 @@ import * as format from "../base/format.ts";
 import type { Devices } from "../state/devices.ts";
 import { extent, heatColor, isDark } from "./heat.ts";
 
-const SIDE = 420;
+const MOST_SIDE = 420;
 
-export function trafficMatrix(found: Devices, signal: AbortSignal): HTMLElement {
+export function trafficMatrix(found: Devices, signal: AbortSignal, room = MOST_SIDE): HTMLElement {
+  const side = Math.min(MOST_SIDE, room);
   const { traffic, count } = found;
   if (!traffic) return h("div");
   const known = new Map<number, number>();
@@ -16,27 +17,27 @@ export function trafficMatrix(found: Devices, signal: AbortSignal): HTMLElement 
   const [, most] = extent(traffic.bytes);
   const canvas = h("canvas", { role: "img", "aria-label": "Traffic matrix" });
   const say = h("p", { class: "note", "aria-live": "polite" }, "Rows send, columns receive.");
-  const cell = SIDE / count;
+  const cell = side / count;
   const draw = () => {
     const ratio = globalThis.devicePixelRatio || 1;
-    canvas.width = SIDE * ratio;
-    canvas.height = SIDE * ratio;
-    canvas.style.setProperty("width", `${SIDE}px`);
-    canvas.style.setProperty("height", `${SIDE}px`);
+    canvas.width = side * ratio;
+    canvas.height = side * ratio;
+    canvas.style.setProperty("width", `${side}px`);
+    canvas.style.setProperty("height", `${side}px`);
     const g = canvas.getContext("2d");
     if (!g) return;
     const dark = isDark(canvas);
     g.scale(ratio, ratio);
     g.strokeStyle = dark ? "#56606c" : "#b6bec8";
-    g.strokeRect(0.5, 0.5, SIDE - 1, SIDE - 1);
+    g.strokeRect(0.5, 0.5, side - 1, side - 1);
     const size = Math.max(1.5, cell - (cell > 8 ? 1 : 0));
     traffic.bytes.forEach((b, k) => {
       g.fillStyle = heatColor(0.15 + (0.85 * b) / (most || 1), dark);
       g.fillRect(traffic.target[k] * cell, traffic.source[k] * cell, size, size);
     });
-    if (cell >= 16) {
+    if (cell >= 18) {
       g.fillStyle = dark ? "#9aa5b1" : "#57636f";
-      g.font = "9px system-ui, sans-serif";
+      g.font = "11px system-ui, sans-serif";
       g.textAlign = "center";
       g.textBaseline = "middle";
       for (let d = 0; d < count; d++) g.fillText(String(d), (d + 0.5) * cell, (d + 0.5) * cell);

@@ -200,9 +200,9 @@ function legendOf(
     return [h("span", { class: "dim" }, text)];
   }
   if (low === high) {
-    return [
-      h("span", { class: "dim" }, `${shown.what}: ${format.quantity(low, shown.unit)} on each`),
-    ];
+    const known = Array.prototype.some.call(shown.values, Number.isFinite);
+    const each = known ? `${format.quantity(low, shown.unit)} on each` : "unknown";
+    return [h("span", { class: "dim" }, `${shown.what}: ${each}`)];
   }
   const stops = [0, 0.25, 0.5, 0.75, 1].map((t) => heatColor(t, dark)).join(",");
   return [

@@ -19,16 +19,19 @@ export function overview(ctx: PanelContext): Child[] {
     10,
   );
   const entry = entryComputation(model);
-  const where =
+  const devices = summary.partitions * summary.replicas;
+  const whose =
     summary.shapes === "global"
-      ? " in global shapes, before partitioning"
-      : summary.partitions * summary.replicas > 1
-        ? " on each device"
+      ? `Global shapes, before partitioning over ${format.count(devices)} devices.`
+      : devices > 1
+        ? `Sizes and work are of one device of ${format.count(devices)}.`
         : "";
   return [
     h("h2", { class: "title" }, "Overview"),
+    whose && note(whose),
     facts([
       ["Module", h("code", null, summary.module)],
+      ...analysed(summary),
       [
         "Instructions",
         `${format.count(summary.instructions)} (${format.count(summary.entry_instructions)} in ENTRY)`,
@@ -42,11 +45,10 @@ export function overview(ctx: PanelContext): Child[] {
       ],
       [
         "Parameters",
-        `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}${where}`,
+        `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}`,
       ],
-      ["Outputs", `${format.bytes(summary.output_bytes)}${where}`],
+      ["Outputs", format.bytes(summary.output_bytes)],
       ["Order", model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule"],
-      ...analysed(summary),
     ]),
     fusionKinds(ctx),
     section(
@@ -69,6 +71,12 @@ export function overview(ctx: PanelContext): Child[] {
   ];
 }
 
+/** Who says so, in few words; the Memory panel has the rest. */
+function peakSource(summary: Summary): string {
+  const source = String(summary.peak_source ?? "");
+  return source.startsWith("XLA") ? "XLA's figure" : source;
+}
+
 /** Totals that come with the analyses, after the first picture. */
 function analysed(summary: Summary): [string, string][] {
   const rows: [string, string][] = [];
@@ -80,9 +88,9 @@ function analysed(summary: Summary): [string, string][] {
   const accessed = number("bytes_accessed");
   const peak = number("peak_live_bytes");
   const seconds = number("modelled_seconds");
-  if (flops !== null) rows.push(["FLOPs", `${format.quantity(flops, "FLOP")} on each device`]);
-  if (accessed !== null) rows.push(["Bytes accessed", `${format.bytes(accessed)} on each device`]);
-  if (peak !== null) rows.push(["Peak", `${format.bytes(peak)} live, ${summary.peak_source}`]);
+  if (flops !== null) rows.push(["FLOPs", format.quantity(flops, "FLOP")]);
+  if (accessed !== null) rows.push(["Bytes accessed", format.bytes(accessed)]);
+  if (peak !== null) rows.push(["Peak memory", `${format.bytes(peak)}, ${peakSource(summary)}`]);
   if (seconds !== null)
     rows.push(["Modelled", `${format.seconds(seconds)} on ${summary.hardware}`]);
   return rows;
