@@ -1,9 +1,10 @@
 """What a buffer is for: parameter, saved activation, gradient, optimiser state, …
 
-From what is certain first (arguments and outputs, collectives), then from the phase of
-definition and last use:
+From what is certain first (arguments and outputs), then from the phase of definition and last
+use:
 
     defined forward, last used backward or later        activation saved for backward
+    what a collective gives, otherwise                  collective buffer
     defined in rematted_computation                     rematerialised
     defined backward, shaped like a parameter           gradient
     anything else                                       temporary
@@ -81,14 +82,13 @@ def categorise(live: Liveness, target: Target) -> npt.NDArray[np.int8]:
     last_use = last_use_phase(live, phase)
     for b in temps.tolist():
         i = module.instructions[int(live.defined_by[b])]
-        if i.opcode.startswith(_COLLECTIVES):
-            out[b] = COLLECTIVE
-            continue
         made = int(phase[i.index])
-        if made == REMATERIALISED:
+        if made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
+            out[b] = SAVED  # a gathered array that is kept too: that it is kept costs memory
+        elif i.opcode.startswith(_COLLECTIVES):
+            out[b] = COLLECTIVE
+        elif made == REMATERIALISED:
             out[b] = REMAT
-        elif made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
-            out[b] = SAVED
         elif (
             made == BACKWARD
             and live.values.shapes[live.values.first[i.index] + int(live.leaf[b])].dimensions
