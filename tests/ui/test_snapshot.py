@@ -394,6 +394,37 @@ def test_narrow_pages_put_the_panel_below(open_page: OpenPage, snapshot: str, sh
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_small_explorers_begin_with_the_panel_folded_to_its_rail(
+    open_page: OpenPage, snapshot: str
+) -> None:
+    page = ready(open_page(snapshot, width=860, height=640))
+    settle(page)
+    panel = page.locator(".panel")
+    assert panel.is_hidden()
+    graph = page.locator(".graph").bounding_box()
+    assert graph is not None
+    assert graph["width"] > 0.88 * 860
+    for tab in page.get_by_role("tab").all():
+        assert tab.is_visible()
+    page.get_by_role("tab", name="Text").click()
+    assert panel.is_visible()
+    page.get_by_role("button", name="Hide the panel").click()
+    assert panel.is_hidden()
+    page.get_by_role("button", name="Show the panel").press("Enter")
+    assert panel.is_visible()
+    # A larger window does not undo what a person chose.
+    page.get_by_role("button", name="Hide the panel").click()
+    page.set_viewport_size({"width": 1300, "height": 800})
+    settle(page)
+    assert panel.is_hidden()
+
+
+def test_a_search_without_results_dims_nothing(page: Page) -> None:
+    page.get_by_label("Search instructions").fill("no such thing")
+    page.get_by_text("Nothing matches").wait_for()
+    assert page.evaluate(f"() => {HANDLE}.store.get('highlight')") is None
+
+
 def test_theme_follows_the_system_and_can_be_chosen(page: Page) -> None:
     dark = (
         "() => document.getElementById('hloscope').shadowRoot"
