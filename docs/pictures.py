@@ -137,7 +137,7 @@ PICTURES: dict[str, Picture] = {
 # Programs. Each runs in a process that has not imported jax yet.
 
 
-def _program(folder: Path, name: str, change: tuple[str, str] | None = None) -> Any:
+def _program(folder: Path, name: str, *changes: tuple[str, str]) -> Any:
     """The notebook's code up to the first ``%hlo``, as a module with source lines."""
     notebook = json.loads((REPOSITORY / "examples" / "start.ipynb").read_text("utf-8"))
     parts: list[str] = []
@@ -149,7 +149,7 @@ def _program(folder: Path, name: str, change: tuple[str, str] | None = None) -> 
             break
         parts.append("\n".join(x for x in source.splitlines() if not x.startswith("%")))
     text = "\n\n\n".join(parts) + "\n"
-    if change is not None:
+    for change in changes:
         assert change[0] in text, f"examples/start.ipynb has no {change[0]}"
         text = text.replace(*change)
     # Run by its bare name in its own folder: that is how source lines are then shown.
@@ -176,14 +176,15 @@ def _on_cpu(folder: Path, out: Path) -> None:
     import jax
     import jax.numpy as jnp
 
-    train = _program(folder, "train")
+    small = ("HEADS, VOCAB = 6,", "HEADS, VOCAB = 2,")  # layers, for the sake of time
+    train = _program(folder, "train", small)
     args = jax.tree.map(
         lambda s: jax.device_put(jnp.full(s.shape, 0.01).astype(s.dtype), s.sharding),
         (train.state, train.tokens),
     )
     step = hs.capture(jax.jit(train.train_step), *args, title="MLP sharded")
     change = ('"w1": P(None, "model"), "w2": P("model", None)', '"w1": P(), "w2": P()')
-    other = _program(folder, "replicated", change)
+    other = _program(folder, "replicated", small, change)
     replicated = hs.capture(
         jax.jit(other.train_step), other.state, other.tokens, title="MLP replicated"
     )
