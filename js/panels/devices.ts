@@ -161,7 +161,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   };
   ctx.store.on("selection", follow, ctx.signal);
   ctx.store.on("options", () => requestAnimationFrame(() => paint()), ctx.signal);
-  const matrix = found.traffic ? trafficMatrix(found, ctx.signal) : null;
+  const matrix = found.traffic ? trafficMatrix(found, ctx.signal, plotWidth(element)) : null;
   element.append(
     h(
       "div",
@@ -180,7 +180,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
       ),
       found.arrays.length
         ? section("Array", h("div", { class: "controls" }, picker), arrayBox)
-        : section("Arrays", note("No shardings of arguments in this dump.")),
+        : section("Arrays", note(noShardings(found))),
       matrix ? section("Traffic, device to device", matrix) : null,
     ),
   );
@@ -189,6 +189,14 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   refreshMetrics();
   draw();
   follow();
+}
+
+/** Why no array is listed, and what the bytes above are then. */
+function noShardings(found: Devices): string {
+  const why = "This dump does not say how its arguments are sharded. ";
+  return Number.isFinite(found.bytes.parameter[0])
+    ? `${why}The module is partitioned, so its shapes are one device's part: the bytes above are theirs.`
+    : `${why}The module is not partitioned yet, so what each device will hold is unknown.`;
 }
 
 function identity(n: number): number[] {
