@@ -15,7 +15,7 @@ import type { ILauncher } from "@jupyterlab/launcher";
 import { Widget } from "@lumino/widgets";
 import { type ExplorerDocument, FACTORY, mayHoldHlo } from "./files.ts";
 import { hloIcon } from "./icons.ts";
-import { ask } from "./remote.ts";
+import { ask, folder } from "./remote.ts";
 
 export const COMMANDS = {
   open: "hloscope:open",
@@ -40,6 +40,10 @@ export function addActions(needs: Needs): void {
   const selectedFiles = (): string[] => {
     const items = browser?.tracker.currentWidget?.selectedItems();
     return items ? [...items].filter((i) => i.type !== "directory").map((i) => i.path) : [];
+  };
+  const selectedFolders = (): string[] => {
+    const items = browser?.tracker.currentWidget?.selectedItems();
+    return items ? [...items].filter((i) => i.type === "directory").map((i) => i.path) : [];
   };
   const selectedMayHold = () => {
     const files = selectedFiles();
@@ -78,9 +82,15 @@ export function addActions(needs: Needs): void {
     label: "Explore HLO",
     caption: "Open in the HLO explorer",
     icon: hloIcon,
-    isVisible: selectedMayHold,
+    isVisible: () => selectedMayHold() || selectedFolders().length > 0,
     execute: async () => {
-      for (const path of selectedFiles()) await explore(path);
+      for (const path of selectedFiles().filter(mayHoldHlo)) await explore(path);
+      for (const path of selectedFolders()) {
+        await attempt("The folder could not be explored", async () => {
+          const found = await folder(serverSettings, contents.localPath(path));
+          await explore(`${path}/${found.files[found.chosen].file}`);
+        });
+      }
     },
   });
   app.commands.addCommand(COMMANDS.saveHtml, {

@@ -9,8 +9,10 @@ import {
 import type { ServiceManager } from "@jupyterlab/services";
 import type { CommandRegistry } from "@lumino/commands";
 import { Poll } from "@lumino/polling";
+import { Chooser } from "./chooser.ts";
 import { hloIcon } from "./icons.ts";
 import { ExplorerPane } from "./pane.ts";
+import { folder } from "./remote.ts";
 import type { ExplorerSettings } from "./settings.ts";
 import { sourceOpener } from "./sources.ts";
 
@@ -18,7 +20,7 @@ export const FACTORY = "HLO explorer";
 const MODEL = "hloscope-path";
 const POLL_MILLISECONDS = 2000;
 
-/** The first two open here by double click; the others offer it under Open With. */
+/** The first three open here by double click; the others offer it under Open With. */
 const FILE_TYPES: Partial<DocumentRegistry.IFileType>[] = [
   {
     name: "hlo",
@@ -34,6 +36,15 @@ const FILE_TYPES: Partial<DocumentRegistry.IFileType>[] = [
     displayName: "HLO module (binary)",
     extensions: [".hlo.pb", ".hlo.gz", ".hlo.txt.gz", ".hlo.pb.gz"],
     mimeTypes: ["application/x-hlo-proto"],
+    contentType: "file",
+    fileFormat: "base64",
+    icon: hloIcon,
+  },
+  {
+    name: "xplane",
+    displayName: "XLA profile",
+    extensions: [".xplane.pb", ".xplane.pb.gz"],
+    mimeTypes: ["application/x-xplane"],
     contentType: "file",
     fileFormat: "base64",
     icon: hloIcon,
@@ -113,11 +124,21 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
   protected override createNewWidget(context: DocumentRegistry.Context): ExplorerDocument {
     const { services, commands, settings, commandIds } = this.needs;
     const { contents } = services;
+    const modules = new Chooser("Module", (value) => pane.choose(value));
     const pane = new ExplorerPane({
       settings: services.serverSettings,
       path: () => contents.localPath(context.path),
       options: () => ({ ...settings.options, height: 0 }),
       openSource: sourceOpener(contents, commands),
+      onModules: (found) =>
+        modules.present(
+          found.modules.map((m, k) => ({
+            group: "",
+            label: `${m.name} (${(m.instructions ?? 0).toLocaleString("en")} instructions)`,
+            value: String(k),
+          })),
+          String(found.module),
+        ),
     });
     const onSettings = () => pane.setOptions(settings.options);
     settings.changed.connect(onSettings);
@@ -126,6 +147,17 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
     const document: ExplorerDocument = new DocumentWidget({ content: pane, context });
     document.title.icon = hloIcon;
     const path = () => ({ path: context.path });
+    document.toolbar.addItem("module", modules);
+    const stages = new Chooser(
+      "Module and pass",
+      (file) => {
+        const at = context.path.slice(0, context.path.lastIndexOf("/") + 1);
+        void commands.execute("docmanager:open", { path: at + file, factory: FACTORY });
+      },
+      false,
+    );
+    document.toolbar.addItem("stage", stages);
+    void listStages(services, context, stages);
     document.toolbar.addItem(
       "save-html",
       new ToolbarButton({
@@ -149,6 +181,28 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
       if (!pane.isDisposed) watchFile(context, contents, pane);
     });
     return document;
+  }
+}
+
+/** Fills the chooser of a file that lies in a dump folder. */
+async function listStages(
+  { contents, serverSettings }: ServiceManager.IManager,
+  context: DocumentRegistry.Context,
+  stages: Chooser,
+): Promise<void> {
+  const path = contents.localPath(context.path);
+  const cut = path.lastIndexOf("/") + 1;
+  if (!/^module_\d+\./.test(path.slice(cut))) return;
+  try {
+    const { files } = await folder(serverSettings, path.slice(0, cut));
+    const choices = files.map((f) => ({
+      group: `${f.name} (${f.index})`,
+      label: f.stage || f.file,
+      value: f.file,
+    }));
+    if (!stages.isDisposed) stages.present(choices, path.slice(cut));
+  } catch (error) {
+    console.warn("hloscope: the folder could not be listed", error);
   }
 }
 
@@ -201,7 +255,7 @@ export function addFileTypes(registry: DocumentRegistry, needs: Needs): Explorer
     name: FACTORY,
     modelName: MODEL,
     fileTypes: FILE_TYPES.map((t) => t.name as string),
-    defaultFor: ["hlo", "hlo-binary"],
+    defaultFor: ["hlo", "hlo-binary", "xplane"],
     readOnly: true,
   });
   registry.addWidgetFactory(factory);

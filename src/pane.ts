@@ -4,7 +4,7 @@ import type { Message } from "@lumino/messaging";
 import { Widget } from "@lumino/widgets";
 import { mount } from "../js/mount.ts";
 import type { Mounted, Options } from "../js/view.ts";
-import { ask, type Fault, ReadFault } from "./remote.ts";
+import { ask, type Fault, type FileModules, modulesOf, ReadFault } from "./remote.ts";
 
 export interface PaneOptions {
   settings: ServerConnection.ISettings;
@@ -12,6 +12,8 @@ export interface PaneOptions {
   path: () => string;
   options: () => Partial<Options>;
   openSource?: (file: string, line: number) => void;
+  /** Told after each reading, once the first picture has been drawn. */
+  onModules?: (found: FileModules) => void;
 }
 
 function element<K extends keyof HTMLElementTagNameMap>(
@@ -35,6 +37,7 @@ function button(label: string, click: () => void): HTMLButtonElement {
 export class ExplorerPane extends Widget {
   private shown: Mounted | null = null;
   private etag = "";
+  private module: string | undefined;
   private chosen: Partial<Options> = {};
   private loading: AbortController | null = null;
 
@@ -56,6 +59,7 @@ export class ExplorerPane extends Widget {
       const answer = await ask(this.about.settings, {
         what: "view",
         path,
+        module: this.module,
         etag: first ? "" : this.etag,
         signal: loading.signal,
         progress: (p) => status?.(p.stage, p.fraction),
@@ -63,6 +67,7 @@ export class ExplorerPane extends Widget {
       if (this.isDisposed || loading.signal.aborted || answer === null) return;
       this.etag = answer.etag;
       this.present(answer.bytes, path);
+      void this.listModules(path, loading.signal);
     } catch (error) {
       if (this.isDisposed || this.loading !== loading) return;
       if (loading.signal.aborted) this.showStopped(path);
@@ -70,6 +75,25 @@ export class ExplorerPane extends Widget {
       else this.showNotice(error);
     } finally {
       if (this.loading === loading) this.loading = null;
+    }
+  }
+
+  /** Shows another module of the file. */
+  choose(module: string): void {
+    this.module = module;
+    this.shown?.dispose();
+    this.shown = null;
+    void this.load();
+  }
+
+  private async listModules(path: string, signal: AbortSignal): Promise<void> {
+    if (!this.about.onModules) return;
+    const { module } = this;
+    try {
+      const found = await modulesOf(this.about.settings, { path, module, signal });
+      if (!this.isDisposed && module === this.module) this.about.onModules(found);
+    } catch (error) {
+      if (!signal.aborted) console.warn("hloscope: modules could not be listed", error);
     }
   }
 
@@ -109,15 +133,16 @@ export class ExplorerPane extends Widget {
 
   private present(bytes: Uint8Array, path: string): void {
     const host = element("div", "", "hloscope-explorer");
+    const { module } = this;
     this.replace(host);
     this.shown = mount(host, {
       view: async () => bytes,
       analyses: async (signal) => {
-        const answer = await ask(this.about.settings, { what: "analyses", path, signal });
+        const answer = await ask(this.about.settings, { what: "analyses", path, module, signal });
         return answer!.bytes;
       },
       text: async (signal) => {
-        const answer = await ask(this.about.settings, { what: "text", path, signal });
+        const answer = await ask(this.about.settings, { what: "text", path, module, signal });
         return answer!.bytes;
       },
       openSource: this.about.openSource,

@@ -3,7 +3,7 @@
  *
  *     kind (1 byte) | length (u32, little-endian) | payload
  *
- * P progress, V view, A analyses, T text, H page, E error.
+ * P progress, V view, A analyses, T text, I modules, H page, E error.
  */
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
@@ -29,7 +29,7 @@ export interface Progress {
 }
 
 export interface Request {
-  what: "view" | "analyses" | "text" | "html" | "diff";
+  what: "view" | "analyses" | "text" | "list" | "html" | "diff";
   path: string;
   /** The second file of a diff. */
   other?: string;
@@ -102,6 +102,7 @@ const RESULT: Record<Request["what"], string> = {
   view: "V",
   analyses: "A",
   text: "T",
+  list: "I",
   html: "H",
   diff: "H",
 };
@@ -140,4 +141,37 @@ export async function ask(
       if (frame.kind === "P") request.progress?.(value);
     }
   }
+}
+
+/** The modules of one file; none where it holds a single one. */
+export interface FileModules {
+  modules: { name: string; instructions: number | null }[];
+  /** Position of the one that is shown. */
+  module: number;
+}
+
+export async function modulesOf(
+  settings: ServerConnection.ISettings,
+  request: Omit<Request, "what">,
+): Promise<FileModules> {
+  const answer = await ask(settings, { ...request, what: "list" });
+  return JSON.parse(new TextDecoder().decode(answer!.bytes));
+}
+
+/** The modules and stages of a dump folder, in the order XLA made them. */
+export interface FolderFiles {
+  files: { file: string; name: string; index: number; stage: string }[];
+  chosen: number;
+}
+
+export async function folder(
+  settings: ServerConnection.ISettings,
+  path: string,
+): Promise<FolderFiles> {
+  const url =
+    URLExt.join(settings.baseUrl, "hloscope", "api", "folder") +
+    URLExt.objectToQueryString({ path });
+  const response = await ServerConnection.makeRequest(url, { cache: "no-store" }, settings);
+  if (!response.ok) throw await refusal(response);
+  return response.json();
 }

@@ -12,6 +12,7 @@ const CSS = `
 .hloscope-status pre span.hloscope-fault { background: var(--jp-rendermime-error-background, #fdd); font-weight: 600; }
 .hloscope-notice { display: flex; gap: 12px; align-items: center; padding: 4px 12px; border-bottom: 1px solid var(--jp-border-color2); font-size: var(--jp-ui-font-size1); background: var(--jp-layout-color2); }
 .hloscope-notice span { overflow-wrap: anywhere; }
+.hloscope-chooser select { max-width: 24rem; height: 24px; font: var(--jp-ui-font-size1) var(--jp-ui-font-family); color: var(--jp-ui-font-color1); background: var(--jp-layout-color1); border: 1px solid var(--jp-border-color1); border-radius: 2px; }
 .hloscope-page { border: 0; width: 100%; height: 100%; background: white; }
 .hloscope-saved { position: relative; }
 `;

@@ -264,3 +264,59 @@ def test_secrets_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None
     assert "HARMLESS" in got
     assert "JUPYTER_TOKEN" not in got
     assert "AWS_SECRET_ACCESS_KEY" not in got
+
+
+async def test_the_modules_of_a_file_are_listed(jp_root_dir: Path, ask: Callable[..., Any]) -> None:
+    other = MODULE.replace("jit_f", "jit_g")
+    (jp_root_dir / "one.hlo").write_text(MODULE)
+    (jp_root_dir / "two.hlo").write_text(MODULE + "\n" + other)
+    (jp_root_dir / "two.hlo.gz").write_bytes(gzip.compress((MODULE + "\n" + other).encode()))
+    both = [{"name": "jit_f", "instructions": 2}, {"name": "jit_g", "instructions": 2}]
+    for path, module, expected in (
+        ("one.hlo", None, {"modules": [], "module": 0}),
+        ("two.hlo", None, {"modules": both, "module": 0}),
+        ("two.hlo", "1", {"modules": both, "module": 1}),
+        ("two.hlo.gz", None, {"modules": both, "module": 0}),
+    ):
+        chosen = {} if module is None else {"module": module}
+        kind, payload = (await ask("list", path=path, **chosen))[-1]
+        assert (kind, json.loads(payload)) == (b"I", expected)
+
+
+async def test_a_dump_folder_is_listed_by_stage(
+    jp_root_dir: Path, jp_fetch: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = jp_root_dir / "dump"
+    folder.mkdir()
+    (folder / "module_0001.jit_f.cpu_after_optimizations.txt").write_text(MODULE)
+    (folder / "module_0001.jit_f.before_optimizations.txt").write_text(MODULE)
+    outside = tmp_path / "outside.txt"
+    outside.write_text(MODULE)
+    (folder / "module_0002.jit_away.before_optimizations.txt").symlink_to(outside)
+    answer = await jp_fetch("hloscope", "api", "folder", params={"path": "dump"})
+    found = json.loads(answer.body)
+    assert [f["stage"] for f in found["files"]] == [
+        "before_optimizations",
+        "cpu_after_optimizations",
+    ]
+    assert found["chosen"] == 1
+    (jp_root_dir / "empty").mkdir()
+    (jp_root_dir / "away").symlink_to(tmp_path)
+    (jp_root_dir / ".hidden").mkdir()
+    for path, code in (
+        ("empty", 422),
+        ("absent", 404),
+        ("../", 404),
+        ("dump/../..", 404),
+        ("away", 404),
+        (".hidden", 404),
+        ("dump/module_0001.jit_f.before_optimizations.txt", 404),
+    ):
+        with pytest.raises(HTTPClientError) as refused:
+            await jp_fetch("hloscope", "api", "folder", params={"path": path})
+        assert refused.value.code == code, path
+    with pytest.raises(HTTPClientError) as refused:
+        await jp_fetch(
+            "hloscope", "api", "folder", params={"path": "dump"}, headers={"Authorization": "no"}
+        )
+    assert refused.value.code == 403

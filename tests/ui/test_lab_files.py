@@ -120,6 +120,38 @@ def test_a_dump_is_opened_from_the_context_menu(lab: Page, server: Server) -> No
     expect(lab.locator(".hloscope-pane").get_by_text("jit_first", exact=True).first).to_be_visible()
 
 
+def test_a_dump_folder_opens_at_its_last_stage(lab: Page, server: Server) -> None:
+    folder = server.root / "dump"
+    folder.mkdir()
+    stages = ("before_optimizations", "0003.dce.after_dce", "cpu_after_optimizations")
+    files = [f"module_0001.jit_first.{stage}.txt" for stage in stages]
+    for name in files:
+        (folder / name).write_text(MODULE)
+    run_command(lab, "filebrowser:refresh")
+    lab.locator(".jp-DirListing-item:has-text('dump')").click(button="right")
+    lab.locator(".lm-Menu").get_by_text("Explore HLO").click()
+    current = lab.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").last
+    expect(current).to_have_text(files[2])
+    chooser = lab.get_by_label("Module and pass").locator("visible=true")
+    assert chooser.locator("option").all_text_contents() == list(stages)
+    expect(chooser).to_have_value(files[2])
+    chooser.select_option(stages[1])
+    expect(current).to_have_text(files[1])
+    expect(chooser).to_have_value(files[1])
+
+
+def test_a_file_of_two_modules_offers_both(lab: Page, server: Server) -> None:
+    other = MODULE.replace("jit_first", "jit_other").replace("tanh", "cosine")
+    (server.root / "two-modules.hlo").write_text(MODULE + "\n" + other)
+    pane = open_file(lab, "two-modules.hlo")
+    chooser = lab.get_by_label("Module", exact=True).locator("visible=true")
+    expect(chooser.locator("option")).to_have_count(2)
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    chooser.select_option("1")
+    expect(pane.get_by_text("jit_other", exact=True).first).to_be_visible()
+    expect(chooser).to_have_value("1")
+
+
 def test_a_broken_file_says_why_and_can_be_mended(lab: Page, server: Server) -> None:
     file = server.root / "broken.hlo"
     file.write_text("Dear all,\n<img src=x onerror=alert(1)>\n")

@@ -3,6 +3,7 @@
 ===============  ================================================================
 ``routes.py``    the authenticated routes under ``hloscope/api/``
 ``files.py``     API path → open file, confined to the contents root
+``folders.py``   API path of a folder → its modules and stages
 ``jobs.py``      one child process a reading, shared by who asks for the same bytes
 ``child.py``     the child: limits itself, reads, writes frames
 ``frames.py``    the bytes between child, server and browser

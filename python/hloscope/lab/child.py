@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import frames
 
@@ -46,6 +46,30 @@ def _capture(data: bytes, name: str, module: str | None) -> Capture:
     cap = read(data, module=chosen)
     cap.origin = name
     return cap
+
+
+_HEADS = re.compile(rb"^HloModule\s", re.MULTILINE)
+
+
+def about(data: bytes, module: str | None) -> dict[str, Any]:
+    """The modules that the data holds, and which of them was taken."""
+    from ..readers import ReadError, list_modules
+    from ..readers.xplane import is_trace
+
+    single = {"modules": [], "module": 0}
+    several = data[:2] == b"\x1f\x8b" or is_trace(data) or len(_HEADS.findall(data)) > 1
+    if not several:
+        return single
+    try:
+        entries = list_modules(data)
+    except ReadError:
+        return single
+    sizes = [e.instructions or 0 for e in entries]
+    taken = 0 if is_trace(data) else sizes.index(max(sizes))
+    if module is not None and module.isdigit():
+        taken = int(module)
+    found = [{"name": e.name, "instructions": e.instructions} for e in entries]
+    return {"modules": found, "module": taken}
 
 
 _AT_LINE = re.compile(r"\bline (\d{1,9})(?:, column (\d{1,9}))?")
@@ -99,6 +123,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             send(frames.encode(b"A", cap.analyses_bytes))
         if "text" in wants:
             send(frames.encode(b"T", cap.text_bytes))
+        if "list" in wants:
+            send(frames.encode_json(b"I", about(data, args.module)))
         if "html" in wants:
             send(frames.progress("Writing the page", 0.6))
             send(frames.encode(b"H", str(cap.to_html()).encode()))

@@ -38,11 +38,9 @@ async def open_file(contents: Any, path: str, max_bytes: int) -> OpenFile:
     Raises ``HTTPError``: 404 outside the root, hidden, absent or not a regular file;
     413 when larger than ``max_bytes``.
     """
-    path = path.strip("/")
-    if not path or "\0" in path or "\\" in path or any(p == ".." for p in path.split("/")):
-        raise HTTPError(404, f"no such file: {path[:200]!r}")
-    if not contents.allow_hidden and any(p.startswith(".") for p in path.split("/")):
-        raise HTTPError(404, f"no such file: {path[:200]!r}")
+    path = checked(contents, path)
+    if not path:
+        raise HTTPError(404, "no such file: ''")
     if hasattr(contents, "_get_os_path"):
         stream = _open_local(contents, path)
     else:
@@ -55,6 +53,16 @@ async def open_file(contents: Any, path: str, max_bytes: int) -> OpenFile:
     except BaseException:
         stream.close()
         raise
+
+
+def checked(contents: Any, path: str) -> str:
+    """The API path without slashes around it. Raises ``HTTPError`` 404 for hidden or escaping."""
+    path = path.strip("/")
+    if "\0" in path or "\\" in path or any(p == ".." for p in path.split("/")):
+        raise HTTPError(404, f"no such file: {path[:200]!r}")
+    if not contents.allow_hidden and any(p.startswith(".") for p in path.split("/")):
+        raise HTTPError(404, f"no such file: {path[:200]!r}")
+    return path
 
 
 def _open_local(contents: Any, path: str) -> BinaryIO:

@@ -3,7 +3,7 @@
     kind (1 byte) | length (u32, little-endian) | payload
 
     P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}
-    I  about       JSON {"name", "modules": [names], "module": index}
+    I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] holds one
     V  View block, gzip'd (js/view.ts)
     A  analyses block, gzip'd
     T  text block, gzip'd
@@ -20,7 +20,7 @@ import struct
 from typing import Any, BinaryIO
 
 HEADER = struct.Struct("<cI")
-RESULTS = (b"V", b"A", b"T", b"H")
+RESULTS = (b"V", b"A", b"T", b"I", b"H")
 
 
 class BadFrame(ValueError):

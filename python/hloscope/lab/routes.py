@@ -1,7 +1,9 @@
-"""The authenticated routes: ``GET hloscope/api/(view|analyses|text|html|diff)?path=…``.
+"""The authenticated routes: ``GET hloscope/api/(view|analyses|text|list|html|diff)?path=…``,
+and ``GET hloscope/api/folder?path=…``, which lists a dump folder as JSON.
 
-The answer is a stream of frames (frames.py). ``ETag`` is the digest of the content, so that a
-viewer which asks again after a file was touched learns in one round trip that nothing changed.
+The answer of the others is a stream of frames (frames.py). ``ETag`` is the digest of the
+content, so that a viewer which asks again after a file was touched learns in one round trip
+that nothing changed.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from tornado.web import HTTPError, authenticated
 
 from .. import __version__
 from .files import OpenFile, open_file
+from .folders import list_folder
 from .jobs import Pool
 from .limits import HloscopeLimits
 
 # what is asked for → the frame that answers, what the child is told to make
 _KINDS = {
-    "view": (b"V", "view,analyses,text"),
-    "analyses": (b"A", "view,analyses,text"),
-    "text": (b"T", "view,analyses,text"),
+    "view": (b"V", "view,analyses,text,list"),
+    "analyses": (b"A", "view,analyses,text,list"),
+    "text": (b"T", "view,analyses,text,list"),
+    "list": (b"I", "view,analyses,text,list"),
     "html": (b"H", "html"),
     "diff": (b"H", "diff"),
 }
@@ -92,10 +96,25 @@ class ReadHandler(APIHandler):
         return None
 
 
+class FolderHandler(APIHandler):
+    """``{"files": [{"file", "name", "index", "stage"}], "chosen": position}`` of a folder."""
+
+    auth_resource = "contents"
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        path = self.get_query_argument("path")
+        found = await asyncio.to_thread(list_folder, self.contents_manager, path)
+        self.finish(found)
+
+
 def add_routes(server_app: Any) -> None:
     web_app = server_app.web_app
     pool = Pool(HloscopeLimits(parent=server_app))
     what = f"({'|'.join(_KINDS)})"
     pattern = url_path_join(web_app.settings["base_url"], "hloscope", "api", what)
-    web_app.add_handlers(".*$", [(pattern, ReadHandler, {"pool": pool})])
+    folder = url_path_join(web_app.settings["base_url"], "hloscope", "api", "folder")
+    handlers = [(pattern, ReadHandler, {"pool": pool}), (folder, FolderHandler)]
+    web_app.add_handlers(".*$", handlers)
     server_app.log.info(f"hloscope {__version__}: reads files in processes of their own")
