@@ -101,6 +101,13 @@ function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
   ];
 }
 
+/** "propagated along tanh ← multiply ← dot", where Shardy recorded it. */
+function viaText({ via }: Origin): HTMLElement | null {
+  if (!via.length) return null;
+  const words = via.length > 12 ? [...via.slice(0, 11), "…"] : via;
+  return h("span", { class: "dim" }, ` propagated along ${words.join(" ← ")}`);
+}
+
 function originRow(ctx: PanelContext, o: Origin): HTMLElement {
   const axis = o.axis ? `${o.of}'s ${o.axis} from ` : `${o.of} from `;
   if (o.kind === "constraint") {
@@ -111,8 +118,9 @@ function originRow(ctx: PanelContext, o: Origin): HTMLElement {
       `${axis}the constraint at `,
       lineLink(ctx, o.line),
       callers.length ? h("span", { class: "dim" }, ` called at ${callers.join(", ")}`) : null,
+      viaText(o),
     );
   }
   if (o.kind === "unknown") return h("li", { class: "dim" }, `${axis}unknown`);
-  return h("li", null, `${axis}${o.kind} `, h("code", null, o.name));
+  return h("li", null, `${axis}${o.kind} `, h("code", null, o.name), viaText(o));
 }

@@ -9,6 +9,8 @@ export interface Origin {
   name: string;
   line: string;
   stack: string[];
+  /** Ops it was propagated along, from the value back. */
+  via: string[];
 }
 
 /** Why an inserted collective is there; `unknown` says what could not be found. */

@@ -252,6 +252,43 @@ def test_cards_name_the_constraint_or_argument_and_never_a_wrong_one(mesh):
     assert total >= len(CASES)
 
 
+def test_the_way_an_axis_was_propagated(mesh):
+    """Forwards from an argument, backwards from a constraint, and none where it is direct."""
+
+    def program(x, w, v):
+        y = jnp.tanh(jnp.sin(x @ w) * 2) @ v
+        z = constrain(mesh, None, "model")(jnp.exp(jnp.cos(y)))  # one
+        return constrain(mesh, "data", None)(z)
+
+    shapes = {
+        "x": ((16, 64), P("data", None)),
+        "w": ((64, 128), P(None, "model")),
+        "v": ((128, 64), P("model", None)),
+    }
+    arguments = [
+        jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(mesh, spec))
+        for shape, spec in shapes.values()
+    ]
+    capture = hs.capture(jax.jit(program), *arguments)
+    why = Provenance(capture.target)
+    ways = {
+        (o.name or o.kind): o.via
+        for row in capture.collectives
+        for o in why.why(row).origins
+        if row.kind in ("all-reduce", "reduce-scatter")
+    }
+    assert ways["w"] == ("tanh", "multiply", "sine", "dot")
+    assert ways["v"] == ()
+    dump = why.dump
+    assert dump is not None
+    cosine = next(key for key in dump.origins if key[0] == "cosine")
+    assert (dump.origin(cosine, "model") or "").startswith("constraint_")
+    assert dump.path(cosine, "model") == ("exponential",)
+    assert dump.origin(cosine, "data") == "input: 0"
+    assert dump.path(cosine, "data") == ("cosine", "dot", "tanh", "multiply", "sine", "dot")
+    assert dump.path(cosine, "no such axis") == ()
+
+
 def test_without_dumps_the_card_says_so(mesh):
     x = jax.ShapeDtypeStruct((16, 64), np.float32, sharding=NamedSharding(mesh, P("data", "model")))
     capture = hs.capture(jax.jit(lambda x: gathered_by_constraint(mesh, x)), x, provenance=False)

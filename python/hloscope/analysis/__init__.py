@@ -17,6 +17,9 @@
 ``sharding*.py``  who holds what; bytes per device
 ``collective*``   one row a logical collective; ``wire.py`` its bytes on the wire
 ``provenance*``   why an inserted collective is there; ``shardy_dump.py`` its origins
+``shardy_paths.py``  along which ops Shardy propagated a mesh axis
+``transitions.py``  edges along which a value changes its sharding
+``compiler_messages.py``  what XLA warned of, pinned to instruction and line
 ``flops*.py``      FLOPs of each instruction as XLA counts them, custom calls too
 ``cost*.py``       bytes, executions, totals, XLA's own beside ours
 ``roofline*.py``   modelled seconds; collective times; exposed and hidden communication

@@ -8,7 +8,7 @@ own record is asked, and believed when all values that look alike agree.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..hlo import Instruction, Mesh, Module, StackFrame, Target
@@ -30,6 +30,8 @@ class Origin:
     name: str = ""  # "params['w1']"
     line: str = ""  # "train.py:31"
     stack: tuple[str, ...] = ()  # that line and its callers', innermost first
+    # ops it was propagated along, from the value back; () direct, or not known
+    via: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         if self.kind == "unknown":
@@ -63,7 +65,11 @@ class Origins:
             return _constraint(axis, of, value)
         if value.opcode == "copy" and of == "result":
             return _constraint(axis, of, value)
-        return self._named(axis, of, self._origin_text(axis, value), value)
+        found = self._named(axis, of, self._origin_text(axis, value), value)
+        key = self._key(value)
+        if found.kind == "unknown" or self.dump is None or key is None:
+            return found
+        return found if self._carried_from(value) else replace(found, via=self.dump.path(key, axis))
 
     def _origin_text(self, axis: str, value: Instruction) -> str | Instruction | None:
         if self.dump is None:
@@ -77,14 +83,16 @@ class Origins:
                 if axis in self._given_axes(number):
                     return f"input: {number}"
                 return dict(self.dump.arguments.get(-1 if number is None else number, ())).get(axis)
+        key = self._key(value)
+        return self.dump.origin(key, axis) if key is not None else None
+
+    def _key(self, value: Instruction) -> Key | None:
+        """What the value is in Shardy's dump."""
         spec = self.spec(value)
         if spec is None:
             return None
-        opcode = value.opcode
-        if opcode == "get-tuple-element" or opcode == "parameter":
-            opcode = "while"
-        key: Key = (opcode, value.shape.dimensions, spec)
-        return self.dump.origin(key, axis)
+        carried = value.opcode in ("get-tuple-element", "parameter")
+        return ("while" if carried else value.opcode, value.shape.dimensions, spec)
 
     def _has(self, value: Instruction, axis: str) -> bool:
         return any(axis in dim for dim in self.spec(value) or ())

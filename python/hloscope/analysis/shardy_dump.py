@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from ..hlo import Mesh
 from ..hlo.sharding import Sharding
 from ..hlo.sharding_text import parse_sharding, shardy_meshes, split_angle
+from .shardy_paths import ShardyPaths, read_paths
 
 Spec = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
 Key = tuple[str, tuple[int, ...], Spec]  # operation, dimensions, spec
@@ -47,11 +48,19 @@ class ShardyDump:
     origins: dict[Key, set[Origins]] = field(default_factory=lambda: defaultdict(set))
     constraints: list[tuple[str, tuple[int, ...], Spec]] = field(default_factory=list)
     on_argument: dict[str, int] = field(default_factory=dict)  # constraint → argument it is on
+    values: dict[Key, list[str]] = field(default_factory=lambda: defaultdict(list))
+    paths: ShardyPaths = field(default_factory=ShardyPaths)
 
     def origin(self, key: Key, axis: str) -> str | None:
         """The origin of one axis of a value, when all that look like it agree."""
         found = {dict(o).get(axis) for o in self.origins.get(key, ())}
         return found.pop() if len(found) == 1 else None
+
+    def path(self, key: Key, axis: str) -> tuple[str, ...]:
+        """Ops an axis was propagated along, from the value back; () unless all alike agree."""
+        origin = self.origin(key, axis)
+        found = {self.paths.path(v, axis, origin or "") for v in self.values.get(key, ())}
+        return found.pop() if len(found) == 1 else ()
 
 
 def spec_of(sharding: Sharding, rank: int, mesh: Mesh | None) -> Spec | None:
@@ -64,14 +73,14 @@ def spec_of(sharding: Sharding, rank: int, mesh: Mesh | None) -> Spec | None:
 
 def read_shardy_dump(text: str) -> ShardyDump:
     """Reads ``02.after_propagation.mlir``; what is not understood is left out."""
-    dump = ShardyDump(shardy_meshes(text))
+    dump = ShardyDump(shardy_meshes(text), paths=read_paths(text))
     for line in text.splitlines():
         if "func.func" in line and "@main" in line:
             _arguments(dump, line)
             continue
         m = _OP.match(line)
         if m is not None and "sdy." in line:
-            _operation(dump, m[2], line)
+            _operation(dump, m[1], m[2], line)
     dump.constraints.sort(key=lambda c: int(c[0].rpartition("_")[2]))
     return dump
 
@@ -83,7 +92,7 @@ def _arguments(dump: ShardyDump, line: str) -> None:
             dump.arguments[int(number)] = _pairs(origins[1])
 
 
-def _operation(dump: ShardyDump, op: str, line: str) -> None:
+def _operation(dump: ShardyDump, value: str, op: str, line: str) -> None:
     short = op.rpartition(".")[2]
     name = _NAMES.get(short, short.replace("_", "-"))
     body, _, types = line.rpartition(" : ")
@@ -113,6 +122,7 @@ def _operation(dump: ShardyDump, op: str, line: str) -> None:
                 continue
         if at < len(found):
             dump.origins[name, dims, spec].add(found[at])
+            dump.values[name, dims, spec].append(value if len(texts) == 1 else f"{value}#{at}")
 
 
 def _pairs(text: str) -> Origins:

@@ -91,7 +91,7 @@ def _card(card: Why) -> dict[str, Any]:
         "needs": card.needs,
         "origins": [
             {"axis": o.axis, "of": o.of, "kind": o.kind, "name": o.name, "line": o.line,
-             "stack": list(o.stack)}
+             "stack": list(o.stack), "via": list(o.via)}
             for o in card.origins
         ],
     }  # fmt: skip
