@@ -133,7 +133,7 @@ def test_a_dump_folder_opens_at_its_last_stage(lab: Page, server: Server) -> Non
     current = lab.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").last
     expect(current).to_have_text(files[2])
     chooser = lab.get_by_label("Module and pass").locator("visible=true")
-    assert chooser.locator("option").all_text_contents() == list(stages)
+    expect(chooser.locator("option")).to_have_text(list(stages))
     expect(chooser).to_have_value(files[2])
     chooser.select_option(stages[1])
     expect(current).to_have_text(files[1])

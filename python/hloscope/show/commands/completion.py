@@ -1,0 +1,69 @@
+"""``hloscope completion bash|zsh|fish``: a script that completes commands, options and files.
+
+Written from the parser itself, so it never lacks an option; static, so TAB starts no Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+NAME = "completion"
+HELP = 'print a completion script for the shell: eval "$(hloscope completion bash)"'
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from ..cli import parser
+
+    words = _words(parser())
+    print(_fish(words) if arguments.shell == "fish" else _bash(words, arguments.shell))
+
+
+def _words(parser: argparse.ArgumentParser) -> dict[str, tuple[str, list[str]]]:
+    """Command → its help, its options and the fixed values of its arguments."""
+    found = {}
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        helps = {a.dest: a.help or "" for a in action._choices_actions}
+        for name, command in action.choices.items():
+            options: list[str] = []
+            for a in command._actions:
+                options += [o for o in a.option_strings if o.startswith("--")]
+                if not a.option_strings and a.choices:
+                    options += map(str, a.choices)
+            found[name] = (helps.get(name, ""), options)
+    return found
+
+
+def _bash(words: dict[str, tuple[str, list[str]]], shell: str) -> str:
+    cases = "\n".join(f'    {n}) words="{" ".join(o)}" ;;' for n, (_, o) in words.items())
+    start = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    return f"""{start}_hloscope() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" words
+  case "${{COMP_WORDS[1]}}" in
+{cases}
+    *) words="" ;;
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then words="{" ".join(words)} --help --version"; fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -o bashdefault -F _hloscope hloscope"""
+
+
+def _fish(words: dict[str, tuple[str, list[str]]]) -> str:
+    def quoted(text: str) -> str:
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    lines = []
+    for name, (about, options) in words.items():
+        condition = "-n __fish_use_subcommand"
+        lines.append(f"complete -c hloscope {condition} -a {name} -d {quoted(about)}")
+        inside = f"-n {quoted(f'__fish_seen_subcommand_from {name}')}"
+        for option in options:
+            what = f"-l {option[2:]}" if option.startswith("--") else f"-a {option}"
+            lines.append(f"complete -c hloscope {inside} {what}")
+    return "\n".join(lines)
