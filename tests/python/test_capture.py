@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import hloscope as hs
@@ -368,3 +369,11 @@ def test_only_capturing_imports_jax(repo: Any) -> None:
     # a reader's child process parses bytecode with jax's MLIR; plan/ compiles candidates
     allowed = ("plan/", "readers/mlir_child.py")
     assert [o for o in offenders if not o.startswith(allowed)] == []
+
+
+def test_hloscopes_own_frames_are_left_out() -> None:
+    cap = hs.capture(lambda x: jnp.tanh(x) @ x, jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    own = str(Path(hs.__file__).parent)
+    files = {frame.file for i in cap.module.instructions for frame in i.frames}
+    assert any(file.endswith("test_capture.py") for file in files)
+    assert not [file for file in files if file.startswith(own)]

@@ -22,7 +22,10 @@ try:
 except ImportError as error:
     raise ImportError('capturing needs jax: pip install "hloscope[jax]"') from error
 
+from . import _compat
 from .entry import capture
 from .errors import CaptureError
+
+_compat.leave_out_own_frames()
 
 __all__ = ["CaptureError", "capture"]

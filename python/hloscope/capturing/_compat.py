@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,6 +22,14 @@ def backends_initialized() -> bool:
         return bool(xla_bridge.backends_are_initialized())
     except (ImportError, AttributeError):
         return True
+
+
+def leave_out_own_frames() -> None:
+    """Keeps hloscope's own files out of the stack frames that jax gives to instructions."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import source_info_util
+
+        source_info_util.register_exclusion(str(Path(__file__).resolve().parents[1]))
 
 
 def mesh_context(mesh: jax.sharding.Mesh) -> contextlib.AbstractContextManager[Any]:
@@ -105,10 +114,10 @@ def profiler_would_crash() -> bool:
     Its part of the profiler then ends the process with a segmentation fault (libtpu 0.0.51).
     """
     try:
-        from jax._src import xla_bridge
-        from jax._src.lib import _jax
+        from jax._src import lib, xla_bridge
 
-        return bool(_jax.pjrt_plugin_loaded("tpu")) and "tpu" not in xla_bridge.backends()
+        plugins: Any = lib._jax  # type: ignore[attr-defined]
+        return bool(plugins.pjrt_plugin_loaded("tpu")) and "tpu" not in xla_bridge.backends()
     except (ImportError, AttributeError):
         return False
 
