@@ -50,7 +50,7 @@ function keyEntry(store: Store, rows: readonly Transition[]): HTMLElement {
     { class: "key reshard", type: "button", title: "Light what changes sharding", onclick: light },
     h("b", { "aria-hidden": "true" }, "◆"),
     reason,
-    h("span", { class: "n" }, format.count(rows.length)),
+    h("span", { class: "n" }, format.count(new Set(rows.map((t) => t.target)).size)),
   );
 }
 

@@ -2,6 +2,7 @@
 import { h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import { type CollectiveRow, type Origin, totalWire, type WhyCard } from "../state/collectives.ts";
+import { compilerMessages } from "../state/compiler.ts";
 import { devicesOf } from "../state/devices.ts";
 import { compilerSections } from "./compiler.ts";
 import type { PanelContext } from "./panel.ts";
@@ -83,6 +84,9 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
   const card = row.why;
   if (!card) {
     return section("Why", note("Unknown: the program before partitioning is not in this capture."));
+  }
+  if (card.unknown && compilerMessages(ctx.model, row.members).length) {
+    return section("Why", note("XLA's own warning tells: it went through the whole value."));
   }
   if (card.unknown) return section("Why", note(`Unknown: ${card.unknown}.`));
   return section("Why", ...explained(ctx, card));
