@@ -203,6 +203,12 @@ button.bar:hover{background:var(--bg3)}
 .plot .ring{fill:none;stroke:var(--accent);stroke-width:2;pointer-events:none}
 .plot .area{fill:color-mix(in srgb,var(--accent) 30%,var(--bg));stroke:var(--accent);stroke-width:1}
 .plot .peak{fill:var(--text)}.plot .marker{stroke:var(--text);stroke-width:1.5;stroke-dasharray:3 2}
+.treemap-box{position:relative;max-width:100%}.treemap-box canvas{display:block}
+.treemap-box .tip{position:absolute;z-index:2;max-width:260px;padding:3px 7px;pointer-events:none;overflow-wrap:anywhere;font-size:12px;color:var(--text);background:var(--bg);border:1px solid var(--line);border-radius:4px}
+.treemap-legend{display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0 0;font-size:12px}
+.treemap-legend span:before{content:"";display:inline-block;width:12px;height:10px;margin-right:5px;border:1px solid var(--dim);background:var(--part)}
+.part-0{--part:#c3e4ea}.part-1{--part:#f8d5c0}.part-2{--part:#dfd2f4}
+.root.dark .part-0{--part:#124a56}.root.dark .part-1{--part:#693818}.root.dark .part-2{--part:#46346a}
 .measured-heat{display:grid;grid-template-columns:minmax(90px,190px) minmax(0,1fr);gap:0 8px}
 .measured-names{list-style:none;margin:0;padding:18px 0 0}
 .measured-names li{height:20px;line-height:20px}

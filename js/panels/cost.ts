@@ -4,6 +4,7 @@ import * as format from "../base/format.ts";
 import { BOUNDS, type Costs, costsOf, UNKNOWN } from "../state/costs.ts";
 import { chipForm } from "./cost-chip.ts";
 import { rooflinePlot } from "./cost-roofline.ts";
+import { treemap } from "./cost-treemap.ts";
 import type { Panel, PanelContext } from "./panel.ts";
 import { bars, facts, note, plotWidth, section, selectionLink } from "./parts.ts";
 
@@ -41,6 +42,7 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
   return [
     totals(costs),
     ...split(costs),
+    ...byScope(ctx, costs, width),
     ...roofline(ctx, costs, width),
     table(ctx, costs),
     xla(costs),
@@ -103,6 +105,11 @@ function split(costs: Costs): HTMLElement[] {
       ),
     ),
   ];
+}
+
+function byScope(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
+  const map = treemap(ctx, costs, width);
+  return map ? [section("By scope", map)] : [];
 }
 
 function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {

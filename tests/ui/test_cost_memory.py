@@ -106,6 +106,32 @@ def test_a_number_and_a_trip_count_can_be_changed(
     assert page_errors == []
 
 
+def test_the_treemap_by_scope_selects_by_pointer_and_by_key(
+    page: Page, page_errors: list[str]
+) -> None:
+    page.get_by_role("tab", name="Cost", exact=True).click()
+    page.get_by_label("Chip").select_option("")
+    map_ = page.locator(".treemap canvas")
+    map_.scroll_into_view_if_needed()
+    assert "FLOPs by scope" in (map_.get_attribute("aria-label") or "")
+    page.get_by_label("Chip").select_option("h100")
+    assert "modelled on" in (map_.get_attribute("aria-label") or "")
+    map_.hover(position={"x": 8, "y": 8})
+    tip = page.locator(".treemap .tip")
+    first = page.locator(".treemap .bar").first
+    largest = first.locator(".bar-label").inner_text()
+    assert tip.inner_text().startswith(largest)
+    assert "%" in tip.inner_text()
+    map_.click(position={"x": 8, "y": 8})
+    status = page.locator(".status")
+    assert largest.removeprefix("%") in status.inner_text()
+    second = page.locator(".treemap .bar").nth(1)
+    second.focus()
+    page.keyboard.press("Enter")
+    assert second.locator(".bar-label").inner_text().removeprefix("%") in status.inner_text()
+    assert page_errors == []
+
+
 def test_a_dot_of_the_roofline_selects_its_operation(page: Page) -> None:
     page.get_by_role("tab", name="Cost", exact=True).click()
     page.get_by_label("Chip").select_option("h100")
