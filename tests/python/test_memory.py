@@ -205,3 +205,41 @@ def test_results_are_tables(compiled: Callable[..., Any]) -> None:
     assert memory.peak_source in repr(memory)
     assert memory.to_dict()["peak_live_bytes"] == memory.peak_bytes
     assert sum(memory.by_category.values()) == frame["bytes"].sum()
+
+
+def test_what_xlas_peak_on_tpu_is_made_of(libtpu: None) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def loss(w: Any, u: Any, h: Any, xs: Any) -> Any:
+        return jax.lax.scan(lambda h, x: (jnp.tanh(h @ w + x @ u), None), h, xs)[0].sum()
+
+    def grads(h: Any, w: Any, xs: Any, u: Any) -> Any:
+        return jax.grad(loss, (0, 1))(w, u, h, xs)
+
+    shapes = (16, 64), (64, 64), (20, 16, 32), (32, 64)
+    args = [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes]
+    cap = hs.capture(grads, *args, topology="v5e:2x4")
+    found = cap.module.buffer_assignment
+    assert found is not None
+    size = {b.id: b.size for b in found.buffers}
+    place = {
+        x.buffer_id: (a.index, x.offset, x.size) for a in found.allocations for x in a.assigned
+    }
+    heaps = {t.allocation_index for t in found.traces}
+    outside = [a.size for a in found.allocations if a.index not in heaps and not a.is_thread_local]
+    peaks, twice = [], 0
+    for trace in found.traces:
+        live: set[int] = set()
+        most: tuple[int, frozenset[int]] = (0, frozenset())
+        for event in trace.events:
+            (live.add if event.kind == "ALLOC" else live.discard)(event.buffer_id)
+            most = max(most, (sum(size[b] for b in live), frozenset(live)), key=lambda m: m[0])
+        peaks.append(most[0])
+        places = [place[b] for b in most[1]]
+        twice += sum(p[2] for p in places) - sum(p[2] for p in set(places))
+    assert cap.memory.xla_peak_bytes == sum(outside) + max(peaks)
+    # two stacks of f32[20,16,64], a tile of lanes each row, are counted as carry and as result
+    assert twice == 2 * 20 * 16 * 128 * 4
+    vmem = [a.size for a in found.allocations if a.memory_space == 1 and a.index in heaps]
+    assert [cap.memory.memory_spaces[1]] == vmem

@@ -11,7 +11,10 @@ Three peaks, each labelled:
 * ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout.
 * ``assigned_bytes``: sum of XLA's allocations, exact, where the buffer assignment is known.
 * ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU that leaves out every
-  temporary (its buffer assignment has no heap trace), so it is shown but not used there.
+  temporary (its buffer assignment has no heap trace), so it is shown but not used there. On TPU
+  it is every allocation outside the heaps plus the largest peak of the heap traces, one a memory
+  space: not their sum. A trace counts a stack that a loop's fusion updates in place twice, though
+  both lie at one offset, so XLA's figure may exceed what it allocates.
 """
 
 from __future__ import annotations
