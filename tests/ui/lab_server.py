@@ -103,7 +103,7 @@ def serving(folder: Path, python: str | None = None) -> Iterator[Server]:
         port = probe.getsockname()[1]
     log = folder / "server.log"
     command = [
-        python, "-m", "jupyter", "lab", "--allow-root", "--no-browser", f"--port={port}",
+        python, "-m", "jupyterlab", "--allow-root", "--no-browser", f"--port={port}",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={root}",
         f"--IdentityProvider.token={TOKEN}", "--LabApp.expose_app_in_browser=True",
         "--LabApp.news_url=", "--JupyterNotebookApp.expose_app_in_browser=True",

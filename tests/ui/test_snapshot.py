@@ -92,6 +92,8 @@ def page(open_page: OpenPage, snapshot: str) -> Page:
 def ready(page: Page) -> Page:
     page.wait_for_selector(".toolbar")
     page.wait_for_function(f"() => {HANDLE}.pane.stats().boxes > 0")
+    # the analyses come after the picture and draw the panels anew
+    page.get_by_role("tab", name="Memory", exact=True).wait_for()
     return page
 
 
