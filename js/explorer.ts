@@ -3,6 +3,7 @@ import { h } from "./base/dom.ts";
 import * as format from "./base/format.ts";
 import type { TextModel, ViewModel } from "./base/model.ts";
 import { decodeAnalyses, decodeText } from "./base/model.ts";
+import { whenReleased } from "./base/press.ts";
 import { paintInstructions } from "./draw/coloring.ts";
 import {
   createGraphPane,
@@ -88,6 +89,7 @@ export function explorer(
     graph: pane,
     search: new Search(model),
     text,
+    whenReleased: whenReleased(root, signal),
     signal,
   };
 
@@ -184,6 +186,9 @@ export function explorer(
       if (signal.aborted) return;
       line.note(`No cost, memory and collectives: ${(error as Error).message}`);
     }
+    ctx.whenReleased(extended);
+  };
+  const extended = () => {
     colorings = availableColorings();
     tools.setColorings(colorings);
     const fresh = header(root, model, signal);
@@ -220,17 +225,16 @@ export function explorer(
         none: 0,
       };
       const { kind, index } = selection;
-      if (kind === "none" || !(index >= 0 && index < (sizes[kind] ?? 0))) {
-        store.select(NOTHING);
-        return;
-      }
-      store.select(selection);
-      reveal(ctx, selection);
+      const known = kind !== "none" && index >= 0 && index < (sizes[kind] ?? 0);
+      ctx.whenReleased(() => {
+        store.select(known ? selection : NOTHING);
+        if (known) reveal(ctx, selection);
+      });
     },
     setTheme(next) {
       dark = next;
       pane.setTheme(theme());
-      recolour();
+      ctx.whenReleased(recolour);
     },
     dispose: () => pane.dispose(),
   };

@@ -110,26 +110,34 @@ export const collectives: Panel = {
       });
       showCard();
     };
+    const make = (k: number) => {
+      const row = shown[k];
+      return h(
+        "button",
+        {
+          type: "button",
+          class: "collective-row",
+          "data-collective": row.index,
+          onclick: () => {
+            choose(row);
+            list.update(shown.length);
+          },
+        },
+        ...COLUMNS.map((c) =>
+          h("span", { class: c.number ? "num" : "", title: c.text(row) }, c.text(row)),
+        ),
+      );
+    };
     const list = virtualList(
       ROW_HEIGHT,
-      (k) => {
-        const row = shown[k];
-        return h(
-          "button",
-          {
-            type: "button",
-            class: row === chosen ? "collective-row chosen" : "collective-row",
-            "aria-pressed": row === chosen ? "true" : "false",
-            "data-collective": row.index,
-            onclick: () => {
-              choose(row);
-              list.update(shown.length);
-            },
-          },
-          ...COLUMNS.map((c) =>
-            h("span", { class: c.number ? "num" : "", title: c.text(row) }, c.text(row)),
-          ),
-        );
+      {
+        key: (k) => shown[k].index,
+        make,
+        refresh(element, k) {
+          const now = shown[k] === chosen;
+          element.classList.toggle("chosen", now);
+          element.setAttribute("aria-pressed", String(now));
+        },
       },
       ctx.signal,
     );

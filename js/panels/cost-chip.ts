@@ -1,6 +1,7 @@
 /** Which chip the time is modelled on, and its numbers, to be changed at will. */
 import { h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
+import type { WhenReleased } from "../base/press.ts";
 import type { Chip, Costs } from "../state/costs.ts";
 
 interface Figure {
@@ -67,7 +68,9 @@ const copyOf = (chip: Chip): Chip => ({
   links: chip.links.map((link) => ({ ...link })),
 });
 
-export function chipForm(costs: Costs): HTMLElement {
+export function chipForm(costs: Costs, whenReleased: WhenReleased): HTMLElement {
+  // A press elsewhere ends the typing of a number: what it presses is drawn anew after its click.
+  const setChip = (chip: Chip | null) => whenReleased(() => costs.setChip(chip));
   const { hardware, chosen } = costs.extras;
   const numbers = h("div", { class: "numbers" });
   const sources = h("ul", { class: "list dim" });
@@ -78,8 +81,8 @@ export function chipForm(costs: Costs): HTMLElement {
       "aria-label": "Chip",
       onchange: () => {
         const chip = hardware.find((c) => c.id === select.value);
-        costs.setChip(chip ? copyOf(chip) : null);
-        show();
+        setChip(chip ? copyOf(chip) : null);
+        whenReleased(show);
       },
     },
     h("option", { value: "" }, "no chip chosen"),
@@ -95,8 +98,8 @@ export function chipForm(costs: Costs): HTMLElement {
       type: "button",
       onclick: () => {
         const chip = hardware.find((c) => c.id === costs.chip?.id);
-        if (chip) costs.setChip(copyOf(chip));
-        show();
+        if (chip) setChip(copyOf(chip));
+        whenReleased(show);
       },
     },
     "as published",
@@ -118,7 +121,7 @@ export function chipForm(costs: Costs): HTMLElement {
             if (!(value > 0)) return show();
             const changed = copyOf(costs.chip as Chip);
             f.set(changed, value);
-            costs.setChip(changed);
+            setChip(changed);
           },
         });
         return h("label", { class: "field" }, h("span", null, f.label), input, f.unit);
@@ -128,7 +131,7 @@ export function chipForm(costs: Costs): HTMLElement {
     sources.replaceChildren(...chip.source.map((s) => h("li", null, s)));
   };
   show();
-  const loops = costs.extras.unknownLoops.map((_, row) => loopField(costs, row));
+  const loops = costs.extras.unknownLoops.map((_, row) => loopField(costs, row, whenReleased));
   return h(
     "div",
     { class: "chip" },
@@ -139,7 +142,7 @@ export function chipForm(costs: Costs): HTMLElement {
 }
 
 /** A loop nobody knows the trip count of: it counts once until a number is given. */
-function loopField(costs: Costs, row: number): HTMLElement {
+function loopField(costs: Costs, row: number, whenReleased: WhenReleased): HTMLElement {
   const input = h("input", {
     type: "number",
     min: "0",
@@ -147,7 +150,8 @@ function loopField(costs: Costs, row: number): HTMLElement {
     value: format.count(costs.tripsOf(row)).replaceAll(",", ""),
     onchange: () => {
       const value = Number(input.value);
-      if (Number.isInteger(value) && value >= 0) costs.setTrips(row, value);
+      if (!Number.isInteger(value) || value < 0) return;
+      whenReleased(() => costs.setTrips(row, value));
     },
   });
   const name = costs.loopName(row);

@@ -91,24 +91,32 @@ export const outline: Panel = {
       else open.delete(row.key);
       draw();
     };
-    const render = (k: number) => {
+    const refresh = (element: HTMLElement, k: number) => {
       const row = rows[k];
       const now = store.get("selection");
       // The group around a selected instruction counts: it is where the reader is.
       const selected = row.key === (now.kind === "instruction" ? focus : keyOf(now));
+      element.classList.toggle("chosen", selected);
+      element.classList.toggle("focus", row.key === focus);
+      element.setAttribute("aria-selected", String(selected));
+      if (!row.children.length) return;
       const expanded = open.has(row.key);
+      element.setAttribute("aria-expanded", String(expanded));
+      const twist = element.querySelector(".twist");
+      if (twist) twist.textContent = expanded ? "▾" : "▸";
+    };
+    const make = (k: number) => {
+      const row = rows[k];
       const kind = row.selection.kind === "group" ? model.groupKind(row.selection.index) : "fold";
       return h(
         "div",
         {
-          class: `tree-row${selected ? " chosen" : ""}${row.key === focus ? " focus" : ""}`,
+          class: "tree-row",
           id: `tree-${row.key}`,
           role: "treeitem",
           "aria-level": row.depth + 1,
           "aria-posinset": row.position,
           "aria-setsize": row.siblings,
-          "aria-selected": String(selected),
-          "aria-expanded": row.children.length ? String(expanded) : undefined,
           style: { "padding-left": `${8 + row.depth * 14}px` },
           onclick: () => {
             focus = row.key;
@@ -117,25 +125,26 @@ export const outline: Panel = {
           },
           ondblclick: () => toggle(row),
         },
-        h(
-          "span",
-          {
-            class: "twist",
-            "aria-hidden": "true",
-            onclick: (event) => {
-              event.stopPropagation();
-              focus = row.key;
-              toggle(row);
-            },
+        h("span", {
+          class: "twist",
+          "aria-hidden": "true",
+          onclick: (event) => {
+            event.stopPropagation();
+            focus = row.key;
+            toggle(row);
           },
-          row.children.length ? (expanded ? "▾" : "▸") : "",
-        ),
+        }),
         h("span", { class: "clip" }, nameOf(model, row.selection) || "(unnamed)"),
         kind !== "scope" && kind !== "fold" && h("span", { class: "tag" }, kind),
         h("span", { class: "figure" }, format.count(row.size)),
       );
     };
-    const list = virtualList(26, render, signal);
+    /** A row in another place of the tree, or with other rows beside it, is drawn anew. */
+    const key = (k: number) => {
+      const { key: own, depth, size, position, siblings, children: inner } = rows[k];
+      return [own, depth, size, position, siblings, inner.length > 0].join(" ");
+    };
+    const list = virtualList(26, { key, make, refresh }, signal);
     list.element.setAttribute("role", "tree");
     list.element.setAttribute("aria-label", "Groups of the module, with their instructions");
     list.element.tabIndex = 0;

@@ -1,5 +1,6 @@
 /** What a panel is. The ordered list of them is `panels/index.ts`; one file a panel. */
 import type { TextModel, ViewModel } from "../base/model.ts";
+import type { WhenReleased } from "../base/press.ts";
 import type { Search } from "../state/search.ts";
 import type { Store } from "../state/store.ts";
 import type { Host } from "../view.ts";
@@ -20,6 +21,8 @@ export interface PanelContext {
   search: Search;
   /** The text block, fetched once and kept. */
   text(): Promise<TextModel>;
+  /** Runs what draws parts anew: at once, or after the release when something is pressed. */
+  whenReleased: WhenReleased;
   /** Aborted when the panel is closed or the explorer disposed. */
   signal: AbortSignal;
 }

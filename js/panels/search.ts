@@ -24,18 +24,15 @@ export const searchResults: Panel = {
   render(element, ctx) {
     const { model, search, store, graph, signal } = ctx;
     const status = h("p", { class: "note", role: "status" });
-    const row = (k: number) => {
+    const make = (k: number) => {
       const i = search.results[k];
-      const chosen = k === search.current;
       const frame = stackOf(model, i)[0];
       return h(
         "div",
         {
-          class: chosen ? "result chosen" : "result",
+          class: "result",
           id: `result-${k}`,
           role: "option",
-          "aria-selected": String(chosen),
-          "aria-setsize": search.results.length,
           "aria-posinset": k + 1,
           onclick: () => {
             search.go(k);
@@ -58,7 +55,15 @@ export const searchResults: Panel = {
         ),
       );
     };
-    const list = virtualList(46, row, signal);
+    const refresh = (result: HTMLElement, k: number) => {
+      const chosen = k === search.current;
+      result.classList.toggle("chosen", chosen);
+      result.setAttribute("aria-selected", String(chosen));
+      result.setAttribute("aria-setsize", String(search.results.length));
+    };
+    // The same instruction in another place is another row.
+    const key = (k: number) => `${k} ${search.results[k]}`;
+    const list = virtualList(46, { key, make, refresh }, signal);
     list.element.setAttribute("role", "listbox");
     list.element.setAttribute("aria-label", "Search results");
     list.element.tabIndex = 0;

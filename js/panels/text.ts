@@ -80,13 +80,12 @@ function show(element: HTMLElement, ctx: PanelContext, lines: TextLines): void {
     return parts;
   };
   const digits = String(lines.count).length;
-  const row = (k: number) => {
+  const make = (k: number) => {
     const i = lines.instruction(k);
-    const lit = i >= 0 && store.get("highlight")?.instructions.has(i);
     return h(
       "div",
       {
-        class: `text-line${k === current ? " chosen" : ""}${foundSet.has(k) ? " found" : ""}${lit ? " lit" : ""}`,
+        class: "text-line",
         onclick: () => {
           // A drag that selects text is not a click on the line.
           if (i >= 0 && !String(document.getSelection() ?? "")) pick(i);
@@ -97,7 +96,13 @@ function show(element: HTMLElement, ctx: PanelContext, lines: TextLines): void {
       h("code", null, ...code(lines.line(k))),
     );
   };
-  const list = virtualList(ROW, row, signal);
+  const refresh = (line: HTMLElement, k: number) => {
+    const i = lines.instruction(k);
+    line.classList.toggle("chosen", k === current);
+    line.classList.toggle("found", foundSet.has(k));
+    line.classList.toggle("lit", i >= 0 && Boolean(store.get("highlight")?.instructions.has(i)));
+  };
+  const list = virtualList(ROW, { key: (k) => k, make, refresh }, signal);
   list.element.classList.add("text");
   list.element.tabIndex = 0;
   list.element.addEventListener("pointerleave", () => store.hover(NOTHING));

@@ -1,8 +1,22 @@
-/** A list that keeps only the rows on screen in the page; rows have one height. */
+/**
+ * A list that keeps only the rows on screen in the page; rows have one height.
+ *
+ * A row that stays on screen keeps its element whatever is drawn anew around it: what is pressed
+ * before and released after is still one click.
+ */
 import { h, onFrame } from "../base/dom.ts";
 
 /** Browsers stop at about 17 million pixels; beyond this the scroll position is scaled. */
 const MOST_PIXELS = 12_000_000;
+
+export interface Rows {
+  /** What the row is: rows of the same key have the same element, on screen once. */
+  key(row: number): string | number;
+  /** The element, without what `refresh` sets. */
+  make(row: number): HTMLElement;
+  /** Sets what can change while the row stays the same: whether it is chosen, lit, found. */
+  refresh?(element: HTMLElement, row: number): void;
+}
 
 export interface VirtualList {
   element: HTMLElement;
@@ -12,22 +26,31 @@ export interface VirtualList {
   show(row: number): void;
 }
 
-export function virtualList(
-  rowHeight: number,
-  render: (row: number) => HTMLElement,
-  signal: AbortSignal,
-): VirtualList {
+export function virtualList(rowHeight: number, of: Rows, signal: AbortSignal): VirtualList {
   const rows = h("div", { class: "rows", role: "presentation" });
   const space = h("div", { class: "space", role: "presentation" }, rows);
   const element = h("div", { class: "virtual" }, space);
   let count = 0;
   let scale = 1;
+  let drawn = new Map<string | number, HTMLElement>();
   const draw = () => {
     const first = element.scrollTop / scale / rowHeight;
     const begin = Math.max(0, Math.floor(first) - 8);
     const end = Math.min(count, Math.ceil(first + element.clientHeight / rowHeight) + 8);
-    rows.replaceChildren();
-    for (let row = begin; row < end; row++) rows.append(render(row));
+    const wanted = new Map<string | number, number>();
+    for (let row = begin; row < end; row++) wanted.set(of.key(row), row);
+    // Those that go, go first: then nothing that stays has to be moved.
+    for (const [key, gone] of drawn) if (!wanted.has(key)) gone.remove();
+    const now: typeof drawn = new Map();
+    let at = rows.firstElementChild;
+    for (const [key, row] of wanted) {
+      const made = drawn.get(key) ?? of.make(row);
+      of.refresh?.(made, row);
+      if (made === at) at = at.nextElementSibling;
+      else rows.insertBefore(made, at);
+      now.set(key, made);
+    }
+    drawn = now;
     // At scale 1 this is begin * rowHeight; scaled, rows stay fixed to what the scrollbar says.
     rows.style.transform = `translateY(${element.scrollTop - (first - begin) * rowHeight}px)`;
   };

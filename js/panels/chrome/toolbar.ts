@@ -78,7 +78,10 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
   // One keystroke at 100,000 instructions costs up to 50 ms: wait for a pause in typing.
   const later = () => {
     clearTimeout(timer);
-    timer = window.setTimeout(run, model.instruction.count > 20_000 ? 160 : 60);
+    timer = window.setTimeout(
+      () => ctx.whenReleased(run),
+      model.instruction.count > 20_000 ? 160 : 60,
+    );
   };
   let lit = "";
   search.on(() => {

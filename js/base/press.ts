@@ -1,0 +1,45 @@
+/**
+ * Work that draws parts anew waits while the pointer is down: what it would replace may be what is
+ * pressed, and a press whose element is gone at the release makes no click.
+ */
+
+/** Touch makes its click a moment after the release. */
+const AFTER_MS = 60;
+
+export type WhenReleased = (work: () => void) => void;
+
+/** Runs `work` at once, or after the release of a press that began in `root`. */
+export function whenReleased(root: HTMLElement, signal: AbortSignal): WhenReleased {
+  const waiting = new Set<() => void>();
+  let pressed = false;
+  const release = () => {
+    if (!pressed) return;
+    pressed = false;
+    if (waiting.size) setTimeout(run, AFTER_MS);
+  };
+  const run = () => {
+    if (pressed || signal.aborted) return; // pressed again: the next release comes
+    for (const work of waiting) queueMicrotask(work); // one that throws stops no other
+    waiting.clear();
+  };
+  root.addEventListener(
+    "pointerdown",
+    (event) => {
+      // The list of a <select> swallows the release; it is not drawn anew either.
+      const inList = event.composedPath().some((e) => e instanceof HTMLSelectElement);
+      if (event.button === 0 && !inList) pressed = true;
+    },
+    { signal, capture: true },
+  );
+  const options = { signal, capture: true };
+  for (const type of ["pointerup", "pointercancel", "contextmenu", "dragend"] as const) {
+    window.addEventListener(type, release, options);
+  }
+  window.addEventListener("blur", (e) => e.target === window && release(), options);
+  // A release that nobody told: outside the window, or over another frame.
+  window.addEventListener("pointermove", (e) => e.buttons === 0 && release(), options);
+  return (work) => {
+    if (pressed || waiting.size) waiting.add(work);
+    else work();
+  };
+}
