@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .hardware import Hardware
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
+# What is kept of a capture and depends on the chip.
+_MODELLED = ("summary", "source", "analyses_bytes")
 
 
 class Capture:
@@ -62,7 +64,37 @@ class Capture:
         if stage not in self._stages:
             have = ", ".join([self.stage, *self._stages])
             raise ValueError(f"no stage {stage!r} in this capture; it has: {have}")
-        return self._stages[stage]()
+        found = self._stages[stage]()
+        if self.target.hardware:
+            found.hardware = self.target.hardware
+        return found
+
+    @property
+    def hardware(self) -> str | None:
+        """Id of the chip that time is modelled on, such as "tpu-v5e"; None when unknown.
+
+        By default the chip of the capture's devices; a dump has none until one is set:
+        ``cap.hardware = "h100"``, None for the default again. Figures, pages and widgets made
+        from then on are for that chip. Raises ``HardwareError`` for a chip nobody knows.
+        """
+        from .analysis.cost import chip_of
+
+        chip = chip_of(self.target)
+        return chip.id if chip is not None else None
+
+    @hardware.setter
+    def hardware(self, name: str | None) -> None:
+        from .hardware import find
+
+        chosen = find(name).id if name is not None else ""
+        if chosen == self.target.hardware:
+            return
+        self.target = replace(self.target, hardware=chosen)
+        self.display.pop("hardware", None)
+        if chosen:
+            self.display["hardware"] = chosen
+        for made in _MODELLED:
+            self.__dict__.pop(made, None)
 
     @property
     def text(self) -> str:
@@ -102,20 +134,16 @@ class Capture:
     ) -> Cost:
         """FLOPs, bytes and modelled seconds of every instruction, of one device.
 
-        ``hardware`` is a chip's id such as "tpu-v5e" or "h100", default the capture's own
+        ``hardware`` is a chip's id such as "tpu-v5e" or "h100", default ``cap.hardware``
         where it is known; ``trips`` sets trip counts of loops by name. Raises
         ``HardwareError`` and ``ValueError`` with what there is.
         """
-        from .analysis.cost import estimate, estimated
-        from .hardware import choose, find
+        from .analysis.cost import chip_of, estimate, estimated
+        from .hardware import find
 
         if hardware is None and not trips:
             return estimated(self.module, self.target)
-        chip = (
-            choose(self.target.device_kind, self.target.platform)
-            if hardware is None
-            else find(hardware)
-        )
+        chip = chip_of(self.target) if hardware is None else find(hardware)
         return estimate(self.module, self.target, hardware=chip, trips=trips)
 
     @cached_property
@@ -150,20 +178,23 @@ class Capture:
         return self._measure(run_profiled(self._run, args, kwargs, steps), steps)
 
     def add_profile(self, trace: str | Path | bytes, *, steps: int | None = None) -> Measured:
-        """Joins a profiler trace taken elsewhere: an ``xplane.pb`` or a folder that holds one.
+        """Joins a profiler trace taken elsewhere: an ``xplane.pb`` or a folder such as XProf's.
 
-        ``steps`` is how many executions it covers; None counts them. Raises ``ReadError``,
-        also when the trace has nothing of this module.
+        Of a folder the newest run is read, all hosts of it. ``steps`` is how many executions
+        it covers; None counts them. Raises ``ReadError``, also when the trace has nothing of
+        this module.
         """
         from .readers.xplane import read_trace
 
         return self._measure(read_trace(trace), steps)
 
     def _measure(self, trace: Any, steps: int | None) -> Measured:
-        from .analysis.measured import join, remember
+        from .analysis.measured import remember
+        from .analysis.measured_join import join
         from .readers import ReadError
+        from .readers.xplane_match import match
 
-        found = join(self.module, trace.ops, steps)
+        found = join(self.module, trace.ops, steps, match=match(trace, self.module), trace=trace)
         if not found.counts.any():
             has = ", ".join(sorted({o.module for o in trace.ops if o.module})[:10])
             raise ReadError(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.measured import join, remember
+from hloscope.analysis.measured import remember
+from hloscope.analysis.measured_join import join
 from hloscope.readers.xplane import OpTime
 
 if TYPE_CHECKING:

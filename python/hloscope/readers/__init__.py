@@ -24,7 +24,7 @@ from .decode import to_text
 from .entries import ModuleEntry, choose_module
 from .errors import ReadError
 from .hlo_text import read_hlo_text
-from .xplane import find_trace, is_trace, trace_modules
+from .xplane import find_traces, is_trace, trace_modules
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -74,6 +74,7 @@ def read(
     module: str | int | None = None,
     stage: str | None = None,
     profile: str | os.PathLike[str] | None = None,
+    hardware: str | None = None,
 ) -> Capture:
     """Reads a dump: a path, a folder of ``xla_dump_to``, bytes, or HLO or StableHLO text.
 
@@ -81,7 +82,9 @@ def read(
     (``before_optimizations``, a pass name, ``after_optimizations``); by default the
     largest module at its last stage. ``profile`` is a profiler trace (``….xplane.pb``, or a
     folder such as XProf's) whose times are joined to the instructions; a trace is also a
-    source itself, by the HLO that it carries. Raises ``ReadError``, and nothing else.
+    source itself, by the HLO that it carries. ``hardware`` is the id of a chip to model time
+    on, such as "tpu-v5e": a dump does not say what it is for. Raises ``ReadError``, and
+    ``HardwareError`` for a chip nobody knows.
 
         >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
         >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
@@ -89,6 +92,10 @@ def read(
     """
     from .._capture import Capture
 
+    if hardware is not None:
+        from ..hardware import find
+
+        hardware = find(hardware).id  # wrong ids are told before minutes of reading
     data, origin, path = _load(source)
     note = found_stage = ""
     if path is not None and path.is_dir():
@@ -107,12 +114,13 @@ def read(
     if note:
         chosen.warnings += (ReadWarning(note),)
     found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    found.hardware = hardware
     if profile is not None:
-        found.add_profile(find_trace(Path(profile)))
+        found.add_profile(Path(profile))
     elif timed:
         assert isinstance(data, bytes)
         with contextlib.suppress(ReadError):  # a module that did not run while it was traced
-            found.add_profile(data)
+            found.add_profile(data if path is None else _all_hosts(source, path))
     return found
 
 
@@ -200,13 +208,19 @@ def _load(source: Source) -> tuple[bytes | str, str, Path | None]:
 
 
 def _trace_inside(folder: Path) -> Path | None:
-    """The newest trace of a folder of traces, such as XProf's; None where there are dumps."""
+    """A trace of a folder's newest run, such as XProf's; None where there are dumps."""
     try:
         dump_directory.list_directory(folder)
     except ReadError:
         with contextlib.suppress(ReadError):
-            return find_trace(folder)
+            return find_traces(folder)[0]
     return None
+
+
+def _all_hosts(source: Source, file: Path) -> Path:
+    """The folder of traces that was asked for, not the one file that its HLO came from."""
+    asked = Path(source).expanduser() if isinstance(source, (str, os.PathLike)) else file
+    return asked if asked.is_dir() else file
 
 
 def _bytes_of(path: Path) -> bytes:

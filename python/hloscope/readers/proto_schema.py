@@ -173,7 +173,7 @@ XEventEntry: key int 1, value XEventMetadata 2
 XStatEntry: key int 1, value XStatMetadata 2
 XPlane: id int 1, name bytes 2, lines *XLine 3, event_metadata *XEventEntry 4
   stat_metadata *XStatEntry 5, stats *XStat 6
-XSpace: planes *XPlane 1
+XSpace: planes *XPlane 1, errors *bytes 2, warnings *bytes 3, hostnames *bytes 4
 """
 
 _SCALARS = {

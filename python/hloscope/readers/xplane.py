@@ -1,20 +1,17 @@
 """Profiler traces (``*.xplane.pb``) → the time of each HLO op on each device.
 
-What an op's event looks like depends on the platform:
+    file, folder or bytes ─▶ one XSpace a host ─▶ xplane_planes.py: rows ─▶ Trace
+    plugins/profile/<run>/<host>.xplane.pb        devices of all hosts numbered through
 
-    CPU   /host:CPU, any line      stats hlo_op, hlo_module, device_ordinal
-    GPU   /device:GPU:0            stats hlo_op, hlo_module; the device is the plane's number
-    TPU   /device:TPU:0, "XLA Ops" the event's name begins with the instruction, "%fusion.3 = …"
-
-Events of one device that nest (a while and what it runs) each count their whole duration,
-as the trace has it. The HLO protos that a trace carries are in ``Trace.modules``.
+Which of a trace's programs a Module is: ``xplane_match.py``. A file that breaks off is read
+as far as its planes are whole, and says so.
 """
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,35 +20,58 @@ from google.protobuf.message import DecodeError
 
 from ..hlo import Module, ReadWarning
 from .errors import ReadError
+from .gzipped import is_gzip, unwrap
 from .proto import read_proto
 from .proto_schema import message_class
-
-_DEVICE = re.compile(r"^/device:[^:]+:(\d+)")
-_NAME = re.compile(r"^%?([\w.\-]+)")
+from .xplane_planes import Found, Key, read_planes, text
 
 
 @dataclass(frozen=True, slots=True)
 class OpTime:
-    """All events of one op on one device: ``seconds`` in total, over ``count`` events."""
+    """All events of one op on one device: ``seconds`` in total, over ``count`` events.
+
+    ``self_seconds`` leaves out events inside (None: there are none). ``beside`` marks time
+    from start to done of an asynchronous op, during which others run.
+    """
 
     module: str  # "" when the trace does not say
     op: str
     device: int
     seconds: float
     count: int
+    self_seconds: float | None = None
+    program: int | None = None  # XLA's id of the compiled program, unsigned
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program whose HLO the trace carries."""
+
+    name: str
+    id: int | None
+    proto: bytes  # serialised HloProto
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Times of ops by device, and the HLO that the trace carries, by module name."""
+    """Times of ops by device, and the programs whose HLO the trace carries.
+
+    ``executions`` counts, by (program, device), how often it ran, where the trace says so;
+    ``unnamed`` is seconds of kernels that belong to no HLO op.
+    """
 
     ops: tuple[OpTime, ...]
-    modules: dict[str, bytes]  # serialised HloProto
+    programs: tuple[Program, ...]
+    executions: dict[tuple[Key, int], int]
+    unnamed: dict[str, float]
+    device_names: dict[int, str]  # "TPU:0", with several hosts "host-1 TPU:0"
+    warnings: tuple[ReadWarning, ...] = ()
 
     @property
     def seconds(self) -> float:
-        """Sum over all ops and devices."""
-        return sum(o.seconds for o in self.ops)
+        """Sum over all ops and devices; asynchronous ops, which run beside others, left out."""
+        return sum(o.seconds for o in self.ops if not o.beside)
 
 
 _PLANE = re.compile(
@@ -62,7 +82,7 @@ _PLANE = re.compile(
 
 def is_trace(data: bytes) -> bool:
     """Whether the bytes begin with a plane of a trace: its number, then its name."""
-    if data[:2] == b"\x1f\x8b":
+    if is_gzip(data):
         try:
             data = zlib.decompressobj(31).decompress(data, 256)
         except zlib.error:
@@ -76,115 +96,138 @@ def trace_modules(data: bytes, name: str = "") -> list[Module]:
     Raises ``ReadError`` when it carries none: then the program's dump is needed too.
     """
     trace = read_trace(data)
-    seconds: dict[str, float] = {}
-    for o in trace.ops:
-        seconds[o.module] = seconds.get(o.module, 0.0) + o.seconds
-    modules = []
-    for proto in trace.modules.values():
-        modules.append(read_proto(proto, name))
-    if not modules:
+    if not trace.programs:
+        cut = f" ({trace.warnings[0]})" if trace.warnings else ""
         raise ReadError(
-            f"{name or 'the trace'} carries no HLO; read the program's dump together with it: "
+            f"{name or 'the trace'} carries no HLO{cut}; read the program's dump together with it: "
             "read('module.hlo', profile='….xplane.pb')"
         )
-    modules.sort(key=lambda m: -seconds.get(m.name, 0.0))
+    seconds: dict[Key, float] = {}
+    for o in trace.ops:
+        if not o.beside:
+            key = o.module, o.program
+            own = o.seconds if o.self_seconds is None else o.self_seconds
+            seconds[key] = seconds.get(key, 0.0) + own
+    found = [(seconds.get((p.name, p.id), 0.0), p) for p in trace.programs]
+    found.sort(key=lambda f: -f[0])
+    modules = [read_proto(p.proto, name) for _, p in found]
     if len(modules) > 1:
-        listed = ", ".join(
-            f"{k}: {m.name} ({seconds.get(m.name, 0.0) * 1e3:.3g} ms)"
-            for k, m in enumerate(modules[:10])
-        )
+        listed = ", ".join(f"{k}: {p.name} ({s * 1e3:.3g} ms)" for k, (s, p) in enumerate(found))
         modules[0].warnings += (
             ReadWarning(
                 f"{len(modules)} modules here, the one with most measured time was taken; "
-                f"choose with module=: {listed}"
+                f"choose with module=: {listed[:600]}"
             ),
         )
     return modules
 
 
-def find_trace(path: str | Path) -> Path:
-    """The file itself, or the newest ``*.xplane.pb`` under a folder such as XProf's.
+def find_traces(path: str | Path) -> list[Path]:
+    """The file itself, or every host's file of the newest run under a folder such as XProf's.
 
-    Raises ``ReadError`` when there is none.
+    A run is the files of one folder, ``plugins/profile/<run>/<host>.xplane.pb``. Raises
+    ``ReadError`` when there is none.
     """
-    given = Path(path)
+    given = Path(path).expanduser()
     if given.is_dir():
-        found = sorted(given.rglob("*.xplane.pb"), key=lambda p: (p.stat().st_mtime, str(p)))
+        found = [p for end in ("pb", "pb.gz") for p in given.rglob(f"*.xplane.{end}")]
         if not found:
             raise ReadError(f"no *.xplane.pb under {given}")
-        return found[-1]
+        newest = max(found, key=lambda p: (p.stat().st_mtime, str(p)))
+        return sorted((p for p in found if p.parent == newest.parent), key=_natural)
     if not given.is_file():
         raise ReadError(f"no trace at {given}")
-    return given
+    return [given]
+
+
+def _natural(path: Path) -> list[Any]:
+    return [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", path.name)]
 
 
 def read_trace(source: str | Path | bytes) -> Trace:
-    """Reads a trace file, a folder that holds one, or its bytes. Raises ``ReadError``."""
-    data = source if isinstance(source, bytes) else find_trace(source).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+    """Reads a trace file, all hosts of a folder's newest run, or bytes. Raises ``ReadError``.
+
+    Devices of several hosts are numbered through, host after host by name.
+    """
+    if isinstance(source, bytes):
+        return _joined([("", *_read_host(source, "the trace"))])
+    hosts = []
+    for path in find_traces(source):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ReadError(f"cannot read {path}: {error.strerror or error}") from None
+        hosts.append((re.sub(r"\.xplane\.pb(\.gz)?$", "", path.name), *_read_host(data, path.name)))
+    return _joined(hosts)
+
+
+def _read_host(data: bytes, name: str) -> tuple[Found, list[ReadWarning]]:
+    warnings: list[ReadWarning] = []
+    if is_gzip(data):
+        data, warnings = unwrap(data, name)
     space = message_class("XSpace")()
     try:
         space.ParseFromString(data)
     except DecodeError as error:
-        raise ReadError(f"not a profiler trace (xplane.pb): {error}") from None
+        whole = _whole_planes(data)
+        space.ParseFromString(whole)
+        if not space.planes:
+            raise ReadError(f"not a profiler trace (xplane.pb): {error}") from None
+        names = ", ".join(text(p.name) for p in space.planes)
+        warnings.append(ReadWarning(f"{name} breaks off; these planes are whole: {names}"))
     if not space.planes:
-        raise ReadError("the trace has no planes: it is empty or not an xplane.pb")
-    sums: dict[tuple[str, str, int], list[float]] = {}
-    modules: dict[str, bytes] = {}
-    for plane in space.planes:
-        _plane(plane, sums, modules)
-    ops = tuple(
-        OpTime(module, op, device, picoseconds * 1e-12, int(count))
-        for (module, op, device), (picoseconds, count) in sorted(sums.items())
+        raise ReadError(f"{name} has no planes: it is empty or not an xplane.pb")
+    warnings += [ReadWarning(f"{name}: {text(e)}") for e in (*space.errors, *space.warnings)]
+    return read_planes(space), warnings
+
+
+def _whole_planes(data: bytes) -> bytes:
+    """The leading fields of a cut XSpace that are there to their end."""
+    at = 0
+    while at < len(data) and data[at] & 7 == 2:
+        size = shift = 0
+        k = at + 1
+        while k < len(data):
+            size |= (data[k] & 127) << shift
+            shift += 7
+            k += 1
+            if data[k - 1] < 128:
+                break
+        if k + size > len(data) or k + size <= at:
+            break
+        try:
+            message_class("XSpace")().ParseFromString(data[at : k + size])
+        except DecodeError:
+            break
+        at = k + size
+    return data[:at]
+
+
+def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
+    hosts = list(hosts)
+    ops: list[OpTime] = []
+    programs: dict[Key, bytes] = {}
+    executions: dict[tuple[Key, int], int] = {}
+    unnamed: dict[str, float] = {}
+    names: dict[int, str] = {}
+    first = 0
+    for host, found, _ in hosts:
+        for (key, op, device, beside), row in found.ops.items():
+            seconds, own = row.total * 1e-12, row.own * 1e-12
+            ops.append(OpTime(key[0], op, first + device, seconds, row.count, own, key[1], beside))
+        programs |= found.protos
+        executions |= {(key, first + d): n for (key, d), n in found.executions.items()}
+        for kernel, picoseconds in found.unnamed.items():
+            unnamed[kernel] = unnamed.get(kernel, 0.0) + picoseconds * 1e-12
+        for device, kind in found.kinds.items():
+            names[first + device] = f"{host} {kind}" if len(hosts) > 1 else kind
+        first += 1 + max(found.kinds, default=-1)
+    ops.sort(key=lambda o: (o.module, o.program or 0, o.op, o.device, o.beside))
+    return Trace(
+        tuple(ops),
+        tuple(Program(name, number, proto) for (name, number), proto in programs.items()),
+        executions,
+        unnamed,
+        names,
+        tuple(w for _, _, warnings in hosts for w in warnings),
     )
-    return Trace(ops, modules)
-
-
-def _plane(plane: Any, sums: dict[tuple[str, str, int], list[float]], modules: Any) -> None:
-    stats = {e.key: _text(e.value.name) for e in plane.stat_metadata}
-    events = {e.key: e.value for e in plane.event_metadata}
-    for key, event in events.items():
-        for stat in event.stats:
-            name = stats.get(stat.metadata_id, "")
-            if name in ("hlo_proto", "Hlo Proto") and stat.bytes_value:
-                modules[_text(event.name) or str(key)] = bytes(stat.bytes_value)
-    m = _DEVICE.match(_text(plane.name))
-    device = int(m.group(1)) if m else None
-    for line in plane.lines:
-        by_name = device is not None and _text(line.name) == "XLA Ops"
-        for event in line.events:
-            found = _stats(event, stats)
-            op = found.get("hlo_op")
-            if op is None and by_name:
-                named = _NAME.match(_text(events[event.metadata_id].name))
-                op = named.group(1) if named else None
-            if not op:
-                continue
-            ordinal = found.get("device_ordinal")
-            where = int(ordinal) if ordinal is not None else device if device is not None else 0
-            module = str(found.get("hlo_module", "")).partition("(")[0]
-            row = sums.setdefault((module, str(op).lstrip("%"), where), [0.0, 0])
-            row[0] += event.duration_ps
-            row[1] += 1
-
-
-def _stats(event: Any, names: dict[int, str]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for s in event.stats:
-        name = names.get(s.metadata_id, "")
-        if name not in ("hlo_op", "hlo_module", "device_ordinal"):
-            continue
-        if s.HasField("str_value"):
-            out[name] = _text(s.str_value)
-        elif s.HasField("ref_value"):
-            out[name] = names.get(s.ref_value, "")
-        elif s.HasField("int64_value"):
-            out[name] = s.int64_value
-        elif s.HasField("uint64_value"):
-            out[name] = s.uint64_value
-    return out
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")

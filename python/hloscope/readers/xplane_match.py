@@ -1,0 +1,107 @@
+"""Which of a trace's programs a Module is.
+
+A trace names programs by module and id, "jit_step(7)", and compiles of other shapes share
+the name. So the HLO that the trace carries decides: the program whose instructions have the
+names, opcodes and shapes of the Module's. Without such a program the nearest one of the same
+name is taken, and a note says how near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from ..hlo import Module
+from .errors import ReadError
+from .proto import read_proto
+from .xplane import OpTime, Trace
+from .xplane_planes import Key
+
+# Beyond this part of equal instructions two modules are one compile, read in two ways.
+_SAME = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The rows of a trace that are of one Module: (module name, program id, device)."""
+
+    rows: frozenset[tuple[str, int | None, int]]
+    executions: int | None  # on a device, where the trace says so
+    notes: tuple[str, ...]
+
+    def __contains__(self, row: OpTime) -> bool:
+        return (row.module, row.program, row.device) in self.rows
+
+
+def match(trace: Trace, module: Module) -> Match:
+    """The rows of ``module``, on each device of the program that is most alike."""
+    alike = _alike(trace, module)
+    times: dict[int, dict[Key, list[OpTime]]] = {}
+    for o in trace.ops:
+        key = o.module, o.program
+        if o.module in ("", module.name) or alike.get(key, 0.0) >= _SAME:
+            times.setdefault(o.device, {}).setdefault(key, []).append(o)
+    chosen: set[tuple[Key, int]] = set()
+    for device, programs in times.items():
+        same = [k for k in programs if alike.get(k, 0.0) >= _SAME]
+        taken = same or [max(programs, key=lambda k: _worth(k, programs[k], alike, module))]
+        # rows of no program are the Module's where it has their names
+        taken += [k for k in programs if k == ("", None) and k not in taken]
+        chosen |= {(k, device) for k in taken}
+    runs: dict[int, int] = {}
+    for where in chosen:
+        if where in trace.executions:
+            runs[where[1]] = runs.get(where[1], 0) + trace.executions[where]
+    return Match(
+        frozenset((name, program, device) for (name, program), device in chosen),
+        round(median(runs.values())) if runs else None,
+        tuple(_notes({k for k, _ in chosen}, alike, module)),
+    )
+
+
+def _alike(trace: Trace, module: Module) -> dict[Key, float]:
+    """The part of equal instructions of each program of the trace that may be the Module."""
+    named = [p for p in trace.programs if p.name == module.name]
+    mine = _signature(module)
+    out: dict[Key, float] = {}
+    for p in named or trace.programs:
+        try:
+            theirs = _signature(read_proto(p.proto))
+        except ReadError:
+            continue
+        out[p.name, p.id] = len(mine & theirs) / max(1, len(mine | theirs))
+    return out
+
+
+def _signature(module: Module) -> set[tuple[str, str, str]]:
+    return {(i.name, i.opcode, i.shape.dense_text) for i in module.instructions}
+
+
+def _worth(
+    key: Key, rows: Iterable[OpTime], alike: dict[Key, float], module: Module
+) -> tuple[float, float]:
+    """How alike the program's HLO is; without HLO how much of its time has a name here."""
+    rows = list(rows)
+    landed = sum(o.seconds for o in rows if module.find(o.op) is not None)
+    share = landed / (sum(o.seconds for o in rows) or 1.0)
+    return alike.get(key, share), landed
+
+
+def _notes(chosen: Collection[Key], alike: dict[Key, float], module: Module) -> Iterable[str]:
+    for key in sorted(chosen, key=lambda k: (k[0], k[1] or 0)):
+        name, program = key
+        if key not in alike:
+            if name:
+                yield (
+                    f"the trace does not carry the HLO of {name}: times are joined by name, "
+                    "and whether it ran this very compile cannot be checked"
+                )
+        elif alike[key] < _SAME:
+            yield (
+                f"the trace is of another compile of {name} (program {program}): "
+                f"{100 * alike[key]:.3g} % of the instructions have the same name, opcode and "
+                "shape in both; times are joined by name"
+            )
+        elif name != module.name:
+            yield f"the trace calls this program {name}"

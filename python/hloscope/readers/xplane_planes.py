@@ -1,0 +1,309 @@
+"""One host's ``XSpace`` → rows: how long each op ran, on which device, of which program.
+
+Planes, lines and stats are XLA's (``xla/tsl/profiler/utils/xplane_schema.cc``; who reads them
+is ``xprof/convert/``):
+
+    /host:metadata           event metadata "jit_step(7)": stats "Hlo Proto", program_id
+    /host:CPU, any line      an event a thunk: stats hlo_op, hlo_module, program_id, run_id,
+                             device_ordinal
+    /device:TPU:0            "XLA Modules": an event an execution, "jit_step(7)"
+                             "XLA Ops": an event an op; its metadata has the op's text as name,
+                             its name as display_name, and stats program_id, hlo_category, …
+                             "Async XLA Ops": from start to done, beside the others
+    /device:TPU:0 SparseCore 1   "Sparse Core Ops": beside the TensorCore's
+    /device:GPU:0            "Stream #13(Kernel)": an event a kernel; stats hlo_op, hlo_module,
+                             program_id, correlation_id, cuda_graph_id. XProf adds lines of
+                             its own ("XLA Ops", …), which repeat the same time.
+
+Events of a line nest: a while holds what its body ran. Each has all its time, and its self
+time without what is inside. Times of devices come from device_offset_ps and
+device_duration_ps where the event has them, as in XProf.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_NAME = re.compile(r"^%?([\w.\-]+)(?:\s*=\s|$)")
+_PROGRAM = re.compile(r"^(.*)\((\d+)\)$", re.DOTALL)
+_PLANE = re.compile(r"^/device:(TPU|GPU):(\d+)(?: SparseCore.*)?$")
+_DERIVED = frozenset(
+    (
+        "Steps", "XLA Modules", "XLA Ops", "Framework Name Scope", "Framework Ops",
+        "TensorFlow Name Scope", "TensorFlow Ops", "Source code", "Source Code",
+        "Launch Stats", "Async XLA Ops", "_counters_",
+    )
+)  # fmt: skip
+_BESIDE = frozenset(("Async XLA Ops", "Sparse Core Ops"))
+_WANTED = frozenset(
+    (
+        "hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "device_offset_ps",
+        "device_duration_ps", "kernel_details", "cuda_graph_id", "Hlo Proto", "hlo_proto",
+    )
+)  # fmt: skip
+
+Key = tuple[str, int | None]  # (module name, program id)
+
+
+@dataclass(slots=True)
+class Row:
+    """Sums over the events of one op on one device; picoseconds."""
+
+    total: float = 0.0
+    own: float = 0.0
+    count: int = 0
+
+
+@dataclass
+class Found:
+    """What a host's planes hold. ``ops`` by (program, op, device, runs beside the others)."""
+
+    ops: dict[tuple[Key, str, int, bool], Row] = field(default_factory=dict)
+    protos: dict[Key, bytes] = field(default_factory=dict)
+    executions: dict[tuple[Key, int], int] = field(default_factory=dict)
+    unnamed: dict[str, float] = field(default_factory=dict)  # kernels of no op, picoseconds
+    kinds: dict[int, str] = field(default_factory=dict)  # device → "TPU:0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    start: int
+    end: int
+    op: str
+    key: Key
+    device: int
+
+
+def read_planes(space: Any) -> Found:
+    """Rows of every device; the host's own thunks only for programs that no device ran."""
+    devices, host = Found(), Found()
+    for plane in space.planes:
+        name = text(plane.name)
+        reader = _Plane(plane)
+        reader.protos(devices.protos)
+        m = _PLANE.match(name)
+        if m:
+            device = int(m.group(2))
+            devices.kinds.setdefault(device, f"{m.group(1)}:{device}")
+            if m.group(1) == "TPU":
+                reader.tpu(device, devices)
+            else:
+                reader.gpu(device, devices)
+        elif not name.startswith("/device:"):
+            reader.cpu(host)
+    on_devices = {key for key, _, _, _ in devices.ops}
+    for row, sums in host.ops.items():
+        if row[0] not in on_devices:
+            devices.ops[row] = sums
+            devices.kinds.setdefault(row[2], f"CPU:{row[2]}")
+    for where, count in host.executions.items():
+        if where[0] not in on_devices:
+            devices.executions[where] = count
+    return devices
+
+
+class _Plane:
+    def __init__(self, plane: Any) -> None:
+        self.plane = plane
+        self.names = {e.key: text(e.value.name) for e in plane.stat_metadata}
+        self.wanted = {k: n for k, n in self.names.items() if n in _WANTED}
+        self.events = {e.key: e.value for e in plane.event_metadata}
+        self._about: dict[int, tuple[str, dict[str, Any]]] = {}
+
+    def stats(self, owner: Any) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for s in owner.stats:
+            name = self.wanted.get(s.metadata_id)
+            if name is None:
+                continue
+            value = s.int64_value or s.uint64_value or s.double_value
+            if s.HasField("str_value"):
+                value = text(s.str_value)
+            elif s.HasField("ref_value"):
+                value = self.names.get(s.ref_value, "")
+            elif s.HasField("bytes_value"):
+                value = s.bytes_value
+            out[name] = value
+        return out
+
+    def about(self, metadata_id: int) -> tuple[str, dict[str, Any]]:
+        """(op or name of a metadata entry, its stats): shared by all executions of an op."""
+        found = self._about.get(metadata_id)
+        if found is None:
+            entry = self.events.get(metadata_id)
+            stats = self.stats(entry) if entry is not None else {}
+            name = text(entry.name) if entry is not None else ""
+            shown = text(entry.display_name) if entry is not None else ""
+            m = _NAME.match(shown) or _NAME.match(name)
+            found = self._about[metadata_id] = (m.group(1) if m else "", stats)
+        return found
+
+    def protos(self, out: dict[Key, bytes]) -> None:
+        """The HLO of programs, from ``/host:metadata``."""
+        for key, entry in self.events.items():
+            for s in entry.stats:
+                if self.wanted.get(s.metadata_id) in ("Hlo Proto", "hlo_proto") and s.bytes_value:
+                    name = text(entry.name) or str(key)
+                    out[program_key(name)] = bytes(s.bytes_value)
+
+    def cpu(self, out: Found) -> None:
+        runs: dict[tuple[Key, int], set[Any]] = {}
+        for line in self.plane.lines:
+            events = []
+            for e in line.events:
+                stats = self.stats(e)
+                op = stats.get("hlo_op")
+                if not op:
+                    continue
+                device = int(stats.get("device_ordinal", 0))
+                key = _key(stats, None)
+                if "run_id" in stats:
+                    runs.setdefault((key, device), set()).add(stats["run_id"])
+                events.append(_event(e, stats, _innermost(op), key, device))
+            _add(events, out, False)
+        for where, ids in runs.items():
+            out.executions[where] = len(ids)
+
+    def tpu(self, device: int, out: Found) -> None:
+        modules = [x for x in self.plane.lines if text(x.name) == "XLA Modules"]
+        spans = []
+        for line in modules:
+            for e in line.events:
+                entry = self.events.get(e.metadata_id)
+                ran = program_key(text(entry.name) if entry is not None else "")
+                start, end = _span(e, self.stats(e))
+                at = line.timestamp_ns * 1000
+                spans.append((at + start, at + end, ran))
+                out.executions[ran, device] = out.executions.get((ran, device), 0) + 1
+        spans.sort(key=lambda s: s[:2])
+        ids = {key[1]: key for _, _, key in spans if key[1] is not None}
+        ids |= {key[1]: key for key in out.protos if key[1] is not None}
+        for line in self.plane.lines:
+            name = text(line.name)
+            if name != "XLA Ops" and name not in _BESIDE:
+                continue
+            events = []
+            before = line.timestamp_ns * 1000
+            at = 0
+            for e in sorted(line.events, key=lambda x: x.offset_ps):
+                label, shared = self.about(e.metadata_id)
+                stats = {**shared, **self.stats(e)}
+                op = _innermost(stats["hlo_op"]) if stats.get("hlo_op") else label
+                start, end = _span(e, stats)
+                while at + 1 < len(spans) and spans[at + 1][0] <= before + start:
+                    at += 1
+                within = spans and spans[at][0] <= before + start < max(spans[at][:2])
+                inside = spans[at][2] if within else None
+                if not op:
+                    unnamed = self.events.get(e.metadata_id)
+                    label = text(unnamed.name) if unnamed is not None else "?"
+                    out.unnamed[label] = out.unnamed.get(label, 0.0) + end - start
+                    continue
+                given = unsigned(stats.get("program_id"))
+                key = ids.get(given) or _key(stats, inside) if given is not None else inside
+                events.append(_Event(start, end, op, key or _key(stats, None), device))
+            _add(events, out, name in _BESIDE)
+
+    def gpu(self, device: int, out: Found) -> None:
+        streams = [x for x in self.plane.lines if text(x.name) not in _DERIVED]
+        named = False
+        for line in streams:
+            events = []
+            for e in line.events:
+                stats = {**self.about(e.metadata_id)[1], **self.stats(e)}
+                op = stats.get("hlo_op")
+                if op:
+                    events.append(_event(e, stats, _innermost(op), _key(stats, None), device))
+                elif "kernel_details" in stats or "cuda_graph_id" in stats:
+                    entry = self.events.get(e.metadata_id)
+                    label = text(entry.name) if entry is not None else "?"
+                    out.unnamed[label] = out.unnamed.get(label, 0.0) + e.duration_ps
+            named = named or bool(events)
+            _add(events, out, False)
+        if named:
+            return
+        for line in self.plane.lines:  # only what XProf derived is left
+            if text(line.name) != "XLA Ops":
+                continue
+            events = []
+            for e in line.events:
+                label, shared = self.about(e.metadata_id)
+                stats = {**shared, **self.stats(e)}
+                op = _innermost(stats["hlo_op"]) if stats.get("hlo_op") else label
+                if op:
+                    events.append(_event(e, stats, op, _key(stats, None), device))
+            _add(events, out, False)
+
+
+def _span(event: Any, stats: dict[str, Any]) -> tuple[int, int]:
+    start, long = event.offset_ps, event.duration_ps
+    if "device_duration_ps" in stats and "device_offset_ps" in stats:
+        # of the device's own clock; where the line starts is the host's
+        long = int(stats["device_duration_ps"])
+    return start, start + long
+
+
+def _event(event: Any, stats: dict[str, Any], op: str, key: Key, device: int) -> _Event:
+    start, end = _span(event, stats)
+    return _Event(start, end, op, key, device)
+
+
+def _add(events: list[_Event], out: Found, beside: bool) -> None:
+    """Adds a line's events. The self time of one is its own without those that it holds."""
+    for event, own in _self_times(events):
+        row = out.ops.setdefault((event.key, event.op, event.device, beside), Row())
+        row.total += event.end - event.start
+        row.own += own
+        row.count += 1
+
+
+def _self_times(events: list[_Event]) -> Iterator[tuple[_Event, int]]:
+    events.sort(key=lambda e: (e.start, -e.end))
+    open_: list[tuple[_Event, int]] = []  # (event, time of what it holds)
+    for e in events:
+        while open_ and open_[-1][0].end < e.end:
+            held, inside = open_.pop()
+            yield held, max(0, held.end - held.start - inside)
+        if open_:
+            held, inside = open_[-1]
+            open_[-1] = (held, inside + e.end - e.start)
+        open_.append((e, 0))
+    for held, inside in reversed(open_):
+        yield held, max(0, held.end - held.start - inside)
+
+
+def _key(stats: dict[str, Any], inside: Key | None) -> Key:
+    given = str(stats.get("hlo_module", ""))
+    name, number = program_key(given)
+    program = unsigned(stats.get("program_id"))
+    if not name and inside is not None and program in (None, inside[1]):
+        return inside
+    return name, program if program is not None else number
+
+
+def program_key(label: str) -> Key:
+    """``jit_step(7)`` → ("jit_step", 7)."""
+    m = _PROGRAM.match(label)
+    return (m.group(1), int(m.group(2))) if m else (label, None)
+
+
+def unsigned(value: Any) -> int | None:
+    """A program id, which some write signed and some not; None for none."""
+    if value is None or value == "":
+        return None
+    try:
+        return int(value) & 0xFFFF_FFFF_FFFF_FFFF
+    except (TypeError, ValueError):
+        return None
+
+
+def _innermost(op: Any) -> str:
+    """``while.3::fusion.2`` → ``fusion.2``."""
+    return str(op).rpartition("::")[2].lstrip("%")
+
+
+def text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
