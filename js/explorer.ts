@@ -25,6 +25,7 @@ import { PANELS } from "./panels/index.ts";
 import type { Paint, PanelContext } from "./panels/panel.ts";
 import { reveal } from "./panels/parts.ts";
 import { transitionMarks } from "./panels/transitions.ts";
+import { costsOf } from "./state/costs.ts";
 import { nameOf } from "./state/members.ts";
 import { Search } from "./state/search.ts";
 import { NOTHING, Store } from "./state/store.ts";
@@ -149,7 +150,7 @@ export function explorer(
             : null,
       };
       legend(key, model, painted, (k) => {
-        const reason = coloring.categories?.(model)[k] ?? "unknown";
+        const reason = coloring.categories?.(model)[k] ?? coloring.rest ?? "unknown";
         if (store.get("highlight")?.reason === reason) return store.highlight(null);
         const found = new Set<number>();
         for (let i = 0; i < model.instruction.count; i++) {
@@ -188,7 +189,31 @@ export function explorer(
     }
     ctx.whenReleased(extended);
   };
+  // The chip that the options name, once there are costs. Changed from outside, not by the Cost
+  // panel (which sets the chip first), panels are shown anew.
+  let hardware: string | null = null;
+  const useHardware = () => {
+    const wanted = store.get("options").hardware ?? null;
+    const costs = costsOf(model);
+    if (!costs || wanted === hardware) return false;
+    hardware = wanted;
+    if (wanted !== null && wanted === costs.chip?.id) return false;
+    const { chip } = costs;
+    if (!costs.choose(wanted)) {
+      const on = costs.chip ? `time is modelled on ${costs.chip.label}` : "no time is modelled";
+      line.note(`No chip is called ${wanted}; ${on}.`);
+    }
+    return costs.chip !== chip;
+  };
+  store.on("options", () => {
+    if (!useHardware()) return;
+    ctx.whenReleased(() => {
+      store.extended();
+      store.repaint();
+    });
+  });
   const extended = () => {
+    useHardware();
     colorings = availableColorings();
     tools.setColorings(colorings);
     const fresh = header(root, model, signal);

@@ -314,6 +314,8 @@ export interface Options {
   colorBy: string; // "family" | "scope" | "bytes" | more from analyses
   panel: string; // id of the open panel
   height: number; // CSS pixels
+  /** Chip to model time on, an id of extras.cost.hardware; null: extras.cost.chosen. */
+  hardware: string | null;
 }
 
 export interface Selection {

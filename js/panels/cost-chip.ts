@@ -2,7 +2,8 @@
 import { h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import type { WhenReleased } from "../base/press.ts";
-import type { Chip, Costs } from "../state/costs.ts";
+import { type Chip, type Costs, copyOf } from "../state/costs.ts";
+import type { PanelContext } from "./panel.ts";
 
 interface Figure {
   label: string;
@@ -62,16 +63,11 @@ function figuresOf(costs: Costs, chip: Chip): Figure[] {
   return out;
 }
 
-const copyOf = (chip: Chip): Chip => ({
-  ...chip,
-  matmul: [...chip.matmul],
-  links: chip.links.map((link) => ({ ...link })),
-});
-
-export function chipForm(costs: Costs, whenReleased: WhenReleased): HTMLElement {
+export function chipForm(ctx: PanelContext, costs: Costs): HTMLElement {
+  const { store, whenReleased } = ctx;
   // A press elsewhere ends the typing of a number: what it presses is drawn anew after its click.
   const setChip = (chip: Chip | null) => whenReleased(() => costs.setChip(chip));
-  const { hardware, chosen } = costs.extras;
+  const { hardware, own } = costs.extras;
   const numbers = h("div", { class: "numbers" });
   const sources = h("ul", { class: "list dim" });
   const details = h("details", null, h("summary", null, "Its numbers"), numbers, sources);
@@ -81,13 +77,16 @@ export function chipForm(costs: Costs, whenReleased: WhenReleased): HTMLElement 
       "aria-label": "Chip",
       onchange: () => {
         const chip = hardware.find((c) => c.id === select.value);
-        setChip(chip ? copyOf(chip) : null);
-        whenReleased(show);
+        whenReleased(() => {
+          costs.setChip(chip ? copyOf(chip) : null);
+          if (chip) store.setOptions({ hardware: chip.id });
+          show();
+        });
       },
     },
     h("option", { value: "" }, "no chip chosen"),
     ...hardware.map((c) =>
-      h("option", { value: c.id }, c.id === chosen ? `${c.label} (this program's)` : c.label),
+      h("option", { value: c.id }, c.id === own ? `${c.label} (this program's)` : c.label),
     ),
   );
   select.value = costs.chip?.id ?? "";
@@ -131,6 +130,11 @@ export function chipForm(costs: Costs, whenReleased: WhenReleased): HTMLElement 
     sources.replaceChildren(...chip.source.map((s) => h("li", null, s)));
   };
   show();
+  costs.on(() => {
+    if (select.value === (costs.chip?.id ?? "")) return; // its own numbers were changed here
+    select.value = costs.chip?.id ?? "";
+    show();
+  }, ctx.signal);
   const loops = costs.extras.unknownLoops.map((_, row) => loopField(costs, row, whenReleased));
   return h(
     "div",

@@ -19,7 +19,7 @@ export const cost: Panel = {
     const costs = costsOf(ctx.model);
     if (!costs) return;
     const body = h("div");
-    element.append(h("div", { class: "cost" }, chipForm(costs, ctx.whenReleased), body));
+    element.append(h("div", { class: "cost" }, chipForm(ctx, costs), body));
     // Closed when the numbers change, so that listeners of the old plot go with it.
     let inner = new AbortController();
     ctx.signal.addEventListener("abort", () => inner.abort(), { once: true });

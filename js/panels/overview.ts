@@ -2,6 +2,8 @@
 
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
+import type { ViewModel } from "../base/model.ts";
+import { costsOf } from "../state/costs.ts";
 import { entryComputation, instructionsOf, materialized } from "../state/members.ts";
 import { Flag, type Summary } from "../view.ts";
 import { biggestOutputs, bytesOf } from "./details-group.ts";
@@ -31,7 +33,7 @@ export function overview(ctx: PanelContext): Child[] {
     whose && note(whose),
     facts([
       ["Module", h("code", null, summary.module)],
-      ...analysed(summary),
+      ...analysed(model),
       [
         "Instructions",
         `${format.count(summary.instructions)} (${format.count(summary.entry_instructions)} in ENTRY)`,
@@ -78,7 +80,8 @@ function peakSource(summary: Summary): string {
 }
 
 /** Totals that come with the analyses, after the first picture. */
-function analysed(summary: Summary): [string, string][] {
+function analysed(model: ViewModel): [string, string][] {
+  const { summary } = model.header;
   const rows: [string, string][] = [];
   const number = (key: string) => {
     const value = summary[key];
@@ -87,12 +90,12 @@ function analysed(summary: Summary): [string, string][] {
   const flops = number("flops");
   const accessed = number("bytes_accessed");
   const peak = number("peak_live_bytes");
-  const seconds = number("modelled_seconds");
+  const costs = costsOf(model);
   if (flops !== null) rows.push(["FLOPs", format.quantity(flops, "FLOP")]);
   if (accessed !== null) rows.push(["Bytes accessed", format.bytes(accessed)]);
   if (peak !== null) rows.push(["Peak memory", `${format.bytes(peak)}, ${peakSource(summary)}`]);
-  if (seconds !== null)
-    rows.push(["Modelled", `${format.seconds(seconds)} on ${summary.hardware}`]);
+  if (costs?.chip)
+    rows.push(["Modelled", `${format.seconds(costs.totals.total)} on ${costs.chip.label}`]);
   return rows;
 }
 

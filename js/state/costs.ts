@@ -40,7 +40,10 @@ export interface XlaFigure {
 interface Extras {
   dtypes: string[];
   hardware: Chip[];
+  /** What Python modelled on: the chip a person chose, else the program's own. */
   chosen: string | null;
+  /** The chip of the program's devices. */
+  own?: string | null;
   torusIsKnown: boolean;
   unknownLoops: { instruction: number; parent: number }[];
   branchesLeftOut: number[];
@@ -65,6 +68,12 @@ export interface Totals {
   /** Executed instructions whose time is not known. */
   unknown: number;
 }
+
+export const copyOf = (chip: Chip): Chip => ({
+  ...chip,
+  matmul: [...chip.matmul],
+  links: chip.links.map((link) => ({ ...link })),
+});
 
 export class Costs {
   readonly extras: Extras;
@@ -130,9 +139,21 @@ export class Costs {
       total: 0,
       unknown: 0,
     };
-    const { chosen, hardware } = this.extras;
-    this.chip = hardware.find((h) => h.id === chosen) ?? null;
+    this.chip = this.find(this.extras.chosen);
     this.work();
+  }
+  private find(id: string | null): Chip | null {
+    return this.extras.hardware.find((h) => h.id === id) ?? null;
+  }
+  /**
+   * The chip of that id as published, null for the one Python modelled on. False for an id
+   * nobody knows: then that one too.
+   */
+  choose(id: string | null): boolean {
+    const found = this.find(id);
+    const chip = found ?? this.find(this.extras.chosen);
+    if (chip?.id !== this.chip?.id) this.setChip(chip && copyOf(chip));
+    return found !== null || id === null;
   }
   on(listener: () => void, signal: AbortSignal): void {
     this.listeners.add(listener);

@@ -12,6 +12,7 @@ export const DEFAULT_OPTIONS: Options = {
   colorBy: "family",
   panel: "details",
   height: 640,
+  hardware: null,
 };
 
 /** A set of instructions that some panel wants lit in the graph and text, with a reason. */

@@ -45,6 +45,20 @@ def test_summary(capsys, dump):
     assert found["opcodes"] == {"parameter": 1, "tanh": 1}
 
 
+def test_a_chip_for_a_dump_that_names_none(capsys, dump):
+    found = [
+        json.loads(run(capsys, "summary", "--json", dump, *more)[1])
+        for more in ([], ["--hardware", "h100"], ["--hardware=tpu-v5e"])
+    ]
+    assert [f["hardware"] for f in found] == [None, "h100", "tpu-v5e"]
+    assert found[0]["modelled_seconds"] is None
+    h100, v5e = (f["modelled_seconds"]["total"] for f in found[1:])
+    assert 0 < h100 < v5e
+    status, out, err = run(capsys, "summary", dump, "--hardware", "h101")
+    assert (status, out) == (2, "")
+    assert err.startswith("hloscope: no chip is called 'h101'; did you mean h100")
+
+
 def test_dot_json_and_files(capsys, dump, tmp_path):
     assert run(capsys, "dot", dump)[1].startswith("digraph")
     status, out, _ = run(capsys, "json", dump)

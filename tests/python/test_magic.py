@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,36 @@ def test_title_height_and_colour(shell: Any) -> None:
     assert cap.display == {"colorBy": "bytes", "height": 300}
 
 
+def test_hardware_of_a_call_a_capture_and_a_file(shell: Any, tmp_path: Path) -> None:
+    cap = run(shell, "%hlo --hardware H100 f(x)")
+    assert (cap.hardware, cap.display) == ("h100", {"hardware": "h100"})
+    assert cap.summary["hardware"] == "h100"
+    shell.user_ns["held"] = cap
+    assert run(shell, "%hlo --hardware v5e held").hardware == "tpu-v5e"
+    assert cap.summary["hardware"] == "tpu-v5e"  # the same capture, its figures made anew
+    dump = tmp_path / "dump.hlo"
+    dump.write_text(shell.user_ns["compiled"].as_text())
+    assert run(shell, f"%hlo {dump}").hardware is None
+    assert run(shell, f"%hlo --hardware a100 {dump}").hardware == "a100"
+
+
+def test_keywords_of_the_function_never_reach_capture() -> None:
+    from inspect import signature
+
+    from hloscope.capturing import capture
+    from hloscope.show.expressions import _CAPTURE_OPTIONS
+
+    options = {n for n, p in signature(capture).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    assert options == _CAPTURE_OPTIONS
+
+
+def test_colours_are_those_of_the_explorer(repo: Path) -> None:
+    panels = repo / "js" / "panels"
+    text = "".join(p.read_text() for p in sorted(panels.glob("*colorings.ts")))
+    ids = re.findall(r"const \w+: Coloring = \{\n  id: \"(\w+)\"", text)
+    assert sorted(ids) == sorted(magic.COLORS)
+
+
 @pytest.mark.usefixtures("libtpu")
 def test_a_pod_from_the_magic(shell: Any) -> None:
     cap = run(shell, "%hlo --topology v5e:2x4 --mesh data=4,model=2 f(x)")
@@ -152,7 +183,11 @@ def test_the_cell_runs_all_but_its_last_expression(shell: Any) -> None:
         ("%hlo --zzz f(x)", "%hlo has no option --zzz; options: --stage, "),
         ("%hlo --stage", "%hlo option --stage needs a value"),
         ("%hlo --stage optimised f(x)", "invalid choice: 'optimised'"),
-        ("%hlo --height tall f(x)", "invalid int value: 'tall'"),
+        ("%hlo --height tall f(x)", "--height is pixels such as 640, not 'tall'"),
+        ("%hlo --height -3 f(x)", "--height is pixels such as 640, not '-3'"),
+        ("%hlo --hardware tpu-v9 f(x)", "no chip is called 'tpu-v9'; did you mean tpu-v"),
+        ("%hlo --color-by byte f(x)", "--color-by knows no 'byte'; did you mean bytes?"),
+        ("%hlo --color-by q f(x)", "--color-by knows no 'q'; there are family, scope,"),
         ("%hlo --mesh data f(x)", "--mesh is axis=size pairs such as data=4,model=2"),
         ("%hlo --title 'open f(x)", "a quote is not closed"),
         ("%hlo --module 1 f(x)", "--module is for files that hold several modules"),
@@ -208,7 +243,9 @@ def completions(shell: Any, typed: str) -> list[str]:
         ("%hlo --stage st", {"%hlo --stage stablehlo"}),
         ("%hlo --stage=o", {"%hlo --stage=optimized"}),
         ("%hlo --stage hlo --ti", {"%hlo --stage hlo --title"}),
-        ("%hlo --color-by b", {"%hlo --color-by bytes"}),
+        ("%hlo --color-by ", {f"%hlo --color-by {c}" for c in magic.COLORS}),
+        ("%hlo --hardware tpu-v5", {"%hlo --hardware tpu-v5e", "%hlo --hardware tpu-v5p"}),
+        ("%hlo --hardware=h1", {"%hlo --hardware=h100"}),
         ("%hlo --topology v5e:16", {"%hlo --topology v5e:16x16"}),
         ("%hlo lower", {"%hlo lowered"}),
         ("%hlo f(lower", {"%hlo f(lowered"}),

@@ -85,6 +85,27 @@ def test_the_page_models_the_time_that_python_models(cap: Any, page: Page, chip:
     assert modelled(page) == pytest.approx(want, rel=6e-3)
 
 
+def test_the_chip_of_the_capture_is_the_pages(
+    cap: Any, renderer: Path, open_page: OpenPage, tmp_path: Path
+) -> None:
+    other = hs.Capture(cap.module, cap.target)
+    other.hardware = "h100"
+    page = open_page(other.to_html(tmp_path / "chip.html").as_uri(), width=1500, height=950)
+    page.get_by_role("tab", name="Cost", exact=True).click()
+    assert page.get_by_label("Chip").input_value() == "h100"
+    assert modelled(page) == pytest.approx(other.summary["modelled_seconds"]["total"], rel=6e-3)
+    # as a host does when its settings change: the open panel follows
+    told = "document.querySelector('#hloscope').shadowRoot.querySelector('.root').hloscope.store"
+    page.evaluate(f"{told}.setOptions({{hardware: 'tpu-v5e'}})")
+    assert page.get_by_label("Chip").input_value() == "tpu-v5e"
+    assert modelled(page) == pytest.approx(cap.cost("tpu-v5e").roofline.total_seconds, rel=6e-3)
+    page.get_by_label("Chip").select_option("a100")
+    assert page.evaluate(f"{told}.get('options').hardware") == "a100"
+    page.evaluate(f"{told}.setOptions({{hardware: 'abacus'}})")
+    assert page.get_by_label("Chip").input_value() == "h100"
+    page.get_by_text("No chip is called abacus; time is modelled on NVIDIA H100 SXM.").wait_for()
+
+
 def test_a_number_and_a_trip_count_can_be_changed(
     cap: Any, page: Page, page_errors: list[str], shots: Path
 ) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..hardware import Hardware, choose
+from ..hardware import Hardware, choose, find
 from ..hlo import Instruction, Module, Target
 from . import flops as flops_module
 from .cost_bytes import bytes_accessed
@@ -287,9 +287,15 @@ def _whole(value: float) -> int | float:
 
 @per_target
 def estimated(module: Module, target: Target) -> Cost:
-    """``estimate`` on the target's own chip, made once a module and target."""
-    chip = choose(target.device_kind, target.platform)
-    return estimate(module, target, hardware=chip)
+    """``estimate`` on the target's chip, made once a module and target."""
+    return estimate(module, target, hardware=chip_of(target))
+
+
+def chip_of(target: Target) -> Hardware | None:
+    """The chip a person chose, else the one of the device kind; None when unknown."""
+    if target.hardware:
+        return find(target.hardware)
+    return choose(target.device_kind, target.platform)
 
 
 @uncollected

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 from .._capture import STAGES, Capture
+from ..hardware import find
 from . import _compat, placing
 from .errors import CaptureError
 from .explain import OTHER_MESH, explained
@@ -35,6 +36,7 @@ def capture(
     compiler_options: Mapping[str, Any] | None = None,
     provenance: bool = True,
     title: str | None = None,
+    hardware: str | None = None,
     profile: int = 0,
     **kwargs: Any,
 ) -> Capture:
@@ -51,11 +53,13 @@ def capture(
     compiler_options: as ``Lowered.compile`` takes them.
     provenance: also keeps Shardy's and the partitioner's dumps, which explaining where
         collectives come from needs; it compiles anew, False reuses what jax has compiled.
+    hardware: id of the chip to model time on, such as "h100", instead of the devices' own.
     profile: runs that many steps with these arguments under ``jax.profiler``, after one
         unmeasured; the times are in ``cap.measured`` and in the view. The one option that
         runs the program.
 
-    Raises ``CaptureError`` saying what to do. Errors of the function itself pass unchanged.
+    Raises ``CaptureError`` saying what to do, ``HardwareError`` for a chip nobody knows.
+    Errors of the function itself pass unchanged.
 
         cap = capture(step, params, batch, topology="v5e:2x4", mesh={"data": 2, "model": 4})
     """
@@ -63,11 +67,18 @@ def capture(
     if stage not in STAGES:
         raise CaptureError(f"unknown stage {stage!r}; stages are {', '.join(STAGES)}")
     avoid_tpu_start_up()
-    options = Options(dict(compiler_options) if compiler_options else None, provenance, title)
+    if hardware is not None:
+        hardware = find(hardware).id  # wrong ids are told before minutes of compiling
+    options = Options(
+        dict(compiler_options) if compiler_options else None, provenance, title, hardware
+    )
     if profile:
         _refuse_unmeasurable(fn, args, kwargs, profile, stage, topology)
     if isinstance(fn, Capture):
-        return fn.at(stage)
+        found = fn.at(stage)
+        if hardware is not None:
+            found.hardware = hardware
+        return found
     if _is_stage(fn):
         given = {"topology": topology, "mesh": mesh, "in_shardings": in_shardings}
         return _finished(fn, args, kwargs, given, options).at(stage)

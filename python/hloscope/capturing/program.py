@@ -25,6 +25,7 @@ class Options:
     compiler_options: dict[str, Any] | None = None
     provenance: bool = True
     title: str | None = None
+    hardware: str | None = None  # id of a chip
     moved: bool = False  # arguments were put on another mesh
     fn: Callable[..., Any] | None = None
     context: Callable[[], contextlib.AbstractContextManager[Any]] = field(
@@ -145,10 +146,11 @@ class Program:
             module=module,
             fn=self.options.fn,
             messages=self.messages if optimized else (),
-            sources=read_sources(module.frames.files),
+            sources=read_sources(module.source_frames()[0].files),
             dumps=self.dumps if optimized else {},
         )
         others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}
         found = Capture(module, target, title=self.options.title, stage=stage, stages=others)
         found._run = self.compiled if optimized else None
+        found.hardware = self.options.hardware
         return found

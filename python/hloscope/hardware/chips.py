@@ -179,7 +179,10 @@ def _rate(value: Any) -> float:
 
 
 def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
-    """A chip by id ("tpu-v5e"), label or device kind. Raises ``HardwareError`` with the list."""
+    """A chip by id ("tpu-v5e"), label or device kind.
+
+    Raises ``HardwareError`` with the ids that are near, or all of them.
+    """
     if isinstance(name, Hardware):
         return name
     chips = load(path)
@@ -190,9 +193,14 @@ def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
     for chip in chips.values():
         if chip.label.lower() == wanted or _matches(chip, wanted):
             return chip
-    near = difflib.get_close_matches(wanted, chips, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise HardwareError(f"no chip is called {name!r}{hint} There are: {', '.join(chips)}")
+    near = [key for key in chips if wanted and (wanted in key or key in wanted)]
+    shorter = {key.removeprefix("tpu-"): key for key in chips}
+    for known in (dict(zip(chips, chips, strict=True)), shorter):
+        near += [known[k] for k in difflib.get_close_matches(wanted, known, 3, 0.6)]
+    near = list(dict.fromkeys(near))
+    if near:
+        raise HardwareError(f"no chip is called {name!r}; did you mean {' or '.join(near[:3])}?")
+    raise HardwareError(f"no chip is called {name!r}; there are {', '.join(chips)}")
 
 
 def _matches(chip: Hardware, kind: str) -> bool:

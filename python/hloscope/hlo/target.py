@@ -64,6 +64,8 @@ class Target:
     # what the compiler said on stderr while compiling, one line each
     compiler_messages: tuple[str, ...] = ()
     jax_version: str = ""
+    # id of the chip a person chose to model time on; "": the one of device_kind
+    hardware: str = ""
     # readable source files seen in stack frames at capture: path → text
     sources: Mapping[str, str] = field(default_factory=dict)
     # Shardy and pre-partitioning dumps taken at capture: short name → text

@@ -36,11 +36,15 @@ Source = str | bytes | bytearray | memoryview | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """``accepts`` looks at the content; ``read`` gets all of it and a name for messages."""
+    """``accepts`` looks at the content; ``read`` gets all of it and a name for messages.
+
+    ``sure``: what it accepts is nothing else, so that its refusal is the answer.
+    """
 
     name: str
     accepts: Callable[[bytes], bool]
     read: Callable[[bytes, str], list[Module]]
+    sure: bool = False
 
 
 def _read_hlo(data: bytes, name: str) -> list[Module]:
@@ -60,7 +64,7 @@ def _read_stablehlo(data: bytes, name: str) -> list[Module]:
 
 
 READERS: tuple[Reader, ...] = (
-    Reader("profiler trace", is_trace, trace_modules),
+    Reader("profiler trace", is_trace, trace_modules, sure=True),
     Reader("HLO proto", proto.is_proto, lambda d, name: [proto.read_proto(d, name)]),
     Reader("StableHLO bytecode", mlir_bytecode.is_bytecode, mlir_bytecode.read_bytecode),
     Reader("StableHLO text", stablehlo_text.is_stablehlo, _read_stablehlo),
@@ -159,6 +163,8 @@ def _first_reader(data: bytes, name: str) -> list[Module]:
         try:
             modules = reader.read(data, name)
         except ReadError as e:
+            if reader.sure:
+                raise
             refusals.append(str(e))
             continue
         if modules:

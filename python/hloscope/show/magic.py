@@ -24,8 +24,30 @@ from .._capture import STAGES, Capture
 from .._platforms import choose_cpu_before_jax
 from . import expressions
 
-COLORS = ("family", "scope", "bytes")
-OPTIONS = ("--stage", "--topology", "--mesh", "--module", "--title", "--color-by", "--height")
+# Ids of js/panels/colorings.ts; a test holds them equal.
+COLORS = (
+    "family",
+    "scope",
+    "bytes",
+    "collectives",
+    "phase",
+    "sharding",
+    "flops",
+    "bytes_accessed",
+    "seconds",
+    "live_bytes",
+    "measured",
+)
+OPTIONS = (
+    "--stage",
+    "--topology",
+    "--mesh",
+    "--module",
+    "--title",
+    "--hardware",
+    "--color-by",
+    "--height",
+)
 
 
 def load(ipython: Any) -> None:
@@ -50,8 +72,9 @@ class HloMagics(Magics):  # type: ignore[misc]
     @argument("--mesh", metavar="AXES", help="axis sizes to compile for, such as data=16,model=16")
     @argument("--module", metavar="NAME|INDEX", help="which module of a file that holds several")
     @argument("--title", help="title of the view")
-    @argument("--color-by", metavar="WHAT", help="initial colouring: family, scope, bytes, …")
-    @argument("--height", type=int, metavar="PIXELS", help="height of the view")
+    @argument("--hardware", metavar="CHIP", help="chip to model time on, such as tpu-v5e or h100")
+    @argument("--color-by", metavar="WHAT", help=f"initial colouring: {', '.join(COLORS)}")
+    @argument("--height", metavar="PIXELS", help="height of the view")
     @no_var_expand
     @line_cell_magic
     def hlo(self, line: str, cell: str | None = None) -> Capture | None:
@@ -76,7 +99,9 @@ class HloMagics(Magics):  # type: ignore[misc]
             "mesh": parse_mesh(args.mesh),
             "module": _index(args.module),
             "title": args.title,
+            "hardware": _chip(args.hardware),
         }
+        color, height = _color(args.color_by), _height(args.height)
         if cell is None:
             if not rest:
                 raise UsageError("%hlo needs a call, a name or a file: %hlo f(x); see %hlo?")
@@ -86,10 +111,10 @@ class HloMagics(Magics):  # type: ignore[misc]
                 raise UsageError(f"%%hlo takes options only on its first line, not {rest!r}")
             source = expressions.from_cell(cell, self.shell)
         capture = expressions.capture(source, {k: v for k, v in options.items() if v is not None})
-        if args.color_by:
-            capture.display["colorBy"] = args.color_by
-        if args.height:
-            capture.display["height"] = args.height
+        if color:
+            capture.display["colorBy"] = color
+        if height:
+            capture.display["height"] = height
         return capture
 
 
@@ -143,8 +168,33 @@ def _index(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.lstrip("-").isdigit() else text
 
 
+def _chip(name: str | None) -> str | None:
+    from ..hardware import HardwareError, find
+
+    try:
+        return None if name is None else find(name).id
+    except HardwareError as error:
+        raise UsageError(f"%hlo --hardware: {error}") from None
+
+
+def _color(name: str | None) -> str | None:
+    if name is None or name in COLORS:
+        return name
+    near = difflib.get_close_matches(name, COLORS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COLORS)}"
+    raise UsageError(f"%hlo --color-by knows no {name!r}; {hint}")
+
+
+def _height(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit() or not 0 < int(text) < 10_000:
+        raise UsageError(f"%hlo --height is pixels such as 640, not {text!r}")
+    return int(text)
+
+
 def complete(shell: Any, event: Any) -> list[str]:
-    """Option names, the values of --stage, --color-by and --topology, and the user's names."""
+    """Option names, the values of those that have a list, and the user's names."""
     typed = getattr(event, "text_until_cursor", event.line)
     word = typed.split()[-1] if typed and not typed[-1].isspace() else ""
     before = typed[: len(typed) - len(word)].split()
@@ -172,6 +222,10 @@ def _values(option: str) -> tuple[str, ...] | None:
         return STAGES
     if option == "--color-by":
         return COLORS
+    if option == "--hardware":
+        from ..hardware import load as chips
+
+        return tuple(chips())
     if option == "--topology":
         from ..capturing.topology import KNOWN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .shared import add_output, add_source, load, write
+from .shared import add_hardware, add_output, add_source, load, write
 
 NAME = "html"
 HELP = "write one self-contained offline page with the explorer"
@@ -12,6 +12,7 @@ HELP = "write one self-contained offline page with the explorer"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
+    add_hardware(parser)
     add_output(parser, required=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from .shared import add_output, add_source, load, write
+from .shared import add_hardware, add_output, add_source, load, write
 
 NAME = "json"
 HELP = "write the View (graph, groups, folds, labels) as JSON"
@@ -13,6 +13,7 @@ HELP = "write the View (graph, groups, folds, labels) as JSON"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
+    add_hardware(parser)
     add_output(parser)
 
 

@@ -10,7 +10,7 @@ import webbrowser
 from pathlib import Path
 
 from ..text import summary_text
-from .shared import add_source, load
+from .shared import add_hardware, add_source, load
 
 NAME = "open"
 HELP = "open the explorer in the browser (what hloscope FILE alone does)"
@@ -18,6 +18,7 @@ HELP = "open the explorer in the browser (what hloscope FILE alone does)"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
+    add_hardware(parser)
     parser.add_argument(
         "--no-browser", action="store_true", help="print the summary and open nothing"
     )

@@ -25,6 +25,13 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", metavar="STAGE", help="which stage of a dump directory")
 
 
+def add_hardware(parser: argparse.ArgumentParser) -> None:
+    """--hardware."""
+    parser.add_argument(
+        "--hardware", metavar="CHIP", help="chip to model time on, such as tpu-v5e or h100"
+    )
+
+
 def add_output(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     parser.add_argument(
         "-o", "--output", metavar="OUT", required=required, help="file to write, - for stdout"
@@ -56,7 +63,12 @@ def load(arguments: argparse.Namespace) -> Capture:
     if module is not None and module.lstrip("-").isdigit():
         module = int(module)
     try:
-        return read(source, module=module, stage=arguments.stage)
+        return read(
+            source,
+            module=module,
+            stage=arguments.stage,
+            hardware=getattr(arguments, "hardware", None),
+        )
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error
 

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from ..text import summary_text
-from .shared import add_output, add_source, load, write
+from .shared import add_hardware, add_output, add_source, load, write
 
 NAME = "summary"
 HELP = "print counts and sizes of a module"
@@ -14,6 +14,7 @@ HELP = "print counts and sizes of a module"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
+    add_hardware(parser)
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_output(parser)
 

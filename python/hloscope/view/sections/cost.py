@@ -8,7 +8,7 @@ import numpy as np
 
 from ...analysis.cost import estimated
 from ...analysis.roofline import for_target, is_collective
-from ...hardware import Hardware, load
+from ...hardware import Hardware, choose, load
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -47,10 +47,12 @@ def add(builder: Builder, context: Context) -> None:
         for name in ("switch_steps", "switch_bytes", "torus_steps", "torus_bytes"):
             b.column(f"transfer.{name}", "f64", [getattr(t, name) for t in transfers])
     chips = {name: for_target(h, context.target) for name, h in load().items()}
+    own = choose(context.target.device_kind, context.target.platform)
     context.extras["cost"] = {
         "dtypes": dtypes,
         "hardware": [_chip(h, dtypes) for h in chips.values()],
         "chosen": cost.hardware.id if cost.hardware is not None else None,
+        "own": own.id if own is not None else None,
         "torusIsKnown": all(t.torus_is_known for t in transfers),
         "unknownLoops": [
             {"instruction": i.index, "parent": p}
