@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 _NAME = re.compile(r"^%?([\w.\-]+)(?:\s*=\s|$)")
 _PROGRAM = re.compile(r"^(.*)\((\d+)\)$", re.DOTALL)
@@ -68,8 +68,7 @@ class Found:
     kinds: dict[int, str] = field(default_factory=dict)  # device → "TPU:0"
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(NamedTuple):
     start: int
     end: int
     op: str
@@ -115,17 +114,17 @@ class _Plane:
 
     def stats(self, owner: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        for s in owner.stats:
-            name = self.wanted.get(s.metadata_id)
+        wanted = self.wanted
+        for s in owner.stats:  # of every event: ask first for what is most often there
+            name = wanted.get(s.metadata_id)
             if name is None:
                 continue
-            value = s.int64_value or s.uint64_value or s.double_value
-            if s.HasField("str_value"):
-                value = text(s.str_value)
-            elif s.HasField("ref_value"):
-                value = self.names.get(s.ref_value, "")
-            elif s.HasField("bytes_value"):
-                value = s.bytes_value
+            value: Any = s.int64_value or s.uint64_value
+            if not value:
+                if s.ref_value:
+                    value = self.names.get(s.ref_value, "")
+                elif s.str_value:
+                    value = text(s.str_value)
             out[name] = value
         return out
 
@@ -162,7 +161,7 @@ class _Plane:
                 key = _key(stats, None)
                 if "run_id" in stats:
                     runs.setdefault((key, device), set()).add(stats["run_id"])
-                events.append(_event(e, stats, _innermost(op), key, device))
+                events.append(_Event(*_span(e, stats, line), _innermost(op), key, device))
             _add(events, out, False)
         for where, ids in runs.items():
             out.executions[where] = len(ids)
@@ -174,37 +173,36 @@ class _Plane:
             for e in line.events:
                 entry = self.events.get(e.metadata_id)
                 ran = program_key(text(entry.name) if entry is not None else "")
-                start, end = _span(e, self.stats(e))
-                at = line.timestamp_ns * 1000
-                spans.append((at + start, at + end, ran))
+                spans.append((*_span(e, self.stats(e), line), ran))
                 out.executions[ran, device] = out.executions.get((ran, device), 0) + 1
         spans.sort(key=lambda s: s[:2])
-        ids = {key[1]: key for _, _, key in spans if key[1] is not None}
+        ids: dict[int | None, Key] = {k[1]: k for _, _, k in spans if k[1] is not None}
         ids |= {key[1]: key for key in out.protos if key[1] is not None}
         for line in self.plane.lines:
             name = text(line.name)
             if name != "XLA Ops" and name not in _BESIDE:
                 continue
             events = []
-            before = line.timestamp_ns * 1000
             at = 0
             for e in sorted(line.events, key=lambda x: x.offset_ps):
                 label, shared = self.about(e.metadata_id)
-                stats = {**shared, **self.stats(e)}
-                op = _innermost(stats["hlo_op"]) if stats.get("hlo_op") else label
-                start, end = _span(e, stats)
-                while at + 1 < len(spans) and spans[at + 1][0] <= before + start:
+                stats = self.stats(e)
+                named = stats.get("hlo_op") or shared.get("hlo_op")
+                op = _innermost(named) if named else label
+                start, end = _span(e, stats, line)
+                while at + 1 < len(spans) and spans[at + 1][0] <= start:
                     at += 1
-                within = spans and spans[at][0] <= before + start < max(spans[at][:2])
+                within = spans and spans[at][0] <= start < max(spans[at][:2])
                 inside = spans[at][2] if within else None
                 if not op:
                     unnamed = self.events.get(e.metadata_id)
                     label = text(unnamed.name) if unnamed is not None else "?"
-                    out.unnamed[label] = out.unnamed.get(label, 0.0) + end - start
+                    out.unnamed[label] = out.unnamed.get(label, 0.0) + (end - start)
                     continue
-                given = unsigned(stats.get("program_id"))
-                key = ids.get(given) or _key(stats, inside) if given is not None else inside
-                events.append(_Event(start, end, op, key or _key(stats, None), device))
+                given = stats.get("program_id", shared.get("program_id"))
+                key = ids.get(unsigned(given)) if given is not None else inside
+                key = key or _key({**shared, **stats}, inside)
+                events.append(_Event(start, end, op, key, device))
             _add(events, out, name in _BESIDE)
 
     def gpu(self, device: int, out: Found) -> None:
@@ -216,7 +214,9 @@ class _Plane:
                 stats = {**self.about(e.metadata_id)[1], **self.stats(e)}
                 op = stats.get("hlo_op")
                 if op:
-                    events.append(_event(e, stats, _innermost(op), _key(stats, None), device))
+                    events.append(
+                        _Event(*_span(e, stats, line), _innermost(op), _key(stats, None), device)
+                    )
                 elif "kernel_details" in stats or "cuda_graph_id" in stats:
                     entry = self.events.get(e.metadata_id)
                     label = text(entry.name) if entry is not None else "?"
@@ -234,21 +234,17 @@ class _Plane:
                 stats = {**shared, **self.stats(e)}
                 op = _innermost(stats["hlo_op"]) if stats.get("hlo_op") else label
                 if op:
-                    events.append(_event(e, stats, op, _key(stats, None), device))
+                    events.append(_Event(*_span(e, stats, line), op, _key(stats, None), device))
             _add(events, out, False)
 
 
-def _span(event: Any, stats: dict[str, Any]) -> tuple[int, int]:
-    start, long = event.offset_ps, event.duration_ps
+def _span(event: Any, stats: dict[str, Any], line: Any) -> tuple[int, int]:
+    """Where an event begins and ends, picoseconds: by the device's clock where it has one."""
     if "device_duration_ps" in stats and "device_offset_ps" in stats:
-        # of the device's own clock; where the line starts is the host's
-        long = int(stats["device_duration_ps"])
-    return start, start + long
-
-
-def _event(event: Any, stats: dict[str, Any], op: str, key: Key, device: int) -> _Event:
-    start, end = _span(event, stats)
-    return _Event(start, end, op, key, device)
+        start = int(stats["device_offset_ps"])
+        return start, start + int(stats["device_duration_ps"])
+    start = line.timestamp_ns * 1000 + event.offset_ps
+    return start, start + event.duration_ps
 
 
 def _add(events: list[_Event], out: Found, beside: bool) -> None:
@@ -276,8 +272,7 @@ def _self_times(events: list[_Event]) -> Iterator[tuple[_Event, int]]:
 
 
 def _key(stats: dict[str, Any], inside: Key | None) -> Key:
-    given = str(stats.get("hlo_module", ""))
-    name, number = program_key(given)
+    name, number = program_key(str(stats.get("hlo_module") or ""))
     program = unsigned(stats.get("program_id"))
     if not name and inside is not None and program in (None, inside[1]):
         return inside
