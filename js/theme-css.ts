@@ -121,6 +121,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .legend .what{font-weight:600}.legend .source{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
 .key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}
+.key.unknown i{border:1px dashed var(--dim)}
 .key .clip{max-width:170px}
 .key i{flex:none}
 .key .n{color:var(--dim);font-variant-numeric:tabular-nums}

@@ -19,6 +19,7 @@ export interface BoxColoring {
   label: string;
   values(model: ViewModel): ArrayLike<number>;
   categories?(model: ViewModel): string[];
+  rest?: string;
   unit?: string;
   scale?: "log" | "linear";
   source?: string;

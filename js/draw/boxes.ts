@@ -4,7 +4,7 @@ import * as M from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
-import { alphaOf, fillOf, type PaintState } from "./paint-state.ts";
+import { alphaOf, fillOf, isUnknown, type PaintState } from "./paint-state.ts";
 
 /** Text smaller than this on screen is left out. */
 const TEXT_PIXELS = 6;
@@ -49,11 +49,13 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   let h = s.h[item];
   const border = Math.max(1, 0.7 / scale);
   if (kind === ItemKind.Box) {
+    const unknown = isUnknown(s, item);
     surface.rect(x, y, w, h, {
       fill: fillOf(s, item, theme.unknown),
-      stroke: theme.boxBorder,
+      stroke: unknown ? theme.edge : theme.boxBorder,
       lineWidth: border,
       radius: 5,
+      dash: unknown,
       alpha,
     });
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;

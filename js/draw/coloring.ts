@@ -1,6 +1,6 @@
 /** A colouring as a palette and an index per instruction, and its key. */
 import type { ViewModel } from "../base/model.ts";
-import type { Colors } from "../scene/looks.ts";
+import { type Colors, LEAST, ZERO } from "../scene/looks.ts";
 import type { BoxColoring, LegendEntry } from "./api.ts";
 import { familyColor, type GraphTheme } from "./theme.ts";
 
@@ -35,14 +35,14 @@ export function paintInstructions(
   if (categories) {
     const shades = theme.categories.length;
     const palette = categories.map((_, k) => theme.categories[k % shades]);
-    palette.push(theme.unknown);
+    palette.push(theme.zero);
     const counts = new Uint32Array(palette.length);
     for (let i = 0; i < n; i++) {
       const v = values[i];
       index[i] = v >= 0 && v < categories.length ? v : categories.length;
       counts[index[i]]++;
     }
-    const legend = [...categories, "unknown"]
+    const legend = [...categories, coloring.rest ?? "unknown"]
       .map((label, k) => ({ label, color: palette[k], count: counts[k] }))
       .filter((entry) => entry.count > 0);
     return { colors: { index, palette, numeric: false }, legend };
@@ -52,20 +52,25 @@ export function paintInstructions(
   const log = coloring.scale !== "linear";
   for (let i = 0; i < n; i++) {
     const v = values[i];
-    if (!Number.isFinite(v) || (log && v <= 0)) continue;
+    if (!Number.isFinite(v) || v === 0 || (log && v < 0)) continue;
     if (v < low) low = v;
     if (v > high) high = v;
   }
-  // Index 0 is "unknown": the coolest, so that groups show what is known inside them.
-  const palette = [theme.unknown];
+  // Unknown is the coolest, then 0, so that groups show what is known inside them.
+  const palette = [theme.unknown, theme.zero];
   for (let k = 0; k < STEPS; k++) palette.push(ramp(theme.ramp, k / (STEPS - 1)));
   const span = log ? Math.log(high / low) : high - low;
   for (let i = 0; i < n; i++) {
     const v = values[i];
     if (!Number.isFinite(v)) continue;
+    // A logarithm has no place for 0, and 0 is not the least of what there is.
+    if (v === 0) {
+      index[i] = ZERO;
+      continue;
+    }
     const raw = log ? (v > 0 ? Math.log(v / low) : 0) : v - low;
     const t = span > 0 ? Math.min(1, Math.max(0, raw / span)) : 1;
-    index[i] = 1 + Math.round(t * (STEPS - 1));
+    index[i] = LEAST + Math.round(t * (STEPS - 1));
   }
   const legend: LegendEntry[] = [];
   if (high >= low) {

@@ -1,6 +1,6 @@
 /** What every part of the painting reads. */
 import type { TextMetrics } from "../graph/metrics.ts";
-import type { Colors, ItemLooks } from "../scene/looks.ts";
+import { type Colors, type ItemLooks, UNKNOWN } from "../scene/looks.ts";
 import type { Rect } from "../scene/scene.ts";
 import type { GraphTheme } from "./theme.ts";
 
@@ -39,4 +39,9 @@ export function alphaOf(s: PaintState, item: number): number | undefined {
 export function fillOf(s: PaintState, item: number, other: string): string {
   const c = s.looks.fill[item];
   return c >= 0 ? s.colors.palette[c] : other;
+}
+
+/** Whether the colouring is of amounts and does not know this one's. */
+export function isUnknown(s: PaintState, item: number): boolean {
+  return s.colors.numeric && s.looks.fill[item] === UNKNOWN;
 }

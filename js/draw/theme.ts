@@ -40,7 +40,9 @@ export interface GraphTheme {
   families: Record<string, string>;
   /** Low → high, for numeric colourings. */
   ramp: string[];
-  /** Fill of boxes whose value is unknown. */
+  /** Fill of boxes whose value is 0, and of those that belong to no category. */
+  zero: string;
+  /** Fill of boxes whose value is unknown; their border is dashed. */
   unknown: string;
   /** Fills for categorical colourings, reused in turn. */
   categories: string[];
@@ -90,8 +92,9 @@ export const LIGHT: GraphTheme = {
     parameter: "#f3f4f6",
     plumbing: "#eceff3",
   },
-  ramp: ["#f3f0e4", "#fbd98a", "#f6a94a", "#e8743b", "#e26453"],
-  unknown: "#eceff3",
+  ramp: ["#fdf0bf", "#fbd07a", "#f6a94a", "#e8743b", "#e26453"],
+  zero: "#e3e8ee",
+  unknown: "#ffffff",
   categories: [
     "#9cc9ee",
     "#f5b968",
@@ -148,8 +151,9 @@ export const DARK: GraphTheme = {
     parameter: "#242b33",
     plumbing: "#2a323b",
   },
-  ramp: ["#2c2f36", "#54461f", "#7d5210", "#963f1e", "#a02f2f"],
-  unknown: "#2a323b",
+  ramp: ["#474017", "#634b14", "#7d5210", "#963f1e", "#a02f2f"],
+  zero: "#2f3843",
+  unknown: "#14181d",
   categories: [
     "#1f5686",
     "#77501a",

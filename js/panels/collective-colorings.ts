@@ -58,6 +58,7 @@ const axes: Coloring = {
   available: (model) => collectivesOf(model) !== null,
   values: (model) => byAxes(model).values,
   categories: (model) => byAxes(model).labels,
+  rest: "no collective",
   source: "from replica groups",
 };
 
@@ -67,6 +68,7 @@ const sharding: Coloring = {
   available: (model) => (devicesOf(model)?.arrays.length ?? 0) > 0,
   values: (model) => bySharding(model).values,
   categories: (model) => bySharding(model).labels,
+  rest: "not annotated",
   source: "as annotated",
 };
 

@@ -48,6 +48,8 @@ export interface Coloring {
   /** Value per instruction; NaN is unknown. Categorical when `categories` is given. */
   values(model: ViewModel): ArrayLike<number>;
   categories?(model: ViewModel): string[];
+  /** What to call those that are in no category; "unknown" when not given. */
+  rest?: string;
   unit?: string; // "B", "FLOP", "s"
   scale?: "log" | "linear";
   /** Says where the number comes from: "XLA", "measured", "modelled". */
@@ -60,7 +62,7 @@ export interface Paint {
   /** Per instruction, into `colors`. */
   index: ArrayLike<number>;
   colors: readonly string[];
-  /** Amounts: colour 0 is "unknown", the others rise evenly from the least to the most. */
+  /** Amounts: colour 0 is "unknown", 1 is zero, the others rise evenly from least to most. */
   numeric: boolean;
   /** Least and most known value of an amount; null when nothing is known. */
   range: [least: number, most: number] | null;

@@ -6,9 +6,14 @@ import type { Scene } from "./scene.ts";
 export interface Colors {
   index: Uint16Array;
   palette: string[];
-  /** Numeric colourings: the larger index is the hotter, and groups show their hottest. */
+  /** Amounts: UNKNOWN, ZERO, then the larger index is the hotter; groups show their hottest. */
   numeric: boolean;
 }
+
+/** Palette places of amounts that have no place on the ramp. */
+export const UNKNOWN = 0;
+export const ZERO = 1;
+export const LEAST = 2;
 
 export interface Share {
   color: number;

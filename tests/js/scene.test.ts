@@ -264,6 +264,7 @@ describe("colours", () => {
       ...Object.values(theme.families),
       ...theme.ramp,
       ...theme.categories,
+      theme.zero,
       theme.unknown,
       theme.group,
       theme.fold,
@@ -278,21 +279,25 @@ describe("colours", () => {
     }
   });
 
-  test("numeric colourings: unknown is not zero, and the largest value is the last colour", () => {
-    const model = buildModel(loop());
-    const values = [Number.NaN, 1, 10, 100, 1, 1, 1, 1, 1, 1, 1000];
-    const { colors, legend } = paintInstructions(
-      model,
-      { id: "x", label: "X", unit: "B", values: () => values },
-      LIGHT,
-    );
-    expect(colors.index[0]).toBe(0);
-    expect(colors.palette[0]).toBe(LIGHT.unknown);
-    expect(colors.index[1]).toBe(1);
-    expect(colors.index[10]).toBe(colors.palette.length - 1);
-    expect(legend[0].value).toBe(1);
-    expect(legend[legend.length - 1].value).toBeCloseTo(1000);
-  });
+  test.each(["log", "linear"] as const)(
+    "amounts on a %s scale: unknown, 0 and the least of the others differ",
+    (scale) => {
+      const model = buildModel(loop());
+      const values = [Number.NaN, 0, 1, 100, 1, 1, 1, 1, 1, 1, 1000];
+      const { colors, legend } = paintInstructions(
+        model,
+        { id: "x", label: "X", unit: "B", scale, values: () => values },
+        LIGHT,
+      );
+      expect(colors.palette[colors.index[0]]).toBe(LIGHT.unknown);
+      expect(colors.palette[colors.index[1]]).toBe(LIGHT.zero);
+      expect(colors.palette[colors.index[2]]).toBe(LIGHT.ramp[0]);
+      expect(new Set([LIGHT.unknown, LIGHT.zero, LIGHT.ramp[0]]).size).toBe(3);
+      expect(colors.index[10]).toBe(colors.palette.length - 1);
+      expect(legend[0].value).toBe(1);
+      expect(legend[legend.length - 1].value).toBeCloseTo(1000);
+    },
+  );
 });
 
 describe("text", () => {

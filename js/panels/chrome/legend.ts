@@ -20,10 +20,15 @@ export function legend(
     [coloring.scale === "log" && "log scale", coloring.source].filter(Boolean).join(" · "),
   );
   if (!categories) {
-    const ramp = colors.slice(1);
+    // As drawn: unknown has no fill and a dashed border, 0 is grey, then the ramp.
+    const ramp = colors.slice(2);
     const [low, high] = range ?? [Number.NaN, Number.NaN];
     let unknown = 0;
-    for (let i = 0; i < index.length; i++) if (index[i] === 0) unknown++;
+    let zero = 0;
+    for (let i = 0; i < index.length; i++) {
+      if (index[i] === 0) unknown++;
+      else if (index[i] === 1) zero++;
+    }
     fill(
       element,
       what,
@@ -39,11 +44,13 @@ export function legend(
             format.quantity(high, coloring.unit),
           )
         : h("span", null, "nothing is known"),
-      unknown > 0 && swatch(colors[0], `unknown: ${format.count(unknown)}`),
+      zero > 0 && swatch(colors[1], format.quantity(0, coloring.unit), zero),
+      unknown > 0 && swatch(colors[0], "unknown", unknown, "unknown"),
       source,
     );
     return;
   }
+  const { rest = "unknown" } = coloring;
   const counts = new Uint32Array(colors.length);
   for (let i = 0; i < index.length; i++) counts[index[i]]++;
   fill(
@@ -57,11 +64,11 @@ export function legend(
           {
             class: "key",
             type: "button",
-            title: `Light ${categories[k] ?? "unknown"} in the graph`,
+            title: `Light ${categories[k] ?? rest} in the graph`,
             onclick: () => light(k),
           },
           h("i", { "aria-hidden": "true", style: { background: colors[k] } }),
-          h("span", { class: "clip" }, categories[k] ?? "unknown"),
+          h("span", { class: "clip" }, categories[k] ?? rest),
           h("span", { class: "n" }, format.count(counts[k])),
         ),
       ),
@@ -69,11 +76,12 @@ export function legend(
   );
 }
 
-function swatch(color: string, label: string): HTMLElement {
+function swatch(color: string, label: string, count: number, look = ""): HTMLElement {
   return h(
     "span",
-    { class: "key" },
+    { class: `key ${look}` },
     h("i", { "aria-hidden": "true", style: { background: color } }),
     label,
+    h("span", { class: "n" }, format.count(count)),
   );
 }

@@ -75,6 +75,8 @@ export function strip(ctx: PanelContext): Strip {
     if (!g) return;
     g.scale(ratio, ratio);
     const { index, colors, numeric } = paint;
+    // A stub where nothing is known.
+    const unknown = getComputedStyle(track).getPropertyValue("--line").trim();
     const columns = Math.min(order.length, width);
     const counts = new Uint32Array(colors.length);
     for (let c = 0; c < columns; c++) {
@@ -85,9 +87,10 @@ export function strip(ctx: PanelContext): Strip {
       if (numeric) {
         let most = 0;
         for (let k = begin; k < end; k++) most = Math.max(most, index[order[k]]);
-        if (most === 0) continue; // nothing known here
-        const tall = Math.max(2, (most / (colors.length - 1)) * (height - 2));
-        g.fillStyle = colors[most];
+        if (most === 1) continue; // 0 is no bar
+        const known = most > 1;
+        const tall = known ? Math.max(3, ((most - 1) / (colors.length - 2)) * (height - 2)) : 2;
+        g.fillStyle = known ? colors[most] : unknown;
         g.fillRect(x, height - tall, w + 0.3, tall);
         continue;
       }
