@@ -182,6 +182,7 @@ function show(element: HTMLElement, ctx: PanelContext, lines: TextLines): void {
       const offset = lines.text.computationBegin[index];
       if (offset !== undefined && offset !== 0xffffffff) current = lines.lineOf(offset);
     }
+    if (kind === "none") current = -1;
     copy.disabled = current < 0;
     list.update(lines.count);
     if (current >= 0) list.show(current);

@@ -11,7 +11,7 @@ import pytest
 from test_snapshot import program
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 # What anywidget gives render(): traits, events, messages. `say` plays the kernel.
 MODEL = """
@@ -32,6 +32,8 @@ window.model = {
   send: (content) => sent.push(content),
 };
 window.say = (event, ...args) => { for (const f of [...(on[event] ?? [])]) f(...args); };
+window.answer = (kind) =>
+  say('msg:custom', {kind, id: sent.find((m) => m.kind === kind).id}, [window[kind]]);
 window.listening = () => Object.values(on).reduce((n, s) => n + s.size, 0);
 window.bytes = bytes;
 document.addEventListener('keydown', () => { keys++; });
@@ -137,11 +139,11 @@ def test_an_error_from_the_kernel_is_shown_and_can_be_tried_again(page: Page) ->
 def again(page: Page, options: str) -> None:
     """The widget anew, its analyses left with the kernel."""
     page.evaluate(
-        f"() => {{ dispose(); window.analyses = state._analyses; sent.length = 0;"
+        f"() => {{ dispose(); window.analyses ??= state._analyses; sent.length = 0;"
         f" state._analyses = new DataView(new ArrayBuffer(0)); state._options = {options};"
         " window.dispose = widget.render({model, el: out}); }"
     )
-    page.wait_for_function("() => sent.length === 1")
+    page.wait_for_function("() => sent.some((m) => m.kind === 'analyses')")
 
 
 def test_analyses_come_after_the_picture_and_choices_wait_for_them(
@@ -174,6 +176,82 @@ def test_without_its_analyses_the_rest_works_and_says_why(page: Page) -> None:
     assert page.get_by_label("Colour by").input_value() == "family"
     page.get_by_role("tab", name="Text").click()
     page.wait_for_function("() => sent.length === 2")
+
+
+REDRAWN = {
+    "analyses come": "() => answer('analyses')",
+    "the width changes": "() => { out.style.width = `${out.clientWidth - 4}px`; }",
+    "something is lit": f"() => {ROOT}.hloscope.store.highlight("
+    "{instructions: new Set([1, 2]), reason: 'test'})",
+    "Python selects": "() => { state.selection = {kind: 'instruction', index: 0, name: ''};"
+    " say('change:selection'); }",
+}
+
+
+def press(page: Page, target: Locator, meanwhile: str) -> list[str]:
+    """Presses, lets the page be drawn anew, releases; what was selected by then."""
+    page.evaluate(
+        f"""() => {{ const {{store, model}} = {ROOT}.hloscope; window.off?.();
+        store.select({{kind: 'none', index: -1}}); window.chosen = [];
+        window.off = store.on('selection', () => {{ const s = store.get('selection');
+          chosen.push(s.kind === 'instruction' ? model.name(s.index) : s.kind); }}); }}"""
+    )
+    target.scroll_into_view_if_needed()
+    box = target.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + min(30, box["width"] / 2), box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.evaluate(meanwhile)
+    page.wait_for_timeout(100)
+    page.mouse.up()
+    found: list[str] = page.evaluate("() => chosen")
+    page.wait_for_timeout(100)  # what waited for the release
+    return found
+
+
+@pytest.mark.parametrize("redrawn", REDRAWN)
+def test_a_click_is_not_lost_when_the_page_is_drawn_anew_under_it(
+    page: Page, redrawn: str, page_errors: list[str]
+) -> None:
+    again(page, "{height: 700}")
+    meanwhile = REDRAWN[redrawn]
+    # details: a link of the overview
+    link = page.locator(".panel .link", has_text="dot.1").first
+    assert press(page, link, meanwhile) == ["dot.1"]
+    if redrawn == "analyses come":
+        page.get_by_role("tab", name="Cost").wait_for()
+        again(page, "{height: 700}")
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_function("() => sent.some((m) => m.kind === 'text')")
+    page.evaluate("() => answer('text')")
+    line = page.locator(".text-line", has_text="%all-reduce.2 =").locator(".number")
+    assert press(page, line, meanwhile) == ["all-reduce.2"]
+    if redrawn == "analyses come":
+        page.get_by_role("tab", name="Cost").wait_for()
+        again(page, "{height: 700}")
+    page.get_by_label("Search instructions").fill("opcode:dot")
+    result = page.locator(".result", has_text="dot.1")
+    assert press(page, result, meanwhile) == ["dot.1"]
+    if redrawn != "analyses come":
+        page.evaluate(REDRAWN["analyses come"])
+    page.get_by_role("tab", name="Collectives").click()
+    row = page.locator(".collective-row[data-collective]").nth(1)
+    assert press(page, row, meanwhile) == ["all-reduce.1"]
+    page.get_by_role("tab", name="Outline").click()
+    assert press(page, page.locator(".tree-row").nth(1), meanwhile)[0] in ("group", "fold")
+    assert page_errors == []
+
+
+def test_a_click_that_ends_the_typing_of_a_number_counts(page: Page) -> None:
+    page.get_by_role("tab", name="Cost").click()
+    page.get_by_label("Chip").select_option("h100")
+    page.get_by_text("Its numbers").click()
+    time = page.locator("dt", has_text="Modelled time").locator("+ dd")
+    before = time.inner_text()
+    page.get_by_label("memory", exact=False).first.fill("1")
+    found = press(page, page.locator(".figures-table .link").first, "() => {}")
+    assert len(found) == 1
+    assert time.inner_text() != before
 
 
 def test_options_go_both_ways(page: Page) -> None:
