@@ -1,21 +1,14 @@
 /** Commands on files: open, explore, save as HTML, compare. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import {
-  Dialog,
-  type ICommandPalette,
-  MainAreaWidget,
-  Notification,
-  showDialog,
-  showErrorMessage,
-  type WidgetTracker,
-} from "@jupyterlab/apputils";
+import { type ICommandPalette, InputDialog, type WidgetTracker } from "@jupyterlab/apputils";
 import type { IDocumentManager } from "@jupyterlab/docmanager";
 import { FileDialog, type IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import type { ILauncher } from "@jupyterlab/launcher";
-import { Widget } from "@lumino/widgets";
 import { type ExplorerDocument, FACTORY, mayHoldHlo } from "./files.ts";
 import { hloIcon } from "./icons.ts";
-import { ask, folder } from "./remote.ts";
+import { attempt, framed, savePage, showBeside } from "./pages.ts";
+import { ask, type FileModules, folder, modulesOf, type Request } from "./remote.ts";
+import type { ExplorerSettings } from "./settings.ts";
 
 export const COMMANDS = {
   open: "hloscope:open",
@@ -24,17 +17,25 @@ export const COMMANDS = {
   compare: "hloscope:compare",
 };
 
+/** A file, and which of its modules; undefined is the server's own choice. */
+interface Subject {
+  path: string;
+  module?: string;
+}
+const ONE: FileModules = { modules: [], module: 0 };
+
 interface Needs {
   app: JupyterFrontEnd;
   documents: IDocumentManager;
   tracker: WidgetTracker<ExplorerDocument>;
+  settings: ExplorerSettings;
   browser: IFileBrowserFactory | null;
   palette: ICommandPalette | null;
   launcher: ILauncher | null;
 }
 
 export function addActions(needs: Needs): void {
-  const { app, documents, tracker, browser, palette, launcher } = needs;
+  const { app, documents, tracker, settings, browser, palette, launcher } = needs;
   const { contents, serverSettings } = app.serviceManager;
 
   const selectedFiles = (): string[] => {
@@ -50,17 +51,22 @@ export function addActions(needs: Needs): void {
     return files.length > 0 && files.every(mayHoldHlo);
   };
   /** Files a command is about: its argument, the selection, or the open explorer. */
-  const subjects = (args: { path?: unknown }): string[] => {
-    if (typeof args.path === "string") return [args.path];
+  const subjects = (args: { path?: unknown; module?: unknown }): Subject[] => {
+    if (typeof args.path === "string") {
+      const module = typeof args.module === "string" ? args.module : undefined;
+      return [{ path: args.path, module }];
+    }
     const current = tracker.currentWidget;
-    if (current && current === app.shell.currentWidget) return [current.context.path];
+    const open = current && { path: current.context.path, module: current.content.module };
+    if (open && current === app.shell.currentWidget) return [open];
     const selected = selectedFiles().filter(mayHoldHlo);
-    return selected.length ? selected : current ? [current.context.path] : [];
+    return selected.length ? selected.map((path) => ({ path })) : open ? [open] : [];
   };
-  const choose = async (title: string): Promise<string | null> => {
+  const choose = async (title: string, beside = ""): Promise<string | null> => {
     const chosen = await FileDialog.getOpenFiles({
       manager: documents,
       title,
+      defaultPath: beside.slice(0, Math.max(0, beside.lastIndexOf("/"))) || undefined,
       filter: (file) => (file.type === "directory" || mayHoldHlo(file.name) ? {} : null),
     });
     const file = chosen.button.accept ? chosen.value?.find((f) => f.type !== "directory") : null;
@@ -100,13 +106,12 @@ export function addActions(needs: Needs): void {
     isVisible: (args) => Boolean(args.isPalette) || selectedMayHold(),
     isEnabled: (args) => subjects(args).length > 0,
     execute: async (args) => {
-      for (const path of subjects(args)) {
+      for (const { path, module } of subjects(args)) {
         await attempt("The page could not be saved", async () => {
-          const target = `${path}.html`;
-          if (!(await mayWrite(target))) return;
-          const page = await text("html", path);
-          await contents.save(target, { type: "file", format: "text", content: page });
-          Notification.success(`Saved ${target}`, { autoClose: 5000 });
+          const { modules } = module === undefined ? ONE : await modulesAt(path, module);
+          const name = modules[Number(module)]?.name;
+          const target = name ? `${path}.${name.replace(/[^\w.-]+/g, "_")}.html` : `${path}.html`;
+          await savePage(contents, target, () => text({ what: "html", path, module }));
         });
       }
     },
@@ -118,50 +123,59 @@ export function addActions(needs: Needs): void {
     isVisible: (args) => Boolean(args.isPalette) || selectedMayHold(),
     isEnabled: (args) => subjects(args).length > 0,
     execute: async (args) => {
-      const [path, selected] = subjects(args);
-      const given = typeof args.other === "string" ? args.other : selected;
-      const other = given ?? (await choose(`Compare ${path} with`));
-      if (other === null || path === undefined) return;
-      await attempt("The files could not be compared", async () => {
-        showPage(await text("diff", path, other), `${name(path)} ↔ ${name(other)}`);
+      const [one, selected] = subjects(args);
+      if (!one) return;
+      await attempt("The modules could not be compared", async () => {
+        const other =
+          typeof args.other === "string"
+            ? { path: args.other, module: undefined }
+            : (selected ?? (await chooseOther(one)));
+        if (!other) return;
+        const page = await text({
+          what: "diff",
+          path: one.path,
+          module: one.module,
+          other: other.path,
+          otherModule: other.module,
+        });
+        const title = `${name(one.path)} ↔ ${name(other.path)}`;
+        showBeside(app, framed(page, title), title);
       });
     },
   });
 
-  const mayWrite = async (target: string): Promise<boolean> => {
-    try {
-      await contents.get(target, { content: false });
-    } catch {
-      return true; // there is no such file
+  const modulesAt = (path: string, module?: string) =>
+    modulesOf(serverSettings, { path: contents.localPath(path), module });
+  /** Another module of the same file, or a file and one of its modules. */
+  const chooseOther = async (one: Subject): Promise<Subject | null> => {
+    const { modules, module } = await modulesAt(one.path, one.module);
+    const rest = modules.map((m, k) => ({ label: m.name, k })).filter(({ k }) => k !== module);
+    if (rest.length) {
+      const FILE = "A module of another file…";
+      const asked = await choice(`Compare ${modules[module].name} with`, [
+        ...rest.map(({ label, k }) => `${k + 1}. ${label}`),
+        FILE,
+      ]);
+      if (asked === null) return null;
+      if (asked !== FILE) return { path: one.path, module: String(Number.parseInt(asked, 10) - 1) };
     }
-    const asked = await showDialog({
-      title: "Replace the file?",
-      body: `${target} exists.`,
-      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: "Replace" })],
+    const path = await choose(`Compare ${name(one.path)} with`, one.path);
+    if (path === null) return null;
+    const others = (await modulesAt(path)).modules;
+    if (others.length < 2) return { path };
+    const labels = others.map((m, k) => `${k + 1}. ${m.name}`);
+    const asked = await choice(`Which module of ${name(path)}?`, labels);
+    return asked === null ? null : { path, module: String(labels.indexOf(asked)) };
+  };
+  const text = async (asked: Omit<Request, "hardware">): Promise<string> => {
+    const { other } = asked;
+    const answer = await ask(serverSettings, {
+      ...asked,
+      path: contents.localPath(asked.path),
+      other: other === undefined ? undefined : contents.localPath(other),
+      hardware: settings.hardware,
     });
-    return asked.button.accept;
-  };
-  const text = async (what: "html" | "diff", path: string, other?: string): Promise<string> => {
-    const local = contents.localPath(path);
-    const localOther = other === undefined ? undefined : contents.localPath(other);
-    const answer = await ask(serverSettings, { what, path: local, other: localOther });
     return new TextDecoder().decode(answer!.bytes);
-  };
-  const showPage = (page: string, title: string) => {
-    const frame = document.createElement("iframe");
-    frame.className = "hloscope-page";
-    frame.title = title;
-    frame.setAttribute("sandbox", "");
-    frame.srcdoc = page;
-    const content = new Widget();
-    content.node.append(frame);
-    const area = new MainAreaWidget({ content });
-    area.id = `hloscope-page-${Date.now()}`;
-    area.title.label = title;
-    area.title.icon = hloIcon;
-    area.title.closable = true;
-    app.shell.add(area, "main");
-    app.shell.activateById(area.id);
   };
 
   const category = "HLO";
@@ -175,10 +189,7 @@ function name(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-async function attempt(title: string, action: () => Promise<void>): Promise<void> {
-  try {
-    await action();
-  } catch (error) {
-    await showErrorMessage(title, error instanceof Error ? error.message : String(error));
-  }
+async function choice(title: string, items: string[]): Promise<string | null> {
+  const asked = await InputDialog.getItem({ title, label: "Module", items });
+  return asked.button.accept ? asked.value : null;
 }

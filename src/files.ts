@@ -146,7 +146,7 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
 
     const document: ExplorerDocument = new DocumentWidget({ content: pane, context });
     document.title.icon = hloIcon;
-    const path = () => ({ path: context.path });
+    const subject = () => ({ path: context.path, ...(pane.module && { module: pane.module }) });
     document.toolbar.addItem("module", modules);
     const stages = new Chooser(
       "Module and pass",
@@ -163,7 +163,7 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
       new ToolbarButton({
         label: "Save HTML",
         tooltip: "Save the explorer with this module as one offline HTML page",
-        onClick: () => void commands.execute(commandIds.saveHtml, path()),
+        onClick: () => void commands.execute(commandIds.saveHtml, subject()),
       }),
     );
     document.toolbar.addItem(
@@ -171,7 +171,7 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
       new ToolbarButton({
         label: "Compare with…",
         tooltip: "What differs between this module and another",
-        onClick: () => void commands.execute(commandIds.compare, path()),
+        onClick: () => void commands.execute(commandIds.compare, subject()),
       }),
     );
     void context.ready.then(async () => {

@@ -15,6 +15,7 @@ import { addFileTypes, type ExplorerDocument, FACTORY } from "./files.ts";
 import { addNotebookCommand } from "./notebook.ts";
 import { OutputExtension } from "./saved.ts";
 import { ExplorerSettings, SETTINGS_ID } from "./settings.ts";
+import { addSidePanel } from "./side-actions.ts";
 import { addStyles } from "./style.ts";
 
 const explorer: JupyterFrontEndPlugin<void> = {
@@ -66,8 +67,11 @@ const explorer: JupyterFrontEndPlugin<void> = {
     });
 
     // 3. What one can do with them.
-    addActions({ app, documents, tracker, browser, palette, launcher });
-    if (notebooks) addNotebookCommand(app, notebooks, palette);
+    addActions({ app, documents, tracker, settings, browser, palette, launcher });
+    if (notebooks) {
+      addNotebookCommand(app, notebooks, settings, palette);
+      addSidePanel({ app, notebooks, settings, palette, restorer });
+    }
   },
 };
 

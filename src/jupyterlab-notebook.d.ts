@@ -4,7 +4,9 @@ declare module "@jupyterlab/notebook" {
   import type { DocumentRegistry, IDocumentWidget } from "@jupyterlab/docregistry";
   import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
   import type { Token } from "@lumino/coreutils";
+  import type { ISignal } from "@lumino/signaling";
   import type { Widget } from "@lumino/widgets";
+  import type { Cells } from "./captures.ts";
 
   export interface Editor {
     getCursorPosition(): { line: number; column: number };
@@ -13,18 +15,33 @@ declare module "@jupyterlab/notebook" {
       end: { line: number; column: number };
     };
     getOffsetAt(position: { line: number; column: number }): number;
+    getPositionForCoordinate(at: DOMRectReadOnly): { line: number; column: number } | null;
   }
   export interface Cell extends Widget {
     model: { type: string; sharedModel: { getSource(): string; setSource(text: string): void } };
     editor: Editor | null;
   }
+  export interface NotebookModel {
+    readonly cells: Cells;
+    readonly contentChanged: ISignal<unknown, void>;
+  }
+  export interface Notebook extends Widget {
+    readonly rendermime: IRenderMimeRegistry;
+    readonly activeCell: Cell | null;
+    activeCellIndex: number;
+    readonly model: NotebookModel | null;
+    readonly modelChanged: ISignal<unknown, void>;
+    readonly widgets: readonly Cell[];
+    scrollToItem(index: number, align?: string): Promise<void>;
+  }
   export interface NotebookPanel extends IDocumentWidget<Widget, DocumentRegistry.IModel> {
-    content: Widget & { rendermime: IRenderMimeRegistry; activeCell: Cell | null };
+    content: Notebook;
     sessionContext: ISessionContext;
   }
   export interface INotebookTracker {
-    currentWidget: NotebookPanel | null;
-    activeCell: Cell | null;
+    readonly currentWidget: NotebookPanel | null;
+    readonly currentChanged: ISignal<unknown, NotebookPanel | null>;
+    readonly activeCell: Cell | null;
   }
   export const INotebookTracker: Token<INotebookTracker>;
 }

@@ -1,15 +1,21 @@
 /**
- * "Explore HLO" in a notebook: puts a cell below that shows what is selected, and runs it.
+ * "Explore HLO" in a notebook: puts a cell below that shows what is meant, and runs it.
  *
- *     step(params, batch)  selected  →  %hlo step(params, batch)
- *     nothing selected               →  %%hlo, then the cell: all but its last expression runs
+ *     step(params, batch)  selected       →  %hlo step(params, batch)
+ *     right-click on the name of a call   →  %hlo with that call
+ *     on a Lowered, Compiled or capture   →  %hlo with its name
+ *     elsewhere in a cell                 →  %%hlo, then the cell: all but its last expression runs
  *
  * A cell, not a hidden request: what was asked stays in the notebook and runs again with it.
  */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { type ICommandPalette, Notification } from "@jupyterlab/apputils";
-import type { Cell, INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import type { Cell, INotebookTracker } from "@jupyterlab/notebook";
+import type { Kernel } from "@jupyterlab/services";
+import { cellFor, expressionAt, type Found, lineFor } from "./expression.ts";
 import { hloIcon } from "./icons.ts";
+import { evaluate } from "./kernel.ts";
+import type { ExplorerSettings } from "./settings.ts";
 
 const COMMAND = "hloscope:explore-code";
 const LOADED = "'hloscope' in get_ipython().extension_manager.loaded";
@@ -17,6 +23,7 @@ const LOADED = "'hloscope' in get_ipython().extension_manager.loaded";
 export function addNotebookCommand(
   app: JupyterFrontEnd,
   notebooks: INotebookTracker,
+  settings: ExplorerSettings,
   palette: ICommandPalette | null,
 ): void {
   const subject = () => {
@@ -24,30 +31,34 @@ export function addNotebookCommand(
     const cell = panel?.content.activeCell ?? null;
     return panel && cell?.model.type === "code" ? { panel, cell } : null;
   };
+  const menu = new MenuPlace();
   app.commands.addCommand(COMMAND, {
     label: "Explore HLO",
     caption: "Show what XLA makes of the selected call, or of the cell's last expression",
     icon: (args) => (args.isPalette ? undefined : hloIcon),
     isEnabled: () => subject() !== null,
-    execute: async () => {
+    execute: async (args) => {
       const found = subject();
       if (!found) return;
-      const code = codeFor(selectedText(found.cell), found.cell.model.sharedModel.getSource());
+      const kernel = found.panel.sessionContext.session?.kernel;
+      const loaded = kernel ? await evaluate(kernel, LOADED).catch(() => null) : null;
+      if (!kernel || loaded === null) {
+        Notification.warning("Exploring code needs a running Python kernel.");
+        return;
+      }
+      const at = args.isMenu ? menu.in(found.cell) : null;
+      const code = await codeFor(found.cell, at, settings.hardware, kernel);
       if (code === null) {
         Notification.warning("There is no Python expression to explore in this cell.");
         return;
       }
-      const loaded = await isLoaded(found.panel);
-      if (loaded === null) {
-        Notification.warning("Exploring code needs a running Python kernel.");
-        return;
-      }
       // %%hlo must be the first line, so there the extension is loaded in a cell of its own
-      const cells = loaded
-        ? [code]
-        : code.startsWith("%%")
-          ? ["%load_ext hloscope", code]
-          : [`%load_ext hloscope\n${code}`];
+      const cells =
+        loaded === "True"
+          ? [code]
+          : code.startsWith("%%")
+            ? ["%load_ext hloscope", code]
+            : [`%load_ext hloscope\n${code}`];
       for (const source of cells) {
         await app.commands.execute("notebook:insert-cell-below");
         found.panel.content.activeCell?.model.sharedModel.setSource(source);
@@ -58,17 +69,57 @@ export function addNotebookCommand(
   palette?.addItem({ command: COMMAND, category: "HLO", args: { isPalette: true } });
 }
 
-/** The source of the new cell, or null when there is nothing to show. */
-export function codeFor(selected: string, source: string): string | null {
-  const expression = selected.trim();
-  if (expression) {
-    // one line: inside brackets Python ignores the breaks, and a magic ends at the first one
-    const joined = expression.replace(/#[^\n"']*$/gm, "").replace(/\s*\n\s*/g, " ");
-    return /^(?:%|!)/.test(joined) ? null : `%hlo ${joined.trim()}`;
+/** Where the last context menu was opened. */
+class MenuPlace {
+  private event: MouseEvent | null = null;
+
+  constructor() {
+    document.addEventListener(
+      "contextmenu",
+      (event) => {
+        this.event = event;
+      },
+      { capture: true },
+    );
   }
-  const body = source.trim();
-  if (!body || /^(?:%|!)/.test(body)) return null;
-  return `%%hlo\n${body}`;
+
+  /** Offset in the cell's source, or null when it was not opened in its text. */
+  in({ node, editor, model }: Cell): number | null {
+    const { event } = this;
+    const line = (event?.target as Element | null)?.closest?.(".cm-content");
+    if (!event || !line || !editor || !node.contains(line)) return null;
+    const at = editor.getPositionForCoordinate(new DOMRect(event.clientX, event.clientY, 0, 0));
+    return at && Math.min(editor.getOffsetAt(at), model.sharedModel.getSource().length);
+  }
+}
+
+/** The source of the new cell, or null when there is nothing to show. */
+async function codeFor(
+  cell: Cell,
+  at: number | null,
+  hardware: string,
+  kernel: Kernel.IKernelConnection,
+): Promise<string | null> {
+  const options = hardware ? `--hardware ${hardware} ` : "";
+  const source = cell.model.sharedModel.getSource();
+  const selected = selectedText(cell);
+  if (selected.trim()) return lineFor(selected, options);
+  const found = at === null ? null : expressionAt(source, at);
+  if (found && (found.isCall || (await isShowable(found, kernel)))) {
+    return lineFor(found.text, options);
+  }
+  return cellFor(source, options);
+}
+
+/** Whether a name is of something that is shown as it is: a stage of a program, or a capture. */
+async function isShowable(found: Found, kernel: Kernel.IKernelConnection): Promise<boolean> {
+  if (found.isDefinition) return false;
+  try {
+    const type = await evaluate(kernel, `type(${found.text}).__name__`);
+    return /^'(?:Lowered|Compiled|Traced|Capture)'$/.test(String(type));
+  } catch {
+    return false; // no such name
+  }
 }
 
 function selectedText(cell: Cell): string {
@@ -77,20 +128,4 @@ function selectedText(cell: Cell): string {
   const { start, end } = editor.getSelection();
   const [from, to] = [editor.getOffsetAt(start), editor.getOffsetAt(end)].sort((a, b) => a - b);
   return cell.model.sharedModel.getSource().slice(from, to);
-}
-
-/** Whether %hlo is there; null without a Python kernel. */
-async function isLoaded(panel: NotebookPanel): Promise<boolean | null> {
-  const kernel = panel.sessionContext.session?.kernel;
-  if (!kernel || (await kernel.info).language_info.name !== "python") return null;
-  const future = kernel.requestExecute({
-    code: "",
-    silent: true,
-    store_history: false,
-    user_expressions: { loaded: LOADED },
-  });
-  const { content } = await future.done;
-  if (content.status !== "ok") return null;
-  const { loaded } = content.user_expressions as Record<string, { data?: Record<string, string> }>;
-  return loaded?.data?.["text/plain"] === "True";
 }

@@ -37,7 +37,8 @@ function button(label: string, click: () => void): HTMLButtonElement {
 export class ExplorerPane extends Widget {
   private shown: Mounted | null = null;
   private etag = "";
-  private module: string | undefined;
+  /** Position of the module of the file, as the person chose it. */
+  module: string | undefined;
   private chosen: Partial<Options> = {};
   private loading: AbortController | null = null;
 
@@ -134,17 +135,15 @@ export class ExplorerPane extends Widget {
   private present(bytes: Uint8Array, path: string): void {
     const host = element("div", "", "hloscope-explorer");
     const { module } = this;
+    const more = async (what: "analyses" | "text", signal: AbortSignal) => {
+      const answer = await ask(this.about.settings, { what, path, module, signal });
+      return answer!.bytes;
+    };
     this.replace(host);
     this.shown = mount(host, {
       view: async () => bytes,
-      analyses: async (signal) => {
-        const answer = await ask(this.about.settings, { what: "analyses", path, module, signal });
-        return answer!.bytes;
-      },
-      text: async (signal) => {
-        const answer = await ask(this.about.settings, { what: "text", path, module, signal });
-        return answer!.bytes;
-      },
+      analyses: (signal) => more("analyses", signal),
+      text: (signal) => more("text", signal),
       openSource: this.about.openSource,
       options: { ...this.about.options(), ...this.chosen },
       onOptions: (options) => {

@@ -34,6 +34,10 @@ export interface Request {
   /** The second file of a diff. */
   other?: string;
   module?: string;
+  /** The module of the second file. */
+  otherModule?: string;
+  /** Id of the chip to model time on; "" or absent: the capture's own. */
+  hardware?: string;
   /** Of the answer one has; an unchanged file then answers null. */
   etag?: string;
   signal?: AbortSignal;
@@ -115,6 +119,8 @@ export async function ask(
   const query: Record<string, string> = { path: request.path };
   if (request.other !== undefined) query.other = request.other;
   if (request.module !== undefined) query.module = request.module;
+  if (request.otherModule !== undefined) query.other_module = request.otherModule;
+  if (request.hardware) query.hardware = request.hardware;
   const url =
     URLExt.join(settings.baseUrl, "hloscope", "api", request.what) +
     URLExt.objectToQueryString(query);

@@ -17,6 +17,13 @@ export interface SavedData {
 
 export class NoSavedData extends Error {}
 
+/** The page in the frame of a saved output. */
+export function savedPage(html: string): string {
+  const frame = parse(html).querySelector("iframe[srcdoc]")?.getAttribute("srcdoc");
+  if (!frame) throw new NoSavedData("This output was saved without its page. Run the cell again.");
+  return frame;
+}
+
 export function savedData(html: string): SavedData {
   const outer = parse(html);
   const frame = outer.querySelector("iframe[srcdoc]")?.getAttribute("srcdoc");

@@ -17,11 +17,11 @@ import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
 import { Panel, Widget } from "@lumino/widgets";
 import { mount } from "../js/mount.ts";
-import type { Mounted } from "../js/view.ts";
+import type { Mounted, Options } from "../js/view.ts";
+import { MARKER } from "./captures.ts";
 import { savedData } from "./saved-data.ts";
 import type { ExplorerSettings } from "./settings.ts";
 
-export const MARKER = "application/vnd.hloscope.view+json";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 /** Before the widgets' own renderer, which has rank -10. */
 const RANK = -20;
@@ -107,27 +107,43 @@ class OutputRenderer extends Panel {
   private showSaved(model: MimeModel): void {
     const content = new Widget();
     this.addWidget(content);
-    try {
-      const html = model.data["text/html"];
-      const saved = savedData(Array.isArray(html) ? html.join("") : String(html ?? ""));
-      this.shown = mount(content.node, {
-        view: async () => saved.view,
-        analyses: async () => saved.analyses,
-        text: async () => {
-          if (!saved.text) throw new Error(saved.noText);
-          return saved.text;
-        },
-        options: this.near.settings.options,
-        fileName: saved.name,
-      });
-    } catch (error) {
-      const summary = model.data["text/plain"];
-      const plain = document.createElement("pre");
-      plain.textContent = Array.isArray(summary) ? summary.join("") : String(summary ?? "");
-      const note = document.createElement("p");
-      note.textContent = error instanceof Error ? error.message : String(error);
-      content.node.append(note, plain);
-    }
+    const html = model.data["text/html"];
+    const summary = model.data["text/plain"];
+    this.shown = mountSaved(
+      content.node,
+      Array.isArray(html) ? html.join("") : String(html ?? ""),
+      this.near.settings.options,
+      Array.isArray(summary) ? summary.join("") : String(summary ?? ""),
+    );
+  }
+}
+
+/** Draws a saved output from its data alone; says so, with the summary, where it has none. */
+export function mountSaved(
+  node: HTMLElement,
+  html: string,
+  options: Partial<Options>,
+  summary = "",
+): Mounted | null {
+  try {
+    const saved = savedData(html);
+    return mount(node, {
+      view: async () => saved.view,
+      analyses: async () => saved.analyses,
+      text: async () => {
+        if (!saved.text) throw new Error(saved.noText);
+        return saved.text;
+      },
+      options,
+      fileName: saved.name,
+    });
+  } catch (error) {
+    const plain = document.createElement("pre");
+    plain.textContent = summary;
+    const note = document.createElement("p");
+    note.textContent = error instanceof Error ? error.message : String(error);
+    node.append(note, plain);
+    return null;
   }
 }
 

@@ -8,6 +8,8 @@ export const SETTINGS_ID = "hloscope:explorer";
 export class ExplorerSettings {
   colorBy = "family";
   theme: Options["theme"] = "auto";
+  /** Id of the chip that time is modelled on; "": the capture's own. */
+  hardware = "";
   askAboveMegabytes = 100;
   readonly changed = new Signal<this, void>(this);
 
@@ -19,6 +21,7 @@ export class ExplorerSettings {
       const take = () => {
         this.colorBy = found.composite.colorBy as string;
         this.theme = found.composite.theme as Options["theme"];
+        this.hardware = found.composite.hardware as string;
         this.askAboveMegabytes = found.composite.askAboveMegabytes as number;
         this.changed.emit();
       };
@@ -30,6 +33,7 @@ export class ExplorerSettings {
   }
 
   get options(): Partial<Options> {
-    return { colorBy: this.colorBy, theme: this.theme };
+    const { colorBy, theme, hardware } = this;
+    return { colorBy, theme, hardware: hardware || null };
   }
 }

@@ -240,7 +240,7 @@ async def test_nobody_waits_so_the_child_ends(tmp_path: Path) -> None:
     pool = Pool(HloscopeLimits())
     with file.open("rb") as stream:
         opened = OpenFile("f.hlo", stream, len(MODULE), "digest")
-        asked = pool.frames("key", b"V", "view", [opened], None)
+        asked = pool.frames("key", b"V", "view", [opened], {})
         assert (await anext(asked))[:1] == b"P"
         job = pool.jobs["key"]
         while job.process is None:

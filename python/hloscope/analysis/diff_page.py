@@ -24,7 +24,7 @@ p{margin:4px 0;overflow-wrap:anywhere}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:3px 16px 3px 0;border-bottom:1px solid rgba(128,128,128,.3);
 vertical-align:top;overflow-wrap:anywhere}
-th{font-weight:600}td.n,th.n{text-align:right;white-space:nowrap}
+th{font-weight:600}td:first-child{min-width:9em}td.n,th.n{text-align:right;white-space:nowrap}
 code{font:13px ui-monospace,monospace}
 del{text-decoration-color:#b3261e}ins{text-decoration-color:#146c2e}
 """

@@ -39,12 +39,14 @@ def limit(memory: int, seconds: int) -> None:
             resource.setrlimit(what, (value, value))
 
 
-def _capture(data: bytes, name: str, module: str | None) -> Capture:
+def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -> Capture:
     from ..readers import read
 
     chosen = int(module) if module is not None and module.isdigit() else module
     cap = read(data, module=chosen)
     cap.origin = name
+    if hardware:
+        cap.hardware = hardware
     return cap
 
 
@@ -106,12 +108,12 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
 
         send(frames.progress("Reading the module", 0.05))
         try:
-            cap = _capture(data, args.name, args.module)
+            cap = _capture(data, args.name, args.module, args.hardware)
             other = None
             if args.other is not None:
                 with open(args.other, "rb") as stream:
                     other_data = stream.read()
-                other = _capture(other_data, args.other_name, None)
+                other = _capture(other_data, args.other_name, args.other_module, args.hardware)
         except (ReadError, ValueError, LookupError) as e:
             send(describe(e, data))
             return
@@ -150,6 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--module")
     parser.add_argument("--other")
     parser.add_argument("--other-name", default="")
+    parser.add_argument("--other-module")
+    parser.add_argument("--hardware")
     args = parser.parse_args(arguments)
     limit(args.memory, args.seconds)
     # what libraries print must not break the frames

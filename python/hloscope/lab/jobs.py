@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, BinaryIO, cast
 
@@ -108,9 +108,12 @@ class Pool:
         kind: bytes,
         wants: str,
         files: Sequence[OpenFile],
-        module: str | None,
+        choices: Mapping[str, str],
     ) -> AsyncGenerator[bytes, None]:
-        """Frames for one request. Raises ``HTTPError`` 503 when too many wait."""
+        """Frames for one request. Raises ``HTTPError`` 503 when too many wait.
+
+        ``choices`` are options of child.py: "module", "other-module", "hardware".
+        """
         kept = self._kept.get((key, kind))
         if kept is not None:
             self._kept.move_to_end((key, kind))
@@ -126,7 +129,7 @@ class Pool:
             names = [f.name for f in files]
             threading.Thread(
                 target=self._run,
-                args=(asyncio.get_running_loop(), key, job, wants, streams, names, module),
+                args=(asyncio.get_running_loop(), key, job, wants, streams, names, choices),
                 name="hloscope-read",
                 daemon=True,
             ).start()
@@ -142,7 +145,7 @@ class Pool:
         wants: str,
         streams: Sequence[BinaryIO],
         names: Sequence[str],
-        module: str | None,
+        choices: Mapping[str, str],
     ) -> None:
         """A thread: waits for its turn, starts the child, hands what it says to the loop."""
 
@@ -156,7 +159,7 @@ class Pool:
         try:
             with self._slots:
                 if not job.cancelled:
-                    process = self._start(wants, streams, names, module)
+                    process = self._start(wants, streams, names, choices)
                     job.process = process
                     if job.cancelled:  # meanwhile
                         process.kill()
@@ -203,14 +206,17 @@ class Pool:
         job.notify()
 
     def _start(
-        self, wants: str, streams: Sequence[BinaryIO], names: Sequence[str], module: str | None
+        self,
+        wants: str,
+        streams: Sequence[BinaryIO],
+        names: Sequence[str],
+        choices: Mapping[str, str],
     ) -> subprocess.Popen[bytes]:
         # -P: the current folder is not on the path, so no module there is ever imported
         command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", wants]
         command += [f"--memory={self.limits.max_memory_bytes}"]
         command += [f"--seconds={self.limits.max_seconds}", f"--name={names[0]}"]
-        if module is not None:
-            command += [f"--module={module}"]
+        command += [f"--{option}={value}" for option, value in choices.items()]
         handed: list[int] = []
         if len(streams) > 1:
             handed = [streams[1].fileno()]

@@ -1,5 +1,10 @@
-"""The authenticated routes: ``GET hloscope/api/(view|analyses|text|list|html|diff)?path=…``,
-and ``GET hloscope/api/folder?path=…``, which lists a dump folder as JSON.
+"""The authenticated routes.
+
+==============================================================================  ====================
+``GET hloscope/api/(view|analyses|text|list|html)?path=…&module=…&hardware=…``  one file
+``GET hloscope/api/diff?path=…&other=…``, also ``module``, ``other_module``     two files
+``GET hloscope/api/folder?path=…``                                             a dump folder, JSON
+==============================================================================  ====================
 
 The answer of the others is a stream of frames (frames.py). ``ETag`` is the digest of the
 content, so that a viewer which asks again after a file was touched learns in one round trip
@@ -34,6 +39,8 @@ _KINDS = {
     "html": (b"H", "html"),
     "diff": (b"H", "diff"),
 }
+# query arguments that name a module of the file, one of the second file, the chip to model
+_CHOICES = ("module", "other_module", "hardware")
 
 
 class ReadHandler(APIHandler):
@@ -60,15 +67,13 @@ class ReadHandler(APIHandler):
         paths = [self.get_query_argument("path")]
         if what == "diff":
             paths.append(self.get_query_argument("other"))
-        module = self.get_query_argument("module", None)
-        if module is not None and len(module) > 1000:
-            raise HTTPError(400, "the module name is too long")
+        choices = self._choices()
         files: list[OpenFile] = []
         try:
             for path in paths:
                 files.append(await open_file(self.contents_manager, path, limit))
             # the name is part of the key: the view shows it
-            key = (__version__, wants, module, *((f.name, f.digest) for f in files))
+            key = (__version__, wants, *choices.items(), *((f.name, f.digest) for f in files))
             tag = hashlib.blake2b(repr(key).encode(), digest_size=20).hexdigest()
             self.set_header("ETag", f'"{tag}"')
             self.set_header("Cache-Control", "no-cache")
@@ -77,7 +82,7 @@ class ReadHandler(APIHandler):
                 self.set_status(304)
                 return
             self._task = asyncio.current_task()
-            async with aclosing(self.pool.frames(key, kind, wants, files, module)) as stream:
+            async with aclosing(self.pool.frames(key, kind, wants, files, choices)) as stream:
                 async for frame in stream:
                     self.write(frame)
                     await self.flush()
@@ -90,6 +95,17 @@ class ReadHandler(APIHandler):
             self._task = None
             for file in files:
                 file.stream.close()
+
+    def _choices(self) -> dict[str, str]:
+        """What was chosen of the file, as options of child.py."""
+        found = {}
+        for name in _CHOICES:
+            value = self.get_query_argument(name, None)
+            if value is not None and ("\0" in value or len(value) > 1000):
+                raise HTTPError(400, f"this is no {name.replace('_', ' ')}: {value[:50]!r}")
+            if value is not None:
+                found[name.replace("_", "-")] = value
+        return found
 
     def compute_etag(self) -> None:
         """None: the handler sets its own."""

@@ -4,7 +4,7 @@
 ``application/vnd.jupyter.widget-view+json``  the live explorer, while the kernel is there
 ``text/html``                                 the same explorer, offline: exports, saved files
 ``text/plain``                                a summary
-``application/vnd.hloscope.view+json``        marks the bundle for our JupyterLab renderer
+``application/vnd.hloscope.view+json``        for our JupyterLab renderer and its side panel
 ===========================================  ==================================================
 
 nbconvert takes the widget when its state was saved with the notebook, and then needs the
@@ -36,12 +36,17 @@ def widget(capture: Capture, **options: Any) -> HloscopeWidget:
 def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
     """(data, metadata) for ``_repr_mimebundle_``; without a front end or anywidget, no widget."""
     from .html import frame
+    from .shown import mark
     from .text import summary_text
 
     data: dict[str, Any] = {
-        "text/plain": summary_text(capture),
-        "text/html": frame(capture, height_px=capture.display.get("height", 640)),
-        MARKER: {"version": 1},
+        "text/plain": summary_text(capture, capture.quick_summary),
+        "text/html": frame(
+            capture,
+            height_px=capture.display.get("height", 640),
+            at_once=_someone_is_there(),
+        ),
+        MARKER: mark(capture),
     }
     if _someone_is_there():
         with suppress(ImportError):  # without anywidget the page is the same explorer

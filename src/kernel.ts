@@ -1,0 +1,74 @@
+/** Asks a Python kernel for the value of an expression, beside the person's own cells. */
+import type { Kernel } from "@jupyterlab/services";
+
+interface Answer {
+  status: string;
+  data?: Record<string, unknown>;
+  evalue?: string;
+}
+
+/**
+ * What the expression is: its JSON where it has one, else its text. Silent: no history, output or
+ * counter changes. Waits for the cells that run before it. Null when there is no Python; rejects
+ * with what Python said.
+ */
+export async function evaluate(
+  kernel: Kernel.IKernelConnection | null | undefined,
+  expression: string,
+): Promise<unknown> {
+  if (!kernel || (await kernel.info).language_info.name !== "python") return null;
+  const future = kernel.requestExecute({
+    code: "",
+    silent: true,
+    store_history: false,
+    user_expressions: { answer: expression },
+  });
+  const { content } = await future.done;
+  if (content.status !== "ok") return null;
+  const { answer } = content.user_expressions as unknown as { answer?: Answer };
+  if (answer?.status !== "ok") throw new Error(answer?.evalue || "the kernel gave no answer");
+  return answer.data?.["application/json"] ?? answer.data?.["text/plain"] ?? null;
+}
+
+/** A call of python/hloscope/show/shown.py; None where this kernel has shown no capture. */
+function asked(call: string): string {
+  return `(lambda m: m and m.${call})(__import__('sys').modules.get('hloscope.show.shown'))`;
+}
+
+/** Identifiers come out of notebooks, which are data: only ours reach the kernel. */
+const ID = /^[0-9a-f]{12}$/;
+
+export function isIdentifier(id: unknown): id is string {
+  return typeof id === "string" && ID.test(id);
+}
+
+function call(name: string, ...ids: string[]): string {
+  if (!ids.every(isIdentifier)) throw new Error("this output does not say which capture it shows");
+  return asked(`${name}(${ids.map((id) => `'${id}'`).join(", ")})`);
+}
+
+type MaybeKernel = Kernel.IKernelConnection | null | undefined;
+
+/** Captures that are alive in the kernel: identifier → name of its variable, or "". */
+export async function liveCaptures(kernel: MaybeKernel): Promise<Map<string, string>> {
+  const found = await evaluate(kernel, call("listing"));
+  return new Map(found && typeof found === "object" ? Object.entries(found) : []);
+}
+
+async function page(kernel: MaybeKernel, expression: string): Promise<string> {
+  const found = await evaluate(kernel, expression);
+  if (typeof found !== "string" || found === "None") {
+    throw new Error("The kernel does not have it any more: run its cell again.");
+  }
+  return found;
+}
+
+/** The capture as one offline page. */
+export function capturePage(kernel: MaybeKernel, id: string): Promise<string> {
+  return page(kernel, call("page", id));
+}
+
+/** What differs between two captures, as a page. */
+export function comparisonPage(kernel: MaybeKernel, id: string, other: string): Promise<string> {
+  return page(kernel, call("comparison", id, other));
+}
