@@ -8,18 +8,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from servers import free_port, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -98,9 +95,7 @@ def serving(folder: Path, python: str | None = None) -> Iterator[Server]:
     root, home = folder / "root", folder / "home"
     root.mkdir()
     home.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = folder / "server.log"
     command = [
         python, "-m", "jupyterlab", "--allow-root", "--no-browser", f"--port={port}",
@@ -110,29 +105,10 @@ def serving(folder: Path, python: str | None = None) -> Iterator[Server]:
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabServerApp.news_url=",
     ]  # fmt: skip
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=root, env=_environment(home, python), stdout=out, stderr=subprocess.STDOUT
-        )
     url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            if process.poll() is not None:
-                pytest.fail(f"jupyter lab ended:\n{log.read_text()[-3000:]}")
-            try:
-                urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        else:
-            pytest.fail(f"jupyter lab does not answer:\n{log.read_text()[-3000:]}")
+    ready = f"{url}/api/status?token={TOKEN}"
+    with running(command, root, _environment(home, python), ready, log) as process:
         yield Server(url, root, process, log)
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 def open_lab(page: Page, server: Server, workspace: str) -> None:

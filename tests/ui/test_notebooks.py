@@ -6,18 +6,14 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from servers import free_port, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -44,16 +40,9 @@ ROOT = "window.explorers()[0]"
 HANDLE = f"{ROOT}.hloscope"
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serving(argv: list[str], folder: Path, ready_url: str) -> Iterator[None]:
-    """A server in a process group of its own, ready to answer; killed whole in the end."""
+    """A server with settings of its own under the folder."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_", "TPU_"))}
     env = {
         **clean,
@@ -63,30 +52,8 @@ def serving(argv: list[str], folder: Path, ready_url: str) -> Iterator[None]:
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
         "IPYTHONDIR": str(folder / "ipython"),
     }
-    said = (folder / "server.log").open("wb")
-    server = subprocess.Popen(
-        argv, cwd=folder, env=env, stdout=said, stderr=said, start_new_session=True
-    )
-    try:
-        deadline = time.monotonic() + 90
-        while True:
-            with suppress(OSError):
-                urllib.request.urlopen(ready_url, timeout=5).read()
-                break
-            log = (folder / "server.log").read_text(errors="replace")
-            assert server.poll() is None, log[-3000:]
-            assert time.monotonic() < deadline, log[-3000:]
-            time.sleep(0.3)
+    with running(argv, folder, env, ready_url, folder / "server.log"):
         yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
-        said.close()
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from lab_server import REPO, code_cell, notebook
+from servers import free_port, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,38 +34,16 @@ def address(tmp_path: Path, renderer: Path) -> Iterator[str]:
     (tmp_path / "step.hlo").write_text(MODULE)
     source = "import hloscope as hs\ncap = hs.read('step.hlo')\ncap"
     (tmp_path / "page.ipynb").write_text(notebook(code_cell(source)))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     env = {**os.environ, "HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}
     where = importlib.util.find_spec("hloscope")
     if where is None or str(REPO) in str(where.origin):
         env["PYTHONPATH"] = str(REPO / "python")
     command = [sys.executable, "-m", "voila", "page.ipynb", "--no-browser", f"--port={port}"]
     log = tmp_path / "voila.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=env, stdout=out, stderr=subprocess.STDOUT
-        )
     url = f"http://127.0.0.1:{port}/"
-    try:
-        for _ in range(300):
-            if process.poll() is not None:
-                pytest.fail(f"voila ended:\n{log.read_text()[-3000:]}")
-            try:
-                urllib.request.urlopen(f"{url}voila/static/", timeout=5).close()
-                break
-            except urllib.error.HTTPError:
-                break  # it answers
-            except OSError:
-                time.sleep(0.1)
+    with running(command, tmp_path, env, f"{url}voila/static/", log):
         yield url
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 def test_the_explorer_is_shown(address: str, open_page: Callable[..., Page]) -> None:
