@@ -181,7 +181,7 @@ export function explorer(
       const bytes = await host.analyses?.(signal);
       const block = bytes ? await decodeAnalyses(bytes) : null;
       if (signal.aborted) return;
-      line.note("");
+      line.note(block ? "" : "Cost, memory and collectives were not saved with this view.");
       if (block) model.extend(block);
     } catch (error) {
       if (signal.aborted) return;

@@ -31,7 +31,8 @@ function start(): void {
       return block("hloscope-view", "This page has no data: it was cut off or edited.");
     },
     async analyses() {
-      return block("hloscope-analyses", "this page was saved without them.");
+      const missing = element.dataset.noAnalyses || "this page was saved without them.";
+      return block("hloscope-analyses", missing);
     },
     async text() {
       return block("hloscope-text", noText);

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .hardware import Hardware
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
+# Instructions up to which the analyses take no noticeable time.
+AT_ONCE = 20_000
 # What is kept of a capture and depends on the chip.
 _MODELLED = ("summary", "source", "analyses_bytes")
 
@@ -111,6 +113,19 @@ class Capture:
         from .analysis.summary import summarize
 
         return summarize(self.module, self.target)
+
+    @property
+    def quick_summary(self) -> dict[str, Any]:
+        """``summary`` where it is made already or takes no noticeable time, else its counts.
+
+        The counts lack cost, memory and collectives: a notebook shows the picture of a large
+        module first.
+        """
+        if "summary" in self.__dict__ or len(self.module.instructions) <= AT_ONCE:
+            return self.summary
+        from .analysis.summary import CONTRIBUTIONS, summarize
+
+        return summarize(self.module, self.target, CONTRIBUTIONS[:1])
 
     @cached_property
     def collectives(self) -> Collectives:

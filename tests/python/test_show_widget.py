@@ -58,6 +58,52 @@ def test_with_a_front_end_there_is_a_widget_too(
     assert data[widget.WIDGET]["model_id"]
 
 
+def test_a_large_module_is_shown_before_it_is_analysed(
+    capture: hs.Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("anywidget", reason="anywidget is not installed")
+    from hloscope.show import explorer_widget, html
+
+    monkeypatch.setattr("hloscope._capture.AT_ONCE", 1)
+    monkeypatch.setattr(explorer_widget, "AT_ONCE", 1)
+    monkeypatch.setattr(html, "ANALYSED_FIRST", 1)
+    pretend_kernel(monkeypatch, allow_stdin=True)
+    data, _ = widget.mimebundle(capture)
+    assert not {"summary", "analyses_bytes"} & capture.__dict__.keys()
+    assert "  instructions  2 (2 in ENTRY)" in data["text/plain"]
+    assert "  cost " not in data["text/plain"]
+    assert "id=&quot;hloscope-view&quot;" in data["text/html"]
+    assert "id=&quot;hloscope-analyses&quot;" not in data["text/html"]
+    assert "saved before they were worked out" in data["text/html"]
+    assert capture.analyses_bytes  # as the browser asks for them
+    data, _ = widget.mimebundle(capture)
+    assert "id=&quot;hloscope-analyses&quot;" in data["text/html"]
+
+
+def test_where_nobody_waits_a_large_module_is_analysed(
+    capture: hs.Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hloscope.show import html
+
+    monkeypatch.setattr(html, "ANALYSED_FIRST", 1)
+    data, _ = widget.mimebundle(capture)
+    assert "id=&quot;hloscope-analyses&quot;" in data["text/html"]
+
+
+def test_a_notebook_keeps_the_summary_of_a_module_that_is_too_large(
+    capture: hs.Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hloscope.show import html
+
+    monkeypatch.setattr(html, "FRAME_MOST_BYTES", 1_000)
+    text = widget.mimebundle(capture)[0]["text/html"]
+    assert "too much for a notebook to keep" in text
+    assert "capture.to_html" in text
+    assert "jit_step" in text
+    assert "iframe" not in text
+    assert len(text) < 3_000
+
+
 def test_a_run_without_a_front_end_gets_no_widget(
     capture: hs.Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

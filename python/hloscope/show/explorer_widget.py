@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from .._capture import AT_ONCE
 from .static import script
 
 if TYPE_CHECKING:
     from .._capture import Capture
 
 
-# Instructions up to which the analyses take no noticeable time: they go along with the View,
-# so that a busy kernel is not needed for them.
-AT_ONCE = 20_000
-
-
 def _at_once(capture: Capture) -> bytes:
+    """Analyses that are quick go along with the View: no busy kernel is needed for them."""
     return capture.analyses_bytes if len(capture.module.instructions) <= AT_ONCE else b""
 
 

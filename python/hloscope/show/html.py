@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 TEXT_LIMIT_BYTES = 64 * 2**20
 # A frame sits in the notebook's JSON once per output; a 10k-instruction module fits in this.
 FRAME_LIMIT_BYTES = 1_150_000
+# Without the text a 250k-instruction module takes this; beyond it a notebook keeps a summary.
+FRAME_MOST_BYTES = 4_000_000
+# Above this many instructions the analyses take a second and more: whoever looks at the cell
+# gets the picture first, and a frame with what was made so far.
+ANALYSED_FIRST = 50_000
 
 _STYLE = (
     "html,body,main{margin:0;height:100%}"
@@ -78,21 +83,27 @@ def page(
     return _page(capture, {**capture.display, **(options or {})}, text, why)
 
 
-def frame(capture: Capture, *, height_px: int = 640) -> str:
+def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> str:
     """The page in a sandboxed ``<iframe srcdoc>``: text/html for notebooks and their exports.
 
-    The text block goes along while the frame stays under ``FRAME_LIMIT_BYTES``.
+    The text block goes along while the frame stays under ``FRAME_LIMIT_BYTES``; a frame over
+    ``FRAME_MOST_BYTES`` becomes the summary with a sentence. ``at_once`` leaves the analyses of
+    a large module out, unless they are made already: someone waits for the picture.
     """
+    large = len(capture.module.instructions) > ANALYSED_FIRST
+    analyses = not (at_once and large) or "analyses_bytes" in capture.__dict__
     why = (
         "it would make this notebook too large. Run the cell again, or save it with "
         'capture.to_html("module.html").'
     )
-    small = _page(capture, capture.display, None, why)
+    small = _page(capture, capture.display, None, why, analyses=analyses)
+    if len(small) > FRAME_MOST_BYTES:
+        return _too_large(capture, len(small))
     # base64 grows by 4/3; the compressed text cannot be much under a fifteenth of the raw one.
     room = (FRAME_LIMIT_BYTES - len(small)) * 3 / 4
     inner = small
     if len(capture.text) / 40 < room and len(capture.text_bytes) < room:
-        inner = _page(capture, capture.display, capture.text_bytes, "")
+        inner = _page(capture, capture.display, capture.text_bytes, "", analyses=analyses)
     return (
         f'<iframe title="{escape(f"hloscope: {capture.title}")}" '
         'sandbox="allow-scripts allow-downloads" allow="fullscreen; clipboard-write" '
@@ -103,7 +114,25 @@ def frame(capture: Capture, *, height_px: int = 640) -> str:
     )
 
 
-def _page(capture: Capture, options: Mapping[str, Any], text: bytes | None, why: str) -> str:
+def _too_large(capture: Capture, size: int) -> str:
+    from .text import summary_text
+
+    return (
+        f"<p>The explorer of this module takes {size / 1e6:.1f} MB, too much for a notebook to "
+        "keep: this is its summary. Run the cell again to explore it, or save it as a page: "
+        '<code>capture.to_html("module.html")</code>.</p>\n'
+        f"<pre>{escape(summary_text(capture, capture.quick_summary))}</pre>"
+    )
+
+
+def _page(
+    capture: Capture,
+    options: Mapping[str, Any],
+    text: bytes | None,
+    why: str,
+    *,
+    analyses: bool = True,
+) -> str:
     from .text import summary_text
 
     code = script("snapshot.js")
@@ -116,8 +145,16 @@ def _page(capture: Capture, options: Mapping[str, Any], text: bytes | None, why:
     data = [
         _block("hloscope-code", code_bytes),
         _block("hloscope-view", capture.view_bytes),
-        _block("hloscope-analyses", capture.analyses_bytes),
     ]
+    no_analyses = ""
+    if analyses:
+        data.append(_block("hloscope-analyses", capture.analyses_bytes))
+    else:
+        no_analyses = (
+            "this output was saved before they were worked out. Show the capture again, "
+            'or save it with capture.to_html("module.html").'
+        )
+    summary = capture.summary if analyses else capture.quick_summary
     if text is not None:
         data.append(_block("hloscope-text", text))
     title = escape(capture.title)
@@ -132,10 +169,11 @@ def _page(capture: Capture, options: Mapping[str, Any], text: bytes | None, why:
             f"<style>{_STYLE}</style></head>",
             f"<body><main><h1>{title}</h1>",
             f'<div id="hloscope" data-options="{escape(json.dumps(dict(options)))}" '
-            f'data-no-text="{escape(why)}" data-name="{title}">',
+            f'data-no-text="{escape(why)}" data-no-analyses="{escape(no_analyses)}" '
+            f'data-name="{title}">',
             "<noscript><p>The interactive view needs JavaScript; this is its summary.</p>"
             "</noscript>",
-            f"<pre>{escape(summary_text(capture))}</pre></div></main>",
+            f"<pre>{escape(summary_text(capture, summary))}</pre></div></main>",
             *data,
             f"<script>{_LOADER}</script></body></html>\n",
         ]

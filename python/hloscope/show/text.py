@@ -63,8 +63,48 @@ def _work(s: Summary, capture: Capture) -> list[Row]:
     return [("landmarks", ", ".join(f"{n:,} {label}" for label, n in found.most_common()))]
 
 
+def _cost(s: Summary, capture: Capture) -> list[Row]:
+    """What is in the summary once the analyses are made; see ``Capture.quick_summary``."""
+    if "flops" not in s:
+        return []
+    from ..analysis.cost_text import duration, quantity
+
+    least = "≥ " if s["trip_counts_unknown"] else ""
+    accessed = human_bytes(s["bytes_accessed"])
+    rows = [("cost", f"{least}{quantity(s['flops'], 'FLOP')}, {accessed} accessed{_a_device(s)}")]
+    seconds = s["modelled_seconds"]
+    if seconds is not None:
+        parts = ((duration(seconds[k]), k) for k in ("compute", "memory", "collective"))
+        inside = ", ".join(f"{time} {part}" for time, part in parts)
+        rows.append(
+            ("modelled", f"{least}{duration(seconds['total'])} on {s['hardware']}: {inside}")
+        )
+    return rows
+
+
+def _peak(s: Summary, capture: Capture) -> list[Row]:
+    if s.get("peak_live_bytes") is None:
+        return []
+    return [("peak", f"{exact_bytes(s['peak_live_bytes'])}{_a_device(s)}, {s['peak_source']}")]
+
+
+def _collectives(s: Summary, capture: Capture) -> list[Row]:
+    found = s.get("collectives")
+    if not found:
+        return []
+    ordered = sorted(found, key=lambda row: -row["wire_bytes"])
+    parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
+    least = "≥ " if any("lower_bound" in row for row in found) else ""
+    wire = human_bytes(sum(row["wire_bytes"] for row in found))
+    return [("wire", f"{least}{wire} a device: {', '.join(parts)}")]
+
+
+def _a_device(s: Summary) -> str:
+    return " a device" if s["shapes"] == "local" else " in global shapes, before partitioning"
+
+
 def _memory(s: Summary, capture: Capture) -> list[Row]:
-    where = " a device" if s["shapes"] == "local" else " in global shapes, before partitioning"
+    where = _a_device(s)
     return [
         ("parameters", f"{s['parameters']:,} of {exact_bytes(s['parameter_bytes'])}{where}"),
         ("outputs", f"{exact_bytes(s['output_bytes'])}{where}"),
@@ -92,14 +132,21 @@ PARTS: tuple[Callable[[Summary, Capture], list[Row]], ...] = (
     _program,
     _work,
     _memory,
+    _cost,
+    _peak,
+    _collectives,
     _devices,
     _opcodes,
 )
 
 
-def summary_text(capture: Capture) -> str:
-    """The program in a few aligned lines: sizes in bytes of one device, counts, warnings."""
-    summary = capture.summary
+def summary_text(capture: Capture, summary: Summary | None = None) -> str:
+    """The program in a few aligned lines: sizes in bytes of one device, counts, warnings.
+
+    ``summary`` instead of the capture's own, which makes the analyses, where that takes long.
+    """
+    if summary is None:
+        summary = capture.summary
     rows = [row for part in PARTS for row in part(summary, capture) if row[1]]
     width = max(len(name) for name, _ in rows)
     lines = [_cut(f"{capture.title} · {_subtitle(capture)}")]
