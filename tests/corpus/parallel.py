@@ -15,6 +15,13 @@ from .registry import Made, array, program
 GRID = {"data": 2, "model": 4}
 
 
+def varying(x: jax.Array, axis: str) -> jax.Array:
+    """x as a value that differs along the axis: pcast, which was pvary before jax 0.9."""
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(x, (axis,), to="varying")
+    return jax.lax.pvary(x, axis)
+
+
 @program("data parallel: gradients reduced over all devices", mesh={"data": 8})
 def data_parallel(mesh: Mesh) -> Made:
     def step(w: dict[str, jax.Array], x: jax.Array) -> Any:
@@ -72,7 +79,7 @@ def ring_matmul(mesh: Mesh) -> Made:
             block, total = carry
             return (jax.lax.ppermute(block, "x", ring), total + block @ w), None
 
-        zero = jax.lax.pcast(jnp.zeros((8, 16)), ("x",), to="varying")
+        zero = varying(jnp.zeros((8, 16)), "x")
         return jax.lax.scan(turn, (x, zero), None, length=8)[0][1]
 
     fn = jax.shard_map(f, mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"))
@@ -117,7 +124,7 @@ def pipeline(mesh: Mesh) -> Made:
             y = jnp.tanh(jnp.where(stage == 0, x, held) @ w[0])
             return jax.lax.ppermute(y, "model", forward), y
 
-        zero = jax.lax.pcast(xs[0] * 0, ("model",), to="varying")
+        zero = varying(xs[0] * 0, "model")
         return jax.lax.scan(tick, zero, xs)[1][None]
 
     fn = jax.shard_map(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 REPO = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "tests"))
 if importlib.util.find_spec("hloscope") is None:
     sys.path.insert(0, str(REPO / "python"))
 
