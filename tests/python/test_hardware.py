@@ -20,7 +20,7 @@ def test_every_chip_of_the_list_is_there_with_sources() -> None:
         assert chip.matmul_rate("f32")
         assert chip.links
     assert chips["tpu-v5e"].matmul_rate("bf16") == 197e12
-    assert chips["h100"].memory_bandwidth == 3.35e12
+    assert chips["h100"].memory_bandwidth == 3.352e12
     # two jax devices share a TPU7x chip
     assert chips["tpu-v7x"].matmul_rate("bf16") == pytest.approx(2307e12 / 2)
 
@@ -35,10 +35,16 @@ def test_every_chip_of_the_list_is_there_with_sources() -> None:
         ("TPU v6 lite", "tpu-v6e"),
         ("TPU7x", "tpu-v7x"),
         ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
         ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
         ("NVIDIA H200", "h200"),
+        ("NVIDIA H200 141GB HBM3e", "h200"),
         ("NVIDIA B200", "b200"),
         ("AMD Instinct MI300X", "mi300x"),
+        ("AMD Instinct MI300X OAM", "mi300x"),
+        ("TPU v5e", "tpu-v5e"),
+        ("TPU v6e", "tpu-v6e"),
         ("cpu", "cpu"),
     ],
 )
@@ -48,9 +54,44 @@ def test_the_chip_is_chosen_by_jax_device_kind(kind: str, chip: str) -> None:
     assert found.id == chip
 
 
-def test_an_unknown_kind_is_unknown() -> None:
-    assert choose("TPU v99") is None
-    assert choose("") is None
+@pytest.mark.parametrize(
+    "kind", ["TPU v99", "", "TPU v4 lite", "NVIDIA H100 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA T4"]
+)
+def test_an_unknown_kind_is_unknown(kind: str) -> None:
+    """A relative of a chip is not the chip: its figures would be wrong."""
+    assert choose(kind) is None
+
+
+# (cores, units of a core, clock in GHz, {type: operations of a unit and clock}) of
+# openxla/xla xla/backends/gpu/target_config/specs; an operation is a multiply and an add
+XLA_SPECS = {
+    "h100": (132, 4, 1.8295201, {"bf16": 512, "f8": 1024, "s8": 1024, "f32": 256}),
+    "h100-pcie": (114, 4, 1.62162, {"bf16": 512, "f8": 1024, "s8": 1024, "f32": 256}),
+    "h200": (132, 4, 1.8295201, {"bf16": 512, "f8": 1024, "s8": 1024, "f32": 256}),
+    "b200": (148, 4, 1.8353101, {"bf16": 1024, "f8": 2048, "s8": 2048, "f32": 512, "f4": 4096}),
+}
+
+
+@pytest.mark.parametrize("name", XLA_SPECS)
+def test_peaks_follow_from_xlas_clocks_and_units(name: str) -> None:
+    cores, units, clock, rates = XLA_SPECS[name]
+    chip = load()[name]
+    for dtype, operations in rates.items():
+        peak = 2 * cores * units * operations * clock * 1e9
+        assert chip.matmul_rate(dtype) == pytest.approx(peak, rel=0.015), dtype
+    assert chip.vector == pytest.approx(2 * cores * 128 * max(clock, 1.755) * 1e9, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "both_ways"),
+    [("tpu-v5e", 400e9), ("tpu-v5p", 1200e9), ("tpu-v6e", 800e9), ("tpu-v7x", 1200e9)],
+)
+def test_links_add_up_to_the_documented_bandwidth(name: str, both_ways: float) -> None:
+    chip = load()[name]
+    ici = chip.links[0]
+    per_chip = ici.links * ici.bytes_per_second * chip.devices_per_chip
+    assert 2 * per_chip == both_ways
+    assert ici.links == 2 * ici.axes
 
 
 def test_operand_types_share_rates() -> None:
@@ -85,7 +126,7 @@ def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
 def test_errors_say_what_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(HardwareError, match=r"no chip is called 'tpu-v5'; did you mean tpu-v5"):
         find("tpu-v5")
-    with pytest.raises(HardwareError, match="'v5q'; did you mean tpu-v5p or tpu-v5e\?"):
+    with pytest.raises(HardwareError, match=r"'v5q'; did you mean tpu-v5p or tpu-v5e\?"):
         find("v5q")
     with pytest.raises(HardwareError, match=r"'zx81'; there are tpu-v4, "):
         find("zx81")
