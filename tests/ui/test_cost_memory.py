@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import hloscope as hs
 import pytest
 from hloscope.hlo import Target
+from test_widget import widget
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -60,29 +61,111 @@ def cap() -> Any:
     return hs.Capture(read.module, Target(sources={"/home/me/train.py": SOURCE}))
 
 
-@pytest.fixture
-def page(cap: Any, renderer: Path, open_page: OpenPage, tmp_path: Path) -> Page:
-    path = cap.to_html(tmp_path / "step.html")
-    opened = open_page(path.as_uri(), width=1500, height=950)
+@pytest.fixture(params=["snapshot", "widget"])
+def page(
+    request: pytest.FixtureRequest, cap: Any, renderer: Path, open_page: OpenPage, tmp_path: Path
+) -> Page:
+    """The same capture as a saved page and as the notebook's widget."""
+    if request.param == "widget":
+        blank = open_page("about:blank", width=1500, height=950)
+        opened = widget(blank, renderer, cap, "{height: 900}")
+    else:
+        path = cap.to_html(tmp_path / "step.html")
+        opened = open_page(path.as_uri(), width=1500, height=950)
     opened.get_by_role("tab", name="Cost", exact=True).wait_for()
     return opened
 
 
-def seconds(text: str) -> float:
-    number, unit = re.fullmatch(r"([\d.]+) (s|ms|µs|ns)", text.strip()).groups()
-    return float(number) * {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
+ROOT = """[...document.querySelectorAll('*')].map((e) => e.shadowRoot?.querySelector('.root'))
+  .find((root) => root?.hloscope)"""
 
 
-def modelled(page: Page) -> float:
-    return seconds(page.locator("dt", has_text="Modelled time").locator("+ dd").inner_text())
+def selected(page: Page) -> str:
+    """Name of the selected instruction, once the graph shows its box."""
+    page.wait_for_function(
+        f"""() => {{ const root = {ROOT}; const {{store, pane}} = root.hloscope;
+        const box = root.querySelector('.graph').getBoundingClientRect();
+        const at = pane.locate(store.get('selection'));
+        return at && at.x >= 0 && at.y >= 0 && at.x < box.width && at.y < box.height; }}"""
+    )
+    found: str = page.evaluate(
+        f"""() => {{ const {{store, model}} = {ROOT}.hloscope;
+        const s = store.get('selection'); return s.kind === 'instruction' ? model.name(s.index)
+          : s.kind === 'group' ? model.groupLabel(s.index) : s.kind; }}"""
+    )
+    return found
 
 
-@pytest.mark.parametrize("chip", ["h100", "tpu-v5e", "tpu-v5p", "cpu"])
-def test_the_page_models_the_time_that_python_models(cap: Any, page: Page, chip: str) -> None:
-    page.get_by_role("tab", name="Cost", exact=True).click()
+def lit(page: Page) -> set[str]:
+    """Names of the instructions that are lit in the graph."""
+    found: list[str] = page.evaluate(
+        f"""() => {{ const {{store, model}} = {ROOT}.hloscope; const h = store.get('highlight');
+        return h ? [...h.instructions].map((i) => model.name(i)) : []; }}"""
+    )
+    return set(found)
+
+
+def amount(text: str) -> float:
+    """ "5.2 µs", "269 MFLOP", "4 MiB" as a number of s, FLOP or B."""
+    number, prefix, _ = re.fullmatch(
+        r"([\d.,]+) ?([nµmkMGT]?i?)(s|B|FLOP)\b.*", text.strip(), re.S
+    ).groups()
+    scale = {"n": 1e-9, "µ": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    binary = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+    return float(number.replace(",", "")) * (binary.get(prefix) or scale[prefix])
+
+
+def fact(page: Page, name: str) -> float:
+    value = page.locator(".totals dt", has_text=name).first.locator("+ dd")
+    return amount(value.inner_text())
+
+
+def choose(page: Page, chip: str) -> None:
     page.get_by_label("Chip").select_option(chip)
-    want = cap.cost(chip).roofline.total_seconds
-    assert modelled(page) == pytest.approx(want, rel=6e-3)
+
+
+def cost_tab(page: Page) -> None:
+    page.get_by_role("tab", name="Cost", exact=True).click()
+
+
+def operations(page: Page) -> dict[str, dict[str, str]]:
+    """The table of operations: its cells by name and column."""
+    table = page.get_by_role("region", name="Operations by cost")
+    heads = table.locator("thead th").all_inner_texts()
+    rows = [r.locator("th, td").all_inner_texts() for r in table.locator("tbody tr").all()]
+    return {row[0].split()[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
+
+
+def test_another_chip_changes_every_figure_to_what_python_models(
+    cap: Any, page: Page, page_errors: list[str]
+) -> None:
+    cost_tab(page)
+    index = {i.name: i.index for i in cap.module.instructions}
+    seen = set()
+    for chip in ("h100", "tpu-v5e", "tpu-v5p", "cpu"):
+        choose(page, chip)
+        cost = cap.cost(chip)
+        model = cost.roofline
+        assert fact(page, "Modelled time") == pytest.approx(model.total_seconds, rel=6e-3)
+        assert fact(page, "FLOPs") == pytest.approx(cost.total_flops, rel=6e-3)
+        parts = {
+            row.locator(".bar-label").inner_text(): amount(
+                row.locator(".bar-text").inner_text().split("·")[0]
+            )
+            for row in page.locator(".cost .bars").first.locator(".bar").all()
+        }
+        assert parts["compute"] == pytest.approx(model.compute_seconds, rel=6e-3)
+        assert parts["memory"] == pytest.approx(model.memory_seconds, rel=6e-3)
+        assert parts["exposed communication"] == pytest.approx(model.exposed_seconds, rel=6e-3)
+        rows = operations(page)
+        assert {"dot.1", "tanh.1", "all-reduce.1", "looped"} <= set(rows)
+        for name, row in rows.items():
+            want = model.seconds[index[name]] * cost.runs[index[name]]
+            assert amount(row["Time"]) == pytest.approx(want, rel=6e-3), (chip, name)
+            assert row["Bound"] == model.bound(index[name])
+        seen.add(fact(page, "Modelled time"))
+    assert len(seen) == 4
+    assert page_errors == []
 
 
 def test_the_chip_of_the_capture_is_the_pages(
@@ -93,12 +176,16 @@ def test_the_chip_of_the_capture_is_the_pages(
     page = open_page(other.to_html(tmp_path / "chip.html").as_uri(), width=1500, height=950)
     page.get_by_role("tab", name="Cost", exact=True).click()
     assert page.get_by_label("Chip").input_value() == "h100"
-    assert modelled(page) == pytest.approx(other.summary["modelled_seconds"]["total"], rel=6e-3)
+    assert fact(page, "Modelled time") == pytest.approx(
+        other.summary["modelled_seconds"]["total"], rel=6e-3
+    )
     # as a host does when its settings change: the open panel follows
     told = "document.querySelector('#hloscope').shadowRoot.querySelector('.root').hloscope.store"
     page.evaluate(f"{told}.setOptions({{hardware: 'tpu-v5e'}})")
     assert page.get_by_label("Chip").input_value() == "tpu-v5e"
-    assert modelled(page) == pytest.approx(cap.cost("tpu-v5e").roofline.total_seconds, rel=6e-3)
+    assert fact(page, "Modelled time") == pytest.approx(
+        cap.cost("tpu-v5e").roofline.total_seconds, rel=6e-3
+    )
     page.get_by_label("Chip").select_option("a100")
     assert page.evaluate(f"{told}.get('options').hardware") == "a100"
     page.evaluate(f"{told}.setOptions({{hardware: 'abacus'}})")
@@ -109,20 +196,25 @@ def test_the_chip_of_the_capture_is_the_pages(
 def test_a_number_and_a_trip_count_can_be_changed(
     cap: Any, page: Page, page_errors: list[str], shots: Path
 ) -> None:
-    page.get_by_role("tab", name="Cost", exact=True).click()
-    page.get_by_label("Chip").select_option("h100")
-    before = modelled(page)
+    cost_tab(page)
+    choose(page, "h100")
+    before = fact(page, "Modelled time")
+    dot = amount(operations(page)["dot.1"]["Time"])
     page.get_by_text("Its numbers").click()
     page.get_by_label("nvlink, a link").fill("1")
     page.keyboard.press("Tab")
-    assert modelled(page) > 10 * before
+    assert fact(page, "Modelled time") > 10 * before
+    memory = page.get_by_label(re.compile("^memory"))
+    memory.fill(str(float(memory.input_value()) / 10))
+    page.keyboard.press("Tab")
+    assert amount(operations(page)["dot.1"]["Time"]) == pytest.approx(10 * dot, rel=1e-2)
     page.get_by_role("button", name="as published").click()
-    assert modelled(page) == before
+    assert fact(page, "Modelled time") == before
     page.get_by_label("Trips of %loop").fill("1000")
     page.keyboard.press("Tab")
-    want = cap.cost("h100", trips={"loop": 1000}).total_flops
-    shown = page.locator("dt", has_text="FLOPs").first.locator("+ dd").inner_text()
-    assert float(shown.split()[0]) == pytest.approx(want / 1e6, rel=6e-3)
+    want = cap.cost("h100", trips={"loop": 1000})
+    assert fact(page, "FLOPs") == pytest.approx(want.total_flops, rel=6e-3)
+    assert fact(page, "Modelled time") == pytest.approx(want.roofline.total_seconds, rel=6e-3)
     page.screenshot(path=str(shots / "cost.png"))
     assert page_errors == []
 
@@ -130,12 +222,12 @@ def test_a_number_and_a_trip_count_can_be_changed(
 def test_the_treemap_by_scope_selects_by_pointer_and_by_key(
     page: Page, page_errors: list[str]
 ) -> None:
-    page.get_by_role("tab", name="Cost", exact=True).click()
-    page.get_by_label("Chip").select_option("")
+    cost_tab(page)
+    choose(page, "")
     map_ = page.locator(".treemap canvas")
     map_.scroll_into_view_if_needed()
     assert "FLOPs by scope" in (map_.get_attribute("aria-label") or "")
-    page.get_by_label("Chip").select_option("h100")
+    choose(page, "h100")
     assert "modelled on" in (map_.get_attribute("aria-label") or "")
     map_.hover(position={"x": 8, "y": 8})
     tip = page.locator(".treemap .tip")
@@ -144,63 +236,93 @@ def test_the_treemap_by_scope_selects_by_pointer_and_by_key(
     assert tip.inner_text().startswith(largest)
     assert "%" in tip.inner_text()
     map_.click(position={"x": 8, "y": 8})
-    status = page.locator(".status")
-    assert largest.removeprefix("%") in status.inner_text()
+    assert selected(page) == "all-reduce.1"
     second = page.locator(".treemap .bar").nth(1)
     second.focus()
     page.keyboard.press("Enter")
-    assert second.locator(".bar-label").inner_text().removeprefix("%") in status.inner_text()
+    assert selected(page) == "dot.1"
     assert page_errors == []
 
 
-def test_a_dot_of_the_roofline_selects_its_operation(page: Page) -> None:
-    page.get_by_role("tab", name="Cost", exact=True).click()
-    page.get_by_label("Chip").select_option("h100")
-    largest = page.locator(".roofline circle.dot").last
-    index = int(largest.get_attribute("data-instruction"))
-    largest.click(force=True)
-    root = page.evaluate(
-        """() => {
-          const hosts = [...document.querySelectorAll('*')].filter((e) => e.shadowRoot);
-          for (const h of hosts) {
-            const root = h.shadowRoot.querySelector('.root');
-            if (root?.hloscope) return root.hloscope.store.get('selection');
-          }
-          return null;
-        }"""
+def test_a_dot_of_the_roofline_selects_its_operation_in_the_graph(page: Page) -> None:
+    cost_tab(page)
+    choose(page, "h100")
+    names: dict[str, int] = page.evaluate(
+        f"""() => {{ const {{model}} = {ROOT}.hloscope; const out = {{}};
+        for (let i = 0; i < model.instruction.count; i++) out[model.name(i)] = i;
+        return out; }}"""
     )
-    assert root == {"kind": "instruction", "index": index}
+    page.locator(".roofline svg").scroll_into_view_if_needed()
+    for name in ("dot.1", "looped"):
+        page.locator(f'circle.dot[data-instruction="{names[name]}"]').click()
+        assert selected(page) == name
+    page.get_by_role("region", name="Operations by cost").get_by_role(
+        "button", name="all-reduce.1"
+    ).click()
+    assert selected(page) == "all-reduce.1"
 
 
-def test_the_memory_timeline_is_walked(cap: Any, page: Page, shots: Path) -> None:
+def test_the_memory_timeline_is_walked_and_leads_to_the_graph(
+    cap: Any, page: Page, shots: Path, page_errors: list[str]
+) -> None:
     page.get_by_role("tab", name="Memory", exact=True).click()
-    peak = f"{cap.memory.peak_bytes:,} B"
-    assert page.get_by_text(peak).is_visible()
+    assert page.get_by_text(f"{cap.memory.peak_bytes:,} B").is_visible()
     assert page.get_by_role("heading", name="Live at the peak").is_visible()
+    values = page.get_by_role("region", name="Live values")
+    at_peak = {v.name for v in cap.memory.live_at_peak}
+    assert set(values.locator("tbody th").all_inner_texts()) == at_peak
     slider = page.get_by_label("Position in the schedule")
     slider.focus()
     page.keyboard.press("Home")
     assert page.get_by_role("heading", name="Live here").is_visible()
+    # a click in the picture: its right end is the end of the schedule
+    plot = page.locator(".timeline svg")
+    box = plot.bounding_box()
+    assert box is not None
+    plot.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
+    last = len(cap.memory.schedule) - 1
+    assert slider.input_value() == str(last)
+    live = {v.name for v in cap.memory.live_at(last)}
+    assert set(values.locator("tbody th").all_inner_texts()) == live
     page.get_by_role("button", name="go to the peak").click()
     assert page.get_by_role("heading", name="Live at the peak").is_visible()
-    rows = page.get_by_role("region", name="Live values").get_by_role("row")
-    assert rows.count() == len(cap.memory.live_at_peak) + 1
+    # a value in the graph
+    values.get_by_role("button", name="tanh.1").click()
+    assert selected(page) == "tanh.1"
     page.screenshot(path=str(shots / "memory.png"))
+    assert page_errors == []
 
 
-def test_source_lines_are_heated_and_light_their_operations(page: Page, shots: Path) -> None:
+def test_source_lines_are_heated_and_light_their_operations(
+    page: Page, shots: Path, page_errors: list[str]
+) -> None:
     page.get_by_role("tab", name="Source", exact=True).click()
     line = page.get_by_role("button", name=re.compile(r"h = jnp\.tanh\(x @ w\)"))
     assert "FLOP" in line.inner_text()
     line.click()
+    assert lit(page) == {"dot.1", "tanh.1"}
     assert page.get_by_text("train.py:4").first.is_visible()
     page.screenshot(path=str(shots / "source.png"))
+    page.get_by_role("button", name=re.compile(r"jax\.lax\.psum")).click()
+    assert lit(page) == {"all-reduce.1"}
+    assert page_errors == []
 
 
-def test_boxes_can_be_coloured_by_cost(page: Page, page_errors: list[str]) -> None:
-    choose = page.get_by_label("Colour", exact=False).first
-    for name in ("FLOPs", "Bytes accessed", "Live bytes at peak", "Modelled time"):
-        choose.select_option(label=name)
-    page.get_by_role("tab", name="Cost", exact=True).click()
-    page.get_by_label("Chip").select_option("a100")
+def test_boxes_are_coloured_by_cost_and_tell_0_from_unknown(
+    page: Page, page_errors: list[str]
+) -> None:
+    colour = page.get_by_label("Colour by", exact=True)
+    key = page.locator(".legend")
+    colour.select_option(label="Modelled time")
+    assert "nothing is known" in key.inner_text()
+    for name in ("FLOPs", "Bytes accessed", "Live bytes at peak"):
+        colour.select_option(label=name)
+        assert key.locator(".ramp").count() == 1
+    cost_tab(page)
+    choose(page, "a100")
+    colour.select_option(label="Modelled time")
+    assert key.locator(".key").first.inner_text().startswith("0 s")
+    ramp = key.locator(".ramp").inner_text()
+    choose(page, "tpu-v5e")
+    assert key.locator(".ramp").inner_text() != ramp
     assert page_errors == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import re
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_widget import MODEL
+from test_widget import widget as show_widget
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -51,22 +50,7 @@ def snapshot(capture: Any, renderer: Path, open_page: OpenPage, tmp_path: Path) 
 @pytest.fixture
 def widget(capture: Any, renderer: Path, open_page: OpenPage) -> Page:
     page = open_page("about:blank", width=1500, height=1000)
-    page.set_content("<div id=out></div>")
-    page.evaluate(MODEL)
-    page.evaluate(
-        "([view, analyses]) => { state._options = {height: 900}; state._view = bytes(view);"
-        " state._analyses = bytes(analyses); }",
-        [base64.b64encode(b).decode() for b in (capture.view_bytes, capture.analyses_bytes)],
-    )
-    code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
-    page.evaluate(
-        """async (code) => {
-        const m = await import(`data:text/javascript;base64,${code}`);
-        m.default.render({model, el: document.getElementById('out')}); }""",
-        code,
-    )
-    page.wait_for_selector(".toolbar")
-    return page
+    return show_widget(page, renderer, capture, "{height: 900}")
 
 
 def selected(page: Page) -> str:

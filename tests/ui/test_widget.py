@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from test_snapshot import program
@@ -42,6 +42,31 @@ document.addEventListener('keydown', () => { keys++; });
 ROOT = "document.querySelector('#out > div').shadowRoot.querySelector('.root')"
 
 
+def widget(page: Page, renderer: Path, capture: Any, options: str) -> Page:
+    """Renders the widget of a capture in a blank page, the analyses beside the view."""
+    page.set_content("<div id=out></div><button id=after>after</button>")
+    page.evaluate(MODEL)
+    page.evaluate(
+        "([view, analyses, text]) => { state._view = bytes(view);"
+        " state._analyses = bytes(analyses); window.text = bytes(text); }",
+        [
+            base64.b64encode(b).decode()
+            for b in (capture.view_bytes, capture.analyses_bytes, capture.text_bytes)
+        ],
+    )
+    page.evaluate(f"() => {{ state._options = {options}; }}")
+    code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
+    page.evaluate(
+        """async (code) => {
+        const m = await import(`data:text/javascript;base64,${code}`);
+        window.widget = m.default; window.out = document.getElementById('out');
+        window.dispose = widget.render({model, el: out}); }""",
+        code,
+    )
+    page.wait_for_selector(".toolbar")
+    return page
+
+
 @pytest.fixture
 def page(
     open_page: Callable[..., Page], renderer: Path, tmp_path: Path, page_errors: list[str]
@@ -51,28 +76,7 @@ def page(
 
     source = tmp_path / "step.hlo"
     source.write_text(program())
-    capture = hs.read(source)
-    made = open_page("about:blank")
-    made.set_content("<div id=out></div><button id=after>after</button>")
-    made.evaluate(MODEL)
-    made.evaluate(
-        "([view, analyses, text]) => { state._view = bytes(view);"
-        " state._analyses = bytes(analyses); window.text = bytes(text); }",
-        [
-            base64.b64encode(b).decode()
-            for b in (capture.view_bytes, capture.analyses_bytes, capture.text_bytes)
-        ],
-    )
-    code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
-    made.evaluate(
-        """async (code) => {
-        const m = await import(`data:text/javascript;base64,${code}`);
-        window.widget = m.default; window.out = document.getElementById('out');
-        window.dispose = widget.render({model, el: out}); }""",
-        code,
-    )
-    made.wait_for_selector(".toolbar")
-    return made
+    return widget(open_page("about:blank"), renderer, hs.read(source), "{height: 500}")
 
 
 def index_of(page: Page, name: str) -> int:
