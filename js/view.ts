@@ -178,19 +178,21 @@ export type CoreColumn = string;
  *
  * transfer.start          u32 x   instruction that starts a collective
  * transfer.done           u32 x   instruction that waits for it; the start itself when synchronous
- * transfer.crosses        u32 x   bit k: its groups span several blocks of 2^k devices
- * transfer.switch_steps   f64 x   latency steps behind a switch, and bytes on the busiest link
- * transfer.switch_bytes   f64 x
- * transfer.torus_steps    f64 x   the same on a torus
- * transfer.torus_bytes    f64 x
+ * transfer.bytes          f64 x   what one device sends when all are behind one switch
+ * transfer.switch_steps   f64 x·r latency steps on the chip's first link when that is a switch, and
+ * transfer.switch_bytes   f64 x·r bytes on the busiest link; a row a transfer, a column a reach of
+ * transfer.torus_steps    f64 x·r that link (r = extras.cost.reaches; a chip's is its `reach`)
+ * transfer.torus_bytes    f64 x·r the same when it is a torus
+ * transfer.far_steps      f64 x·r what is left to the last link, between blocks of that reach
+ * transfer.far_bytes      f64 x·r
  *
  * Modelled seconds of one execution of a unit on a chip of extras.cost.hardware
  * (analysis/roofline.py has the sources):
  *   max(matmul_flops / matmul[dtype],
  *       (flops - matmul_flops + transcendentals) / vector,
  *       main_bytes / memoryBandwidth)
- * and of a transfer, over the first link that reaches (group 0, or bit log2(group) of crosses
- * clear), else the last:  steps · latency + bytes / bytesPerSecond, torus or switch by its kind.
+ * and of a transfer, near the first link (torus or switch by its kind) and far the last:
+ *   near steps · latency + far steps · latency + max(near bytes / rate, far bytes / rate)
  *
  * memory.schedule         u32 p   instruction at each program point; callees before callers
  * memory.live             f64 p   live bytes, simulated, all memory spaces

@@ -25,6 +25,8 @@ export interface Chip {
   vector: number | null;
   clock: number | null;
   links: Link[];
+  /** Column of the `transfer` tables that its first link's reach has. */
+  reach: number;
   source: string[];
 }
 
@@ -39,6 +41,8 @@ export interface XlaFigure {
 
 interface Extras {
   dtypes: string[];
+  /** Distinct reaches of the chips' first links: columns of the `transfer` tables. */
+  reaches: number;
   hardware: Chip[];
   /** What Python modelled on: the chip a person chose, else the program's own. */
   chosen: string | null;
@@ -96,7 +100,15 @@ export class Costs {
   private readonly loop: Int32Array | null;
   private readonly trips: number[];
   private readonly transfer: Record<
-    "start" | "done" | "crosses" | "switchSteps" | "switchBytes" | "torusSteps" | "torusBytes",
+    | "start"
+    | "done"
+    | "bytes"
+    | "switchSteps"
+    | "switchBytes"
+    | "torusSteps"
+    | "torusBytes"
+    | "farSteps"
+    | "farBytes",
     ArrayLike<number>
   >;
   private readonly listeners = new Set<() => void>();
@@ -119,11 +131,13 @@ export class Costs {
     this.transfer = {
       start: t("start"),
       done: t("done"),
-      crosses: t("crosses"),
+      bytes: t("bytes"),
       switchSteps: t("switch_steps"),
       switchBytes: t("switch_bytes"),
       torusSteps: t("torus_steps"),
       torusBytes: t("torus_bytes"),
+      farSteps: t("far_steps"),
+      farBytes: t("far_bytes"),
     };
     const n = model.instruction.count;
     this.runs = this.knownRuns;
@@ -256,11 +270,7 @@ export class Costs {
       else map.set(key, [k]);
     };
     for (let k = 0; k < count; k++) {
-      const link = linkFor(chip, transfer.crosses[k]);
-      const onTorus = link?.kind === "torus";
-      const steps = onTorus ? transfer.torusSteps[k] : transfer.switchSteps[k];
-      const load = onTorus ? transfer.torusBytes[k] : transfer.switchBytes[k];
-      wire[k] = link ? steps * link.latency + load / link.bytesPerSecond : 0;
+      wire[k] = transferTime(chip, transfer, k * this.extras.reaches + chip.reach);
       put(starting, transfer.start[k], k);
       put(ending, transfer.done[k], k);
       touched.add(model.instruction.computation[transfer.start[k]]);
@@ -295,8 +305,8 @@ export class Costs {
   /** Wire bytes of each instruction over all executions. */
   get wireBytes(): Float64Array {
     const out = new Float64Array(this.seconds.length);
-    const { start, switchBytes } = this.transfer;
-    for (let k = 0; k < start.length; k++) out[start[k]] += switchBytes[k] * this.runs[start[k]];
+    const { start, bytes } = this.transfer;
+    for (let k = 0; k < start.length; k++) out[start[k]] += bytes[k] * this.runs[start[k]];
     return out;
   }
   /** Units that run, by seconds where a chip is chosen, else by FLOPs; unknown ones first. */
@@ -320,12 +330,24 @@ export class Costs {
   }
 }
 
-/** The nearest link that reaches, else the last. */
-export function linkFor(chip: Chip, crosses: number): Link | null {
-  for (const link of chip.links) {
-    if (!link.group || !((crosses >>> Math.floor(Math.log2(link.group))) & 1)) return link;
-  }
-  return chip.links[chip.links.length - 1] ?? null;
+type Levels = Record<
+  "switchSteps" | "switchBytes" | "torusSteps" | "torusBytes" | "farSteps" | "farBytes",
+  ArrayLike<number>
+>;
+
+/** Seconds of one execution: the first and the last link at once, steps of both; 0 without links. */
+export function transferTime(chip: Chip, of: Levels, at: number): number {
+  const near = chip.links[0];
+  const far = chip.links[chip.links.length - 1];
+  if (!near || !far) return 0;
+  const torus = near.kind === "torus";
+  const steps = torus ? of.torusSteps[at] : of.switchSteps[at];
+  const sent = torus ? of.torusBytes[at] : of.switchBytes[at];
+  return (
+    steps * near.latency +
+    of.farSteps[at] * far.latency +
+    Math.max(sent / near.bytesPerSecond, of.farBytes[at] / far.bytesPerSecond)
+  );
 }
 
 /** The costs of a View, or null when it has none. */

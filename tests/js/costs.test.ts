@@ -1,21 +1,30 @@
 /** The what-if model in the browser: limits, unknown, loops, links. */
 import { describe, expect, it } from "vitest";
 import { highest } from "../../js/panels/memory-timeline.ts";
-import { type Chip, linkFor } from "../../js/state/costs.ts";
+import { type Chip, transferTime } from "../../js/state/costs.ts";
 
 const chip = {
   links: [
-    { name: "near", kind: "switch", bytesPerSecond: 1, latency: 0, group: 8 },
-    { name: "far", kind: "switch", bytesPerSecond: 1, latency: 0, group: 0 },
+    { name: "near", kind: "switch", bytesPerSecond: 100, latency: 1, group: 8 },
+    { name: "far", kind: "switch", bytesPerSecond: 10, latency: 2, group: 0 },
   ],
 } as unknown as Chip;
+const levels = {
+  switchSteps: [7, 3],
+  switchBytes: [700, 300],
+  torusSteps: [4, 4],
+  torusBytes: [350, 350],
+  farSteps: [0, 5],
+  farBytes: [0, 200],
+};
 
-describe("links", () => {
-  it("takes the nearest that reaches", () => {
-    expect(linkFor(chip, 0b0111)?.name).toBe("near");
-    expect(linkFor(chip, 0b1000)?.name).toBe("far");
-    expect(linkFor({ ...chip, links: [] }, 0)).toBeNull();
-    expect(linkFor({ ...chip, links: chip.links.slice(0, 1) }, 0b1000)?.name).toBe("near");
+describe("a transfer", () => {
+  it("takes all steps, and the slower of both links", () => {
+    expect(transferTime(chip, levels, 0)).toBe(7 + 7);
+    expect(transferTime(chip, levels, 1)).toBe(3 + 10 + 20);
+    const torus = { ...chip, links: [{ ...chip.links[0], kind: "torus" as const }] };
+    expect(transferTime(torus, levels, 0)).toBe(4 + 3.5);
+    expect(transferTime({ ...chip, links: [] }, levels, 0)).toBe(0);
   });
 });
 

@@ -13,9 +13,10 @@ import pytest
 from corpus.programs import PROGRAMS
 from hloscope.analysis.cost import estimate
 from hloscope.analysis.flops_convolution import valid_positions
-from hloscope.analysis.roofline import link_for, transfer_time
-from hloscope.analysis.roofline_collectives import ring, torus
+from hloscope.analysis.roofline import transfer_time
+from hloscope.analysis.roofline_collectives import ring, torus, torus_axes
 from hloscope.hardware import find
+from hloscope.hlo import Device, Target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,11 +160,108 @@ def test_alpha_beta_times_follow_the_cited_formulas() -> None:
     assert a2a / gather == pytest.approx(0.25, rel=0.02)
 
 
-def test_groups_that_leave_the_node_use_the_slower_wire() -> None:
-    h100 = find("h100")
-    assert link_for(h100, 0b0111).name == "nvlink"  # within blocks of 8
-    assert link_for(h100, 0b1111).name == "infiniband"
-    assert transfer_time.__doc__
+def collective(kind: str, devices: int, groups: str, result: int, operand: int) -> str:
+    """A program of one collective over ``devices``; sizes are elements of f32."""
+    extra = ", dimensions={0}" if kind != "all-reduce" else ""
+    apply = ", to_apply=sum" if kind in ("all-reduce", "reduce-scatter") else ""
+    return f"""HloModule m, is_scheduled=true, num_partitions={devices}
+sum {{
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y)
+}}
+ENTRY main {{
+  p = f32[{operand}]{{0}} parameter(0)
+  ROOT c = f32[{result}]{{0}} {kind}(p){extra}, replica_groups={groups}, channel_id=1, use_global_device_ids=true{apply}
+}}
+"""  # noqa: E501
+
+
+S = 4 * 2**26  # bytes of the payload below
+HIERARCHY = [
+    # kind, devices, groups, steps near and far, bytes near and far
+    ("all-gather", 8, "[1,8]<=[8]", (7, 0), (7 / 8 * S, 0)),
+    ("all-gather", 16, "[1,16]<=[16]", (7, 1), (7 / 8 * S, 1 / 2 * S / 8)),
+    # one GPU of each of 2 nodes: only the network
+    ("all-gather", 16, "[8,2]<=[2,8]T(1,0)", (0, 1), (0, 1 / 2 * S)),
+    # 32 nodes of 8, as in "How to Scale Your Model": S / 413 GB/s
+    ("all-gather", 256, "[1,256]<=[256]", (7, 31), (7 / 8 * S, 31 / 32 * S / 8)),
+    ("reduce-scatter", 256, "[1,256]<=[256]", (7, 31), (7 / 8 * S, 31 / 32 * S / 8)),
+    ("all-reduce", 16, "[1,16]<=[16]", (14, 2), (2 * 7 / 8 * S, 2 * 1 / 2 * S / 8)),
+    ("all-to-all", 16, "[1,16]<=[16]", (7, 1), (7 / 8 * S, 1 / 2 * S)),
+    # 4 of one node and 4 of another
+    ("all-gather", 16, "[2,8]<=[2,2,4]T(1,0,2)", (3, 1), (3 / 4 * S, 1 / 2 * S / 4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "devices", "groups", "steps", "sent"), HIERARCHY)
+def test_groups_over_several_nodes(
+    kind: str, devices: int, groups: str, steps: Any, sent: Any
+) -> None:
+    """Hand counts on H100: NVLink within 8, a network card a GPU between."""
+    n = int(groups.partition(",")[2].partition("]")[0])
+    large, part = 2**26, 2**26 // n
+    result = {"all-gather": large, "reduce-scatter": part}.get(kind, large)
+    operand = {"all-gather": part}.get(kind, large)
+    (t,) = hs.read(collective(kind, devices, groups, result, operand)).cost("h100").transfers
+    want = steps[0] * 3.4e-6 + steps[1] * 1.4e-5 + max(sent[0] / 450e9, sent[1] / 50e9)
+    assert transfer_time(find("h100"), t) == pytest.approx(want)
+
+
+def test_all_gather_over_32_nodes_has_the_published_bandwidth() -> None:
+    text = collective("all-gather", 256, "[1,256]<=[256]", 2**34, 2**26)
+    (t,) = hs.read(text).cost("h100").transfers
+    assert 4 * 2**34 / transfer_time(find("h100"), t) == pytest.approx(413e9, rel=4e-3)
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_groups_over_several_slices(slices: int) -> None:
+    """Two v5e 4x4 slices: a ring of each over ICI, the slices' shares over DCN."""
+    n = 16 * slices
+    module = hs.read(collective("all-gather", n, f"[1,{n}]<=[{n}]", 2**26, 2**26 // n)).module
+    devices = tuple(
+        Device(k, k, "TPU v5 lite", coords=(k % 4, k // 4 % 4, 0), slice=k // 16) for k in range(n)
+    )
+    cost = estimate(module, Target("tpu", "TPU v5 lite", devices), hardware=find("tpu-v5e"))
+    assert cost.roofline is not None
+    # two lines of 4, each way one link: 3 + 3 steps
+    near = 6e-6, 15 / 16 * S / 2 / 50e9
+    far = (1e-5, 1 / 2 * S / 16 / 3.125e9) if slices == 2 else (0, 0)
+    want = near[0] + far[0] + max(near[1], far[1])
+    assert cost.roofline.collective_seconds == pytest.approx(want)
+
+
+def test_pods_end_where_their_links_do() -> None:
+    """512 v5e chips are two pods of 256, whoever compiled for them."""
+    text = collective("all-reduce", 512, "[1,512]<=[512]", 2**26, 2**26)
+    (t,) = hs.read(text).cost("tpu-v5e").transfers
+    near = 2 * 128 * 1e-6, 2 * 255 / 256 * S / 2 / 50e9
+    far = 2 * 1e-5, 2 * 1 / 2 * S / 256 / 3.125e9
+    assert transfer_time(find("tpu-v5e"), t) == pytest.approx(
+        near[0] + far[0] + max(near[1], far[1])
+    )
+    assert transfer_time(find("tpu-v5p"), t) == pytest.approx(
+        2 * 256e-6 + 2 * 511 / 512 * S / 2 / 100e9
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "closes"),
+    [((4, 4, 4), True), ((4, 4, 8), True), ((2, 2, 4), False), ((16, 16, 1), True),
+     ((8, 16, 1), None), ((4, 8, 1), False)],
+)  # fmt: skip
+def test_which_axes_wrap_around(shape: tuple[int, ...], closes: bool | None) -> None:
+    """Rings close on 16 in 2D and on whole cubes in 3D (tpus, "How to Scale Your Model")."""
+    n = math.prod(shape)
+    module = hs.read(collective("all-gather", n, f"[1,{n}]<=[{n}]", n, 1)).module
+    places = list(np.ndindex(*shape))
+    devices = tuple(Device(k, k, coords=tuple(map(int, p))) for k, p in enumerate(places))
+    target = Target("tpu", "", devices)
+    (row,) = hs.Capture(module, target).collectives
+    axes, _, known = torus_axes(row.groups, target, None)
+    assert known
+    want = [(e, e == 16 if closes is None else closes) for e in shape if e > 1]
+    assert axes == want
 
 
 @settings(max_examples=200, deadline=None)

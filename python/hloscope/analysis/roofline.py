@@ -6,7 +6,7 @@ An instruction takes as long as its scarcest resource (Williams, Waterman, Patte
     seconds = max( matmul FLOPs / peak of the operand type,
                    other FLOPs + transcendentals / peak of the vector units,
                    bytes accessed in main memory / its bandwidth )
-    seconds = steps · latency + bytes / bandwidth of a link
+    seconds = steps · latency + bytes / bandwidth of a link, near and far at once
 
 One instruction runs after the other. An asynchronous collective runs beside what stands
 between its start and its done, one transfer at a time on the wire:
@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..hardware import Hardware, Link
+from ..hardware import Hardware
 from ..hlo import Instruction, Module, Target
 from ..hlo.devices import device_counts, device_groups
 from .collectives import Collectives, collectives
 from .cost_text import duration
-from .roofline_collectives import Transfer, TransferMaker
+from .roofline_collectives import MAX_BLOCK, Transfer, TransferMaker
 from .table import table
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Roofline:
 
 def for_target(hardware: Hardware, target: Target) -> Hardware:
     """The chip's figures for one device: some topologies show each core as a device."""
-    places = [d.coords for d in target.devices if d.coords is not None]
+    places = [(d.slice, d.coords) for d in target.devices if d.coords is not None]
     if not places or len(places) != len(target.devices):
         return hardware
     share = len(places) // max(1, len(set(places)))
@@ -149,22 +149,25 @@ def for_target(hardware: Hardware, target: Target) -> Hardware:
     )
 
 
-def link_for(hardware: Hardware, crosses: int) -> Link | None:
-    """The nearest interconnect that reaches across: ``crosses`` as in ``Transfer``."""
-    for link in hardware.links:
-        if link.group == 0 or not crosses >> (link.group.bit_length() - 1) & 1:
-            return link
-    return hardware.links[-1] if hardware.links else None
+def reach(hardware: Hardware) -> int:
+    """Which of ``Transfer.levels`` the chip's near link has: blocks of 2**k, or all."""
+    group = hardware.links[0].group if hardware.links else 0
+    return MAX_BLOCK if not group else min(MAX_BLOCK, group.bit_length() - 1)
 
 
 def transfer_time(hardware: Hardware, t: Transfer) -> float:
     """Seconds of one execution; NaN when the chip has no interconnect."""
-    link = link_for(hardware, t.crosses)
-    if link is None:
+    if not hardware.links:
         return float("nan")
-    if link.kind == "torus":
-        return t.torus_steps * link.latency + t.torus_bytes / link.bytes_per_second
-    return t.switch_steps * link.latency + t.switch_bytes / link.bytes_per_second
+    near, far = hardware.links[0], hardware.links[-1]
+    level = t.levels[reach(hardware)]
+    steps, sent = level.torus if near.kind == "torus" else level.switch
+    far_steps, far_sent = level.far
+    return (
+        steps * near.latency
+        + far_steps * far.latency
+        + max(sent / near.bytes_per_second, far_sent / far.bytes_per_second)
+    )
 
 
 def find_transfers(

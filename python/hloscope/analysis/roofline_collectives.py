@@ -13,9 +13,17 @@
                       all-to-all: half of all data crosses the middle of the longest axis
                       permute: as many steps as hops, one link
 
+A group that the near link does not hold whole (GPUs of several nodes, TPUs of several slices)
+has k members in each of N blocks. Each member gathers over the far link what the k-th part of
+the payload is, then its block gathers the rest over the near one; both run at once:
+
+    near  k members, S            t = steps·α + steps'·α' + max(bytes/β, bytes'/β')
+    far   N blocks, S/k each      (all-to-all and broadcast: S each)
+
 Sources: Thakur, Rabenseifner, Gropp 2005 (ring and its cost in the alpha-beta model);
-"How to Scale Your Model", chapter "Sharded Matrices" (bidirectional rings over several axes,
-all-to-all a quarter of an all-gather, about 1 µs a hop).
+"How to Scale Your Model", chapters "Sharded Matrices" (bidirectional rings over several axes,
+all-to-all a quarter of an all-gather, about 1 µs a hop) and "How to Think About GPUs"
+(bytes · max over levels of (D-1)/(D·W), D blocks of a level, W the bandwidth of all of a block).
 """
 
 from __future__ import annotations
@@ -29,9 +37,20 @@ from ..hlo import Target
 from ..hlo.devices import DeviceGroups
 from .collective import Collective
 
-# Whether groups stay inside blocks of 2**k consecutive devices, for k in range(MAX_BLOCK):
-# bit k of ``crosses`` is set when they do not.
+# Near links reach blocks of 2**k consecutive devices, for k in range(MAX_BLOCK).
 MAX_BLOCK = 16
+
+
+Cost = tuple[float, float]  # (steps, bytes of the busiest link)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Near link, as a switch and as a torus, and far link; (0, 0) for what is not used."""
+
+    switch: Cost
+    torus: Cost
+    far: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +58,62 @@ class Transfer:
     """Parameters of one execution of a collective; ``hardware`` turns them into seconds.
 
     ``start`` and ``done`` are instruction indices; equal when nothing can run in between.
-    ``torus_is_known``: the physical coordinates of the devices were there; else each mesh axis
-    is taken to lie along one wrapped axis of the torus.
+    ``levels[k]`` is for a near link that reaches blocks of 2**k consecutive devices, the last
+    one for a link that reaches all. ``torus_is_known``: the physical coordinates of the devices
+    were there; else each mesh axis is taken to lie along one wrapped axis of the torus.
     """
 
     collective: int  # Collective.index
     start: int
     done: int
-    switch_steps: float
-    switch_bytes: float
-    torus_steps: float
-    torus_bytes: float
-    crosses: int
+    levels: tuple[Levels, ...]
     torus_is_known: bool
 
+    @property
+    def wire_bytes(self) -> float:
+        """What one device sends when all are behind one switch."""
+        return self.levels[-1].switch[1]
 
-def crosses(groups: DeviceGroups | None) -> int:
-    """Bit k is set when some group spans two blocks of 2**k consecutive devices."""
+
+def members_inside(groups: DeviceGroups | None) -> list[int]:
+    """For blocks of 2**k consecutive devices: members of a group in one block, at most.
+
+    0 for pairs and blocks that some pair leaves; the group's size where none leaves.
+    """
     if groups is None:
-        return 0
+        return [1] * MAX_BLOCK
     if groups.pairs is not None:
-        rows: list[npt.NDArray[np.int64]] = [groups.pairs] if len(groups.pairs) else []
-    elif groups.groups is not None:
-        rows = [groups.groups]
-    else:
-        rows = [np.asarray([g], dtype=np.int64) for g in groups.ragged]
-    out = 0
-    for k in range(MAX_BLOCK):
-        if any(((r >> k).max(axis=1) != (r >> k).min(axis=1)).any() for r in rows if r.size):
-            out |= 1 << k
+        moving = groups.pairs
+        inside = [bool((p := moving >> k).size == 0 or (p[:, 0] == p[:, 1]).all()) for k in _BLOCKS]
+        return [2 if x else 0 for x in inside]
+    rows: list[npt.NDArray[np.int64]] = (
+        [groups.groups]
+        if groups.groups is not None
+        else [np.asarray([g], dtype=np.int64) for g in groups.ragged]
+    )
+    out = []
+    for k in _BLOCKS:
+        most = 1
+        for r in rows:
+            if r.size:
+                blocks = np.sort(r >> k, axis=1)
+                most = max(most, _longest_run(blocks))
+        out.append(most)
     return out
+
+
+_BLOCKS = range(MAX_BLOCK)
+
+
+def _longest_run(rows: npt.NDArray[np.int64]) -> int:
+    """Length of the longest run of equal values in any sorted row."""
+    n = rows.shape[1]
+    longest = 1
+    for size in range(2, n + 1):
+        if not (rows[:, size - 1 :] == rows[:, : n - size + 1]).any():
+            break
+        longest = size
+    return longest
 
 
 def ring(kind: str, n: int, payload: float) -> tuple[float, float]:
@@ -116,8 +161,10 @@ def torus_axes(
 ) -> tuple[list[tuple[int, bool]], int, bool]:
     """(axes spanned, longest permute in hops, whether coordinates were known).
 
-    An axis wraps around when the group covers it and it is 16 long, or a multiple of 4 in a
-    3D slice: the slices whose links close (Google Cloud documentation, TPU v4 and v5e).
+    An axis wraps around when the group covers it and it is 16 long, or all three axes of a
+    3D slice are multiples of 4: the slices whose links close (Google Cloud documentation, TPU
+    v4 and v5e; "How to Scale Your Model", "How to Think About TPUs"). Of a group over several
+    slices the part in one slice is meant.
     """
     if groups is None:
         return [], 1, False
@@ -131,10 +178,8 @@ def torus_axes(
         return [(size, True)], 1, False
     where = np.array([coords[p] for p in sorted(coords)], np.int64)
     extent = where.max(axis=0) - where.min(axis=0) + 1
-    closes = [
-        int(e) == 16 or (int(e) % 4 == 0 and where.shape[1] == 3 and (extent > 1).sum() == 3)
-        for e in extent
-    ]
+    cubes = where.shape[1] == 3 and bool(((extent % 4 == 0) & (extent > 1)).all())
+    closes = [int(e) == 16 or cubes for e in extent]
     if groups.pairs is not None:
         moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
         if not len(moving) or moving.max() >= len(where):
@@ -149,13 +194,24 @@ def torus_axes(
     )
     if not len(row) or row.max() >= len(where):
         return [(size, True)], 1, False
+    slices = {d.partition: d.slice for d in target.devices}
+    row = np.array([p for p in row if slices[int(p)] == slices[int(row[0])]], np.int64)
     held = where[row]
     axes = []
     for d in range(where.shape[1]):
         count = len(np.unique(held[:, d]))
         if count > 1:
             axes.append((count, bool(closes[d] and count == extent[d])))
-    return axes or [(size, False)], 1, True
+    return axes or [(len(row), False)], 1, True
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    axes: list[tuple[int, bool]]
+    hops: int
+    known: bool
+    inside: list[int]  # members in a block of 2**k
+    in_slice: int  # members in one slice; the size where there is one slice
 
 
 class TransferMaker:
@@ -163,8 +219,11 @@ class TransferMaker:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._groups: dict[tuple[str, str | None], tuple[list[tuple[int, bool]], int, bool]] = {}
-        self._crosses: dict[str, int] = {}
+        self._groups: dict[tuple[str, str | None], _Group] = {}
+        self._levels: dict[tuple[str, str | None, str, int, float], tuple[Levels, ...]] = {}
+        self._slices = {d.partition: d.slice for d in target.devices}
+        if len(set(self._slices.values())) < 2:
+            self._slices = {}
 
     def make(
         self,
@@ -177,18 +236,56 @@ class TransferMaker:
     ) -> Transfer:
         """The parameters of one collective, or of one permute of a collective matmul."""
         size = groups.group_size if groups is not None else row.group_size
-        key = groups.text if groups is not None else "-"
-        if (key, row.axes) not in self._groups:
-            self._groups[key, row.axes] = torus_axes(groups, self.target, row.axes)
-            self._crosses[key] = crosses(groups)
-        axes, hops, known = self._groups[key, row.axes]
-        if groups is not None and groups.pairs is not None:
-            pairs = groups.pairs
-            if not (pairs[:, 0] != pairs[:, 1]).any():
-                return Transfer(row.index, start, done, 0, 0, 0, 0, 0, known)
-        steps, sent = ring(kind, size, payload)
-        torus_steps, torus_bytes = torus(kind, axes, payload, hops)
-        return Transfer(
-            row.index, start, done, steps, sent, torus_steps, torus_bytes,
-            self._crosses[key], known,
-        )  # fmt: skip
+        at = groups.text if groups is not None else "-", row.axes
+        if at not in self._groups:
+            axes, hops, known = torus_axes(groups, self.target, row.axes)
+            self._groups[at] = _Group(
+                axes, hops, known, members_inside(groups), self._in_slice(groups, size)
+            )
+        group = self._groups[at]
+        key = (*at, kind, size, payload)
+        if key not in self._levels:
+            pairs = groups.pairs if groups is not None else None
+            idle = pairs is not None and not (pairs[:, 0] != pairs[:, 1]).any()
+            nothing = Levels((0.0, 0.0), (0.0, 0.0), (0.0, 0.0))
+            self._levels[key] = (
+                (nothing,) * (MAX_BLOCK + 1) if idle else _levels(kind, size, payload, group)
+            )
+        return Transfer(row.index, start, done, self._levels[key], group.known)
+
+    def _in_slice(self, groups: DeviceGroups | None, size: int) -> int:
+        if not self._slices or groups is None:
+            return max(1, size)
+        rows = groups.groups if groups.groups is not None else groups.ragged
+        if groups.pairs is not None:
+            of = self._slices.get
+            apart = any(of(int(a)) != of(int(b)) for a, b in groups.pairs)
+            return 0 if apart else max(1, size)
+        first = [self._slices.get(int(p)) for p in (rows[0] if len(rows) else ())]
+        return first.count(first[0]) if first else size
+
+
+def _levels(kind: str, size: int, payload: float, group: _Group) -> tuple[Levels, ...]:
+    """For each reach of the near link what it carries, and what is left to the far one."""
+    out = []
+    for members in (*group.inside, max(1, size)):
+        held = members if group.in_slice >= size else group.in_slice
+        out.append(_split(kind, size, payload, group, held))
+    return tuple(out)
+
+
+def _split(kind: str, size: int, payload: float, group: _Group, held: int) -> Levels:
+    none = (0.0, 0.0)
+    if kind == "collective-permute":
+        if held == 0:
+            return Levels(none, none, ring(kind, size, payload))
+        return Levels(ring(kind, size, payload), torus(kind, group.axes, payload, group.hops), none)
+    near_axes = group.axes
+    if held < size and int(np.prod([n for n, _ in near_axes])) != held:
+        near_axes = [(held, True)]  # where coordinates do not say: one ring of the block
+    near = ring(kind, held, payload), torus(kind, near_axes, payload, group.hops)
+    if held >= size:
+        return Levels(*near, none)
+    blocks = -(-size // held)
+    whole = kind in ("all-to-all", "ragged-all-to-all", "collective-broadcast")
+    return Levels(*near, ring(kind, blocks, payload if whole else payload / held))

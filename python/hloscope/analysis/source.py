@@ -238,7 +238,7 @@ def _columns(module: Module, cost: Cost, memory: Memory, flops: Floats) -> list[
                 seconds[t.start] += r.exposed[t.done] * cost.runs[t.done]
     wire = np.zeros(n)
     for t in cost.transfers:
-        wire[t.start] += t.switch_bytes * cost.runs[t.start]
+        wire[t.start] += t.wire_bytes * cost.runs[t.start]
     live = np.zeros(n)
     rows = memory.liveness.live_at(memory.peak_point)
     np.add.at(live, memory.liveness.defined_by[rows], memory.liveness.size[rows])

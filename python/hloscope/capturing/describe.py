@@ -57,6 +57,7 @@ def _device(device: Any, partition: int) -> Device:
         coords=tuple(int(c) for c in coords) if coords is not None else None,
         core=int(core) if core is not None else None,
         process=int(getattr(device, "process_index", 0)),
+        slice=int(getattr(device, "slice_index", 0) or 0),
     )
 
 

@@ -24,6 +24,7 @@ class Device:
     coords: tuple[int, ...] | None = None  # on the physical torus (TPU)
     core: int | None = None
     process: int = 0
+    slice: int = 0  # TPUs of one slice are linked by ICI; between slices there is DCN
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...analysis.cost import estimated
-from ...analysis.roofline import for_target, is_collective
+from ...analysis.roofline import for_target, is_collective, reach
 from ...hardware import Hardware, choose, load
 
 if TYPE_CHECKING:
@@ -40,17 +40,23 @@ def add(builder: Builder, context: Context) -> None:
         cycles = np.full(len(module.instructions), np.nan)
         cycles[list(cost.estimated_cycles)] = list(cost.estimated_cycles.values())
         b.column("cost.cycles", "f64", cycles)
-    transfers = cost.transfers
-    if transfers:
-        for name, dtype in (("start", "u32"), ("done", "u32"), ("crosses", "u32")):
-            b.column(f"transfer.{name}", dtype, [getattr(t, name) for t in transfers])
-        for name in ("switch_steps", "switch_bytes", "torus_steps", "torus_bytes"):
-            b.column(f"transfer.{name}", "f64", [getattr(t, name) for t in transfers])
     chips = {name: for_target(h, context.target) for name, h in load().items()}
+    transfers = cost.transfers
+    reaches = sorted({reach(h) for h in chips.values()})
+    if transfers:
+        for name in ("start", "done"):
+            b.column(f"transfer.{name}", "u32", [getattr(t, name) for t in transfers])
+        b.column("transfer.bytes", "f64", [t.wire_bytes for t in transfers])
+        levels = [t.levels[k] for t in transfers for k in reaches]
+        for name in ("switch", "torus", "far"):
+            for which, part in enumerate(("steps", "bytes")):
+                values = [getattr(x, name)[which] for x in levels]
+                b.column(f"transfer.{name}_{part}", "f64", values)
     own = choose(context.target.device_kind, context.target.platform)
     context.extras["cost"] = {
         "dtypes": dtypes,
-        "hardware": [_chip(h, dtypes) for h in chips.values()],
+        "reaches": len(reaches),
+        "hardware": [_chip(h, dtypes, reaches) for h in chips.values()],
         "chosen": cost.hardware.id if cost.hardware is not None else None,
         "own": own.id if own is not None else None,
         "torusIsKnown": all(t.torus_is_known for t in transfers),
@@ -74,7 +80,7 @@ def add(builder: Builder, context: Context) -> None:
     }
 
 
-def _chip(h: Hardware, dtypes: list[str]) -> dict[str, Any]:
+def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> dict[str, Any]:
     return {
         "id": h.id,
         "label": h.label,
@@ -84,6 +90,7 @@ def _chip(h: Hardware, dtypes: list[str]) -> dict[str, Any]:
         "peak": max(h.matmul.values()),
         "vector": h.vector,
         "clock": h.clock,
+        "reach": reaches.index(reach(h)),
         "links": [
             {
                 "name": x.name,
