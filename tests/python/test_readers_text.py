@@ -278,6 +278,30 @@ def test_columns() -> None:
     assert isinstance(values, np.ndarray)
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        'op_name="f" source_file="a.py" source_line=3',
+        'op_name="f" source_file="a.py" source_line=3 source_end_line=4',
+        'source_line=3 source_file="a.py" op_name="f"',
+        'op_name="x source_file=" source_file="a.py" source_line=3',
+        'source_file="a.py" source_line=3 op_name="x source_file="',
+        r'op_name="\" source_file=\"b.py\" source_line=9" source_file="a.py" source_line=3',
+        r'op_name="f" source_file="a\".py" source_line=3',
+        'op_name="f" source_file="a.py"',
+        'op_name="f" source_file="a.py" source_line=1234567890',
+        'op_name="f" source_line=3',
+    ],
+)
+def test_old_source_lines_are_those_of_the_metadata(metadata: str) -> None:
+    m = body(f"  ROOT %a = f32[4]{{0}} parameter(0), metadata={{{metadata}}}")
+    table, ids = m.source_frames()
+    meta = m.instructions[0].metadata
+    assert [(f.file, f.line) for f in table.stack(ids[0])] == (
+        [(meta.source_file, meta.source_line)] if meta.source_file else []
+    )
+
+
 def test_equal_shapes_are_one_object() -> None:
     m = one(SMALL)
     assert len({id(i.shape) for i in m.instructions}) == 1

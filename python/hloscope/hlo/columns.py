@@ -144,6 +144,10 @@ def frame_ids(module: Module) -> list[int]:
     return out
 
 
+# As XLA prints it. Inside a string quotes are escaped, so this begins outside of all of them.
+_PLACE = re.compile(r' source_file="([^"\\]*+)" source_line=(\d{1,9})(?=[ }])')
+
+
 def source_frames(module: Module) -> tuple[FrameTable, list[int]]:
     ids = frame_ids(module)
     if module.frames.frames and any(ids):
@@ -152,12 +156,19 @@ def source_frames(module: Module) -> tuple[FrameTable, list[int]]:
     places: dict[tuple[int, int], int] = {}
     ids = []
     for i in module.instructions:
-        if "source_file=" not in i.attribute_text:
+        text = i.attribute_text
+        at = text.rfind(' source_file="')
+        if at < 0 and "source_file=" not in text:
             ids.append(0)
             continue
-        meta = i.metadata
-        file_id = files.setdefault(meta.source_file, len(files) + 1)
-        ids.append(places.setdefault((file_id, meta.source_line), len(places) + 1))
+        plain = _PLACE.match(text, at) if at > 0 else None
+        if plain is not None:
+            name, line = plain[1], int(plain[2])
+        else:
+            meta = i.metadata
+            name, line = meta.source_file, meta.source_line
+        file_id = files.setdefault(name, len(files) + 1)
+        ids.append(places.setdefault((file_id, line), len(places) + 1))
     locations = tuple((f, 0, line, 0, 0, 0) for f, line in places)
     frames = tuple((n + 1, 0) for n in range(len(locations)))
     return FrameTable(tuple(files), (), locations, frames), ids
