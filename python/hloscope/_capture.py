@@ -13,10 +13,12 @@ from .hlo import Module, Target
 if TYPE_CHECKING:
     import graphviz
 
+    from .analysis.collective import Collective
     from .analysis.collectives import Collectives
     from .analysis.cost import Cost
     from .analysis.measured import Measured
     from .analysis.memory import Memory
+    from .analysis.provenance_card import Why
     from .analysis.sharding import Shardings
     from .analysis.source import Source
     from .hardware import Hardware
@@ -133,6 +135,17 @@ class Capture:
         from .analysis.collectives import collectives
 
         return collectives(self.module, self.target)
+
+    def why(self, collective: Collective | str) -> Why:
+        """Why a collective is there: the op that asked, what moves, and who said how it is cut.
+
+        ``collective`` is a row of ``cap.collectives`` or the name of its instruction. What
+        cannot be found is said in ``unknown``, never guessed. Raises ``ValueError`` for what is
+        no collective of this capture.
+        """
+        from .analysis.provenance import explain
+
+        return explain(self.module, self.target, self.collectives.find(collective))
 
     @cached_property
     def shardings(self) -> Shardings:

@@ -54,6 +54,17 @@ def test_a_real_rematerialization_is_pinned_to_its_gathers_and_line(capture):
     assert str(said).startswith(f"{REMATERIALIZED} of %{said.operation} f32[8,16,4]")
 
 
+def test_it_is_in_the_summary_and_in_its_text(capture):
+    (row,) = [m for m in capture.summary["compiler_messages"] if m["kind"]]
+    assert row["line"].endswith(line_of("# cut"))
+    assert f"  warning: XLA: {REMATERIALIZED} of %" in str(capture)
+    (gather, *_) = [r for r in capture.collectives if r.kind == "all-gather"]
+    assert row["message"] in [str(m) for m in capture.why(gather).messages]
+    assert "XLA warned" in str(capture.why(gather))
+    dumped = hs.read(capture.text)  # nobody knows what was said then
+    assert "compiler_messages" not in dumped.summary
+
+
 def test_it_is_in_the_view_and_its_warnings(capture):
     header, _ = joined(capture.view_bytes, capture.analyses_bytes)
     (row,) = header["extras"]["compiler"]

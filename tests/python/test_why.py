@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.provenance import Provenance, Why
+from hloscope.analysis.provenance import Provenance
+from hloscope.analysis.provenance_card import Why
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -295,4 +296,92 @@ def test_without_dumps_the_card_says_so(mesh):
     (row,) = capture.collectives
     card = Provenance(capture.target).why(row)
     assert not card.is_known
-    assert str(card) == "unknown: the program before partitioning was not captured"
+    assert card.unknown == "the program before partitioning was not captured"
+    assert capture.why(row).unknown == card.unknown
+
+
+def embedding_of(mesh, table_spec):
+    """FSDP's embedding: the table is cut over the axis that the batch is cut over."""
+
+    def program(table, tokens):
+        return constrain(mesh, "fsdp", None, None)(jnp.sin(table[tokens]))
+
+    arguments = [
+        jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
+        for shape, dtype, spec in (
+            ((512, 256), np.float32, table_spec),
+            ((16, 64), np.int32, P("fsdp", None)),
+        )
+    ]
+    return hs.capture(jax.jit(program), *arguments)
+
+
+def test_a_move_in_two_steps_is_of_the_table_when_its_tiles_move(mesh):
+    two = Mesh(mesh.devices.reshape(4, 2), ("fsdp", "model"))
+    capture = embedding_of(two, P("fsdp", None))
+    steps = [r for r in capture.collectives if r.kind in ("collective-permute", "all-gather")]
+    assert [r.kind for r in steps] == ["collective-permute", "all-gather"]
+    for row in steps:
+        card = capture.why(row)
+        assert (card.opcode, card.operand, card.had) == ("gather", "table", "P('fsdp', None)")
+        assert [(o.axis, o.kind, o.name) for o in card.origins] == [("fsdp", "argument", "table")]
+
+
+def test_indices_that_move_are_not_taken_for_the_table(mesh):
+    two = Mesh(mesh.devices.reshape(4, 2), ("fsdp", "model"))
+    capture = embedding_of(two, P("model", "fsdp"))
+    moved = [r for r in capture.collectives if r.parts[0].shape.startswith("s32")]
+    assert any(r.kind == "collective-permute" for r in moved)
+    for row in moved:
+        card = capture.why(row)
+        assert card.operand != "table"
+        assert all(o.name != "table" for o in card.origins)
+    tables = [c for c in map(capture.why, capture.collectives) if c.operand == "table"]
+    assert tables
+
+
+def test_the_card_of_a_capture(mesh):
+    def program(x, w, v):
+        y = jnp.tanh(x @ w) @ v
+        return jax.lax.with_sharding_constraint(y, NamedSharding(mesh, P("data", None)))
+
+    shapes = {"x": P("data", None), "w": P(None, "model"), "v": P("model", None)}
+    arguments = [
+        jax.ShapeDtypeStruct((64, 64), np.float32, sharding=NamedSharding(mesh, spec))
+        for spec in shapes.values()
+    ]
+    capture = hs.capture(jax.jit(program), *arguments)
+    (row,) = capture.collectives
+    card = capture.why(row)
+    assert capture.why(row.name) == capture.why(f"%{row.name}") == card
+    lines = str(card).splitlines()
+    assert lines[0] == f"{row.name} over model"
+    assert lines[1].split() == ["asked", "for", "by", "dot", "f32[64,64]", "at", row.line]
+    assert "operand's model from argument v" in str(card)
+    assert "unknown" not in str(card)  # the other operand has the axis too, by the first product
+    assert repr(card) == str(card)
+    plain = card.to_dict()
+    assert {o["name"] for o in plain["origins"]} >= {"v"}
+    assert (plain["collective"], plain["unknown"]) == (lines[0], None)
+    with pytest.raises(ValueError, match=f"called 'all-reduc'; there are {row.name}"):
+        capture.why("all-reduc")
+    with pytest.raises(ValueError, match="a collective of another capture"):
+        hs.read(capture.text).why(row)
+    capture.hardware = "h100"  # the rows stay those of the capture
+    assert capture.why(row) == card
+
+
+def test_a_collective_that_the_program_asks_for(mesh):
+    def program(x):
+        return jax.shard_map(
+            lambda x: jax.lax.psum(x, "model"),
+            mesh=mesh, in_specs=P("data", "model"), out_specs=P("data", None),
+        )(x)  # fmt: skip
+
+    x = jax.ShapeDtypeStruct((16, 64), np.float32, sharding=NamedSharding(mesh, P("data", "model")))
+    capture = hs.capture(jax.jit(program), x)
+    (row,) = capture.collectives
+    card = capture.why(row)
+    assert card.by_user
+    assert card.is_known
+    assert str(card).splitlines()[1].strip().startswith("asked for  by name at ")

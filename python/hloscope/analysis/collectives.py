@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,28 @@ class Collectives:
     def by_instruction(self) -> dict[int, Collective]:
         """Instruction index → the collective it stands for, all members included."""
         return {m: row for row in self.rows for m in row.members}
+
+    def find(self, which: Collective | str) -> Collective:
+        """The row that an instruction's name stands for, with or without %; or the row itself.
+
+        Raises ``ValueError`` with names that are near.
+        """
+        if isinstance(which, str):
+            name = which.removeprefix("%")
+            names = {
+                row.instruction.module.instructions[m].name: row
+                for row in self.rows
+                for m in row.members
+            }
+            if name in names:
+                return names[name]
+            near = get_close_matches(name, names, 3) or [row.name for row in self.rows[:5]]
+            hint = f"; there are {', '.join(near)}" if near else "; it has none"
+            raise ValueError(f"no collective of this capture is called {which!r}{hint}")
+        found = self.by_instruction.get(which.instruction.index)
+        if found is None or found.instruction is not which.instruction:
+            raise ValueError(f"{which.name} is a collective of another capture")
+        return found
 
     @property
     def payload_bytes(self) -> int:

@@ -61,6 +61,7 @@ class CompilerMessage:
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "message": str(self),
             "kind": self.kind or None,
             "operation": self.operation,
             "shape": self.shape,

@@ -11,44 +11,23 @@ the collective, and all that do must agree; otherwise the card says what is unkn
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from ..hlo import Instruction, Mesh, Module, StackFrame, Target
 from .collective import Collective
-from .collectives import collectives
+from .collectives import Collectives, collectives
+from .compiler_messages import compiler_messages
+from .provenance_card import Why
 from .provenance_causes import Cause, Causes
 from .provenance_origins import Origin, Origins, line_of
 from .shardy_dump import ShardyDump, read_shardy_dump
 from .table import per_target
 
+# What only moves values: several of them may make one change of layout.
+_STEPS = ("all-gather", "all-to-all", "collective-permute")
 ORIGINS = "shardy/02.after_propagation"
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """The card of one inserted collective. ``unknown`` says what could not be found, or ''."""
-
-    op_name: str = ""
-    opcode: str = ""
-    shape: str = ""
-    line: str = ""
-    operand: str = ""  # which operand moves: "params['w1']", "result of tanh"
-    had: str = ""  # its sharding
-    needs: str = ""  # what the op needs or makes
-    origins: tuple[Origin, ...] = ()
-    unknown: str = ""
-
-    @property
-    def is_known(self) -> bool:
-        return not self.unknown
-
-    def __str__(self) -> str:
-        if self.unknown:
-            return f"unknown: {self.unknown}"
-        came = "; ".join(f"{o.of} {o}" for o in self.origins)
-        where = f"{self.opcode} at {self.line or '?'}"
-        return f"{where}: {self.operand} is {self.had}, {self.needs}. {came}"
 
 
 def reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
@@ -62,7 +41,36 @@ def _reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
     if target.before_partitioning is None:
         return (None,) * len(rows)
     answers = Provenance(target)
-    return tuple(answers.why(row) if row.inserted else None for row in rows)
+    cards = [answers.why(row) if row.inserted else None for row in rows]
+    return tuple(_chained(rows, cards))
+
+
+def _chained(rows: Collectives, cards: list[Why | None]) -> list[Why | None]:
+    """A move in several steps: what takes the result of one of them, for the same op, is the next.
+
+    The first step's card holds for it too; steps follow each other in the list of collectives.
+    """
+    step_of = {member: row.index for row in rows for member in row.members}
+    for row in rows:
+        card = cards[row.index]
+        if card is None or card.is_known or row.moves is None or row.kind not in _STEPS:
+            continue
+        before = step_of.get(row.moves.instruction.index)
+        if before is None or before == row.index:
+            continue
+        first, earlier = cards[before], rows[before]
+        same = _place(row.op_name, row.frames) == _place(earlier.op_name, earlier.frames)
+        if first is not None and first.is_known and same and earlier.kind in _STEPS:
+            cards[row.index] = first
+    return cards
+
+
+def explain(module: Module, target: Target, row: Collective) -> Why:
+    """The card of one collective of the module, with what the compiler said about it."""
+    card = reasons(module, target)[row.index] or Provenance(target).why(row)
+    members = set(row.members)
+    said = (m for m in compiler_messages(module, target) if members & set(m.instructions))
+    return replace(card, collective=f"{row.name} over {row.axes_or_groups}", messages=tuple(said))
 
 
 class Provenance:
@@ -103,8 +111,10 @@ class Provenance:
 
     def why(self, row: Collective) -> Why:
         """The card; its ``unknown`` is filled where the join is not certain."""
-        if not row.inserted:
-            return Why(unknown="written by the user" if row.inserted is False else "no op_name")
+        if row.inserted is False:
+            return Why(op_name=row.op_name, line=row.line, by_user=True)
+        if row.inserted is None:
+            return Why(unknown="it carries no op_name, so what it was made for cannot be found")
         if self.before is None or self.mesh is None:
             return Why(unknown="the program before partitioning was not captured")
         if row.axes is None:
@@ -145,6 +155,9 @@ class Provenance:
             users = dict.fromkeys(u for op in candidates for u in op.users)
             later = [c for op in users for c in asked.causes(op, row.kind, axes, shape)]
             causes = [c for c in later if c.operand in candidates]
+        if not causes and row.kind in ("collective-permute", "all-gather"):
+            causes = [c for op in candidates for c in asked.reshards(op, row, axes, shape)]
+            causes = causes if len(causes) == 1 else []
         if not causes:
             return Why(unknown="no op of that name and line accounts for it")
         cards = sorted({self.card(c) for c in causes}, key=lambda c: (c.operand, c.shape, c.needs))
@@ -154,13 +167,13 @@ class Provenance:
             return Why(unknown=f"{len(cards)} ops of that name and line would each account for it")
         # one value, moved once for several ops
         needs = "; ".join(dict.fromkeys(c.needs for c in cards))
-        origins = tuple(dict.fromkeys(o for c in cards for o in c.origins))
+        origins = _telling(o for c in cards for o in c.origins)
         return replace(cards[0], needs=needs, origins=origins)
 
     def card(self, cause: Cause) -> Why:
         op, known = cause.op, self.origins
         assert known is not None
-        origins = tuple(dict.fromkeys(known.origin(*a) for a in cause.axes))
+        origins = _telling(known.origin(*a) for a in cause.axes)
         return Why(
             op.op_name,
             op.opcode,
@@ -171,6 +184,14 @@ class Provenance:
             cause.needs,
             origins,
         )
+
+
+def _telling(origins: Iterable[Origin]) -> tuple[Origin, ...]:
+    """Each once, without the unknown ones of an axis whose origin another operand gives."""
+    found = tuple(dict.fromkeys(origins))
+    known = {(o.axis, o.of) for o in found if o.kind != "unknown"}
+    known |= {(axis, "result") for axis, of in known if of == "operand"}
+    return tuple(o for o in found if o.kind != "unknown" or (o.axis, o.of) not in known)
 
 
 def _place(op_name: str, frames: tuple[StackFrame, ...]) -> tuple[object, ...]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import combinations
 
 from ..hlo import Instruction, parse_shape
+from .collective import Collective
 from .provenance_origins import Origins
 from .sharding_words import spec_words
 from .shardy_dump import Spec
@@ -112,6 +114,12 @@ class Causes:
             before = self.origins.spec(operand)
             if before is None or not axes <= {a for d in before for a in d}:
                 continue
+            if not _same_kind(operand, shape):
+                continue
+            if kind == "collective-permute" and shape:
+                moved = math.prod(parse_shape(shape).dimensions)
+                if self._tile(operand.shape.dimensions, before) != moved:
+                    continue
             if kind == "all-gather" and not self._gathered(operand, before, axes, shape, exactly):
                 continue
             alike = operand.shape.dimensions == op.shape.dimensions
@@ -121,6 +129,61 @@ class Causes:
             wanted = tuple((a, "result", op) for a in used if a in axes)
             found.append(self._cause(op, operand, before, after, axes, wanted))
         return found
+
+    def reshards(
+        self, op: Instruction, row: Collective, axes: frozenset[str], shape: str
+    ) -> list[Cause]:
+        """Steps of a move that the partitioner makes up: tiles permuted, or gathered in pairs.
+
+        FSDP's gather from a table that is cut by rows: its tiles go to other devices, then pairs
+        of them are gathered. No sharding of ``op`` names the layout in between, so sizes tell:
+        the one operand whose tile it is, when that is the argument that moves in the partitioned
+        program, or when nothing else of ``op`` has that size.
+        """
+        kind = row.kind
+        after = self.origins.spec(op)
+        partly = any(":" in a for a in axes)
+        if after is None or not shape or (kind == "all-gather" and not partly):
+            return []
+        times = row.group_size if kind == "all-gather" else 1
+        argument = row.moves.name if row.moves and row.moves.kind == "argument" else ""
+        moved = math.prod(parse_shape(shape).dimensions)
+        base = frozenset(a.partition(":")[0] for a in axes)
+        found = []
+        for value in dict.fromkeys((*op.operands, op)):
+            spec = self.origins.spec(value)
+            if spec is None or not _same_kind(value, shape):
+                continue
+            cut = {a for d in spec for a in d}
+            tile = self._tile(value.shape.dimensions, spec)
+            fits = tile * times == moved and (base <= cut if partly else bool(base & cut))
+            if argument and (value is op or self.origins.describe(value) != argument):
+                continue
+            if fits and value is not op:
+                found.append((value, spec, base & cut))
+            elif self._could_be(value, moved):
+                return []
+        if len(found) != 1:
+            return []
+        operand, before, of = found[0]
+        needs = f"moved for it, laid out as the partitioner chose; result {spec_words(after)}"
+        said = tuple((a, "operand", operand) for d in before for a in d if a in of)
+        return [Cause(op, operand, spec_words(before), needs, said)]
+
+    def _tile(self, dimensions: tuple[int, ...], spec: Spec) -> int:
+        """Elements of one device's tile."""
+        sizes = self._sizes()
+        tiles = (math.prod(sizes.get(a, 1) for a in dim) for dim in spec)
+        return math.prod(-(-n // t) for n, t in zip(dimensions, tiles, strict=True))
+
+    def _could_be(self, value: Instruction, elements: int) -> bool:
+        """Whether cutting ``value`` over some of the mesh's axes gives so many elements."""
+        whole = value.shape.elements
+        return elements > 0 and any(
+            -(-whole // math.prod(some)) == elements
+            for n in range(len(self._sizes()) + 1)
+            for some in combinations(self._sizes().values(), n)
+        )
 
     def _cause(
         self,
@@ -177,6 +240,14 @@ def _summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ..
         window = _numbers(op.attribute("update_window_dims"))
         return [(updates, tuple(d for d in range(updates.shape.rank) if d not in window))]
     return []
+
+
+def _same_kind(value: Instruction, shape: str) -> bool:
+    """Whether both hold integers, or both do not: converts move across collectives."""
+    if not shape:
+        return True
+    kinds = {t[:1] in "su" for t in (value.shape.element_type, parse_shape(shape).element_type)}
+    return len(kinds) == 1
 
 
 def _explains(before: Spec, after: Spec, kind: str, axes: frozenset[str]) -> bool:

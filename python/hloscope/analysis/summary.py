@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .collectives_summary import collectives_summary, shardings_summary
+from .compiler_messages import compiler_messages
 from .cost_summary import costs, peaks
 from .sharding import is_partitioned
 
@@ -72,6 +73,14 @@ def _fusion_kind(fusion: Instruction) -> str:
     return found.group(1) if found else fusion.fusion_kind or "unknown"
 
 
+def said(module: Module, target: Target) -> dict[str, Any]:
+    """What the compiler complained about; no key for a dump, of which nobody knows."""
+    found = compiler_messages(module, target)
+    if not found and not target.jax_version:
+        return {}
+    return {"compiler_messages": [m.to_dict() for m in found]}
+
+
 # In the order their keys are printed; an analysis adds its totals with one line.
 CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
     ("counts", counts),
@@ -79,6 +88,7 @@ CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
     ("shardings", shardings_summary),
     ("cost", costs),
     ("memory", peaks),
+    ("compiler messages", said),
 )
 
 

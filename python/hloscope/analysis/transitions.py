@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ..hlo import Module, Target
 from .collectives import collectives
-from .provenance import Why, reasons
+from .provenance import reasons
+from .provenance_card import Why
 from .sharding import Transition, shardings
 from .table import NO_TARGET, per_target
 

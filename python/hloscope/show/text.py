@@ -152,6 +152,7 @@ def summary_text(capture: Capture, summary: Summary | None = None) -> str:
     lines = [_cut(f"{capture.title} · {_subtitle(capture)}")]
     lines += [_cut(f"  {name:<{width}}  {value}") for name, value in rows]
     warnings = [str(w) for w in summary.get("warnings", [])]
+    warnings += [f"XLA: {m['message']}" for m in summary.get("compiler_messages", []) if m["kind"]]
     room = max(1, MAX_LINES - len(lines) - 1)
     lines += [_cut(f"  warning: {w}") for w in warnings[:room]]
     if len(warnings) > room:

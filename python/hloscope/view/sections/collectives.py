@@ -9,7 +9,8 @@ import numpy as np
 from ...analysis.collective import Collective
 from ...analysis.collectives import Collectives, collectives
 from ...analysis.phases import PHASES, phases
-from ...analysis.provenance import Why, reasons
+from ...analysis.provenance import reasons
+from ...analysis.provenance_card import Why
 from ...analysis.table import csr
 
 if TYPE_CHECKING:
