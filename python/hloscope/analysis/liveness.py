@@ -6,6 +6,9 @@
     temp %dot.3            ├──────────┤                                 definition .. last use
     temp %tanh.4                      ├────────┤                        may take %dot.3's place
 
+    temp loop carry        ├───┤     ├───┤                              free from a step's last use
+                                                                        to what the next one reads
+
 The order is the printed one, which in a scheduled module is the schedule; bodies of loops,
 branches and calls stand before their caller, as in XLA's ``HloLiveRange``. Values that must
 share a buffer are one (``liveness_values.py``). A temporary may take the place of an operand
@@ -17,7 +20,7 @@ Offsets are not simulated: fragmentation of the heap comes on top.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,12 +28,14 @@ import numpy.typing as npt
 
 from ..hlo import Instruction, Module
 from .cost_runs import Calls, Role, call_graph
-from .liveness_sharing import reuse
+from .liveness_homes import homes
+from .liveness_sharing import Sharing, shared_places
 from .liveness_values import ARGUMENT, CONSTANT, OUTPUT, TEMP, Values
 from .memory_tiling import memory_space, storage_bytes
 
 Ints = npt.NDArray[np.int64]
 
+_NEVER = np.iinfo(np.int64).max
 KINDS = ("argument", "output", "temp", "constant")
 _TRANSPARENT = frozenset(
     "tuple get-tuple-element bitcast opt-barrier optimization-barrier domain".split()
@@ -57,10 +62,12 @@ class Liveness:
     space: Ints
     start: Ints
     end: Ints
+    ranges: Ints  # rows (buffer, start, end) in order: more than one where nothing lies between
     kind: Ints
     shared: Ints
     home: Ints
     definitions: tuple[tuple[int, ...], ...]  # all instructions that make a value of it
+    has_several: npt.NDArray[np.bool_]  # values: several definitions, or carried by a loop
 
     @cached_property
     def counted_end(self) -> Ints:
@@ -71,11 +78,17 @@ class Liveness:
         return end
 
     @cached_property
-    def reserved(self) -> tuple[Ints, Ints]:
-        """``start`` and ``counted_end`` as memory is held: arguments and outputs throughout."""
+    def reserved(self) -> Ints:
+        """Rows (buffer, first point, last point) of memory as it is held: ``ranges`` without
+        what another buffer takes over, arguments and outputs throughout."""
         whole = (self.kind == ARGUMENT) | (self.kind == OUTPUT)
-        last = len(self.schedule) - 1
-        return np.where(whole, 0, self.start), np.where(whole, last, self.counted_end)
+        rows = self.ranges[~whole[self.ranges[:, 0]]].copy()
+        np.minimum(rows[:, 2], self.counted_end[rows[:, 0]], out=rows[:, 2])
+        held = np.flatnonzero(whole)
+        last = np.full(len(held), len(self.schedule) - 1)
+        rows = np.vstack([rows, np.stack([held, np.zeros_like(last), last], axis=1)])
+        found: Ints = rows[(rows[:, 2] >= rows[:, 1]) & self.is_counted[rows[:, 0]]]
+        return found
 
     @cached_property
     def is_counted(self) -> npt.NDArray[np.bool_]:
@@ -86,21 +99,21 @@ class Liveness:
     def timeline(self, space: int | None = None) -> Ints:
         """Live bytes at each program point; ``space`` restricts to one memory space."""
         n = len(self.schedule)
-        start, end = self.reserved
-        chosen = self.is_counted & (end >= start)
+        buffer, start, end = self.reserved.T
+        size = self.size[buffer]
         if space is not None:
-            chosen &= self.space == space
+            size = np.where(self.space[buffer] == space, size, 0)
         delta = np.zeros(n + 1, np.int64)
-        np.add.at(delta, start[chosen], self.size[chosen])
-        np.add.at(delta, end[chosen] + 1, -self.size[chosen])
+        np.add.at(delta, start, size)
+        np.add.at(delta, end + 1, -size)
         return np.cumsum(delta)[:n]
 
     def live_at(self, point: int) -> Ints:
         """Buffers that hold memory at a program point, largest first."""
-        start, end = self.reserved
-        chosen = self.is_counted & (start <= point) & (end >= point)
-        rows = np.flatnonzero(chosen & (self.size > 0))
-        return rows[np.lexsort((rows, -self.size[rows]))]
+        buffer, start, end = self.reserved.T
+        rows = buffer[(start <= point) & (end >= point) & (self.size[buffer] > 0)]
+        found: Ints = rows[np.lexsort((rows, -self.size[rows]))]
+        return found
 
 
 def flatten(module: Module, calls: Calls) -> Ints:
@@ -141,19 +154,21 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
     schedule = flatten(module, calls)
     point = np.full(len(module.instructions), -1, np.int64)
     point[schedule] = np.arange(len(schedule))
-    roots = values.groups()
+    value_roots, roots = values.groups()
     distinct, buffer_of = np.unique(roots, return_inverse=True) if len(roots) else (roots, roots)
+    kept, value_of = np.unique(value_roots, return_inverse=True) if len(roots) else (roots, roots)
     count = len(distinct)
     origin = np.array(values.origin, np.int64)
     defines = np.frombuffer(bytes(values.defines), np.uint8).astype(bool)
     at = point[origin] if len(origin) else origin
-    start = np.full(count, np.iinfo(np.int64).max)
-    end = np.full(count, -1, np.int64)
     reached = at >= 0
-    np.minimum.at(start, buffer_of[reached], at[reached])
+    begin = np.full(len(kept), _NEVER)
+    np.minimum.at(begin, value_of[reached], at[reached])
     # a value is in use where it stands, and where anything that is more than plumbing reads it
-    np.maximum.at(end, buffer_of[reached & defines], at[reached & defines])
-    _uses(module, values, calls, point, buffer_of, end)
+    until = begin.copy()
+    np.maximum.at(until, value_of[reached & defines], at[reached & defines])
+    _uses(module, values, calls, point, value_of, until)
+    begin = np.where(begin == _NEVER, 0, begin)
     first = np.full(count, len(origin), np.int64)
     candidates = np.flatnonzero(defines & reached)
     np.minimum.at(first, buffer_of[candidates], candidates)
@@ -178,14 +193,16 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
     entry = module.entry
     if entry is not None and count:
         if entry.root is not None:
-            held = buffer_of[list(values.nodes(entry.root))]
-            end[held] = last
-            kind[held] = OUTPUT
+            held = list(values.nodes(entry.root))
+            until[value_of[held]] = last
+            kind[buffer_of[held]] = OUTPUT
         for p in entry.parameters:
-            held = buffer_of[list(values.nodes(p))]
-            start[held], kind[held] = 0, ARGUMENT
-    start = np.where(start > last, 0, start)
-    end = np.maximum(end, start)
+            held = list(values.nodes(p))
+            begin[value_of[held]], kind[buffer_of[held]] = 0, ARGUMENT
+    ranges = _ranges(buffer_of[kept], begin, np.where(until == _NEVER, 0, until))
+    start, end = np.full(count, last), np.zeros(count, np.int64)
+    np.minimum.at(start, ranges[:, 0], ranges[:, 1])
+    np.maximum.at(end, ranges[:, 0], ranges[:, 2])
     home = np.full(count, -1, np.int64)
     for parameter, result in values.donations():
         a, b = int(buffer_of[parameter]), int(buffer_of[result])
@@ -194,6 +211,8 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
     definitions: list[list[int]] = [[] for _ in range(count)]
     for v in candidates.tolist():
         definitions[int(buffer_of[v])].append(int(origin[v]))
+    has_several = np.bincount(buffer_of[candidates], minlength=count) > 1
+    has_several[buffer_of[np.flatnonzero(np.frombuffer(bytes(values.merges), np.uint8))]] = True
     live = Liveness(
         module=module,
         values=values,
@@ -205,18 +224,36 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
         space=space,
         start=start,
         end=end,
+        ranges=ranges,
         kind=kind,
         shared=np.full(count, -1, np.int64),
         home=home,
         definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
+        has_several=has_several,
     )
-    return reuse(live)
+    can = Sharing(live)
+    live = replace(live, home=homes(live, can))
+    return replace(live, shared=shared_places(live, can))
+
+
+def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
+    """Rows (buffer, first point, last point) without overlaps, by buffer and point."""
+    order = np.lexsort((start, buffer))
+    rows = np.stack([buffer, start, end], axis=1)[order]
+    several = np.flatnonzero(np.bincount(buffer)[rows[:, 0]] > 1) if len(rows) else order
+    drop = np.zeros(len(rows), bool)
+    for at, after in zip(several[:-1].tolist(), several[1:].tolist(), strict=True):
+        b, _, until = rows[at].tolist()
+        if rows[after, 0] == b and rows[after, 1] <= until + 1:
+            rows[after, 1:] = rows[at, 1], max(until, int(rows[after, 2]))
+            drop[at] = True
+    return rows[~drop]
 
 
 def _uses(
-    module: Module, values: Values, calls: Calls, point: Ints, buffer_of: Ints, end: Ints
+    module: Module, values: Values, calls: Calls, point: Ints, value_of: Ints, end: Ints
 ) -> None:
-    """Extends ``end`` to the last use of each buffer."""
+    """Extends ``end`` to the last use of each value."""
     users: list[int] = []
     nodes: list[int] = []
     first = values.first
@@ -224,7 +261,7 @@ def _uses(
         if not calls.executed[c.index]:
             continue
         for i in c.instructions:
-            if i.opcode in _TRANSPARENT:
+            if i.opcode in _TRANSPARENT or i.opcode == "while":
                 continue
             for o in i.operands:
                 span = values.nodes(o) if o.shape.is_tuple else (first[o.index],)
@@ -238,4 +275,4 @@ def _uses(
                 nodes.append(v)
     if nodes:
         when = point[np.array(users, np.int64)]
-        np.maximum.at(end, buffer_of[np.array(nodes, np.int64)], when)
+        np.maximum.at(end, value_of[np.array(nodes, np.int64)], when)

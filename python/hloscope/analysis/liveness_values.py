@@ -3,9 +3,10 @@
 Every leaf of every executed instruction's shape is a node; forwarding joins nodes:
 
     tuple, get-tuple-element, bitcast, …      the operand's leaves, nothing new
-    while                                     initial value = body parameter = condition parameter
-                                              = body root = result: one buffer for each carry
-    call, conditional, async-start            arguments = parameters, root = result
+    while                                     initial value = body parameter = condition parameter,
+                                              and body root and result in the same place later
+    conditional                               argument = parameter; roots and result in one place
+    call, async-start                         arguments = parameters, root = result
     dynamic-update-slice, scatter             result = operand 0: updated in place
     fusion with such a root                   the same, through the fused parameter
     output_to_operand_aliasing                as the compiler wrote it
@@ -65,7 +66,8 @@ class Values:
 
     ``first[i]`` is the first node of instruction i, -1 when it does not execute;
     ``origin[v]`` the instruction of node v. ``defines[v]`` says whether the instruction
-    makes the value rather than passing it on.
+    makes the value rather than passing it on, ``merges[v]`` whether it may be one of several:
+    the result of a loop or a conditional.
     """
 
     def __init__(self, module: Module, calls: Calls) -> None:
@@ -88,6 +90,8 @@ class Values:
         self.shapes = shapes
         self.parent = list(range(len(origin)))
         self.defines = bytearray(b"\x01") * len(origin)
+        self.merges = bytearray(len(origin))
+        self._after: list[tuple[int, int]] = []
         self._callees: dict[int, list[Edge]] = {}
         for e in calls.edges:
             self._callees.setdefault(e.caller, []).append(e)
@@ -110,26 +114,27 @@ class Values:
             v = parent[v]
         return v
 
-    def groups(self) -> Ints:
-        """The root of every node, as a column."""
-        parent = np.array(self.parent, np.int64)
-        while True:
-            above = parent[parent] if len(parent) else parent
-            if np.array_equal(above, parent):
-                return parent
-            parent = above
+    def groups(self) -> tuple[Ints, Ints]:
+        """(value, place) of every node, each as the index of one of its nodes.
+
+        Values that follow one another in one place, as those that a loop carries from step to
+        step, are several values; nothing lies there from the last use of one to the next.
+        """
+        values = _roots(self.parent)
+        for a, b in self._after:
+            self._join_roots(a, b)
+        return values, _roots(self.parent)
+
+    def _join_roots(self, a: int, b: int) -> None:
+        ra, rb = self.find(a), self.find(b)
+        if ra != rb:  # the smaller index stays the root: deterministic
+            self.parent[max(ra, rb)] = min(ra, rb)
 
     def _unite(self, new: range, old: range) -> None:
         """``new`` are the same buffers as ``old``, leaf by leaf; ``new`` defines nothing."""
         for a, b in zip(new, old, strict=False):
             self.defines[a] = 0
-            ra, rb = self.find(a), self.find(b)
-            if ra != rb:
-                # the smaller index stays the root: deterministic
-                if ra < rb:
-                    self.parent[rb] = ra
-                else:
-                    self.parent[ra] = rb
+            self._join_roots(a, b)
 
     def _join(self, i: Instruction) -> None:
         mine = self.nodes(i)
@@ -180,26 +185,32 @@ class Values:
     def _control(self, i: Instruction, mine: range) -> None:
         callees = self._callees.get(i.index, ())
         computations = self.module.computations
+        if i.opcode in ("while", "conditional"):
+            self.merges[mine.start : mine.stop] = b"\x01" * len(mine)
         if i.opcode == "while":
-            if i.operands:
-                self._unite(mine, self.nodes(i.operands[0]))
+            given = self.nodes(i.operands[0]) if i.operands else range(0)
+            self._follow(mine, given)
             for e in callees:
                 for parameter in self._parameters(computations[e.callee])[:1]:
-                    self._unite(parameter, mine)
+                    self._unite(parameter, given)
                 root = computations[e.callee].root
                 if e.role is Role.BODY and root is not None:
-                    self._same(self.nodes(root), mine)
+                    self._after += zip(self.nodes(root), given, strict=False)
             return
         if i.opcode in ("call", "conditional"):
             for position, e in enumerate(callees):
                 c = computations[e.callee]
-                given = i.operands if i.opcode == "call" else i.operands[1 + position :][:1]
-                for parameter, o in zip(self._parameters(c), given, strict=False):
+                operands = i.operands if i.opcode == "call" else i.operands[1 + position :][:1]
+                for parameter, o in zip(self._parameters(c), operands, strict=False):
                     self._unite(parameter, self.nodes(o))
-                if c.root is not None:
-                    for v in mine:
-                        self.defines[v] = 0
-                    self._same(self.nodes(c.root), mine)
+                if c.root is None:
+                    continue
+                if i.opcode == "conditional":
+                    self._follow(mine, self.nodes(c.root))
+                    continue
+                for v in mine:
+                    self.defines[v] = 0
+                self._same(self.nodes(c.root), mine)
             return
         # starts of asynchronous operations: results repeat the operands, then what is made
         at = mine.start
@@ -228,12 +239,16 @@ class Values:
                     self.defines[v] = 0
                 self._same(self.nodes(c.root), made)
 
+    def _follow(self, new: range, old: range) -> None:
+        """``new`` come to lie where ``old`` were; they define nothing."""
+        for v in new:
+            self.defines[v] = 0
+        self._after += zip(new, old, strict=False)
+
     def _same(self, a: range, b: range) -> None:
         """Joins without saying that either only passes on."""
         for x, y in zip(a, b, strict=False):
-            rx, ry = self.find(x), self.find(y)
-            if rx != ry:
-                self.parent[max(rx, ry)] = min(rx, ry)
+            self._join_roots(x, y)
 
     def _done(self, i: Instruction, mine: range) -> None:
         start = i.operands[0]
@@ -257,7 +272,7 @@ class Values:
             if len(outputs) != len(mine):
                 return
             for k, out in enumerate(outputs):
-                number = _updated_parameter(out, i.fusion_kind)
+                number = _updated_parameter(out, i)
                 if number is not None and number < len(i.operands):
                     theirs = self.nodes(i.operands[number])
                     if len(theirs) == 1:
@@ -304,6 +319,15 @@ class Values:
         return out
 
 
+def _roots(parents: list[int]) -> Ints:
+    parent = np.array(parents, np.int64)
+    while True:
+        above = parent[parent] if len(parent) else parent
+        if np.array_equal(above, parent):
+            return parent
+        parent = above
+
+
 _INDEX = re.compile(r"\bindex=(\d{1,6})")
 # opcodes that make what they return, whatever they are given
 _PLAIN = frozenset(
@@ -325,13 +349,13 @@ def _start_of(i: Instruction) -> Instruction:
     return i
 
 
-def _updated_parameter(out: Instruction, kind: str | None) -> int | None:
+def _updated_parameter(out: Instruction, fusion: Instruction) -> int | None:
     """The fused parameter that a fusion's output updates in place, or None."""
     out = _through_bitcasts(out)
     if out.opcode not in ("dynamic-update-slice", "scatter") or not out.operands:
         return None
-    if out.opcode == "scatter" and kind == "kCustom":  # TPU's scatter kernels write a new buffer
-        return None
+    if out.opcode == "scatter" and fusion.fusion_kind == "kCustom":
+        return None  # TPU's scatter kernels write a new buffer
     source = _through_bitcasts(out.operands[0])
     return source.parameter_number if source.opcode == "parameter" else None
 

@@ -8,7 +8,8 @@
 
 Three peaks, each labelled:
 
-* ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout.
+* ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout. All
+  memory spaces together; alignment and fragmentation of the heap come on top.
 * ``assigned_bytes``: sum of XLA's allocations, exact, where the buffer assignment is known.
 * ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU that leaves out every
   temporary (its buffer assignment has no heap trace), so it is shown but not used there. On TPU
@@ -30,9 +31,10 @@ import numpy.typing as npt
 from ..hlo import Instruction, Module, Shape, StackFrame, Target
 from .categories import CATEGORIES, argument_names, categorise
 from .cost_pause import uncollected
-from .cost_runs import call_graph
+from .cost_runs import Role, call_graph
 from .liveness import KINDS, Liveness, simulate
 from .liveness_values import OUTPUT
+from .memory_tiling import storage_bytes
 from .phases import PHASES, phases
 from .table import per_target
 
@@ -99,13 +101,35 @@ class Memory:
         entry = self.module.entry
         if entry is None or entry.root is None or not entry.root.shape.is_tuple:
             return 0
-        tiled = any(s.layout and s.layout.tiles for s in entry.root.shape.leaves())
-        return 512 if tiled else _tables(entry.root.shape)
+        return 512 if self._is_tiled else _tables(entry.root.shape)
+
+    @cached_property
+    def _is_tiled(self) -> bool:
+        """Whether layouts have tiles, as on TPU."""
+        entry = self.module.entry
+        shapes = [] if entry is None else [i.shape for i in entry.instructions]
+        return any(s.layout and s.layout.tiles for shape in shapes for s in shape.leaves())
+
+    @cached_property
+    def constant_bytes(self) -> int:
+        """Constants outside fusions where they lie in the device's memory beside everything
+        else: on TPU. Elsewhere they are part of the program, and this is 0."""
+        if not self._is_tiled:
+            return 0
+        calls = self.liveness.values.calls
+        reducers = {e.callee for e in calls.edges if e.role is Role.REDUCER}
+        return sum(
+            storage_bytes(i.shape)
+            for c in self.module.computations
+            if calls.executed[c.index] or c.index in reducers
+            for i in c.instructions
+            if i.opcode == "constant"
+        )
 
     @property
     def simulated_bytes(self) -> int:
-        """Highest point of the timeline, tuple index tables included."""
-        return int(self.timeline.max(initial=0)) + self.table_bytes
+        """Highest point of the timeline, with tuple index tables and constants."""
+        return int(self.timeline.max(initial=0)) + self.table_bytes + self.constant_bytes
 
     @cached_property
     def assigned_bytes(self) -> int | None:

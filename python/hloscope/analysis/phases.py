@@ -110,7 +110,10 @@ def _depends_on_backward(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
     offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
     for i in range(len(seen)):
         if not seen[i]:
-            seen[i] = any(seen[o] for o in values[offsets[i] : offsets[i + 1]])
+            for o in values[offsets[i] : offsets[i + 1]]:
+                if seen[o]:
+                    seen[i] = True
+                    break
     return np.array(seen, bool)
 
 
@@ -125,9 +128,8 @@ def _inherit(t: Table, out: Phases) -> None:
         if phase[i]:
             for o in values[offsets[i] : offsets[i + 1]]:
                 first_user[o] = phase[i]
-    for i in range(len(phase)):
-        if out[i] == UNKNOWN:
-            made_from = max((phase[o] for o in values[offsets[i] : offsets[i + 1]]), default=0)
-            if made_from > FORWARD and phase[i] in (UNKNOWN, OPTIMISER):
-                phase[i] = made_from
+    for i in np.flatnonzero(out == UNKNOWN).tolist():
+        made_from = max((phase[o] for o in values[offsets[i] : offsets[i + 1]]), default=0)
+        if made_from > FORWARD and phase[i] in (UNKNOWN, OPTIMISER):
+            phase[i] = made_from
     out[:] = phase

@@ -68,7 +68,7 @@ def _recompute(memory: Memory, cost: Cost, buffer: int) -> Recompute:
     if reason:
         return _refused(value, size, reason)
     picked = sorted(chain)
-    wire = sum(t.switch_bytes for t in cost.transfers if t.start in chain)
+    wire = sum(t.wire_bytes for t in cost.transfers if t.start in chain)
     r = cost.roofline
     return Recompute(
         value,

@@ -1,0 +1,160 @@
+"""Temporaries that lie where an output is not yet written or a donated argument is read out.
+
+    donated argument  ├ read ┤  free window  ├ output ┤
+    plain output          free window        ├ output ┤
+    loop carry        ├ read ┤  free window  ├ next ┤      in each step, where it is an output
+
+Largest first, then in post-order, each temporary goes into the place of an operand, else into
+the smallest place (the last made of equals) that is big enough and free for its whole life, as
+``BufferAssigner::AssignSingleHloBuffer`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .liveness_sharing import Sharing
+from .liveness_values import OUTPUT, TEMP
+
+if TYPE_CHECKING:
+    from .liveness import Liveness
+
+Ints = npt.NDArray[np.int64]
+# (size, host, last point before, first point after, buffer before, buffer after) of free room
+Window = tuple[int, int, int, int, int, int]
+# Temporaries that together are less than this part of what is placed are left on the heap.
+_NEGLIGIBLE = 1 / 500
+
+
+def homes(live: Liveness, can: Sharing) -> Ints:
+    """For each buffer the output or donated argument in whose place it lies, or -1."""
+    home = live.home.copy()
+    rooms = _Rooms(_windows(live))
+    if not rooms.used:
+        return home
+    start, end, size = live.start.tolist(), live.end.tolist(), live.size.tolist()
+    position = _post_order(live)[live.defined_by]
+    made = position.copy()  # of a place: the first of the values in it
+    for _, host, _, _, _, after in rooms.windows():
+        made[host] = min(made[host], position[after])
+    temps = np.flatnonzero((live.kind == TEMP) & (live.size > 0) & (live.size <= rooms.largest))
+    temps = temps[np.lexsort((position[temps], -live.size[temps]))]
+    rest = np.cumsum(live.size[temps][::-1])[::-1]
+    temps = temps[rest > _NEGLIGIBLE * float(live.size[live.kind != TEMP].sum())]
+    instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
+    several = _several_ranges(live)
+    for b in temps.tolist():
+        fits = rooms.fitting(size[b], start[b], end[b])
+        if len(fits) > 1:
+            hosts, sizes = rooms.rows[fits, 1], rooms.rows[fits, 0]
+            mine = [h if (h := int(home[a])) >= 0 else a for a in can.whole_operands(b)]
+            fits = fits[np.lexsort((-made[hosts], sizes, ~np.isin(hosts, mine)))]
+        for w in fits.tolist():
+            _, host, opens, closes, before, after = rooms.rows[w].tolist()
+            if live.space[host] != live.space[b]:
+                continue
+            if opens == start[b] and not (before >= 0 and can.follows(before, b)):
+                continue
+            if closes == end[b] and not can.follows(b, after, closes):
+                continue
+            home[b] = host
+            rooms.take(w, b, several.get(b, [(start[b], end[b])]), instants)
+            break
+    return home
+
+
+class _Rooms:
+    """Free windows as rows of a table that grows as windows are cut up."""
+
+    def __init__(self, windows: list[Window]) -> None:
+        self.used = len(windows)
+        self.largest = max((w[0] for w in windows), default=0)
+        self.rows = np.zeros((max(1, len(windows)) * 4, 6), np.int64)
+        if windows:
+            self.rows[: self.used] = windows
+
+    def windows(self) -> list[list[int]]:
+        found: list[list[int]] = self.rows[: self.used].tolist()
+        return found
+
+    def fitting(self, size: int, start: int, end: int) -> Ints:
+        rows = self.rows[: self.used]
+        return np.flatnonzero((rows[:, 0] >= size) & (rows[:, 2] <= start) & (rows[:, 3] >= end))
+
+    def take(
+        self, row: int, b: int, ranges: list[tuple[int, int]], instants: Iterable[int]
+    ) -> None:
+        """Puts ``b`` into a window; what stays free around and within it are windows again."""
+        size, host, opens, closes, before, after = self.rows[row].tolist()
+        lasts, firsts = [opens, *(e for _, e in ranges)], [*(f for f, _ in ranges), closes]
+        befores, afters = [before] + [b] * len(ranges), [b] * len(ranges) + [after]
+        # Windows that nothing fits in any more go, or a long chain takes quadratic time.
+        parts = [
+            (size, host, last, first, x, y)
+            for last, first, x, y in zip(lasts, firsts, befores, afters, strict=True)
+            if last < first or last in instants
+        ]
+        self.used -= 1
+        self.rows[row] = self.rows[self.used]
+        if self.used + len(parts) > len(self.rows):
+            self.rows = np.vstack([self.rows, np.zeros_like(self.rows)])
+        for part in parts:
+            self.rows[self.used] = part
+            self.used += 1
+
+
+def _windows(live: Liveness) -> list[Window]:
+    """Free room in the places of outputs and donated arguments before anything is put there."""
+    occupied: dict[int, list[tuple[int, int, int]]] = {}
+    host = np.where(live.home >= 0, live.home, np.arange(len(live.home)))
+    is_place = (live.kind == OUTPUT) & (live.size > 0)
+    is_place[live.home[live.home >= 0]] = True
+    is_place[[int(live.buffer_of[parameter]) for parameter, _ in live.values.donations()]] = True
+    rows = live.ranges[is_place[live.ranges[:, 0]]]
+    for b, first, last in rows[np.argsort(rows[:, 1], kind="stable")].tolist():
+        occupied.setdefault(int(host[b]), []).append((first, last, b))
+    out: list[Window] = []
+    for place, there in occupied.items():
+        before, opens = -1, -1
+        for first, last, b in there:
+            if before >= 0 or live.kind[place] == OUTPUT:
+                out.append((int(live.size[place]), place, opens, first, before, b))
+            before, opens = b, last
+    return out
+
+
+def _several_ranges(live: Liveness) -> dict[int, list[tuple[int, int]]]:
+    """Ranges of the buffers that have more than one."""
+    out: dict[int, list[tuple[int, int]]] = {}
+    count = np.bincount(live.ranges[:, 0], minlength=1)
+    for b, first, last in live.ranges[count[live.ranges[:, 0]] > 1].tolist():
+        out.setdefault(b, []).append((first, last))
+    return out
+
+
+def _post_order(live: Liveness) -> Ints:
+    """Position of each instruction when operands come before users, first operand first."""
+    order = np.zeros(len(live.module.instructions), np.int64)
+    seen = bytearray(len(order))
+    at = 0
+    for computation in live.module.computations:
+        if not live.values.calls.executed[computation.index] or computation.root is None:
+            continue
+        for start in (computation.root, *computation.instructions):
+            stack = [start]
+            while stack:
+                i = stack[-1]
+                if seen[i.index]:
+                    stack.pop()
+                    if seen[i.index] == 1:
+                        seen[i.index] = 2
+                        order[i.index] = at
+                        at += 1
+                    continue
+                seen[i.index] = 1
+                stack.extend(o for o in reversed(i.operands) if not seen[o.index])
+    return order
