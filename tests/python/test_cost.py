@@ -144,6 +144,70 @@ def test_a_transfer_hides_behind_what_runs_between_its_start_and_its_done() -> N
     assert r.total_seconds == pytest.approx(wire)
 
 
+def test_transfers_share_the_wire_one_after_the_other() -> None:
+    """Two gathers start together; a dot hides the first, the second waits for both.
+
+    wire     ▒ first ▒▒▒ second ▒▒
+    compute  dot██ done1      done2: exposed = 2 wire - dot
+    """
+    text = """HloModule m, is_scheduled=true, num_partitions=4
+ENTRY main {
+  p = f32[1024,1024]{1,0} parameter(0)
+  s1 = f32[4096,1024]{1,0} all-gather-start(p), dimensions={0}, replica_groups={{0,1,2,3}}, channel_id=1, use_global_device_ids=true
+  s2 = f32[4096,1024]{1,0} all-gather-start(p), dimensions={0}, replica_groups={{0,1,2,3}}, channel_id=2, use_global_device_ids=true
+  d = f32[1024,1024]{1,0} dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  g1 = f32[4096,1024]{1,0} all-gather-done(s1)
+  g2 = f32[4096,1024]{1,0} all-gather-done(s2)
+  ROOT r = f32[4096,1024]{1,0} add(g1, g2)
+}
+"""  # noqa: E501
+    r = hs.read(text).cost("h100").roofline
+    wire = 3 * 3.4e-6 + 0.75 * 4096 * 1024 * 4 / 450e9
+    dot = max(2 * 1024**3 / 494.7e12, 3 * 1024 * 1024 * 4 / 3.352e12)
+    assert r.collective_seconds == pytest.approx(2 * wire)
+    assert r.exposed_seconds == pytest.approx(2 * wire - dot)
+    assert r.exposed.nonzero()[0].size == 2
+
+
+@pytest.mark.parametrize(("rows", "hidden"), [(1024, True), (8192, False)])
+def test_a_real_schedule_hides_a_permute_behind_two_matmuls(
+    libtpu: None, rows: int, hidden: bool
+) -> None:
+    """XLA:TPU starts the permute first and awaits it after both products."""
+    import jax
+    import jax.numpy as jnp
+    from corpus.build import topology_devices
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(np.array(topology_devices("v5e:2x4")).reshape(8), ("x",))
+    ring = [(i, (i + 1) % 8) for i in range(8)]
+    split, whole = PartitionSpec("x"), PartitionSpec()
+
+    def local(x: Any, w: Any) -> Any:
+        return jax.lax.ppermute(x, "x", ring) + 1, w @ w @ w
+
+    def argument(shape: tuple[int, ...], spec: Any) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=NamedSharding(mesh, spec))
+
+    fn = jax.shard_map(local, mesh=mesh, in_specs=(split, whole), out_specs=(split, whole))
+    args = argument((8 * rows, 1024), split), argument((2048, 2048), whole)
+    cost = hs.capture(jax.jit(fn).lower(*args).compile()).cost()
+    (t,) = cost.transfers
+    between = cost.module.instructions[t.start + 1 : t.done]
+    assert cost.module.instructions[t.start].opcode == "collective-permute-start"
+    products = [cost.row(i).seconds for i in between if cost.row(i).bound == "compute"]
+    assert len(products) == 2
+    # v5e at 197 TFLOP/s; from the last chip of the 2x4 mesh back to the first it is 4 hops
+    places = [d.coords for d in cost.target.devices]
+    hops = max(sum(abs(a - b) for a, b in zip(places[i], places[j], strict=True)) for i, j in ring)
+    wire = hops * 1e-6 + rows * 1024 * 2 / 50e9
+    assert t.levels[-1].torus == (4, rows * 1024 * 2)  # no two ways share a link
+    assert sum(products) == pytest.approx(2 * (2 * 2048**3) / 197e12, rel=1e-3)
+    assert cost.roofline.collective_seconds == pytest.approx(wire)
+    want = 0.0 if hidden else wire - sum(cost.roofline.seconds[i.index] for i in between)
+    assert cost.roofline.exposed_seconds == pytest.approx(want, abs=1e-9)
+
+
 def test_alpha_beta_times_follow_the_cited_formulas() -> None:
     assert ring("all-gather", 4, 400.0) == (3, 300)
     assert ring("all-reduce", 4, 400.0) == (6, 600)
@@ -258,10 +322,37 @@ def test_which_axes_wrap_around(shape: tuple[int, ...], closes: bool | None) -> 
     devices = tuple(Device(k, k, coords=tuple(map(int, p))) for k, p in enumerate(places))
     target = Target("tpu", "", devices)
     (row,) = hs.Capture(module, target).collectives
-    axes, _, known = torus_axes(row.groups, target, None)
-    assert known
+    spanned = torus_axes(row.groups, target, None)
+    assert spanned.known
     want = [(e, e == 16 if closes is None else closes) for e in shape if e > 1]
-    assert axes == want
+    assert spanned.axes == want
+
+
+@pytest.mark.parametrize(
+    ("shape", "shift", "hops", "load"),
+    [
+        # a line of 4: everybody goes one on, the last comes back all the way
+        ((4, 1, 1), 1, 3, 1),
+        ((4, 1, 1), 2, 2, 2),
+        # a ring of 16: the shorter way, half of it at most
+        ((16, 1, 1), 1, 1, 1),
+        ((16, 1, 1), 5, 5, 5),
+        ((16, 1, 1), 13, 3, 3),
+    ],
+)
+def test_ways_of_a_permute(shape: tuple[int, ...], shift: int, hops: int, load: int) -> None:
+    n = shape[0]
+    pairs = ",".join(f"{{{k},{(k + shift) % n}}}" for k in range(n))
+    text = f"""HloModule m, is_scheduled=true, num_partitions={n}
+ENTRY main {{
+  p = f32[1000000]{{0}} parameter(0)
+  ROOT c = f32[1000000]{{0}} collective-permute(p), channel_id=1, source_target_pairs={{{pairs}}}
+}}
+"""
+    devices = tuple(Device(k, k, coords=(k, 0, 0)) for k in range(n))
+    cost = estimate(hs.read(text).module, Target("tpu", "", devices), hardware=find("tpu-v5e"))
+    assert cost.roofline is not None
+    assert cost.roofline.collective_seconds == pytest.approx(hops * 1e-6 + load * 4e6 / 50e9)
 
 
 @settings(max_examples=200, deadline=None)

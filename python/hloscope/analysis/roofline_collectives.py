@@ -11,7 +11,8 @@
                       axis wraps around, 1 where it is a line; ⌊n/2⌋ steps on a ring, n-1 on a
                       line, axes one after the other
                       all-to-all: half of all data crosses the middle of the longest axis
-                      permute: as many steps as hops, one link
+                      permute: as many steps as hops of the longest way, S times the pairs whose
+                      ways share a link (one axis after the other, the shorter way round)
 
 A group that the near link does not hold whole (GPUs of several nodes, TPUs of several slices)
 has k members in each of N blocks. Each member gathers over the far link what the k-th part of
@@ -28,7 +29,9 @@ all-to-all a quarter of an all-gather, about 1 µs a hop) and "How to Think Abou
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,15 +134,15 @@ def ring(kind: str, n: int, payload: float) -> tuple[float, float]:
 
 
 def torus(
-    kind: str, axes: list[tuple[int, bool]], payload: float, hops: int = 1
+    kind: str, axes: list[tuple[int, bool]], payload: float, hops: int = 1, load: int = 1
 ) -> tuple[float, float]:
     """(steps, bytes of the busiest link) on a torus.
 
     ``axes`` are (devices along the axis, wraps around) of each physical axis the group spans;
-    ``hops`` the longest way of a permute.
+    ``hops`` the longest way of a permute and ``load`` the ways on its busiest link.
     """
     if kind == "collective-permute":
-        return float(hops), payload * max(1, hops) if hops > 1 else payload
+        return float(hops), payload * load
     axes = [a for a in axes if a[0] > 1]
     if not axes:
         return 0.0, 0.0
@@ -156,10 +159,18 @@ def torus(
     return steps, share
 
 
-def torus_axes(
-    groups: DeviceGroups | None, target: Target, mesh_axes: str | None
-) -> tuple[list[tuple[int, bool]], int, bool]:
-    """(axes spanned, longest permute in hops, whether coordinates were known).
+@dataclass(frozen=True, slots=True)
+class Spanned:
+    """Where a group lies on the torus: axes as ``torus`` takes them, or ways of a permute."""
+
+    axes: list[tuple[int, bool]]
+    hops: int = 1
+    load: int = 1
+    known: bool = False
+
+
+def torus_axes(groups: DeviceGroups | None, target: Target, mesh_axes: str | None) -> Spanned:
+    """What a group spans, and whether coordinates were known.
 
     An axis wraps around when the group covers it and it is 16 long, or all three axes of a
     3D slice are multiples of 4: the slices whose links close (Google Cloud documentation, TPU
@@ -167,15 +178,15 @@ def torus_axes(
     slices the part in one slice is meant.
     """
     if groups is None:
-        return [], 1, False
+        return Spanned([])
     coords = {d.partition: d.coords for d in target.devices if d.coords is not None}
     size = groups.group_size
     if not coords or len(coords) != len(target.devices):
         names = (mesh_axes or "").split("+") if mesh_axes else [""]
         if len(names) > 1:
             each = max(2, round(size ** (1 / len(names))))
-            return [(each, True)] * len(names), 1, False
-        return [(size, True)], 1, False
+            return Spanned([(each, True)] * len(names))
+        return Spanned([(size, True)])
     where = np.array([coords[p] for p in sorted(coords)], np.int64)
     extent = where.max(axis=0) - where.min(axis=0) + 1
     cubes = where.shape[1] == 3 and bool(((extent % 4 == 0) & (extent > 1)).all())
@@ -183,17 +194,16 @@ def torus_axes(
     if groups.pairs is not None:
         moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
         if not len(moving) or moving.max() >= len(where):
-            return [], 1, bool(len(moving))
-        apart = np.abs(where[moving[:, 0]] - where[moving[:, 1]])
-        around = np.where(closes, np.minimum(apart, extent - apart), apart)
-        return [], int(max(1, around.sum(axis=1).max())), True
+            return Spanned([], known=bool(len(moving)))
+        hops, load = _ways(where[moving[:, 0]], where[moving[:, 1]], extent.tolist(), closes)
+        return Spanned([], hops, load, True)
     row = (
         groups.groups[0]
         if groups.groups is not None
         else np.asarray(groups.ragged[0] if groups.ragged else (), np.int64)
     )
     if not len(row) or row.max() >= len(where):
-        return [(size, True)], 1, False
+        return Spanned([(size, True)])
     slices = {d.partition: d.slice for d in target.devices}
     row = np.array([p for p in row if slices[int(p)] == slices[int(row[0])]], np.int64)
     held = where[row]
@@ -202,14 +212,32 @@ def torus_axes(
         count = len(np.unique(held[:, d]))
         if count > 1:
             axes.append((count, bool(closes[d] and count == extent[d])))
-    return axes or [(len(row), False)], 1, True
+    return Spanned(axes or [(len(row), False)], known=True)
+
+
+def _ways(sources: Any, targets: Any, extent: list[int], closes: list[bool]) -> tuple[int, int]:
+    """(hops of the longest way, ways on the busiest link) of pairs, dimension by dimension."""
+    longest = 1
+    links: Counter[tuple[Any, ...]] = Counter()
+    low = np.minimum(sources.min(axis=0), targets.min(axis=0))
+    for source, target in zip((sources - low).tolist(), (targets - low).tolist(), strict=True):
+        at, hops = list(source), 0
+        for d, size in enumerate(extent):
+            away = target[d] - at[d]
+            if closes[d] and 2 * abs(away) > size:
+                away -= size if away > 0 else -size
+            step = 1 if away > 0 else -1
+            for _ in range(abs(away)):
+                links[(*at, d, step)] += 1
+                at[d] = (at[d] + step) % size if closes[d] else at[d] + step
+            hops += abs(away)
+        longest = max(longest, hops)
+    return longest, max(links.values(), default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    axes: list[tuple[int, bool]]
-    hops: int
-    known: bool
+    spanned: Spanned
     inside: list[int]  # members in a block of 2**k
     in_slice: int  # members in one slice; the size where there is one slice
 
@@ -238,9 +266,10 @@ class TransferMaker:
         size = groups.group_size if groups is not None else row.group_size
         at = groups.text if groups is not None else "-", row.axes
         if at not in self._groups:
-            axes, hops, known = torus_axes(groups, self.target, row.axes)
             self._groups[at] = _Group(
-                axes, hops, known, members_inside(groups), self._in_slice(groups, size)
+                torus_axes(groups, self.target, row.axes),
+                members_inside(groups),
+                self._in_slice(groups, size),
             )
         group = self._groups[at]
         key = (*at, kind, size, payload)
@@ -251,7 +280,7 @@ class TransferMaker:
             self._levels[key] = (
                 (nothing,) * (MAX_BLOCK + 1) if idle else _levels(kind, size, payload, group)
             )
-        return Transfer(row.index, start, done, self._levels[key], group.known)
+        return Transfer(row.index, start, done, self._levels[key], group.spanned.known)
 
     def _in_slice(self, groups: DeviceGroups | None, size: int) -> int:
         if not self._slices or groups is None:
@@ -279,13 +308,16 @@ def _split(kind: str, size: int, payload: float, group: _Group, held: int) -> Le
     if kind == "collective-permute":
         if held == 0:
             return Levels(none, none, ring(kind, size, payload))
-        return Levels(ring(kind, size, payload), torus(kind, group.axes, payload, group.hops), none)
-    near_axes = group.axes
+        spanned = group.spanned
+        near = torus(kind, [], payload, spanned.hops, spanned.load)
+        return Levels(ring(kind, size, payload), near, none)
+    near_axes = group.spanned.axes
     if held < size and int(np.prod([n for n, _ in near_axes])) != held:
         near_axes = [(held, True)]  # where coordinates do not say: one ring of the block
-    near = ring(kind, held, payload), torus(kind, near_axes, payload, group.hops)
+    switch, on_torus = ring(kind, held, payload), torus(kind, near_axes, payload)
     if held >= size:
-        return Levels(*near, none)
+        return Levels(switch, on_torus, none)
     blocks = -(-size // held)
     whole = kind in ("all-to-all", "ragged-all-to-all", "collective-broadcast")
-    return Levels(*near, ring(kind, blocks, payload if whole else payload / held))
+    far = ring(kind, blocks, payload if whole else payload / held)
+    return Levels(switch, on_torus, far)
