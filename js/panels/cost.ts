@@ -40,7 +40,7 @@ export const cost: Panel = {
 
 function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
   return [
-    totals(costs),
+    totals(ctx, costs),
     ...split(costs),
     ...byScope(ctx, costs, width),
     ...roofline(ctx, costs, width),
@@ -49,10 +49,12 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
   ];
 }
 
-function totals(costs: Costs): HTMLElement {
+function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   const t = costs.totals;
+  const isGlobal = ctx.model.header.summary.shapes === "global";
+  const whose = isGlobal ? "of the whole program, before partitioning" : "on one device";
   const rows: [string, string][] = [
-    ["FLOPs", `${format.quantity(t.flops, "FLOP")} on one device`],
+    ["FLOPs", `${format.quantity(t.flops, "FLOP")} ${whose}`],
     ["Bytes accessed", format.bytes(t.bytes)],
     ["Intensity", `${format.quantity(t.flops / t.bytes)} FLOP/B`],
   ];
@@ -118,10 +120,10 @@ function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
 }
 
 function table(ctx: PanelContext, costs: Costs): HTMLElement {
-  const rows = costs.ranking();
+  const { first, count } = costs.ranking(ROWS);
   const { chip } = costs;
   const number = (text: string) => h("td", { class: "num" }, text);
-  const body = rows.slice(0, ROWS).map((i) => {
+  const body = first.map((i) => {
     const runs = costs.runs[i];
     return h(
       "tr",
@@ -169,7 +171,7 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
         h("tbody", null, ...body),
       ),
     ),
-    rows.length > ROWS ? note(`The first ${ROWS} of ${format.count(rows.length)}.`) : null,
+    count > ROWS ? note(`The first ${ROWS} of ${format.count(count)}.`) : null,
   );
 }
 

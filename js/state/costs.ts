@@ -309,24 +309,34 @@ export class Costs {
     for (let k = 0; k < start.length; k++) out[start[k]] += bytes[k] * this.runs[start[k]];
     return out;
   }
-  /** Units that run, by seconds where a chip is chosen, else by FLOPs; unknown ones first. */
-  ranking(): number[] {
-    const key = (i: number) => {
-      const value = (this.chip ? this.seconds[i] : this.flops[i]) * this.runs[i];
-      return Number.isNaN(value) ? Number.POSITIVE_INFINITY : value;
-    };
-    const rows: number[] = [];
-    for (let i = 0; i < this.unit.length; i++) {
-      if (this.unit[i] && this.runs[i] > 0 && (this.flops[i] !== 0 || this.bytes[i] > 0)) {
-        rows.push(i);
+  /**
+   * Units that run, by seconds where a chip is chosen, else by FLOPs; unknown ones first: the
+   * first `limit` of them, and how many there are. Sorting all 40,000 costs as much as modelling.
+   */
+  ranking(limit: number): { first: number[]; count: number } {
+    const { unit, runs, flops, bytes } = this;
+    const each = this.chip ? this.seconds : flops;
+    const first: number[] = [];
+    const keys: number[] = [];
+    let count = 0;
+    for (let i = 0; i < unit.length; i++) {
+      if (!unit[i] || !(runs[i] > 0) || (flops[i] === 0 && !(bytes[i] > 0))) continue;
+      count++;
+      const value = each[i] * runs[i];
+      const key = Number.isNaN(value) ? Number.POSITIVE_INFINITY : value;
+      const before = (k: number) =>
+        key > keys[k] || (key === keys[k] && bytes[i] > bytes[first[k]]);
+      if (keys.length === limit && !before(limit - 1)) continue;
+      let at = keys.length;
+      while (at > 0 && before(at - 1)) at--;
+      keys.splice(at, 0, key);
+      first.splice(at, 0, i);
+      if (keys.length > limit) {
+        keys.pop();
+        first.pop();
       }
     }
-    const keys = new Map(rows.map((i) => [i, key(i)]));
-    return rows.sort((a, b) => {
-      const x = keys.get(a) as number;
-      const y = keys.get(b) as number;
-      return x === y ? this.bytes[b] - this.bytes[a] || a - b : y > x ? 1 : -1;
-    });
+    return { first, count };
   }
 }
 
