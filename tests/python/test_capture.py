@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hloscope.analysis.summary import summarize
 from hloscope.capturing.messages import compiler_lines, stderr_kept
 from hloscope.hlo import Mesh as TargetMesh
 from jax.sharding import Mesh, NamedSharding
@@ -188,6 +189,46 @@ def test_sources_of_a_notebook_cell() -> None:
     exec(compile(code, name, "exec"), namespace)
     cap = hs.capture(namespace["cell_function"], jnp.ones(4))
     assert cap.target.sources[name] == code
+
+
+@pytest.mark.parametrize("own", ["bare", "other mesh"])
+def test_shardings_given_to_jit_move_onto_the_mesh(mesh: Mesh, own: str) -> None:
+    """What jax.jit was given for four devices, or for any mesh, holds on eight."""
+    four = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("data", "model"))
+
+    def spec(*axes: str | None) -> Any:
+        return P(*axes) if own == "bare" else NamedSharding(four, P(*axes))
+
+    def step(w: jax.Array, x: jax.Array, scale: int) -> tuple[jax.Array, jax.Array]:
+        return w * scale, x @ w
+
+    jitted = jax.jit(
+        step,
+        in_shardings=(spec(None, "model"), spec("data", None)),
+        out_shardings=(None, spec("data", "model")),
+        static_argnums=2,
+        donate_argnums=0,
+    )
+    w, x = jax.ShapeDtypeStruct((32, 16), jnp.float32), jax.ShapeDtypeStruct((16, 32), jnp.float32)
+    cap = hs.capture(jitted, w, x, 3, mesh={"data": 2, "model": 4})
+    assert cap.module.num_partitions == 8
+    assert [a.spec for a in cap.target.arguments] == [((), ("model",)), (("data",), ())]
+    assert [i.shape.dimensions for i in cap.module.entry.parameters] == [(32, 4), (8, 32)]
+    assert cap.module.input_output_alias
+    assert cap.target.mesh is not None
+    assert cap.target.mesh.axis_sizes == (2, 4)
+    with pytest.raises(hs.CaptureError, match="axis 'model', which the target mesh lacks"):
+        hs.capture(jitted, w, x, 3, mesh={"data": 8})
+
+
+def test_options_of_jit_are_told_from_the_functions_own() -> None:
+    with pytest.raises(hs.CaptureError, match=r"capture\(jax\.jit\(both, donate_argnums=…\), …\)"):
+        hs.capture(both, jnp.ones(3), jnp.ones(3), donate_argnums=0)
+
+    def f(x: jax.Array, donate_argnums: int) -> jax.Array:
+        return x * donate_argnums
+
+    assert hs.capture(f, jnp.ones(3), donate_argnums=2).module.entry is not None
 
 
 # -- what the compiler says ---------------------------------------------------------------
@@ -377,3 +418,20 @@ def test_hloscopes_own_frames_are_left_out() -> None:
     files = {frame.file for i in cap.module.instructions for frame in i.frames}
     assert any(file.endswith("test_capture.py") for file in files)
     assert not [file for file in files if file.startswith(own)]
+
+
+def test_shapes_of_a_shard_map_are_global_until_it_is_partitioned(mesh: Mesh) -> None:
+    """Its body has collectives and local shapes before; what is around it is global."""
+    names = mesh.axis_names
+    body = jax.shard_map(
+        lambda x: jax.lax.psum(jnp.sin(x), names[0]), mesh=mesh, in_specs=P(names[0]), out_specs=P()
+    )
+    cap = hs.capture(lambda x: body(x) * 2, sds(mesh, (64, 64), names[0]))
+    shapes = {s: cap.at(s).summary["shapes"] for s in ("jaxpr", "stablehlo", "hlo", "optimized")}
+    assert shapes.pop("optimized") == "local"
+    assert set(shapes.values()) == {"global"}
+    before = cap.target.before_partitioning
+    assert before is not None
+    assert summarize(before(), cap.target)["shapes"] == "global"
+    assert "before partitioning" in str(cap.at("hlo").cost()).splitlines()[0]
+    assert "one device" in str(cap.cost()).splitlines()[0]

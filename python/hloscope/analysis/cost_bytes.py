@@ -6,6 +6,7 @@ its operands and its results, never what flows inside it.
     slice, dynamic-slice, gather    2 · result (+ indices), not the whole operand
     dynamic-update-slice            2 · update (+ indices): the rest stays in place
     scatter                         3 · updates + indices
+    slice-start, dynamic-slice-start  what is read, written once more where it comes out
     tuple, get-tuple-element, bitcast, parameter, constant: none
 
 Differences from XLA: tuple index tables are not counted, results that are tuples count in
@@ -14,10 +15,13 @@ full, and an asynchronous pair counts at its start only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from ..hlo import Instruction, Module, Shape
+from .async_opcodes import produced, wrapped
 from .flops import author_estimate
 from .memory_tiling import memory_space, storage_bytes
 from .table import Table, table
@@ -50,17 +54,35 @@ def bytes_accessed(module: Module, executed: Bools, *, main_memory_only: bool = 
     reads = np.zeros(len(t.instructions))
     rows = t.operands.rows
     np.add.at(reads, rows, size[t.operands.values])
-    plain = executed[t.computation] & ~t.by_opcode(lambda o: o in NOTHING, bool)
+    plain = executed[t.computation] & ~t.by_opcode(_moves_nothing, bool)
     out[plain] = (size + reads)[plain]
     special = t.by_opcode(lambda o: o in _RULES or o in _STARTS or o == "custom-call", bool)
     for n in np.flatnonzero(special & plain):
         out[n] = _special(t.instructions[n], size)
+    for n in np.flatnonzero(t.by_opcode(lambda o: wrapped(o) is not None, bool) & plain):
+        out[n] = _started(t.instructions[n], of_shape)
     _fusions(t, size, out, plain)
     return out
 
 
 def _main_bytes(shape: Shape) -> int:
     return sum(storage_bytes(s) for s in shape.leaves() if not memory_space(s))
+
+
+def _moves_nothing(opcode: str) -> bool:
+    inside = wrapped(opcode)
+    return opcode in NOTHING or (inside is not None and inside[1] != "start")
+
+
+def _started(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
+    """Bytes of ``slice-start`` and its like: what is read, then written where it comes out."""
+    result = produced(i)
+    written = of_shape(result)
+    if wrapped(i.opcode) in (("slice", "start"), ("dynamic-slice", "start")) and i.operands:
+        source = i.operands[0].shape
+        read = storage_bytes(result) if of_shape(source) else 0
+        return float(read + written)
+    return float(sum(of_shape(o.shape) for o in i.operands) + written)
 
 
 def _special(i: Instruction, size: Floats) -> float:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .async_opcodes import wrapped
 from .table import Table, per_module, table
 
 if TYPE_CHECKING:
@@ -121,7 +122,17 @@ _ASYNC = ("async-start", "async-update", "async-done")
 def opcode_family(opcode: str) -> int:
     """Index into FAMILIES from the opcode alone: HLO, ``stablehlo.add`` or a jaxpr primitive."""
     name = opcode.rsplit(".", 1)[-1].lower().replace("_", "-")
-    return _FAMILY_OF.get(name, ID["fusion"] if name == "fusion" else ID["other"])
+    found = _FAMILY_OF.get(name)
+    if found is not None:
+        return found
+    if name == "fusion":
+        return ID["fusion"]
+    inside = wrapped(name)
+    if inside is None:
+        return ID["other"]
+    family = opcode_family(inside[0])
+    # data that moves in the background is a transfer, as copy-start is
+    return ID["transfer"] if family == ID["data_movement"] else family
 
 
 # Custom calls by target, first match wins.

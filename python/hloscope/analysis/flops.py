@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hlo import Computation, Instruction, Module, Shape
+from .async_opcodes import wrapped
 from .flops_convolution import convolution_flops
 
 Floats = npt.NDArray[np.float64]
@@ -170,6 +171,9 @@ class _Counter:
             self._custom_call(i)
         else:
             rule = _RULES.get(opcode)
+            inside = None if rule else wrapped(opcode)
+            if inside and (inside[1] != "start" or inside[0] in FREE):
+                return
             try:
                 flops, heavy = rule(i) if rule else (math.nan, 0.0)
             except (IndexError, ValueError):  # operands or attributes lost in a cut dump

@@ -56,6 +56,39 @@ def current_mesh() -> jax.sharding.Mesh | None:
         return None
 
 
+def jit_options(jitted: Any) -> dict[str, Any] | None:
+    """What ``jax.jit`` was given, to jit the function again for another mesh.
+
+    None where jax does not tell, where no shardings were given, or where layouts, a device or a
+    backend were: those cannot move.
+    """
+    info = getattr(jitted, "_jit_info", None)
+    if info is None or not hasattr(jitted, "__wrapped__"):
+        return None
+
+    def tree(name: str) -> Any:
+        leaves = getattr(info, f"{name}_leaves")
+        known = [None if type(x).__name__ == "UnspecifiedValue" else x for x in leaves]
+        if all(x is None for x in known):
+            return None
+        return getattr(info, f"{name}_treedef").unflatten(known)
+
+    try:
+        if tree("in_layouts") is not None or tree("out_layouts") is not None:
+            return None
+        if info.device is not None or info.backend is not None:
+            return None
+        shardings = {n: tree(n) for n in ("in_shardings", "out_shardings")}
+        found = {n: s for n, s in shardings.items() if s is not None}
+        if not found:
+            return None
+        same = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+        found |= {name: getattr(info, name) for name in (*same, "keep_unused")}
+        return found | {"compiler_options": dict(info.compiler_options_kvs) or None}
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
 def platforms_chosen() -> bool:
     """Whether ``JAX_PLATFORMS`` or its option says which platforms to start."""
     return bool(getattr(jax.config, "jax_platforms", None))

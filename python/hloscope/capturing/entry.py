@@ -9,7 +9,9 @@ Nothing is allocated or run: arrays among the arguments are used for their shape
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,17 +95,22 @@ def capture(
         options.moved = True
         to = placing.target_mesh(topology, mesh, args, kwargs)
         options.context = functools.partial(_compat.mesh_context, to)
-        sharded = in_shardings is None
-        args = tuple(
-            placing.place(a, to, name, sharded=sharded)
-            for a, name in zip(args, placing.positional_names(fn, len(args)), strict=True)
+        moved = placing.place_jit(fn, to) if hasattr(fn, "lower") else None
+        fn = moved or fn
+        put = functools.partial(
+            placing.place,
+            mesh=to,
+            sharded=in_shardings is None and moved is None,
+            own=in_shardings is None,
         )
-        kwargs = {k: placing.place(v, to, k, sharded=sharded) for k, v in kwargs.items()}
+        names = placing.positional_names(fn, len(args))
+        args = tuple(put(a, name=name) for a, name in zip(args, names, strict=True))
+        kwargs = {k: put(v, name=k) for k, v in kwargs.items()}
         in_shardings = placing.place_shardings(in_shardings, to)
     elif in_shardings is not None:
         in_shardings = placing.place_shardings(in_shardings, _compat.current_mesh())
     options.fn = fn
-    jitted = _jitted(fn, in_shardings, static_argnums)
+    jitted = _jitted(fn, kwargs, in_shardings, static_argnums)
     name = getattr(fn, "__name__", "") or type(fn).__name__
     with options.context(), explained("trace", name, moved=options.moved):
         traced = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
@@ -179,7 +186,7 @@ def _finished(
     return Program(options, traced=fn)
 
 
-def _jitted(fn: Any, in_shardings: Any, static_argnums: Any) -> Any:
+def _jitted(fn: Any, kwargs: Mapping[str, Any], in_shardings: Any, static_argnums: Any) -> Any:
     """The function jitted, as it is if it already was."""
     if hasattr(fn, "lower"):
         for name, value in (("in_shardings", in_shardings), ("static_argnums", static_argnums)):
@@ -189,9 +196,30 @@ def _jitted(fn: Any, in_shardings: Any, static_argnums: Any) -> Any:
                     "plain function"
                 )
         return fn
+    _refuse_options_of_jit(fn, kwargs)
     extra: dict[str, Any] = {}
     if in_shardings is not None:
         extra["in_shardings"] = in_shardings
     if static_argnums is not None:
         extra["static_argnums"] = static_argnums
     return jax.jit(fn, **extra)
+
+
+def _refuse_options_of_jit(fn: Any, kwargs: Mapping[str, Any]) -> None:
+    """A keyword that jax.jit knows and the function does not was meant for jax.jit."""
+    meant = kwargs.keys() & {
+        "donate_argnums",
+        "donate_argnames",
+        "out_shardings",
+        "static_argnames",
+    }
+    with contextlib.suppress(TypeError, ValueError):
+        parameters = inspect.signature(fn).parameters
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return
+        meant -= parameters.keys()
+    for name in sorted(meant):
+        called = getattr(fn, "__name__", "f")
+        raise CaptureError(
+            f"{name} is an option of jax.jit: capture(jax.jit({called}, {name}=…), …)"
+        )

@@ -70,11 +70,11 @@ def positional_names(fn: Any, count: int) -> list[str]:
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
 
 
-def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True) -> Any:
+def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True, own: bool = True) -> Any:
     """Every array in a pytree as a ShapeDtypeStruct on ``mesh``, by its own PartitionSpec.
 
     Arrays without a NamedSharding are replicated. What is no array stays (static arguments).
-    ``sharded=False`` leaves the sharding to ``in_shardings``.
+    ``sharded=False`` leaves arrays without one to ``in_shardings``, ``own=False`` all of them.
     """
 
     def one(path: Any, leaf: Any) -> Any:
@@ -82,12 +82,13 @@ def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True) -> Any:
             return leaf
         aval = jax.api_util.shaped_abstractify(leaf)
         sharding = getattr(leaf, "sharding", None)
-        spec = sharding.spec if isinstance(sharding, NamedSharding) else PartitionSpec()
+        spec = sharding.spec if own and isinstance(sharding, NamedSharding) else None
         where = name + jax.tree_util.keystr(path)
+        keep = sharded or spec is not None
         return jax.ShapeDtypeStruct(
             aval.shape,
             aval.dtype,
-            sharding=named(mesh, spec, where) if sharded else None,
+            sharding=named(mesh, spec or PartitionSpec(), where) if keep else None,
             weak_type=getattr(aval, "weak_type", False),
         )
 
@@ -111,18 +112,29 @@ def _names(entry: Any) -> tuple[str, ...]:
     return entry if isinstance(entry, tuple) else (entry,) if isinstance(entry, str) else ()
 
 
-def place_shardings(shardings: Any, mesh: Mesh | None) -> Any:
-    """``in_shardings`` with bare PartitionSpecs and other meshes' shardings put on ``mesh``."""
+def place_jit(jitted: Any, mesh: Mesh) -> Any:
+    """A function jitted with shardings, jitted again with them on ``mesh``; None if it has none."""
+    given = _compat.jit_options(jitted)
+    if given is None:
+        return None
+    for name in ("in_shardings", "out_shardings"):
+        if name in given:
+            given[name] = place_shardings(given[name], mesh, name)
+    return jax.jit(jitted.__wrapped__, **given)
+
+
+def place_shardings(shardings: Any, mesh: Mesh | None, name: str = "in_shardings") -> Any:
+    """Shardings for ``jax.jit``: bare PartitionSpecs and other meshes' put on ``mesh``."""
 
     def one(s: Any) -> Any:
         if isinstance(s, PartitionSpec):
             if mesh is None:
                 raise CaptureError(
-                    'in_shardings holds a PartitionSpec and there is no mesh; give mesh={"data": 8}'
+                    f'{name} holds a PartitionSpec and there is no mesh; give mesh={{"data": 8}}'
                 )
-            return named(mesh, s, "in_shardings")
+            return named(mesh, s, name)
         if isinstance(s, NamedSharding) and mesh is not None:
-            return named(mesh, s.spec, "in_shardings")
+            return named(mesh, s.spec, name)
         return s
 
     leaf = (PartitionSpec, jax.sharding.Sharding)
