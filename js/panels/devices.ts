@@ -37,6 +37,13 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   let array: ArrayRow | null = biggestSharded(found);
   let tiles: Tiles | null = null;
   let map: HeatMap | null = null;
+  // Read when it changes: reading it after a change of the page makes the browser lay it out.
+  let width = plotWidth(element);
+  const watch = new ResizeObserver(() => {
+    width = plotWidth(element);
+  });
+  watch.observe(element);
+  ctx.signal.addEventListener("abort", () => watch.disconnect(), { once: true });
   const mapBox = h("div");
   const arrayBox = h("div");
   const say = h("p", { class: "note", "aria-live": "polite" }, "Hover a device for what it holds.");
@@ -60,10 +67,15 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
       list.push(["group", `groups of ${row.kind} over ${row.axes}`]);
     return list;
   };
+  let offered = "";
   const refreshMetrics = (wanted?: string) => {
     const before = wanted ?? metric.value;
     const list = metrics();
-    fill(metric, ...list.map(([id, label]) => h("option", { value: id }, label)));
+    // A list of other words is laid out anew, which takes longer than drawing the devices.
+    if (offered !== String(list)) {
+      offered = String(list);
+      fill(metric, ...list.map(([id, label]) => h("option", { value: id }, label)));
+    }
     metric.value = list.some(([id]) => id === before) ? before : list[0][0];
   };
   const shown = (): Shown => {
@@ -118,7 +130,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   };
   const showArray = () => {
     tiles = array
-      ? tilesView(found, array, plotWidth(element), (tile) => {
+      ? tilesView(found, array, width, (tile) => {
           const row = array && found.shardings[array.sharding];
           map?.mark(tile >= 0 && row ? (holders(row).get(tile) ?? []) : []);
         })
@@ -161,7 +173,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   };
   ctx.store.on("selection", follow, ctx.signal);
   ctx.store.on("options", () => requestAnimationFrame(() => paint()), ctx.signal);
-  const matrix = found.traffic ? trafficMatrix(found, ctx.signal, plotWidth(element)) : null;
+  const matrix = found.traffic ? trafficMatrix(found, ctx.signal, width) : null;
   element.append(
     h(
       "div",
