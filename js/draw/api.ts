@@ -22,7 +22,7 @@ export interface BoxColoring {
   rest?: string;
   unit?: string;
   scale?: "log" | "linear";
-  source?: string;
+  source?: string | ((model: ViewModel) => string);
 }
 
 /** One entry of the key to the colours on screen; numeric colourings give their value range. */

@@ -106,7 +106,10 @@ const bytes: Coloring = {
   values: (model: ViewModel) => model.instruction.bytes,
   unit: "B",
   scale: "log",
-  source: "from shapes, on one device",
+  source: (model) =>
+    model.header.summary.shapes === "global"
+      ? "from global shapes, before partitioning"
+      : "from shapes, on one device",
 };
 
 export const COLORINGS: readonly Coloring[] = [

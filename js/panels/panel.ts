@@ -53,7 +53,7 @@ export interface Coloring {
   unit?: string; // "B", "FLOP", "s"
   scale?: "log" | "linear";
   /** Says where the number comes from: "XLA", "measured", "modelled". */
-  source?: string;
+  source?: string | ((model: ViewModel) => string);
 }
 
 /** A colouring worked out for every instruction by the drawing; legend and strip paint with it. */

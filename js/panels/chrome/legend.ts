@@ -14,10 +14,11 @@ export function legend(
   const categories = coloring.categories?.(model);
   const what = h("span", { class: "what" }, coloring.label);
   // Where the figures come from is part of the key: XLA's own, measured, modelled, from shapes.
+  const from = typeof coloring.source === "function" ? coloring.source(model) : coloring.source;
   const source = h(
     "span",
     { class: "source" },
-    [coloring.scale === "log" && "log scale", coloring.source].filter(Boolean).join(" · "),
+    [coloring.scale === "log" && "log scale", from].filter(Boolean).join(" · "),
   );
   if (!categories) {
     // As drawn: unknown has no fill and a dashed border, 0 is grey, then the ramp.

@@ -57,9 +57,16 @@ def short(text: str, limit: int = 40) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def _whose(figures: Cost | Memory) -> str:
+    from .summary import shapes
+
+    local = shapes(figures.module, figures.target) == "local"
+    return "one device" if local else "in global shapes, before partitioning"
+
+
 def cost_table(cost: Cost, rows: int = 12) -> str:
     """Totals, XLA's own beside ours, and the dearest instructions."""
-    lines = [f"cost of {cost.module.name}, one device, one execution"]
+    lines = [f"cost of {cost.module.name}, {_whose(cost)}, one execution"]
     lines.append(
         f"  {quantity(cost.total_flops, 'FLOP')} ({quantity(cost.total_matmul_flops, 'FLOP')} in"
         f" matmuls and convolutions), {quantity(cost.total_transcendentals)} transcendentals,"
@@ -113,7 +120,7 @@ def memory_table(memory: Memory, rows: int = 12) -> str:
     """Peaks, categories and the largest values live at the peak."""
     at = memory.peak_instruction
     lines = [
-        f"memory of {memory.module.name}, one device",
+        f"memory of {memory.module.name}, {_whose(memory)}",
         f"  peak {size(memory.peak_bytes)} ({memory.peak_bytes:,} B, {memory.peak_source})",
     ]
     if memory.peak_source != "simulated":

@@ -9,6 +9,7 @@ annotated; there shapes are global.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -164,15 +165,25 @@ def _unannotated(module: Module, rows: list[ShardedArray], local: bool) -> dict[
     return {role: float(sum(b)) if local else math.nan for role, b in found.items() if any(b)}
 
 
+# Custom calls that the partitioner takes away.
+_PARTITIONERS = re.compile(
+    r'custom_call_target="(?:SPMDFullToShardShape|SPMDShardToFullShape|Sharding|xla\.sdy\.\w+)"'
+)
+
+
 def is_partitioned(module: Module) -> bool:
     """Whether shapes are one device's part: after SPMD partitioning.
 
-    Then only ENTRY's parameters (and root) keep their annotations.
+    Then only ENTRY's parameters (and root) keep their annotations. What ``shard_map`` makes
+    before has collectives too, inside calls that the partitioner replaces.
     """
     if module.dialect != "hlo":
         return False
     spmd = module.entry is not None and "spmd" in module.entry.name
     t = table(module)
+    calls = (module.instructions[i].attribute_text for i in t.where("custom-call").tolist())
+    if not spmd and any(_PARTITIONERS.search(text) for text in calls):
+        return False
     names = [o for o in t.opcodes if o.startswith(("all-", "collective-", "reduce-scatter"))]
     return spmd or bool(len(t.where(*names))) or "is_scheduled" in module.attributes
 

@@ -41,11 +41,17 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         "parameter_bytes": sum(p.shape.byte_size for p in parameters),
         "output_bytes": root.shape.byte_size if root is not None else 0,
         # Before partitioning a program of several devices still has its global shapes.
-        "shapes": "global" if partitions(module) > 1 and not is_partitioned(module) else "local",
+        "shapes": shapes(module, target),
         "partitions": partitions(module),
         "replicas": module.replica_count,
         "warnings": [str(w) for w in module.warnings],
     }
+
+
+def shapes(module: Module, target: Target) -> str:
+    """``local`` to one device, or ``global``: of several devices, and not partitioned yet."""
+    several = partitions(module) > 1 or (module.dialect == "jaxpr" and len(target.devices) > 1)
+    return "global" if several and not is_partitioned(module) else "local"
 
 
 _TILES = re.compile(r"devices=\[([\d,]{1,60})\]")
