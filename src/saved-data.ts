@@ -12,10 +12,22 @@ export interface SavedData {
   text: Uint8Array | null;
   /** Why there is no text. */
   noText: string;
+  /** Why there are no analyses. */
+  noAnalyses: string;
   name: string | undefined;
 }
 
 export class NoSavedData extends Error {}
+
+/** Whether the output holds all that the explorer can ask for. */
+export function isComplete(html: string): boolean {
+  try {
+    const { analyses, text } = savedData(html);
+    return analyses !== null && text !== null;
+  } catch {
+    return false;
+  }
+}
 
 /** The page in the frame of a saved output. */
 export function savedPage(html: string): string {
@@ -36,6 +48,7 @@ export function savedData(html: string): SavedData {
     analyses: block(page, "hloscope-analyses"),
     text: block(page, "hloscope-text"),
     noText: about?.noText || "this output was saved without it.",
+    noAnalyses: about?.noAnalyses || "this output was saved without them.",
     name: about?.name,
   };
 }

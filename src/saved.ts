@@ -129,7 +129,10 @@ export function mountSaved(
     const saved = savedData(html);
     return mount(node, {
       view: async () => saved.view,
-      analyses: async () => saved.analyses,
+      analyses: async () => {
+        if (!saved.analyses) throw new Error(saved.noAnalyses);
+        return saved.analyses;
+      },
       text: async () => {
         if (!saved.text) throw new Error(saved.noText);
         return saved.text;

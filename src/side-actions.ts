@@ -6,7 +6,7 @@ import { Widget } from "@lumino/widgets";
 import { capturePage, comparisonPage } from "./kernel.ts";
 import { attempt, framed, savePage, showBeside } from "./pages.ts";
 import { mountSaved } from "./saved.ts";
-import { savedPage } from "./saved-data.ts";
+import { isComplete, savedPage } from "./saved-data.ts";
 import type { ExplorerSettings } from "./settings.ts";
 import { CapturesPanel } from "./side-panel.ts";
 import type { Row, RowActions } from "./side-panel-page.ts";
@@ -39,10 +39,14 @@ function actionsFor(app: JupyterFrontEnd, settings: ExplorerSettings): RowAction
   const kernelOf = (row: Row) => row.notebook.sessionContext.session?.kernel ?? null;
   return {
     reveal: (row) => void reveal(app, row),
-    open(row) {
-      const content = new SavedExplorer(row.shown.html, settings);
-      showBeside(app, content, row.name, row.notebook.id);
-    },
+    open: (row) =>
+      void attempt("The capture could not be opened", async () => {
+        // An output keeps less of a large module than its kernel has.
+        const asks = row.isLive && !isComplete(row.shown.html);
+        const html = asks ? await capturePage(kernelOf(row), row.shown.id) : row.shown.html;
+        const content = new SavedExplorer(html, settings);
+        showBeside(app, content, row.name, row.notebook.id);
+      }),
     save: (row) =>
       void attempt("The page could not be saved", async () => {
         const { path } = row.notebook.context;

@@ -64,6 +64,8 @@ def _built_extension() -> Path:
 
 def _environment(home: Path, python: str) -> dict[str, str]:
     env = {**os.environ, "HOME": str(home), "JAX_PLATFORMS": "cpu"}
+    env["PATH"] = str(Path(python).parent)
+    assert shutil.which("node", path=env["PATH"]) is None, "Lab must need no Node"
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         env[name] = str(home / name.lower())
     where = (
@@ -123,6 +125,35 @@ def run_command(page: Page, command: str, args: dict[str, Any] | None = None) ->
     """Starts a command; does not wait for what it opens."""
     page.evaluate(
         "([c, a]) => { void window.jupyterapp.commands.execute(c, a); }", [command, args or {}]
+    )
+
+
+def set_settings(page: Page, server: Server, workspace: str, settings: dict[str, Any]) -> None:
+    """Saves settings of the extension and starts JupyterLab anew, which reads them."""
+    page.evaluate(
+        "(raw) => window.jupyterapp.serviceManager.settings.save('hloscope:explorer', raw)",
+        json.dumps(settings),
+    )
+    open_lab(page, server, workspace)
+
+
+def serious_violations(page: Page, selector: str) -> list[str]:
+    """What axe finds serious or critical inside an element, and inside shadow roots in it."""
+    if not page.evaluate("'axe' in window"):
+        page.add_script_tag(path=str(REPO / "node_modules" / "axe-core" / "axe.min.js"))
+    found: list[str] = page.evaluate(
+        """(selector) => axe.run(document.querySelector(selector)).then((r) => r.violations
+        .filter((v) => ['serious', 'critical'].includes(v.impact))
+        .map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' | ')))""",
+        selector,
+    )
+    return found
+
+
+def wait_idle(page: Page) -> None:
+    """The current notebook's kernel is there and idle."""
+    page.wait_for_function(
+        "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
     )
 
 

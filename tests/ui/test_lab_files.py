@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab_server import REPO, Server, open_file, open_lab, run_command, serving
+from lab_server import (
+    Server,
+    open_file,
+    open_lab,
+    run_command,
+    serious_violations,
+    serving,
+    set_settings,
+)
 from large_module import large_module
 
 if TYPE_CHECKING:
@@ -56,41 +65,52 @@ def lab(browser: Browser, server: Server, request: pytest.FixtureRequest) -> Ite
     context.close()
 
 
+_COMPILE = """
+import jax, pathlib, sys, numpy as np
+folder = pathlib.Path(sys.argv[1])
+compiled = jax.jit(lambda x: jax.numpy.tanh(x) @ x).lower(np.ones((8, 8), "float32")).compile()
+module = compiled.runtime_executable().hlo_modules()[0]
+(folder / "d.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
+with jax.profiler.trace(str(folder)):
+    jax.block_until_ready(compiled(np.ones((8, 8), "float32")))
+"""
+
+
 @pytest.fixture(scope="module")
-def proto() -> bytes:
-    """A serialized HloModuleProto of jax."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A serialized HloModuleProto of jax and a profile, of a process that may profile."""
     pytest.importorskip("jax", reason="jax is not installed")
-    code = (
-        "import jax, sys\n"
-        "c = jax.jit(lambda x: jax.numpy.tanh(x) @ x).lower("
-        "jax.ShapeDtypeStruct((8, 8), 'float32')).compile()\n"
-        "m = c.runtime_executable().hlo_modules()[0]\n"
-        "sys.stdout.buffer.write(m.as_serialized_hlo_module_proto())"
-    )
-    import os
-
+    folder = tmp_path_factory.mktemp("made")
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, env=env
-    ).stdout
+    subprocess.run([sys.executable, "-c", _COMPILE, str(folder)], check=True, env=env)
+    (trace,) = folder.rglob("*.xplane.pb")
+    return {"proto": (folder / "d.hlo.pb").read_bytes(), "trace": trace.read_bytes()}
 
 
-@pytest.mark.parametrize("name", ["a.hlo", "b.hlo.txt", "c.hlo.gz", "d.hlo.pb"])
-def test_a_double_click_opens_each_kind(lab: Page, server: Server, name: str, proto: bytes) -> None:
+KINDS = ["a.hlo", "b.hlo.txt", "c.hlo.gz", "d.hlo.pb", "e.xplane.pb"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_double_click_opens_each_kind(
+    lab: Page, server: Server, name: str, made: dict[str, bytes]
+) -> None:
     data = {
         "a.hlo": MODULE.encode(),
         "b.hlo.txt": b"I0101 compiling\n" + MODULE.encode(),
         "c.hlo.gz": gzip.compress(MODULE.encode()),
-        "d.hlo.pb": proto,
+        "d.hlo.pb": made["proto"],
+        "e.xplane.pb": made["trace"],
     }[name]
     (server.root / name).write_bytes(data)
     run_command(lab, "filebrowser:refresh")
     lab.locator(f".jp-DirListing-item:has-text('{name}')").dblclick()
-    title = "jit__lambda" if name == "d.hlo.pb" else "jit_first"
+    title = "jit__lambda" if name in ("d.hlo.pb", "e.xplane.pb") else "jit_first"
     pane = lab.locator(".hloscope-pane")
     expect(pane.get_by_text(title, exact=True).first).to_be_visible()
     expect(pane.locator("canvas").first).to_be_visible()
     expect(pane.get_by_role("tab", name="Cost")).to_be_visible()  # comes after the picture
+    if name == "e.xplane.pb":
+        expect(pane.get_by_role("tab", name="Measured")).to_be_visible()
     expect(lab.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").last).to_have_text(name)
 
 
@@ -150,6 +170,52 @@ def test_a_file_of_two_modules_offers_both(lab: Page, server: Server) -> None:
     chooser.select_option("1")
     expect(pane.get_by_text("jit_other", exact=True).first).to_be_visible()
     expect(chooser).to_have_value("1")
+
+
+def saved(target: Path) -> str:
+    """A page that the server writes, once it is whole."""
+    for _ in range(300):
+        if target.exists() and target.read_text().rstrip().endswith("</html>"):
+            return target.read_text()
+        time.sleep(0.1)
+    pytest.fail(f"{target.name} was not written")
+
+
+def test_the_chosen_module_is_saved_and_compared(lab: Page, server: Server) -> None:
+    other = MODULE.replace("jit_first", "jit_other").replace("tanh", "cosine")
+    (server.root / "both.hlo").write_text(MODULE + "\n" + other)
+    pane = open_file(lab, "both.hlo")
+    chooser = lab.get_by_label("Module", exact=True).locator("visible=true")
+    chooser.select_option("1")
+    expect(pane.get_by_text("jit_other", exact=True).first).to_be_visible()
+    lab.get_by_role("button", name="Save HTML").click()
+    page = saved(server.root / "both.hlo.jit_other.html")
+    assert "<title>jit_other" in page
+    lab.get_by_role("button", name="Compare with…").click()
+    dialog = lab.locator(".jp-Dialog")
+    expect(dialog).to_contain_text("Compare jit_other with")
+    expect(dialog.locator("select option")).to_have_text(
+        ["1. jit_first", "A module of another file…"]
+    )
+    dialog.locator(".jp-mod-accept").click()
+    frame = lab.frame_locator("iframe.hloscope-page")
+    expect(frame.locator("h1")).to_have_text("jit_other ↔ jit_first")
+    expect(frame.locator("del")).to_have_text("cosine")
+
+
+def test_the_hardware_of_the_settings(lab: Page, server: Server) -> None:
+    (server.root / "chip.hlo").write_text(MODULE)
+    set_settings(lab, server, "chip", {"hardware": "h100"})
+    pane = open_file(lab, "chip.hlo")
+    pane.get_by_role("tab", name="Cost").click()
+    chip = pane.get_by_label("Chip", exact=True)
+    expect(chip).to_have_value("h100")
+    lab.get_by_role("button", name="Save HTML").click()
+    assert "&quot;hardware&quot;: &quot;h100&quot;" in saved(server.root / "chip.hlo.html")
+    set_settings(lab, server, "no-chip", {})
+    pane = open_file(lab, "chip.hlo")
+    pane.get_by_role("tab", name="Cost").click()
+    expect(pane.get_by_label("Chip", exact=True)).to_have_value("")
 
 
 def test_a_broken_file_says_why_and_can_be_mended(lab: Page, server: Server) -> None:
@@ -221,12 +287,7 @@ def test_save_as_html(lab: Page, server: Server) -> None:
     pane = open_file(lab, "page.hlo")
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
     lab.get_by_role("button", name="Save HTML").click()
-    target = server.root / "page.hlo.html"
-    for _ in range(100):
-        if target.exists() and target.stat().st_size:
-            break
-        lab.wait_for_timeout(100)
-    assert "Content-Security-Policy" in target.read_text()
+    assert "Content-Security-Policy" in saved(server.root / "page.hlo.html")
     lab.get_by_role("button", name="Save HTML").click()
     expect(lab.get_by_text("Replace the file?")).to_be_visible()
     lab.keyboard.press("Escape")
@@ -285,16 +346,10 @@ def test_by_keyboard_only(lab: Page, server: Server) -> None:
 def test_no_serious_axe_violations(lab: Page, server: Server) -> None:
     (server.root / "axe.hlo").write_text(MODULE)
     (server.root / "axe-broken.hlo").write_text("nothing here")
-    lab.add_script_tag(path=str(REPO / "node_modules" / "axe-core" / "axe.min.js"))
     for name in ("axe.hlo", "axe-broken.hlo"):
         pane = open_file(lab, name)
         expect(pane.locator("canvas, [role=alert]").first).to_be_visible()
-        found = lab.evaluate(
-            "axe.run(document.querySelector("
-            "'.jp-MainAreaWidget:not(.lm-mod-hidden) .hloscope-pane'))"
-            ".then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
-            ".map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' | ')))"
-        )
+        found = serious_violations(lab, ".jp-MainAreaWidget:not(.lm-mod-hidden) .hloscope-pane")
         assert found == [], name
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab_server import TOKEN, Server, code_cell, notebook, open_lab, run_command, serving
+from lab_server import (
+    TOKEN,
+    Server,
+    code_cell,
+    notebook,
+    open_lab,
+    run_command,
+    serving,
+    wait_idle,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -122,9 +131,7 @@ def test_with_a_new_kernel(
     open_lab(page, server, "new")
     run_command(page, "docmanager:open", {"path": "new.ipynb"})
     expect_saved(page)
-    page.wait_for_function(
-        "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
-    )
+    wait_idle(page)
     expect_saved(page)
 
 
@@ -150,9 +157,7 @@ def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[
     page = new_page()
     open_lab(page, server, "live")
     run_command(page, "docmanager:open", {"path": "live.ipynb"})
-    page.wait_for_function(
-        "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-    )
+    wait_idle(page)
     run_command(page, "notebook:run-all-cells")
     expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
     is_live = ".hloscope-saved.hloscope-live"
@@ -166,34 +171,76 @@ def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[
     expect(page.locator(is_live).first).to_be_attached()
 
 
-def test_explore_a_selected_call_and_a_cell(server: Server, new_page: Callable[[], Page]) -> None:
+def right_click(page: Page, cell: Any, word: str) -> None:
+    """Opens the context menu in the middle of a word of a cell."""
+    at = cell.locator(".cm-content").evaluate(
+        """(content, word) => {
+        const walk = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
+        while (walk.nextNode()) {
+          const from = walk.currentNode.data.indexOf(word);
+          if (from < 0) continue;
+          const range = document.createRange();
+          range.setStart(walk.currentNode, from);
+          range.setEnd(walk.currentNode, from + word.length);
+          const box = range.getBoundingClientRect();
+          return [box.x + box.width / 2, box.y + box.height / 2];
+        }
+        throw new Error(`no ${word} in ${content.textContent}`);
+        }""",
+        word,
+    )
+    page.mouse.click(*at, button="right")
+    page.locator(".lm-Menu").get_by_text("Explore HLO").click()
+
+
+def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[], Page]) -> None:
     pytest.importorskip("jax", reason="jax is not installed")
-    first = "import jax, jax.numpy as jnp\ndef double(x): return jnp.tanh(x) * 2\nx = jnp.ones(4)"
+    first = (
+        "import jax, jax.numpy as jnp\ndef double(x): return jnp.tanh(x) * 2\nx = jnp.ones(4)\n"
+        "lowered = jax.jit(double).lower(x)"
+    )
     (server.root / "explore.ipynb").write_text(
-        notebook(code_cell(first), code_cell("y = double(x)"), code_cell("double(x)"))
+        notebook(code_cell(first), code_cell("y = double(x) + 1"), code_cell("lowered, double(x)"))
     )
     page = new_page()
     open_lab(page, server, "explore")
-    run_command(page, "docmanager:open", {"path": "explore.ipynb"})
-    page.wait_for_function(
-        "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+    page.evaluate(
+        "window.jupyterapp.serviceManager.settings.save('hloscope:explorer', "
+        "JSON.stringify({hardware: 'h100'}))"
     )
+    open_lab(page, server, "explore")
+    run_command(page, "docmanager:open", {"path": "explore.ipynb"})
+    wait_idle(page)
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     cells.nth(0).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
-    # a selected call, from the context menu
-    cells.nth(1).locator(".cm-content").click()
-    page.keyboard.press("End")
-    for _ in "double(x)":
-        page.keyboard.press("Shift+ArrowLeft")
-    cells.nth(1).locator(".cm-content").click(button="right", position={"x": 70, "y": 8})
-    page.locator(".lm-Menu").get_by_text("Explore HLO").click()
+    # the name of a call, in an expression that holds more
+    right_click(page, cells.nth(1), "double")
     expect(cells).to_have_count(4)
-    expect(cells.nth(2).locator(".cm-content")).to_have_text("%load_ext hloscope%hlo double(x)")
+    expect(cells.nth(2).locator(".cm-content")).to_have_text(
+        "%load_ext hloscope%hlo --hardware h100 double(x)"
+    )
     expect(cells.nth(2).get_by_text("jit_double").first).to_be_visible(timeout=90_000)
-    # a cell: nothing selected, and the extension is loaded by now
-    cells.nth(3).locator(".cm-content").click()
-    run_command(page, "hloscope:explore-code")
+    # the name of a program
+    right_click(page, cells.nth(3), "lowered")
     expect(cells).to_have_count(5)
-    expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlodouble(x)")
+    expect(cells.nth(4).locator(".cm-content")).to_have_text("%hlo --hardware h100 lowered")
+    expect(cells.nth(4).get_by_text("jit_double").first).to_be_visible(timeout=90_000)
+    # a name of neither: the cell
+    cells.nth(3).locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("double(x)")
+    right_click(page, cells.nth(3), "x)")
+    expect(cells).to_have_count(6)
+    expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlo --hardware h100double(x)")
     expect(cells.nth(4).locator(".hloscope-saved canvas").first).to_be_visible(timeout=90_000)
+    # what is selected goes before what is pointed at
+    cells.nth(1).locator(".cm-content").click()
+    page.keyboard.press("Home")
+    for _ in "y = ":
+        page.keyboard.press("ArrowRight")
+    for _ in "double(x)":
+        page.keyboard.press("Shift+ArrowRight")
+    run_command(page, "hloscope:explore-code")
+    expect(cells).to_have_count(7)
+    expect(cells.nth(2).locator(".cm-content")).to_have_text("%hlo --hardware h100 double(x)")

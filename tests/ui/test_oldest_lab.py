@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from lab_server import (
     open_lab,
     run_command,
     serving,
+    wait_idle,
 )
 
 if TYPE_CHECKING:
@@ -70,10 +72,31 @@ def test_the_extension_loads_opens_and_draws(lab: Page, server: Server) -> None:
     source = "import hloscope as hs\ncap = hs.read('step.hlo')\ncap"
     (server.root / "live.ipynb").write_text(notebook(code_cell(source)))
     run_command(lab, "docmanager:open", {"path": "live.ipynb"})
-    lab.wait_for_function(
-        "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-    )
+    wait_idle(lab)
+    run_command(lab, "hloscope:show-captures")
     run_command(lab, "notebook:run-all-cells")
     output = lab.locator(".hloscope-saved.hloscope-live")
     expect(output.get_by_text("jit_oldest", exact=True).first).to_be_visible()
     expect(output.locator("canvas").first).to_be_visible()
+    row = lab.locator("#hloscope-captures li")
+    expect(row).to_contain_text("2 instructions")
+    row.get_by_role("button", name="Open beside").click()
+    expect(lab.locator(".hloscope-saved-document canvas").first).to_be_visible()
+
+
+def test_kinds_of_files_a_broken_one_and_a_changed_one(lab: Page, server: Server) -> None:
+    stable = "module @jit_oldest {\n  func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+    stable += "    %0 = stablehlo.tanh %a : tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }\n}\n"
+    (server.root / "b.hlo.txt").write_text(MODULE)
+    (server.root / "c.hlo.gz").write_bytes(gzip.compress(MODULE.encode()))
+    (server.root / "d.mlir").write_text(stable)
+    for name in ("b.hlo.txt", "c.hlo.gz", "d.mlir"):
+        pane = open_file(lab, name, "HLO explorer" if name == "d.mlir" else None)
+        expect(pane.get_by_text("jit_oldest", exact=True).first).to_be_visible()
+        expect(pane.locator("canvas").first).to_be_visible()
+    file = server.root / "broken.hlo"
+    file.write_text("Dear all,\n")
+    pane = open_file(lab, "broken.hlo")
+    expect(pane.get_by_role("alert")).to_contain_text("broken.hlo cannot be shown")
+    file.write_text(MODULE)
+    expect(pane.get_by_text("jit_oldest", exact=True).first).to_be_visible()

@@ -1,0 +1,280 @@
+"""The side panel of JupyterLab: what the notebook shows, live or saved, and its buttons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lab_server import (
+    TOKEN,
+    Server,
+    code_cell,
+    notebook,
+    open_lab,
+    run_command,
+    serious_violations,
+    serving,
+    wait_idle,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
+pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
+expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
+pytestmark = pytest.mark.xdist_group("lab")
+
+MODULE = """HloModule jit_one, is_scheduled=true, num_partitions=2
+
+ENTRY %main (p: f32[64,64]) -> f32[64,64] {
+  %p = f32[64,64]{1,0} parameter(0)
+  %tanh.1 = f32[64,64]{1,0} tanh(%p)
+  ROOT %ar = f32[64,64]{1,0} all-reduce(%tanh.1), replica_groups={{0,1}}, to_apply=%add
+}
+"""
+FIRST = "import hloscope as hs\none = hs.read('one.hlo')\none"
+SECOND = "hs.read('two.hlo')"
+COUNT = """() => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+  window.asked = [];
+  const execute = kernel.requestExecute.bind(kernel);
+  kernel.requestExecute = (content, ...rest) => {
+    if (content.silent) window.asked.push(kernel.status);
+    return execute(content, ...rest);
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("captures")) as made:
+        (made.root / "one.hlo").write_text(MODULE)
+        two = MODULE.replace("jit_one", "jit_two").replace(" tanh(", " cosine(")
+        (made.root / "two.hlo").write_text(two)
+        yield made
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
+    contexts = []
+
+    def make() -> Page:
+        context = browser.new_context(viewport={"width": 1500, "height": 850})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(45_000)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+def panel(page: Page) -> Any:
+    return page.locator("#hloscope-captures")
+
+
+def rows(page: Page) -> Any:
+    return panel(page).locator("li")
+
+
+def open_notebook(page: Page, server: Server, name: str, *cells: str) -> None:
+    """With the side panel open."""
+    if not (server.root / name).exists():
+        (server.root / name).write_text(notebook(*(code_cell(c) for c in cells)))
+    open_lab(page, server, name.split(".")[0])
+    run_command(page, "hloscope:show-captures")
+    run_command(page, "docmanager:open", {"path": name})
+    wait_idle(page)
+
+
+def test_rows_follow_the_notebook(
+    server: Server, new_page: Callable[[], Page], shots: Path
+) -> None:
+    page = new_page()
+    open_lab(page, server, "rows")
+    run_command(page, "hloscope:show-captures")
+    expect(panel(page)).to_contain_text("Open a notebook")
+    open_notebook(page, server, "rows.ipynb", FIRST, SECOND, "import time; time.sleep(3)")
+    expect(panel(page)).to_contain_text("%hlo step(params, batch)")
+    page.evaluate(COUNT)
+    run_command(page, "notebook:run-all-cells")
+    # at once, while the last cell still runs
+    expect(rows(page)).to_have_count(2)
+    assert page.evaluate(
+        "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'"
+    )
+    expect(rows(page).nth(0).get_by_role("button", name="one", exact=True)).to_be_visible()
+    expect(rows(page).nth(0)).to_contain_text("jit_one")
+    expect(rows(page).nth(0)).to_contain_text("3 instructions · peak")
+    expect(rows(page).nth(0)).to_contain_text("1 collective, 16.0 KiB sent")
+    expect(rows(page).nth(1).get_by_role("button", name="jit_two", exact=True)).to_be_visible()
+    wait_idle(page)
+    page.wait_for_timeout(1500)
+    page.screenshot(path=shots / "captures.png")
+    # the kernel was asked when it was idle only, and not over and over
+    asked = page.evaluate("window.asked")
+    assert asked
+    assert set(asked) == {"idle"}
+    assert len(asked) <= 3
+    assert serious_violations(page, "#hloscope-captures") == []
+    # another notebook has its own
+    (server.root / "other.ipynb").write_text(notebook(code_cell("1 + 1")))
+    run_command(page, "docmanager:open", {"path": "other.ipynb"})
+    expect(panel(page).get_by_role("heading")).to_have_text("Captures in other.ipynb")
+    expect(rows(page)).to_have_count(0)
+    run_command(page, "docmanager:open", {"path": "rows.ipynb"})
+    expect(rows(page)).to_have_count(2)
+    # taken off the list, and back when its cell runs again
+    rows(page).nth(1).get_by_role("button", name="Take jit_two off this list").click()
+    expect(rows(page)).to_have_count(1)
+    page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
+    run_command(page, "notebook:run-cell")
+    expect(rows(page)).to_have_count(2)
+    page.locator(".jp-Notebook .jp-CodeCell").nth(0).locator(".cm-content").click()
+    run_command(page, "notebook:clear-cell-output")
+    expect(rows(page)).to_have_count(1)
+
+
+def test_buttons_and_a_kernel_that_restarts(
+    server: Server, new_page: Callable[[], Page], shots: Path
+) -> None:
+    page = new_page()
+    open_notebook(page, server, "buttons.ipynb", FIRST, SECOND)
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page)).to_have_count(2)
+    wait_idle(page)
+    # beside
+    rows(page).nth(0).get_by_role("button", name="Open beside").click()
+    beside = page.locator(".hloscope-saved-document")
+    expect(beside.get_by_text("jit_one", exact=True).first).to_be_visible()
+    expect(beside.locator("canvas").first).to_be_visible()
+    notebook_box, beside_box = page.locator(".jp-Notebook").bounding_box(), beside.bounding_box()
+    assert notebook_box
+    assert beside_box
+    assert beside_box["x"] > notebook_box["x"] + 100
+    # compare, in the same column
+    rows(page).nth(0).get_by_role("button", name="Compare…").click()
+    frame = page.frame_locator("iframe.hloscope-page")
+    expect(frame.locator("h1")).to_have_text("jit_one ↔ jit_two")
+    expect(frame.locator("del").first).to_have_text("tanh")
+    assert page.locator("iframe.hloscope-page").get_attribute("sandbox") == ""
+    page.screenshot(path=shots / "captures-compared.png")
+    # save
+    rows(page).nth(0).get_by_role("button", name="Save HTML").click()
+    expect(page.get_by_text("Saved one.html").first).to_be_attached()
+    assert "Content-Security-Policy" in (server.root / "one.html").read_text()
+    # its name shows the output
+    rows(page).nth(1).get_by_role("button", name="jit_two", exact=True).click()
+    expect(page.locator(".hloscope-saved").nth(1)).to_be_in_viewport()
+    # a new kernel does not have them
+    page.evaluate(
+        "void [...window.jupyterapp.shell.widgets('main')].find((w) => w.sessionContext)"
+        ".sessionContext.session.kernel.restart()"
+    )
+    expect(rows(page).locator(".hloscope-capture-tag")).to_have_count(2)
+    expect(panel(page).get_by_role("status")).to_contain_text("of a kernel that has ended")
+    expect(rows(page).nth(0).get_by_role("button", name="Compare…")).to_be_disabled()
+    expect(rows(page).nth(0).get_by_role("button", name="Open beside")).to_be_enabled()
+    page.screenshot(path=shots / "captures-restarted.png")
+    # its cell again: live again
+    page.locator(".jp-Notebook .jp-CodeCell").nth(0).locator(".cm-content").click()
+    run_command(page, "notebook:run-cell")
+    expect(rows(page).locator(".hloscope-capture-tag")).to_have_count(1)
+    expect(panel(page).get_by_role("status")).to_contain_text("1 of 2")
+
+
+@pytest.fixture(scope="module")
+def saved_output(renderer: Path) -> dict[str, Any]:
+    """An output as a notebook keeps it, whose marker and page are somebody else's."""
+    import hloscope as hs
+
+    data, _ = hs.read(MODULE)._repr_mimebundle_()
+    (marker,) = (k for k in data if "hloscope" in k)
+    evil = "'+__import__('os').system('touch planted')+'"
+    data[marker] = {**data[marker], "id": evil, "title": "<img src=x onerror=window.planted=1>"}
+    data["text/html"] = data["text/html"].replace("sandbox=", "data-was-sandbox=")
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def test_without_a_kernel_and_untrusted(
+    server: Server, new_page: Callable[[], Page], saved_output: dict[str, Any]
+) -> None:
+    name = "saved-captures.ipynb"
+    (server.root / name).write_text(notebook(code_cell("one", saved_output), kernel="gone"))
+    page = new_page()
+    open_lab(page, server, "saved-captures")
+    run_command(page, "hloscope:show-captures")
+    run_command(page, "docmanager:open", {"path": name})
+    page.locator(".jp-Dialog select").select_option("null")
+    page.locator(".jp-Dialog button.jp-mod-accept").click()
+    expect(rows(page)).to_have_count(1)
+    expect(panel(page).get_by_role("status")).to_contain_text("No kernel")
+    expect(rows(page).locator(".hloscope-capture-tag")).to_have_text("saved")
+    expect(rows(page).nth(0)).to_contain_text("<img src=x")
+    assert panel(page).locator("img").count() == 0
+    rows(page).get_by_role("button", name="Open beside").click()
+    beside = page.locator(".hloscope-saved-document")
+    expect(beside.locator("canvas").first).to_be_visible()
+    # its page has scripts, and nobody has vouched for it
+    rows(page).get_by_role("button", name="Save HTML").click()
+    expect(page.locator(".jp-Dialog")).to_contain_text("Trust this notebook first")
+    page.locator(".jp-Dialog .jp-mod-accept").click()
+    assert not page.evaluate("window.planted")
+    assert not list(server.root.glob("*img*.html"))
+
+
+def test_by_keyboard_only(server: Server, new_page: Callable[[], Page]) -> None:
+    page = new_page()
+    open_notebook(page, server, "keyboard.ipynb", FIRST, SECOND)
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page)).to_have_count(2)
+    wait_idle(page)
+    rows(page).nth(0).get_by_role("button").first.focus()
+    seen = []
+    for _ in range(10):
+        seen.append(page.evaluate("document.activeElement.textContent"))
+        page.keyboard.press("Tab")
+    buttons = ["×", "Open beside", "Save HTML", "Compare…"]
+    assert seen == ["one", *buttons, "jit_two", *buttons]
+    rows(page).nth(1).get_by_role("button", name="Open beside").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".hloscope-saved-document canvas").first).to_be_visible()
+
+
+def test_in_notebook_7(server: Server, new_page: Callable[[], Page]) -> None:
+    pytest.importorskip("notebook", reason="notebook is not installed")
+    (server.root / "seven.ipynb").write_text(notebook(code_cell(FIRST), code_cell(SECOND)))
+    page = new_page()
+    page.goto(f"{server.url}/notebooks/seven.ipynb?token={TOKEN}")
+    page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.context?.isReady")
+    wait_idle(page)
+    run_command(page, "hloscope:show-captures")
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page)).to_have_count(2)
+    wait_idle(page)
+    rows(page).nth(0).get_by_role("button", name="Compare…").click()
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog.frame_locator("iframe.hloscope-page").locator("h1")).to_have_text(
+        "jit_one ↔ jit_two"
+    )
+    dialog.locator(".jp-mod-accept").click()
+    rows(page).nth(0).get_by_role("button", name="Open beside").click()
+    expect(page.locator(".jp-Dialog .hloscope-saved-document canvas").first).to_be_visible()
+
+
+def test_the_marker_is_kept_in_the_file(server: Server, new_page: Callable[[], Page]) -> None:
+    page = new_page()
+    open_notebook(page, server, "kept.ipynb", FIRST)
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page)).to_have_count(1)
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    data = json.loads((server.root / "kept.ipynb").read_text())["cells"][0]["outputs"][0]["data"]
+    marker = data["application/vnd.hloscope.view+json"]
+    assert marker["name"] == "one"
+    assert marker["instructions"] == 3
