@@ -157,9 +157,9 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 pre.wrap{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--bg2);border:1px solid var(--line);border-radius:4px;padding:6px 8px;max-height:260px;overflow:auto;margin-bottom:4px}
 .wrap{overflow-wrap:anywhere}
 details summary{cursor:pointer;overflow-wrap:anywhere;color:var(--text)}
-.bars .plain{background:color-mix(in srgb,var(--accent) 45%,var(--bg))}
-.bars{display:flex;flex-direction:column;gap:1px}
-.bar{display:grid;grid-template-columns:minmax(90px,46%) 1fr max-content;align-items:center;gap:8px;width:100%;padding:1px 4px;border-radius:3px}
+.bars .plain,.share .plain{background:color-mix(in srgb,var(--accent) 45%,var(--bg))}
+.bars{display:grid;grid-template-columns:fit-content(56%) minmax(48px,1fr) max-content;gap:1px 8px}
+.bar{display:grid;grid-column:1/-1;grid-template-columns:minmax(90px,46%) 1fr max-content;grid-template-columns:subgrid;align-items:center;column-gap:8px;width:100%;padding:1px 4px;border-radius:3px}
 button.bar:hover{background:var(--bg3)}
 .bar-label{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .bar-track{height:10px;min-width:0}
@@ -217,7 +217,7 @@ button.bar:hover{background:var(--bg3)}
 .measured-cells{overflow-x:auto;min-width:0}
 .timeline{cursor:crosshair}.timeline input{display:block;width:100%;max-width:760px;margin:0;accent-color:var(--accent)}
 .chip .numbers{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:4px 14px;margin:6px 0}
-.chip .numbers .field{justify-content:flex-end}
+.chip .numbers .field{justify-content:flex-end}.chip label.field select{max-width:100%}.measured>.controls{margin-top:12px}
 .chip input[type=number]{width:92px;text-align:right}
 .chip>*{margin-bottom:4px}
 .scroll{overflow-x:auto;scrollbar-width:thin}

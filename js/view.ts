@@ -222,6 +222,7 @@ export type CoreColumn = string;
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
  *
  * phase.of                u8 n    into extras.phases: forward, backward, rematerialised, optimiser; 0 unknown
+ * measured.self           f32     a row each: mean without what ran inside, as the body of a while
  *
  * collective.kind         StringId u32 k  all-gather, …, or collective-matmul
  * collective.instruction  u32 k   the op itself; the start of an async pair

@@ -14,7 +14,7 @@ import {
 import { type Mode, measuredHeat } from "./measured-heat.ts";
 import { measuredScatter } from "./measured-scatter.ts";
 import type { Panel, PanelContext } from "./panel.ts";
-import { bars, facts, note, section, selectionLink } from "./parts.ts";
+import { bars, facts, note, plotWidth, section, selectionLink } from "./parts.ts";
 
 const HEAT_ROWS = 24;
 const TABLE_ROWS = 100;
@@ -44,7 +44,12 @@ export const measured: Panel = {
       body.replaceChildren(
         section("Operations on devices", measuredHeat(own, found, rows.slice(0, HEAT_ROWS), mode)),
         ...(costs?.chip && known > 0
-          ? [section("Against the model", measuredScatter(own, found.rows, costs.chip.label))]
+          ? [
+              section(
+                "Against the model",
+                measuredScatter(own, found.rows, costs.chip.label, plotWidth(element)),
+              ),
+            ]
           : []),
         table(own, found, rows, known > 0),
       );
@@ -118,7 +123,7 @@ function totals(found: Measured): HTMLElement {
       ["Measured time", `${format.seconds(found.totalSeconds)} a step, mean of devices`],
       [
         "Slowest device",
-        `${slowest}: ${format.seconds(most)}, +${(100 * (most / found.totalSeconds - 1)).toFixed(1)} %`,
+        `${deviceName(found, slowest)}: ${format.seconds(most)}, +${(100 * (most / found.totalSeconds - 1)).toFixed(1)} %`,
       ],
       [
         "Profile",
@@ -126,13 +131,27 @@ function totals(found: Measured): HTMLElement {
       ],
       [
         "Matched",
-        `${(100 * found.coverage).toFixed(1)} % of the trace's time is on an operation here`,
+        `${(100 * found.coverage).toFixed(1)} % of the program's time in the trace is on an operation here`,
       ],
+      ...(found.flightSeconds > 0
+        ? [
+            [
+              "Asynchronous",
+              `${format.seconds(found.flightSeconds)} a step from start to done, beside the rest`,
+            ] as [string, string],
+          ]
+        : []),
     ]),
+    ...found.notes.map((text) => note(`${text.charAt(0).toUpperCase()}${text.slice(1)}.`)),
     note(
       "The sum of what operations took: those that ran side by side add up, and waiting for other devices is part of a collective.",
     ),
   );
+}
+
+/** "host-1 TPU:3" where several hosts were traced, else the number. */
+function deviceName(found: Measured, device: number): string {
+  return found.names?.[found.devices.indexOf(device)] ?? String(device);
 }
 
 function perDevice(found: Measured): HTMLElement {
@@ -143,7 +162,7 @@ function perDevice(found: Measured): HTMLElement {
     "Devices",
     bars(
       rows.map((r) => ({
-        label: `device ${r.device}`,
+        label: found.names ? deviceName(found, r.device) : `device ${r.device}`,
         value: r.seconds,
         text: format.seconds(r.seconds),
       })),
@@ -160,6 +179,8 @@ function table(
 ): HTMLElement {
   const number = (text: string) => h("td", { class: "num" }, text);
   const head = (text: string, title = "") => h("th", { scope: "col", class: "num", title }, text);
+  // Only what holds other operations differs: a loop, a call.
+  const nested = rows.some((r) => r.itself < 0.995 * r.mean);
   return section(
     "Measured operations",
     h(
@@ -181,6 +202,8 @@ function table(
             null,
             h("th", { scope: "col" }, "Operation"),
             head("Mean", "of devices, one step, all its runs"),
+            nested &&
+              head("Itself", "without the operations that ran inside, such as a loop's body"),
             head("Slowest"),
             head("Device", "the slowest one"),
             head("Spread", "how much longer the slowest device takes than the mean"),
@@ -203,6 +226,7 @@ function table(
                   selectionLink(ctx, { kind: "instruction", index: r.instruction }),
                 ),
                 number(format.seconds(r.mean)),
+                nested && number(r.itself < 0.995 * r.mean ? format.seconds(r.itself) : ""),
                 number(format.seconds(r.most)),
                 number(String(found.devices[r.slowest])),
                 number(`+${Math.round(100 * spread(r))} %`),

@@ -8,6 +8,8 @@ export interface MeasuredRow {
   /** Seconds of each device, in the order of `devices`. */
   seconds: Float32Array;
   mean: number;
+  /** Mean seconds without what ran inside, as the body of a while. */
+  itself: number;
   most: number;
   /** Position of the slowest device. */
   slowest: number;
@@ -23,6 +25,12 @@ export interface Measured {
   deviceSeconds: number[];
   /** Mean over devices, of one step. */
   totalSeconds: number;
+  /** Asynchronous operations from start to done, of one step. */
+  flightSeconds: number;
+  /** What may be wrong with the join, and what of the trace is not in the figures. */
+  notes: string[];
+  /** Names of `devices` where several hosts were traced. */
+  names: string[] | null;
   rows: MeasuredRow[];
 }
 
@@ -52,6 +60,7 @@ export const measuredOf = perModel((model: ViewModel): Measured | null => {
   const extras = model.header.extras.measured as Omit<Measured, "rows"> | undefined;
   const instructions = model.optional<Uint32Array>("measured.rows");
   const seconds = model.optional<Float32Array>("measured.seconds");
+  const itself = model.optional<Float32Array>("measured.self");
   if (!extras || !instructions || !seconds) return null;
   const width = extras.devices.length;
   const rows = Array.from(instructions, (instruction, k) => {
@@ -66,7 +75,16 @@ export const measuredOf = perModel((model: ViewModel): Measured | null => {
         slowest = d;
       }
     }
-    return { instruction, seconds: own, mean: sum / width, most, slowest, modelled: Number.NaN };
+    const mean = sum / width;
+    return {
+      instruction,
+      seconds: own,
+      mean,
+      itself: itself?.[k] ?? mean,
+      most,
+      slowest,
+      modelled: Number.NaN,
+    };
   });
   return { ...extras, rows };
 });

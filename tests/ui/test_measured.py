@@ -10,7 +10,7 @@ import hloscope as hs
 import pytest
 from hloscope.analysis.measured import remember
 from hloscope.analysis.measured_join import join
-from hloscope.readers.xplane import OpTime
+from hloscope.readers.xplane import OpTime, Trace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -117,3 +117,59 @@ def test_the_panel_in_the_dark_and_only_where_something_was_measured(
     other = open_page(plain.to_html(tmp_path / "plain.html").as_uri())
     other.get_by_role("tab", name="Cost", exact=True).wait_for()
     assert other.get_by_role("tab", name="Measured", exact=True).count() == 0
+
+
+def test_what_did_not_land_hosts_and_loops_are_shown(
+    renderer: Path, open_page: OpenPage, tmp_path: Path, shots: Path
+) -> None:
+    """A trace of two hosts: names of devices, a loop's own time, what is beside, what is lost."""
+    text = TEXT.replace("jit_step", "jit_looping").replace(
+        "ENTRY",
+        """%body (c: f32[]) -> f32[] {
+  %c = f32[] parameter(0)
+  ROOT %inside = f32[] sine(%c)
+}
+
+%condition (d: f32[]) -> pred[] {
+  %d = f32[] parameter(0)
+  ROOT %goes = pred[] constant(true)
+}
+
+ENTRY""",
+    )
+    text = text.replace(
+        "  %dot.1",
+        "  %z = f32[] constant(0)\n"
+        "  %loop = f32[] while(%z), condition=%condition, body=%body\n  %dot.1",
+    )
+    made = hs.read(text)
+    ops = []
+    for device in range(4):
+        ops += [
+            OpTime("jit_looping", "loop", device, 5e-3, 1, 1e-3),
+            OpTime("jit_looping", "inside", device, 4e-3, 9, 4e-3),
+            OpTime("jit_looping", "dot.1", device, 2e-3, 1, 2e-3),
+            OpTime("jit_looping", "all-reduce.1", device, 3e-3, 1, 3e-3, None, True),
+            OpTime("jit_looping", "gone.7", device, 1e-3, 1),
+            OpTime("jit_other", "dot.1", device, 9e-3, 1),
+        ]
+    names = {d: f"host-{d // 2} TPU:{d % 2}" for d in range(4)}
+    trace = Trace(tuple(ops), (), {}, {"memset": 2e-3}, names)
+    remember(made.module, join(made.module, ops, 1, trace=trace))
+    page = open_panel(made, open_page, tmp_path)
+    panel = page.locator(".measured")
+    shown = panel.inner_text()
+    for words in (
+        "7 ms a step, mean of devices",  # 1 of the loop itself, 4 inside it, 2
+        "87.5 % of the program's time in the trace",
+        "3 ms a step from start to done",
+        "4 ms under names that this program does not have, gone.7 4 ms",
+        "36 ms of other programs, jit_other 36 ms",
+        "2 ms in kernels that belong to no HLO operation, memset 2 ms",
+        "host-1 TPU:0",
+    ):
+        assert words in shown, words
+    table = {r[0]: r for r in rows(page)}
+    assert table["loop"][1:3] == ["5 ms", "1 ms"]
+    assert table["inside"][1:3] == ["4 ms", ""]
+    page.screenshot(path=str(shots / "measured-hosts.png"))

@@ -28,10 +28,16 @@ def add(builder: Builder, context: Context) -> None:
     rows = np.array([r.instruction.index for r, _ in zip(found, range(MOST_ROWS), strict=False)])
     builder.column("measured.rows", "u32", rows)
     builder.column("measured.seconds", "f32", found.seconds[:, rows].T.ravel())
+    builder.column("measured.self", "f32", found.self_seconds[:, rows].mean(axis=0))
+    names = [found.device_names.get(d, str(d)) for d in found.devices]
     context.extras["measured"] = {
         "devices": list(found.devices),
         "steps": found.steps,
         "coverage": found.coverage,
         "totalSeconds": found.total_seconds,
         "deviceSeconds": found.device_seconds.tolist(),
+        "flightSeconds": found.flight_seconds,
+        "notes": list(found.remarks()),
+        # "host-1 TPU:3"; of one host the numbers say it all
+        "names": names if any(" " in n for n in names) else None,
     }
