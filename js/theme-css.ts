@@ -215,7 +215,15 @@ button.bar:hover{background:var(--bg3)}
 .measured-names li{height:20px;line-height:20px}
 .measured-names .link{max-width:100%;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;display:block;line-height:20px}
 .measured-cells{overflow-x:auto;min-width:0}
-.timeline{cursor:crosshair}.timeline input{display:block;width:100%;max-width:760px;margin:0;accent-color:var(--accent)}
+.timeline{cursor:crosshair;max-width:760px}.timeline input{display:block;margin:0;accent-color:var(--accent)}
+.list-by{margin-top:6px}
+.live-group{border-bottom:1px solid var(--line)}
+.live-group summary{display:grid;grid-template-columns:minmax(120px,46%) max-content minmax(30px,1fr) 78px;gap:10px;align-items:baseline;padding:2px 0}
+.live-group summary:before{content:none}
+.live-group .group-name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;direction:ltr}
+.live-group .group-name:before{content:"▸ ";color:var(--dim)}.live-group[open] .group-name:before{content:"▾ "}
+.live-group .share{align-self:center;height:8px}
+.live-group .num{text-align:right;font-variant-numeric:tabular-nums}
 .chip .numbers{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:4px 14px;margin:6px 0}
 .chip .numbers .field{justify-content:flex-end}.chip label.field select{max-width:100%}.measured>.controls{margin-top:12px}
 .chip input[type=number]{width:92px;text-align:right}
@@ -245,14 +253,16 @@ button.bar:hover{background:var(--bg3)}
 @media (forced-colors:active){.key i,.bar-fill{forced-color-adjust:none}}
 .controls{display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;margin:2px 0 6px}
 .controls select,.controls input{max-width:100%}.controls input[type=search]{flex:1 1 200px}
-.collective-table{overflow-x:auto;border:1px solid var(--line);border-radius:4px}
-.collective-table>*{min-width:740px}
-.collective-row{display:grid;grid-template-columns:112px 78px 66px 46px 70px 92px minmax(90px,1fr) minmax(90px,130px) 66px;gap:8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
+.collective-table{overflow:hidden;border:1px solid var(--line);border-radius:4px}
+.collective-row{display:grid;grid-template-columns:var(--columns);gap:0 8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
+.two .collective-row{grid-template-columns:repeat(24,minmax(0,1fr));gap:0 3px;height:42px;align-content:center;line-height:17px}
+.two .collective-row>*{grid-column:span 5}.two .collective-row>:nth-child(6n+1){grid-column:span 7}.two .collective-row>:nth-child(2){grid-column:span 4}.two .collective-row>:nth-child(4){grid-column:span 3}
+.two .collective-row:not(.head)>:nth-child(n+6){color:var(--dim)}.two .collective-row>:nth-child(8){grid-column:span 7}
 .collective-row>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .collective-row .num{text-align:right}
 .collective-row:not(.head):hover{background:var(--bg2)}
-.collective-row.head{border-bottom:1px solid var(--line);font-size:12px;color:var(--dim)}
-.collective-row.head button{text-align:inherit;color:inherit}.collective-row.head .num{text-align:right}
+.collective-row.head{border-bottom:1px solid var(--line);color:var(--dim)}
+.collective-row.head button{text-align:inherit;color:inherit;font-size:12px}.collective-row.head .num{text-align:right}
 .collective-row.head button[aria-pressed=true]{color:var(--text);font-weight:600}
 .origins{margin-top:4px}
 .heat-box{overflow:auto;max-height:420px;padding:1px}

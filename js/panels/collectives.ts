@@ -7,12 +7,17 @@ import { bars, note, section } from "./parts.ts";
 import { virtualList } from "./virtual.ts";
 import { collectiveCard } from "./why.ts";
 
-const ROW_HEIGHT = 24;
+/** Of a row in one line, and in two where the panel is too narrow for nine columns. */
+const ROW_HEIGHTS = [24, 42];
+/** Letters of a cell at most; the rest is told on hover. */
+const MOST_LETTERS = 22;
 
 interface ColumnDef {
   label: string;
   title?: string;
   number?: boolean;
+  /** Takes the room that is left. */
+  grows?: boolean;
   text(row: CollectiveRow): string;
   order(row: CollectiveRow): number | string;
 }
@@ -45,7 +50,7 @@ const COLUMNS: ColumnDef[] = [
     order: (r) => (Number.isFinite(r.wire) ? totalWire(r) : -1),
   },
   { label: "Phase", text: (r) => r.phase, order: (r) => r.phase },
-  { label: "Moves", text: (r) => r.moves, order: (r) => r.moves },
+  { label: "Moves", grows: true, text: (r) => r.moves, order: (r) => r.moves },
   { label: "Line", text: (r) => shortLine(r.line), order: (r) => r.line },
   { label: "By", text: (r) => r.written, order: (r) => r.written },
 ];
@@ -128,8 +133,19 @@ export const collectives: Panel = {
         ),
       );
     };
+    const table = h("div", { class: "collective-table" });
+    // As wide as what is in them, so that nothing is cut that could have had the room.
+    const columns = COLUMNS.map((c) => {
+      const longest = found.rows.reduce((n, r) => Math.max(n, c.text(r).length), 0);
+      const letters = Math.min(MOST_LETTERS, Math.max(longest, c.label.length + 2));
+      // A letter is narrower than the digit that `ch` is.
+      const width = (n: number) => `${(0.88 * n).toFixed(1)}ch`;
+      return c.grows ? `minmax(${width(Math.min(12, letters))},1fr)` : width(letters);
+    });
+    table.style.setProperty("--columns", columns.join(" "));
+    const rowHeight = () => ROW_HEIGHTS[table.classList.contains("two") ? 1 : 0];
     const list = virtualList(
-      ROW_HEIGHT,
+      rowHeight,
       {
         key: (k) => shown[k].index,
         make,
@@ -157,6 +173,23 @@ export const collectives: Panel = {
         c.label,
       ),
     );
+    const drawRows = () => {
+      const rows = Math.min(12, Math.max(1, shown.length));
+      list.element.style.height = `${rows * rowHeight() + 2}px`;
+      list.update(shown.length);
+    };
+    const head = h("div", { class: "collective-row head" }, ...heads);
+    table.append(head, list.element);
+    const fit = () => {
+      const before = table.classList.contains("two");
+      table.classList.remove("two");
+      const two = head.scrollWidth > table.clientWidth;
+      table.classList.toggle("two", two);
+      if (two !== before) drawRows();
+    };
+    const watch = new ResizeObserver(fit);
+    watch.observe(table);
+    ctx.signal.addEventListener("abort", () => watch.disconnect(), { once: true });
     const refresh = () => {
       const { order } = COLUMNS[sort];
       const sign = descending ? -1 : 1;
@@ -170,8 +203,7 @@ export const collectives: Panel = {
         head.setAttribute("aria-pressed", k === sort ? "true" : "false");
       });
       count.textContent = `${format.count(shown.length)} of ${format.plural(found.rows.length, "collective")}`;
-      list.element.style.height = `${Math.min(12, Math.max(1, shown.length)) * ROW_HEIGHT + 2}px`;
-      list.update(shown.length);
+      drawRows();
       showTotals();
     };
     const showTotals = () => {
@@ -206,16 +238,7 @@ export const collectives: Panel = {
           totals,
           note("Wire: what one device sends, all executions; ring algorithms."),
         ),
-        section(
-          "Collectives",
-          h("div", { class: "controls" }, filter, count),
-          h(
-            "div",
-            { class: "collective-table" },
-            h("div", { class: "collective-row head" }, ...heads),
-            list.element,
-          ),
-        ),
+        section("Collectives", h("div", { class: "controls" }, filter, count), table),
         card,
       ),
     );

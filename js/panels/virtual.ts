@@ -1,5 +1,5 @@
 /**
- * A list that keeps only the rows on screen in the page; rows have one height.
+ * A list that keeps only the rows on screen in the page; all rows have one height.
  *
  * A row that stays on screen keeps its element whatever is drawn anew around it: what is pressed
  * before and released after is still one click.
@@ -26,7 +26,12 @@ export interface VirtualList {
   show(row: number): void;
 }
 
-export function virtualList(rowHeight: number, of: Rows, signal: AbortSignal): VirtualList {
+export function virtualList(
+  height: number | (() => number),
+  of: Rows,
+  signal: AbortSignal,
+): VirtualList {
+  const heightNow = typeof height === "number" ? () => height : height;
   const rows = h("div", { class: "rows", role: "presentation" });
   const space = h("div", { class: "space", role: "presentation" }, rows);
   const element = h("div", { class: "virtual" }, space);
@@ -34,6 +39,7 @@ export function virtualList(rowHeight: number, of: Rows, signal: AbortSignal): V
   let scale = 1;
   let drawn = new Map<string | number, HTMLElement>();
   const draw = () => {
+    const rowHeight = heightNow();
     const first = element.scrollTop / scale / rowHeight;
     const begin = Math.max(0, Math.floor(first) - 8);
     const end = Math.min(count, Math.ceil(first + element.clientHeight / rowHeight) + 8);
@@ -63,15 +69,15 @@ export function virtualList(rowHeight: number, of: Rows, signal: AbortSignal): V
     element,
     update(next) {
       count = next;
-      const full = count * rowHeight;
+      const full = count * heightNow();
       scale = full > MOST_PIXELS ? MOST_PIXELS / full : 1;
       space.style.height = `${Math.min(full, MOST_PIXELS)}px`;
       draw();
     },
     show(row) {
-      const top = row * rowHeight * scale;
+      const top = row * heightNow() * scale;
       const view = element.clientHeight;
-      if (top < element.scrollTop || top + rowHeight > element.scrollTop + view) {
+      if (top < element.scrollTop || top + heightNow() > element.scrollTop + view) {
         element.scrollTop = Math.max(0, top - view / 2);
       }
       draw();
