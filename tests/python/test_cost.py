@@ -68,6 +68,42 @@ def _has_branches(cost: Any) -> bool:
     return bool(cost.execution.branches_left_out)
 
 
+def test_the_difference_to_xlas_figures_is_explained() -> None:
+    """A loop counted once, a custom call as -1, a convolution alike: nothing is left over."""
+    import jax
+    import jax.numpy as jnp
+
+    def shapes(*all_: tuple[int, ...]) -> Any:
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in all_)
+
+    def flops(f: Any, *args: Any) -> Any:
+        cost = hs.capture(jax.jit(f), *args).cost()
+        return next(x for x in cost.xla if x.quantity == "flops"), cost
+
+    def scan(x: Any, ws: Any) -> Any:
+        return jax.lax.scan(lambda c, w: (jnp.tanh(c @ w), None), x, ws)[0]
+
+    x, cost = flops(scan, *shapes((64, 64), (8, 64, 64)))
+    # seven more trips of a product, a counter and a condition
+    assert x.loops == pytest.approx(7 * 2 * 64**3, rel=1e-3)
+    assert (x.custom_calls, x.other) == (0, 0)
+    assert x.ours == x.xla + x.loops
+    assert "loops" in repr(cost)
+
+    x, cost = flops(jnp.linalg.cholesky, *shapes((64, 64)))
+    assert cost.unknown_flops  # LAPACK's: XLA counts it as -1, we as unknown
+    assert (x.loops, x.custom_calls, x.other) == (0, 1, 0)
+
+    def conv(image: Any, kernel: Any) -> Any:
+        return jax.lax.conv(image, kernel, (1, 1), "SAME")
+
+    x, cost = flops(conv, *shapes((2, 8, 32, 32), (16, 8, 3, 3)))
+    # 32 + 31 + 31 valid rows of the kernel's three, as many columns
+    assert cost.total_matmul_flops == x.xla == 2 * (2 * 16) * 8 * (32 + 31 + 31) ** 2
+    assert (x.loops, x.custom_calls, x.other) == (0, 0, 0)
+    assert "(the same)" in repr(cost)
+
+
 def test_a_scan_costs_as_much_as_the_unrolled_loop() -> None:
     import jax
     import jax.numpy as jnp

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..hlo import Instruction, Module, Shape
 from .async_opcodes import produced, wrapped
-from .flops import author_estimate
+from .flops_calls import author_estimate
 from .memory_tiling import memory_space, storage_bytes
 from .table import Table, table
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hlo import Instruction
-from .flops import ELEMENTWISE, TRANSCENDENTAL
+from .flops_elementwise import ELEMENTWISE, TRANSCENDENTAL
 from .liveness_values import TEMP
 
 if TYPE_CHECKING:

@@ -1,0 +1,25 @@
+"""Opcodes by what one output element costs: one FLOP, one transcendental, nothing."""
+
+from __future__ import annotations
+
+TRANSCENDENTAL = frozenset(
+    "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log "
+    "log-plus-one logistic power rsqrt sine sinh sqrt tan tanh".split()
+)
+ELEMENTWISE = frozenset(
+    "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide "
+    "floor imag is-finite maximum minimum multiply negate not or popcnt real reduce-precision "
+    "remainder round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic "
+    "shift-right-logical sign stochastic-convert subtract xor multiply-add".split()
+)
+# No arithmetic of their own; containers (fusion, while, call, …) get theirs in cost.py.
+FREE = frozenset(
+    "parameter constant iota tuple get-tuple-element bitcast copy copy-start copy-done reshape "
+    "dynamic-reshape transpose broadcast slice concatenate pad reverse gather dynamic-slice "
+    "dynamic-update-slice after-all add-dependency all-gather all-gather-start all-gather-done "
+    "all-reduce-done all-to-all ragged-all-to-all collective-permute collective-permute-start "
+    "collective-permute-done collective-broadcast partition-id replica-id infeed outfeed send "
+    "send-done recv recv-done opt-barrier domain get-dimension-size set-dimension-size "
+    "rng-get-and-update-state async-start async-update async-done fusion while call conditional "
+    "stochastic-round".split()
+)
