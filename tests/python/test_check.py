@@ -233,6 +233,22 @@ def test_config(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project = file.parent / "pyproject.toml"
     project.write_text('[tool.hloscope.check]\nmax-peak = "1GiB"\n')
     assert main(["check", str(file), "--config", str(project)]) == 0
+    config.write_text('[tool.hloscope.check]\nmax-peak = "1GiB"\n')
+    assert main(["check", str(file), "--config", str(config)]) == 0
+    capsys.readouterr()
+    for wrong, says in (
+        ('max-peak = "lots"', f"{config}: not a size: 'lots'"),
+        ('max-instructions = "many"', f"{config}: max_instructions is a whole number"),
+        ("max-instructions = -1", "max_instructions cannot be below 0: -1"),
+        ('max-peak = "1', f"{config} is no TOML: "),
+        ("[tool.other]\nx = 1", f"{config} has no [tool.hloscope.check]"),
+        ("", "no budget is given"),
+    ):
+        config.write_text(wrong + "\n")
+        assert main(["check", str(file), "--config", str(config)]) == 2
+        error = capsys.readouterr().err
+        assert says in error
+        assert error.count("\n") == 1
     config.write_text("max-peek = 3\n")
     assert main(["check", str(file), "--config", str(config)]) == 2
     assert "did you mean max-peak?" in capsys.readouterr().err

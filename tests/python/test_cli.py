@@ -91,7 +91,7 @@ def test_list_and_choose_a_module(capsys, tmp_path):
         (["nowhere.hlo"], "nowhere.hlo: no such file"),
         (["sumary"], "did you mean summary?"),
         (["summary"], "required: FILE"),
-        (["html", "x.hlo"], "-o/--output"),
+        (["html", "x.hlo"], "x.hlo: no such file"),
         (["summary", "--frob", "x"], "--frob"),
         (["list", "nowhere"], "nowhere: no such file"),
     ],

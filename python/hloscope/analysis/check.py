@@ -109,6 +109,8 @@ def budgets(
         isinstance(max_instructions, bool) or not isinstance(max_instructions, int)
     ):
         raise ValueError(f"max_instructions is a whole number, not {max_instructions!r}")
+    if max_instructions is not None and max_instructions < 0:
+        raise ValueError(f"max_instructions cannot be below 0: {max_instructions}")
     if isinstance(require_donation, str):
         require_donation = (require_donation,)
     return Budgets(

@@ -8,15 +8,16 @@ one line in its list.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from .commands import COMMANDS
-from .commands.shared import CommandError
+from .commands.shared import CommandError, nobody_reads
 from .text import printable
 
-OK, FAILED = 0, 2
+OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells count signals: 128 + SIGINT
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,9 +34,10 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="hloscope",
         description="See what XLA made of a program: HLO text, protos, xla_dump_to directories.",
-        epilog="hloscope FILE alone opens the explorer in the browser.",
+        epilog="hloscope FILE alone opens the explorer in the browser. Exit status: 0 done; "
+        "1 done, and the answer is no (diff, check); 2 it could not be done.",
     )
-    top.add_argument("--version", action="version", version=f"hloscope {__version__}")
+    top.add_argument("-V", "--version", action="version", version=f"hloscope {__version__}")
     sub = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
@@ -47,16 +49,21 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is no UTF-8
     try:
         arguments = parser().parse_args(_with_command(words))
         return int(arguments.run(arguments) or OK)
     except CommandError as error:
         return _fail(str(error))
     except BrokenPipeError:  # | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nobody_reads()
         return OK
     except KeyboardInterrupt:
-        return _fail("interrupted")
+        _fail("interrupted")
+        return INTERRUPTED
+    except MemoryError:
+        return _fail("there is not enough memory for this file")
     except Exception as error:
         if os.environ.get("HLOSCOPE_TRACEBACK"):
             raise
@@ -68,11 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _with_command(words: list[str]) -> list[str]:
     """``hloscope FILE`` means ``hloscope open FILE``, unless FILE is a command's name."""
     names = {command.NAME for command in COMMANDS}
-    first = next((w for w in words if not w.startswith("-")), None)
-    asks = any(w in ("-h", "--help", "--version") for w in words)
+    first = next((w for w in words if w == "-" or not w.startswith("-")), None)
+    asks = any(w in ("-h", "--help", "-V", "--version") for w in words)
     if first is None or first in names or (asks and words[0].startswith("-")):
         return words or ["--help"]
-    if not os.path.exists(first) and first.isalpha():
+    if first != "-" and not os.path.exists(first) and first.isalpha():
         from difflib import get_close_matches
 
         near = get_close_matches(first, sorted(names), 1)

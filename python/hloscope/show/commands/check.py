@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..terminal import BOLD, GREEN, RED, YELLOW
 from .shared import CommandError, add_source, existing, load, reason, write
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help='"all-gather over model", all-to-all, f64, host-transfer, an opcode; repeatable',
     )
-    parser.add_argument("--max-instructions", metavar="N", type=int)
+    parser.add_argument(
+        "--max-instructions", metavar="N", type=int, help="size of the program, fused ones too"
+    )
     parser.add_argument(
         "--require-donation",
         metavar="ARGUMENT",
@@ -49,7 +52,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         const=True,
-        help='arguments ("params*") whose memory an output must reuse; none: all donated ones',
+        help='arguments ("params*") whose memory an output must reuse; without, all that are '
+        "donated: write it after FILE then",
     )
     parser.add_argument(
         "--format",
@@ -66,11 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         found = budgets(**{k.replace("-", "_"): v for k, v in wanted.items()})
     except (TypeError, ValueError) as error:
-        raise CommandError(str(error)) from error
+        where = f"{arguments.config}: " if arguments.config else ""
+        raise CommandError(f"{where}{error}") from error
     if not found:
         raise CommandError("no budget is given; see hloscope check --help")
     report = check_budgets(load(arguments), found)
-    write(_FORMATS[arguments.format](report), None)
+    style = _style if arguments.format == "text" else None
+    write(_FORMATS[arguments.format](report), None, style)
     return report.status
 
 
@@ -95,10 +101,13 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, Any]:
 def _config(path: Path) -> dict[str, Any]:
     try:
         content: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CommandError(f"{path}: {reason(error)}") from error
-    if path.name == "pyproject.toml":
-        content = content.get("tool", {}).get("hloscope", {}).get("check")
+    except OSError as error:
+        raise CommandError(reason(error)) from error
+    except ValueError as error:
+        raise CommandError(f"{path} is no TOML: {error}") from error
+    if path.name == "pyproject.toml" or "tool" in content:
+        for key in ("tool", "hloscope", "check"):
+            content = content.get(key) if isinstance(content, Mapping) else None
         if not isinstance(content, Mapping):
             raise CommandError(f"{path} has no [tool.hloscope.check]")
     for key in content:
@@ -107,6 +116,14 @@ def _config(path: Path) -> dict[str, Any]:
             hint = f"; did you mean {near[0]}?" if near else f"; budgets are: {', '.join(KEYS)}"
             raise CommandError(f"{path}: no budget is called {key}{hint}")
     return dict(content)
+
+
+def _style(line: str) -> str:
+    if line.startswith("  ok: "):
+        return GREEN
+    if line.startswith("  cannot be evaluated: "):
+        return YELLOW
+    return RED if line.startswith("  ") else BOLD
 
 
 def _text(report: CheckReport) -> str:

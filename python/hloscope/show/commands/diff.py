@@ -6,14 +6,15 @@ import argparse
 import json
 from pathlib import Path
 
-from .shared import CommandError, load, reason, write
+from ..terminal import BOLD
+from .shared import SOURCE, load, write
 
 NAME = "diff"
 HELP = "compare two modules by structure; status 1 when they differ"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="HLO text, .pb, .gz, or a dump directory")
+    parser.add_argument("a", metavar="A", help=SOURCE)
     parser.add_argument("b", metavar="B", help="the other one")
     parser.add_argument("--module", metavar="NAME|N", help="which module of A (and of B)")
     parser.add_argument("--module-b", metavar="NAME|N", help="which module of B, if another")
@@ -37,14 +38,26 @@ def run(arguments: argparse.Namespace) -> int:
             (arguments.b, arguments.module_b or arguments.module),
         )
     ]
+    for side, file in zip(sides, (arguments.a, arguments.b), strict=True):
+        side.title = f"{side.title} · {_short(file)}"
     found = diff(*sides)
     if arguments.json:
         write(json.dumps(found.to_dict(), indent=2), None)
     elif arguments.html:
-        try:
-            print(found.to_html(Path(arguments.html)))
-        except OSError as error:
-            raise CommandError(reason(error)) from error
+        write(str(found.to_html()), arguments.html)
     else:
-        write(text(found, max(0, arguments.limit)), None)
+        write(text(found, max(0, arguments.limit)), None, _style)
     return 1 if found else 0
+
+
+def _short(file: str) -> str:
+    """Enough of a path to tell the sides apart: the folder counts where names are alike."""
+    path = Path(file)
+    return file if len(file) <= 40 else str(Path("…", *path.parts[-2:]))
+
+
+def _style(line: str) -> str:
+    """Bold heads; red what only a has, green what only b has is told by the section's title."""
+    if line and not line.startswith(" "):
+        return BOLD
+    return ""

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .shared import add_hardware, add_output, add_source, load, write
 
@@ -24,5 +29,13 @@ def run(arguments: argparse.Namespace) -> None:
     header, columns = joined(capture.view_bytes, capture.analyses_bytes)
     header.pop("columns")
     strings = columns.pop("strings")
-    tables = {name: values.tolist() for name, values in columns.items()}
-    write(json.dumps({"header": header, "strings": strings, "columns": tables}), arguments.output)
+    tables = {name: _plain(values) for name, values in columns.items()}
+    found = {"header": header, "strings": strings, "columns": tables}
+    write(json.dumps(found, allow_nan=False), arguments.output)
+
+
+def _plain(values: NDArray[Any]) -> list[Any]:
+    """As JSON has it: null where a figure is unknown, for which columns hold NaN."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return list(values.tolist())
+    return [v if math.isfinite(v) else None for v in values.tolist()]

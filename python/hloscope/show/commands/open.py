@@ -9,8 +9,10 @@ import tempfile
 import webbrowser
 from pathlib import Path
 
+from ..._capture import AT_ONCE
+from ..terminal import working
 from ..text import summary_text
-from .shared import add_hardware, add_source, load
+from .shared import add_hardware, add_source, load, write
 
 NAME = "open"
 HELP = "open the explorer in the browser (what hloscope FILE alone does)"
@@ -28,20 +30,27 @@ def run(arguments: argparse.Namespace) -> None:
     capture = load(arguments)
     browser = None if arguments.no_browser else _browser()
     if browser is None:
-        print(summary_text(capture))
+        write(summary_text(capture), None)
         return
     name = re.sub(r"[^\w.-]+", "_", capture.title)[:60] or "module"
     folder = Path(tempfile.mkdtemp(prefix="hloscope-"))
     path = folder / f"{name}.html"
-    capture.to_html(path)
-    print(path)
+    large = len(capture.module.instructions) > AT_ONCE
+    with working("working out cost, memory and collectives …" if large else ""):
+        capture.to_html(path)
+    write(str(path), None)
     if not browser.open(path.as_uri()):
-        print(summary_text(capture))
+        write(summary_text(capture), None)
         print("no browser could be opened; the page is at the path above", file=sys.stderr)
+
+
+# Browsers of the terminal: they run no scripts, so there the summary says more.
+_TEXT_ONLY = {"www-browser", "links", "elinks", "lynx", "w3m"}
 
 
 def _browser() -> webbrowser.BaseBrowser | None:
     try:
-        return webbrowser.get()
+        found = webbrowser.get()
     except webbrowser.Error:
         return None
+    return None if getattr(found, "name", "") in _TEXT_ONLY else found

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..terminal import colored, paint, working
+
 if TYPE_CHECKING:
     from ..._capture import Capture
+
+
+# Bytes; reading and analysing more takes long enough to say so.
+SLOW = 3_000_000
+SOURCE = "HLO text, .pb, .gz, StableHLO, a profiler trace, a dump directory, or - for stdin"
 
 
 class CommandError(Exception):
@@ -18,7 +26,7 @@ class CommandError(Exception):
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """FILE, --module and --stage."""
-    parser.add_argument("file", metavar="FILE", help="HLO text, .pb, .gz, or a dump directory")
+    parser.add_argument("file", metavar="FILE", help=SOURCE)
     parser.add_argument(
         "--module", metavar="NAME|N", help="which module, by name or number from 0 (see list)"
     )
@@ -56,21 +64,42 @@ def add_picture(parser: argparse.ArgumentParser) -> None:
 
 def load(arguments: argparse.Namespace) -> Capture:
     """Reads FILE as the options say. Raises ``CommandError``."""
-    source = existing(arguments.file)
+    source = content(arguments.file)
     from ...readers import read
 
     module = arguments.module
     if module is not None and module.lstrip("-").isdigit():
         module = int(module)
     try:
-        return read(
-            source,
-            module=module,
-            stage=arguments.stage,
-            hardware=getattr(arguments, "hardware", None),
-        )
+        with working(f"reading {arguments.file} …" if _is_slow(source) else ""):
+            found = read(
+                source,
+                module=module,
+                stage=arguments.stage,
+                hardware=getattr(arguments, "hardware", None),
+            )
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error
+    if isinstance(source, bytes):
+        found.origin = "stdin"
+    return found
+
+
+def content(name: str) -> Path | bytes:
+    """The path, or what comes on standard input for ``-``. Raises ``CommandError``."""
+    if name != "-":
+        return existing(name)
+    if sys.stdin is None:
+        raise CommandError("-: standard input is closed")
+    return sys.stdin.buffer.read()
+
+
+def _is_slow(source: Path | bytes) -> bool:
+    try:
+        size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    except OSError:
+        return False
+    return size > SLOW
 
 
 def existing(name: str) -> Path:
@@ -88,13 +117,36 @@ def reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def write(text: str, output: str | None) -> None:
-    """To ``output``, or to standard output when it is absent or ``-``."""
+def write(text: str, output: str | None, style: Callable[[str], str] | None = None) -> None:
+    """To ``output``, or to standard output when it is absent or ``-``.
+
+    ``style`` says how to paint a line of it on a terminal. A reader that has gone, such as
+    ``| head``, is no error: the command goes on to its exit status.
+    """
     if output is None or output == "-":
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        if sys.stdout is None:
+            raise CommandError("standard output is closed")
+        if style is not None and colored(sys.stdout):
+            text = "\n".join(paint(line, style(line)) for line in text.splitlines())
+        try:
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            nobody_reads()
+        except OSError as error:
+            nobody_reads()
+            raise CommandError(f"standard output: {reason(error)}") from error
         return
+    path = Path(output)
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
+    except FileNotFoundError as error:
+        raise CommandError(f"{output}: there is no folder {path.parent}") from error
     except OSError as error:
-        raise CommandError(reason(error)) from error
-    print(os.fspath(output))
+        raise CommandError(f"{output}: {error.strerror or error}") from error
+    write(os.fspath(output), None)
+
+
+def nobody_reads() -> None:
+    """From now on what is printed goes nowhere, also what Python flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from ..terminal import BOLD, YELLOW
 from ..text import summary_text
 from .shared import add_hardware, add_output, add_source, load, write
 
@@ -24,4 +25,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write(json.dumps(capture.summary, indent=2), arguments.output)
     else:
-        write(summary_text(capture), arguments.output)
+        write(summary_text(capture), arguments.output, _style)
+
+
+def _style(line: str) -> str:
+    if not line.startswith(" "):
+        return BOLD
+    return YELLOW if line.startswith("  warning:") else ""

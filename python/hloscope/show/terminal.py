@@ -1,0 +1,52 @@
+"""What a terminal gets and a pipe does not: colours, and news of slow work on standard error.
+
+Colours follow NO_COLOR, FORCE_COLOR and TERM=dumb (https://no-color.org). They are put on whole
+lines that are printable already, so nothing in a name can reach the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
+
+
+def colored(stream: TextIO) -> bool:
+    """Whether to colour what goes to ``stream``."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return _is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
+def paint(line: str, style: str) -> str:
+    return f"\x1b[{style}m{line}\x1b[0m" if line and style else line
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says ``what`` on standard error meanwhile, where a person watches, and wipes it after."""
+    if not what or not _is_terminal(sys.stderr):
+        yield
+        return
+    wipes = os.environ.get("TERM") != "dumb"
+    sys.stderr.write(what + ("" if wipes else "\n"))
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        if wipes:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
