@@ -1,5 +1,5 @@
 /** Pages that the server or the kernel made: saved beside a file, or shown in a frame. */
-import type { ILabShell, JupyterFrontEnd } from "@jupyterlab/application";
+import { type JupyterFrontEnd, LabShell } from "@jupyterlab/application";
 import {
   Dialog,
   MainAreaWidget,
@@ -43,7 +43,7 @@ export function showBeside(
   title: string,
   ref?: string,
 ): void {
-  if (!isLab(app.shell)) {
+  if (!(app.shell instanceof LabShell)) {
     content.addClass("hloscope-in-dialog");
     void showDialog({ title, body: content, buttons: [Dialog.okButton({ label: "Close" })] });
     return;
@@ -67,10 +67,6 @@ export function showBeside(
 
 let pages = 0;
 let last: Widget | null = null;
-
-function isLab(shell: JupyterFrontEnd.IShell): shell is ILabShell {
-  return "expandLeft" in shell;
-}
 
 /** A page without scripts, in a frame that would not run any. */
 export function framed(page: string, title: string): Widget {

@@ -34,7 +34,8 @@ MODULE = """HloModule jit_one, is_scheduled=true, num_partitions=2
 ENTRY %main (p: f32[64,64]) -> f32[64,64] {
   %p = f32[64,64]{1,0} parameter(0)
   %tanh.1 = f32[64,64]{1,0} tanh(%p)
-  ROOT %ar = f32[64,64]{1,0} all-reduce(%tanh.1), replica_groups={{0,1}}, to_apply=%add
+  ROOT %ar = f32[64,64]{1,0} all-reduce(%tanh.1), channel_id=1, replica_groups={{0,1}}, \
+use_global_device_ids=true, to_apply=%add
 }
 """
 FIRST = "import hloscope as hs\none = hs.read('one.hlo')\none"
@@ -224,7 +225,7 @@ def test_without_a_kernel_and_untrusted(
     # its page has scripts, and nobody has vouched for it
     rows(page).get_by_role("button", name="Save HTML").click()
     expect(page.locator(".jp-Dialog")).to_contain_text("Trust this notebook first")
-    page.locator(".jp-Dialog .jp-mod-accept").click()
+    page.keyboard.press("Escape")
     assert not page.evaluate("window.planted")
     assert not list(server.root.glob("*img*.html"))
 
