@@ -327,3 +327,47 @@ def test_a_gpu_trace_of_derived_lines_only(gpu: Any) -> None:
     plane.event("XLA Ops", kind, 0, 7_000)
     measured = hs.read(program.text).add_profile(made.serialized())
     assert measured.seconds.sum() == pytest.approx(7e-9)
+
+
+def test_nodes_of_a_cuda_graph() -> None:
+    """Kernels inside a command buffer name what is inside the call that launches it."""
+    text = """HloModule jit_graph, is_scheduled=true
+command_buffer {
+  a = f32[8]{0} parameter(0)
+  fusion.1 = f32[8]{0} tanh(a)
+  ROOT fusion.2 = f32[8]{0} negate(fusion.1)
+}
+ENTRY main {
+  p = f32[8]{0} parameter(0)
+  ROOT call = f32[8]{0} call(p), to_apply=command_buffer
+}
+"""
+    made = TraceBuilder()
+    plane = made.plane("/device:GPU:0")
+    for step in range(5):
+        for k in (1, 2):
+            kind = plane.event_id(f"loop_fusion_{k}")
+            node = {"cuda_graph_id": 9, "cuda_graph_node_id": k, "kernel_details": "regs:8"}
+            plane.event(
+                "Stream #7(Kernel)", kind, step * 10_000 + k * 3_000, 2_000,
+                hlo_op=f"fusion.{k}", hlo_module="jit_graph", program_id=1, **node,
+            )  # fmt: skip
+    measured = hs.read(text).add_profile(made.serialized())
+    assert measured.steps == 5
+    assert measured.total_seconds == pytest.approx(4e-9)
+    assert measured.coverage == 1.0
+
+
+def test_ids_that_the_trace_does_not_name_are_told_by_time(ring: Any) -> None:
+    """Ops whose program id is in no module's name: the module that runs then has them."""
+    made, expected = build(ring, range(2))
+    for plane in made.space.planes[1:]:
+        program = next(e.key for e in plane.stat_metadata if e.value.name == b"program_id")
+        for entry in plane.event_metadata:
+            for stat in entry.value.stats:
+                if stat.metadata_id == program:
+                    stat.ClearField("uint64_value")
+                    stat.int64_value = 123456
+    measured = hs.read(ring.text).add_profile(made.serialized())
+    check(measured, expected)
+    assert set(measured.other_programs) == {"jit_other"}

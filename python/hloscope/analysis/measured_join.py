@@ -70,8 +70,9 @@ def join(
     """Times of this module's instructions, divided by ``steps``.
 
     None takes as steps how often the trace says that the program ran, else how often a device
-    runs an instruction of ENTRY (the median of them). Without ``match`` rows of the module's
-    name are taken, and rows without a module when their name is known.
+    runs an instruction of ENTRY, or of what it calls, such as a CUDA graph (their median).
+    Without ``match`` rows of the module's name are taken, and rows without a module when
+    their name is known.
     """
     mine: list[Timed] = []
     others: dict[str, float] = {}
@@ -104,8 +105,7 @@ def join(
     if steps is None and match is not None:
         steps = match.executions
     if steps is None:
-        entry = module.entry.instructions if module.entry is not None else []
-        often = counts[:, [i.index for i in entry]]
+        often = counts[:, _once(module)]
         steps = round(float(np.median(often[often > 0]))) if (often > 0).any() else 1
     steps = max(1, steps)
     notes = match.notes if match is not None else ()
@@ -125,6 +125,23 @@ def join(
         {d: n for d, n in trace.device_names.items() if d in at} if trace is not None else {},
         notes,
     )
+
+
+def _once(module: Module) -> list[int]:
+    """Instructions that run once a step: of ENTRY and of computations that it calls."""
+    out: list[int] = []
+    waiting = [module.entry] if module.entry is not None else []
+    seen: set[int] = set()
+    while waiting:
+        computation = waiting.pop()
+        if computation.index in seen:
+            continue
+        seen.add(computation.index)
+        for i in computation.instructions:
+            out.append(i.index)
+            if i.opcode == "call":
+                waiting += i.called_computations
+    return out
 
 
 def _own(o: Timed) -> float:

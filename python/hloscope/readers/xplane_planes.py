@@ -158,7 +158,7 @@ class _Plane:
                 if not op:
                     continue
                 device = int(stats.get("device_ordinal", 0))
-                key = _key(stats, None)
+                key = _key(stats)
                 if "run_id" in stats:
                     runs.setdefault((key, device), set()).add(stats["run_id"])
                 events.append(_Event(*_span(e, stats, line), _innermost(op), key, device))
@@ -195,13 +195,15 @@ class _Plane:
                 within = spans and spans[at][0] <= start < max(spans[at][:2])
                 inside = spans[at][2] if within else None
                 if not op:
+                    if name in _BESIDE:
+                        continue
                     unnamed = self.events.get(e.metadata_id)
                     label = text(unnamed.name) if unnamed is not None else "?"
                     out.unnamed[label] = out.unnamed.get(label, 0.0) + (end - start)
                     continue
                 given = stats.get("program_id", shared.get("program_id"))
-                key = ids.get(unsigned(given)) if given is not None else inside
-                key = key or _key({**shared, **stats}, inside)
+                key = ids.get(unsigned(given)) if given is not None else None
+                key = key or inside or _key({**shared, **stats})
                 events.append(_Event(start, end, op, key, device))
             _add(events, out, name in _BESIDE)
 
@@ -215,7 +217,7 @@ class _Plane:
                 op = stats.get("hlo_op")
                 if op:
                     events.append(
-                        _Event(*_span(e, stats, line), _innermost(op), _key(stats, None), device)
+                        _Event(*_span(e, stats, line), _innermost(op), _key(stats), device)
                     )
                 elif "kernel_details" in stats or "cuda_graph_id" in stats:
                     entry = self.events.get(e.metadata_id)
@@ -234,7 +236,7 @@ class _Plane:
                 stats = {**shared, **self.stats(e)}
                 op = _innermost(stats["hlo_op"]) if stats.get("hlo_op") else label
                 if op:
-                    events.append(_Event(*_span(e, stats, line), op, _key(stats, None), device))
+                    events.append(_Event(*_span(e, stats, line), op, _key(stats), device))
             _add(events, out, False)
 
 
@@ -271,11 +273,9 @@ def _self_times(events: list[_Event]) -> Iterator[tuple[_Event, int]]:
         yield held, max(0, held.end - held.start - inside)
 
 
-def _key(stats: dict[str, Any], inside: Key | None) -> Key:
+def _key(stats: dict[str, Any]) -> Key:
     name, number = program_key(str(stats.get("hlo_module") or ""))
     program = unsigned(stats.get("program_id"))
-    if not name and inside is not None and program in (None, inside[1]):
-        return inside
     return name, program if program is not None else number
 
 
