@@ -218,7 +218,7 @@ button.bar:hover{background:var(--bg3)}
 .timeline{cursor:crosshair;max-width:760px}.timeline input{display:block;margin:0;accent-color:var(--accent)}
 .list-by{margin-top:6px}
 .live-group{border-bottom:1px solid var(--line)}
-.live-group summary{display:grid;grid-template-columns:minmax(120px,46%) max-content minmax(30px,1fr) 78px;gap:10px;align-items:baseline;padding:2px 0}
+.live-group summary{display:grid;grid-template-columns:minmax(110px,46%) 72px minmax(30px,1fr) 72px;gap:10px;align-items:baseline;padding:2px 0}
 .live-group summary:before{content:none}
 .live-group .group-name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;direction:ltr}
 .live-group .group-name:before{content:"▸ ";color:var(--dim)}.live-group[open] .group-name:before{content:"▾ "}
@@ -245,6 +245,7 @@ button.bar:hover{background:var(--bg3)}
 .source-line.own .heat,.source-line.own .number{color:var(--text)}
 .source-line.hot:hover .code{background:var(--bg3)}
 .source-line.pointed{outline:2px solid var(--accent);outline-offset:-2px}
+.unattributed{padding:0 12px}
 .cut{color:var(--dim);padding-left:28px;line-height:14px}
 .loading,.failed{flex:1;display:grid;place-content:center;justify-items:center;gap:10px;padding:24px;text-align:center}
 .loading progress{width:220px}

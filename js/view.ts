@@ -208,21 +208,26 @@ export type CoreColumn = string;
  * buffer.end              u32 b   of its last use
  * buffer.freed            i32 b   last point at which it counts: another may take its place at end
  * buffer.home             i32 b   buffer in whose memory it lies, not counted itself; -1 its own
+ * buffer.frame            i32 b   innermost frame that asked for it, into frame.*; -1 an argument, unknown
+ * buffer.scope            StringId u32 b  "layer_0/mlp"; "" for arguments
  * buffer.name             StringId u32 b  an argument's name, else the instruction's
  * buffer.allocation       i32 b   XLA's allocation, -1 unknown
  * buffer.offset           f64 b   in it, bytes
+ *
+ * gap.buffer              u32     buffers whose place is free between their values, as a loop's
+ * gap.start, gap.end      u32     carry between the last use in a step and the next value: points
  *
  * measured.mean           f64 n   measured seconds of one step, mean over devices; NaN not seen
  * measured.most           f64 n   of the slowest device
  * measured.slowest        u32 n   which device that is
  * measured.rows           u32     instructions that were seen, slowest first; 2,000 at most
  * measured.seconds        f32     rows × devices of extras.measured
+ * measured.self           f32     a row each: mean without what ran inside, as the body of a while
  *
  * source.frame            i32 n   frame whose line has the cost; -1 unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
  *
  * phase.of                u8 n    into extras.phases: forward, backward, rematerialised, optimiser; 0 unknown
- * measured.self           f32     a row each: mean without what ran inside, as the body of a while
  *
  * collective.kind         StringId u32 k  all-gather, …, or collective-matmul
  * collective.instruction  u32 k   the op itself; the start of an async pair

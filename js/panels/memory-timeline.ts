@@ -7,6 +7,7 @@ const HEIGHT = 150;
 const LEFT = 62;
 const TOP = 12;
 const BOTTOM = 20;
+const THUMB = 16; // of the slider, about
 
 export interface Timeline {
   element: HTMLElement;
@@ -75,6 +76,11 @@ export function timeline(memory: Memory, width: number, pick: (point: number) =>
     max: Math.max(0, n - 1),
     step: 1,
     "aria-label": "Position in the schedule",
+    // under the plot's own axis, so that the handle stands below the marker
+    style: {
+      "margin-left": `${((100 * (LEFT - THUMB / 2)) / width).toFixed(2)}%`,
+      width: `${((100 * (width - LEFT + THUMB)) / width).toFixed(2)}%`,
+    },
     oninput: () => pick(Number(slider.value)),
   });
   picture.addEventListener("click", (event) => {

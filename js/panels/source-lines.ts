@@ -62,7 +62,11 @@ export const sourceLines: Panel = {
         ...files.map((file) => fileSection(ctx, file.file, file.text, file.lines, figure, most)),
       );
       const lost = sources.unattributed[figure];
-      if (lost > 0) body.append(note(`${text(figure, lost)} of operations that name no line.`));
+      const whose =
+        figure === "live" ? "arguments and values without a line" : "operations that name no line";
+      if (lost > 0) {
+        body.append(h("p", { class: "note unattributed" }, `${text(figure, lost)} of ${whose}.`));
+      }
       point();
     };
     /** Marks the line that another panel points at, and brings it into view. */
@@ -72,6 +76,11 @@ export const sourceLines: Panel = {
       const file = [...body.querySelectorAll<HTMLElement>("[data-file]")].find(
         (f) => f.dataset.file === at.file,
       );
+      if (!file && !libraries && sources.isLibrary(at.file)) {
+        libraries = folded.checked = true;
+        show(); // comes back here
+        return;
+      }
       const row = () => file?.querySelector<HTMLElement>(`[data-line="${at.line}"]`);
       if (file && !row()) file.querySelector<HTMLElement>("button.whole")?.click();
       for (const old of body.querySelectorAll(".pointed")) old.classList.remove("pointed");
@@ -81,7 +90,13 @@ export const sourceLines: Panel = {
       const above = found.getBoundingClientRect().top - body.getBoundingClientRect().top;
       body.scrollTop += above - body.clientHeight / 3;
     };
-    ctx.store.on("line", point, ctx.signal);
+    const take = () => {
+      const asked = FIGURES.find((f) => f === ctx.store.get("line")?.figure);
+      if (!asked || asked === figure) return point();
+      figure = choose.value = asked;
+      show();
+    };
+    ctx.store.on("line", take, ctx.signal);
     sources.costs.on(() => {
       sources.work();
       show();
@@ -99,6 +114,8 @@ export const sourceLines: Panel = {
         body,
       ),
     );
+    const asked = FIGURES.find((f) => f === ctx.store.get("line")?.figure);
+    if (asked) figure = choose.value = asked;
     show();
   },
 };

@@ -29,17 +29,21 @@ export function stackOf(model: ViewModel, i: number): FrameLine[] {
 export const baseName = (file: string): string =>
   file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
 
-/** "dir/train.py:31" as a link to that line in the source panel, else in the host's editor. */
-export function lineLink(ctx: PanelContext, line: string): HTMLElement {
+/** "dir/train.py:31" as a link to that line in the source panel, heated by `figure`, else in the editor. */
+export function lineLink(
+  ctx: PanelContext,
+  line: string,
+  { text = line, figure }: { text?: string; figure?: string } = {},
+): HTMLElement {
   const at = line.lastIndexOf(":");
   const file = line.slice(0, at);
   const number = Number(line.slice(at + 1));
   const { openSource } = ctx.host;
   const go = sourcesOf(ctx.model)?.has(file)
-    ? () => ctx.store.showLine(file, number)
+    ? () => ctx.store.showLine(file, number, figure)
     : openSource && (() => openSource(file, number));
-  if (!go) return h("code", null, line);
-  return h("button", { class: "link", type: "button", title: line, onclick: go }, line);
+  if (!go) return h("code", { title: line }, text);
+  return h("button", { class: "link", type: "button", title: line, onclick: go }, text);
 }
 
 export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {

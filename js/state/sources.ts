@@ -59,31 +59,39 @@ export class Sources {
     const frames = model.column<Int32Array>("source.frame");
     const flops = model.column<Float64Array>("source.flops");
     const wire = costs.wireBytes;
-    const live = new Float64Array(frames.length);
-    const memory = memoryOf(model);
-    if (memory) {
-      for (const b of memory.liveAt(memory.extras.peakPoint)) {
-        live[memory.buffer.instruction[b]] += memory.buffer.bytes[b];
-      }
-    }
+    // FLOPs are of all executions as the dump knows them: trip counts set by hand multiply them.
+    const runs = model.column<Float64Array>("cost.runs");
+    const again = (i: number) => (runs[i] > 0 ? costs.runs[i] / runs[i] : 1);
     // By frame first: thousands of instructions share a few hundred stacks.
     const byFrame = new Map<number, { figures: Figures; instructions: number[] }>();
+    const at = (frame: number) => {
+      let found = byFrame.get(frame);
+      if (!found) {
+        found = { figures: zero(), instructions: [] };
+        byFrame.set(frame, found);
+      }
+      return found;
+    };
     for (let i = 0; i < frames.length; i++) {
       const unit = costs.unit[i] > 0;
       const seconds = unit ? costs.seconds[i] * costs.runs[i] : 0;
       const bytes = unit ? costs.bytes[i] * costs.runs[i] : 0;
-      if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0 || live[i] > 0)) continue;
-      let found = byFrame.get(frames[i]);
-      if (!found) {
-        found = { figures: zero(), instructions: [] };
-        byFrame.set(frames[i], found);
-      }
+      if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0)) continue;
+      const found = at(frames[i]);
       found.figures.seconds += known(seconds);
-      found.figures.flops += flops[i];
+      found.figures.flops += flops[i] * again(i);
       found.figures.bytes += known(bytes);
       found.figures.wire += wire[i];
-      found.figures.live += live[i];
       found.instructions.push(i);
+    }
+    const memory = memoryOf(model);
+    if (memory) {
+      const { frame, instruction, bytes } = memory.buffer;
+      for (const b of memory.liveAt(memory.extras.peakPoint)) {
+        const found = at(frame ? frame[b] : frames[instruction[b]]);
+        found.figures.live += bytes[b];
+        found.instructions.push(instruction[b]);
+      }
     }
     const lines = new Map<string, LineFigures>();
     this.unattributed = zero();
@@ -115,7 +123,7 @@ export class Sources {
         if (seen.has(key)) continue;
         seen.add(key);
         add(line.total, figures);
-        for (const i of instructions) line.instructions.push(i);
+        for (const i of new Set(instructions)) line.instructions.push(i);
       }
       const own = mine ?? innermost;
       if (own) add(own.own, figures);
@@ -124,6 +132,9 @@ export class Sources {
   }
   has(file: string): boolean {
     return this.names.some((f) => f.file === file);
+  }
+  isLibrary(file: string): boolean {
+    return this.names.some((f) => f.file === file && f.library);
   }
   /** Files with their lines; the person's own, and libraries' when asked for. */
   files(libraries: boolean): SourceFile[] {

@@ -25,6 +25,8 @@ export interface Highlight {
 export interface SourceLine {
   file: string;
   line: number;
+  /** What the source panel is to be heated by: one of FIGURES of sources.ts. */
+  figure?: string;
 }
 
 export interface State {
@@ -137,9 +139,9 @@ export class Store {
     this.state.highlight = highlight;
     this.emit("highlight");
   }
-  /** Opens the source panel at a line. */
-  showLine(file: string, line: number): void {
-    this.state.line = { file, line };
+  /** Opens the source panel at a line, heated by a figure of it where one is named. */
+  showLine(file: string, line: number, figure?: string): void {
+    this.state.line = { file, line, figure };
     this.setOptions({ panel: "source" });
     this.emit("line");
   }

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from ..hlo import Instruction, Module, StackFrame
+
+_LIBRARY = re.compile(
+    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
+    r"|[/\\]hloscope[/\\](?:capturing|show)[/\\]"
+)
+
+
+def is_library(file: str) -> bool:
+    """Whether a file belongs to an installed package or the standard library."""
+    return bool(_LIBRARY.search(file))
+
+
+def own_line(stack: tuple[StackFrame, ...]) -> StackFrame | None:
+    """The innermost frame outside libraries, else the innermost; None for an empty stack."""
+    mine = (f for f in stack if not is_library(f.file))
+    return next(mine, stack[0] if stack else None)
 
 
 class FrameFinder:

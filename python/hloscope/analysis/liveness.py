@@ -70,6 +70,15 @@ class Liveness:
     has_several: npt.NDArray[np.bool_]  # values: several definitions, or carried by a loop
 
     @cached_property
+    def gaps(self) -> Ints:
+        """Rows (buffer, first point, last point) of temporaries' places between their values."""
+        rows = self.ranges
+        inside = np.flatnonzero((rows[1:, 0] == rows[:-1, 0]) & (self.kind[rows[1:, 0]] == TEMP))
+        return np.stack(
+            [rows[inside, 0], rows[inside, 2] + 1, rows[inside + 1, 1] - 1], axis=1
+        ).reshape(-1, 3)
+
+    @cached_property
     def counted_end(self) -> Ints:
         """``end``, one point earlier where another buffer takes the place over there."""
         end = self.end.copy()

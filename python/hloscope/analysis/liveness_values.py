@@ -272,7 +272,7 @@ class Values:
             if len(outputs) != len(mine):
                 return
             for k, out in enumerate(outputs):
-                number = _updated_parameter(out, i)
+                number = _updated_parameter(out)
                 if number is not None and number < len(i.operands):
                     theirs = self.nodes(i.operands[number])
                     if len(theirs) == 1:
@@ -349,13 +349,11 @@ def _start_of(i: Instruction) -> Instruction:
     return i
 
 
-def _updated_parameter(out: Instruction, fusion: Instruction) -> int | None:
+def _updated_parameter(out: Instruction) -> int | None:
     """The fused parameter that a fusion's output updates in place, or None."""
     out = _through_bitcasts(out)
     if out.opcode not in ("dynamic-update-slice", "scatter") or not out.operands:
         return None
-    if out.opcode == "scatter" and fusion.fusion_kind == "kCustom":
-        return None  # TPU's scatter kernels write a new buffer
     source = _through_bitcasts(out.operands[0])
     return source.parameter_number if source.opcode == "parameter" else None
 

@@ -4,6 +4,7 @@
     categories.py         what each buffer is for
     memory_audit.py       donation, copies of parameters, padding
     memory_carries.py     what loops carry: what a remat policy really stores
+    memory_lines.py       the source line of each
        └─▶ Memory
 
 Three peaks, each labelled:
@@ -20,7 +21,7 @@ Three peaks, each labelled:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,12 @@ from ..hlo import Instruction, Module, Shape, StackFrame, Target
 from .categories import CATEGORIES, argument_names, categorise
 from .cost_pause import uncollected
 from .cost_runs import Role, call_graph
+from .frames import own_line
 from .liveness import KINDS, Liveness, simulate
-from .liveness_values import OUTPUT
+from .liveness_values import ARGUMENT, OUTPUT
 from .memory_tiling import storage_bytes
 from .phases import PHASES, phases
+from .scopes import scopes
 from .table import per_target
 
 if TYPE_CHECKING:
@@ -52,7 +55,8 @@ class LiveValue:
     """A buffer that holds memory. Bytes include tile padding; points are schedule positions.
 
     ``home`` says whose memory it lies in: the name of an output or donated argument, or "".
-    ``offset`` is XLA's, within ``allocation``, where the buffer assignment is known.
+    ``offset`` is XLA's, within ``allocation``, where the buffer assignment is known. ``frame`` is
+    the innermost stack frame that asked for it, see ``frames`` and ``line``.
     """
 
     instruction: Instruction
@@ -70,6 +74,8 @@ class LiveValue:
     home: str = ""
     allocation: int | None = None
     offset: int | None = None
+    frame: int = 0
+    scope: str = ""  # "layer_0/mlp"; "" for arguments and at the top
 
     @property
     def op_name(self) -> str:
@@ -77,7 +83,18 @@ class LiveValue:
 
     @property
     def frames(self) -> tuple[StackFrame, ...]:
-        return self.instruction.frames
+        """Python stack, innermost frame first; () for arguments and where nothing says.
+
+        That of the instruction; of a fusion without one its heaviest part's; of what a loop
+        stacks the stored value's; of the compiler's own copies that of what they copy.
+        """
+        return self.instruction.module.source_frames()[0].stack(self.frame)
+
+    @property
+    def line(self) -> str:
+        """ "file:line", the innermost outside installed packages; "" when there is none."""
+        at = own_line(self.frames)
+        return "" if at is None else f"{at.file}:{at.line}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +262,21 @@ class Memory:
             home="" if home < 0 else self._names.get(home, self._maker(home)),
             allocation=place[0] if place else None,
             offset=place[1] if place else None,
+            frame=int(self.frames[buffer]),
+            scope=self._scope(i) if live.kind[buffer] != ARGUMENT else "",
         )
+
+    @cached_property
+    def frames(self) -> Ints:
+        """Stack frame of each buffer of ``liveness``, in ``module.source_frames()``; 0 for none."""
+        from .memory_lines import buffer_frames
+
+        return buffer_frames(self)
+
+    def _scope(self, i: Instruction) -> str:
+        found = scopes(self.module)
+        at = int(found.scope[i.index])
+        return "/".join(found.paths[at]) if at >= 0 else ""
 
     def _maker(self, buffer: int) -> str:
         return self.module.instructions[int(self.liveness.defined_by[buffer])].name
@@ -279,6 +310,19 @@ class Memory:
         sums = np.bincount(self.category[rows], live.size[rows], len(CATEGORIES))
         order = np.argsort(-sums, kind="stable")
         return {CATEGORIES[c]: int(sums[c]) for c in order if sums[c]}
+
+    @cached_property
+    def by_line(self) -> dict[str, int]:
+        """Bytes live at the simulated peak by "file:line", largest first.
+
+        "" holds what has no line: arguments, and values whose dump does not say.
+        """
+        return _sums((v.line, v.bytes) for v in self)
+
+    @cached_property
+    def by_scope(self) -> dict[str, int]:
+        """Bytes live at the simulated peak by scope, largest first; "" holds the arguments."""
+        return _sums((v.scope, v.bytes) for v in self)
 
     @cached_property
     def donations(self) -> tuple[Donation, ...]:
@@ -324,6 +368,7 @@ class Memory:
             "xla_peak_bytes": self.xla_peak_bytes,
             "peak_instruction": at.name if at is not None else None,
             "by_category": self.by_category,
+            "by_line": self.by_line,
             "by_memory_space": self.memory_spaces,
         }
 
@@ -345,7 +390,8 @@ class Memory:
                     "memory_space": v.memory_space,
                     "padding_bytes": v.padding_bytes,
                     "op_name": v.op_name,
-                    "line": f"{v.frames[0].file}:{v.frames[0].line}" if v.frames else "",
+                    "scope": v.scope,
+                    "line": v.line,
                     "allocation": v.allocation,
                     "offset": v.offset,
                 }
@@ -357,6 +403,13 @@ class Memory:
         from .cost_text import memory_table
 
         return memory_table(self)
+
+
+def _sums(rows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for key, count in rows:
+        out[key] = out.get(key, 0) + count
+    return dict(sorted(out.items(), key=lambda item: -item[1]))
 
 
 def _tables(shape: Shape) -> int:

@@ -14,7 +14,6 @@ the fusion's, and go to its own line, or to its heaviest part's where it has non
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +27,7 @@ from .cost import Cost, estimated
 from .cost_pause import uncollected
 from .cost_runs import Role
 from .cost_text import duration, grid, quantity, size
+from .frames import is_library
 from .memory import Memory, analysed
 from .table import table
 
@@ -36,15 +36,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 FIGURES = ("flops", "bytes_accessed", "seconds", "wire_bytes", "live_bytes")
-_LIBRARY = re.compile(
-    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
-    r"|[/\\]hloscope[/\\](?:capturing|show)[/\\]"
-)
-
-
-def is_library(file: str) -> bool:
-    """Whether a file belongs to an installed package or the standard library."""
-    return bool(_LIBRARY.search(file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +141,13 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""
     frames, _ = module.source_frames()
     frame, flops = cost_lines(module, cost)
-    columns = _columns(module, cost, memory, flops)
+    columns = _columns(module, cost, flops)
     stacks = _Stacks(frames)
     count = len(frames.frames) + 1
-    by_frame = np.vstack([np.bincount(frame, c, count) for c in columns])
+    live = memory.liveness
+    held = live.live_at(memory.peak_point)
+    bytes_held = np.bincount(memory.frames[held], live.size[held], count)
+    by_frame = np.vstack([np.bincount(frame, c, count) for c in columns] + [bytes_held])
     touched = np.flatnonzero(by_frame.any(axis=0))
     zero = np.zeros(len(FIGURES))
     total: dict[tuple[str, int], Floats] = {}
@@ -163,6 +157,9 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     rows_of: dict[int, list[int]] = {}
     some = np.flatnonzero(np.vstack(columns).any(axis=0))
     for n, f in zip(some.tolist(), frame[some].tolist(), strict=True):
+        rows_of.setdefault(f, []).append(n)
+    makers = live.defined_by[held]
+    for n, f in zip(makers.tolist(), memory.frames[held].tolist(), strict=True):
         rows_of.setdefault(f, []).append(n)
     unattributed = np.zeros(len(FIGURES))
     for f in touched.tolist():
@@ -192,7 +189,7 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
                 is_library(file),
                 Figures(*map(float, total[place])),
                 Figures(*map(float, own.get(place, zero))),
-                tuple(sorted(members[place])),
+                tuple(sorted(set(members[place]))),
             )
         )
     return Source(
@@ -225,8 +222,8 @@ def cost_lines(module: Module, cost: Cost) -> tuple[npt.NDArray[np.int64], Float
     return frame, np.nan_to_num(cost.work.flops) * executed
 
 
-def _columns(module: Module, cost: Cost, memory: Memory, flops: Floats) -> list[Floats]:
-    """FIGURES by instruction, over all executions."""
+def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
+    """FIGURES but live bytes by instruction, over all executions."""
     n = len(module.instructions)
     runs = np.where(cost.is_unit, cost.runs, 0.0)
     seconds = np.zeros(n)
@@ -239,10 +236,7 @@ def _columns(module: Module, cost: Cost, memory: Memory, flops: Floats) -> list[
     wire = np.zeros(n)
     for t in cost.transfers:
         wire[t.start] += t.wire_bytes * cost.runs[t.start]
-    live = np.zeros(n)
-    rows = memory.liveness.live_at(memory.peak_point)
-    np.add.at(live, memory.liveness.defined_by[rows], memory.liveness.size[rows])
-    return [flops, np.nan_to_num(cost.bytes) * runs, seconds, wire, live]
+    return [flops, np.nan_to_num(cost.bytes) * runs, seconds, wire]
 
 
 def _borrow(module: Module, cost: Cost, frame: npt.NDArray[np.int64]) -> None:

@@ -43,9 +43,16 @@ def add(builder: Builder, context: Context) -> None:
     b.column("buffer.end", "u32", live.end[rows])
     b.column("buffer.freed", "i32", live.counted_end[rows])
     b.column("buffer.home", "i32", row_of[live.home[rows]])
+    b.column("buffer.frame", "i32", memory.frames[rows] - 1)
+    gaps = live.gaps[np.isin(live.gaps[:, 0], rows)]
+    if len(gaps):
+        b.column("gap.buffer", "u32", row_of[gaps[:, 0]])
+        b.column("gap.start", "u32", gaps[:, 1])
+        b.column("gap.end", "u32", gaps[:, 2])
     values = [memory.value(int(r)) for r in rows] if len(rows) <= 20_000 else None
     if values is not None:
         b.text_column("buffer.name", [v.name for v in values])
+        b.text_column("buffer.scope", [v.scope for v in values])
         b.column("buffer.padding", "f64", [v.padding_bytes for v in values])
         if memory.assigned_bytes is not None:
             b.column("buffer.allocation", "i32", [_or(v.allocation) for v in values])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.cost import estimated
-from ...analysis.source import cost_lines, is_library
+from ...analysis.frames import is_library
+from ...analysis.source import cost_lines
 
 if TYPE_CHECKING:
     from ..builder import Builder
