@@ -1,9 +1,10 @@
 // Builds the prebuilt JupyterLab extension: src/ → lib/index.js (esbuild) → labextension/
 // (the federated bundle that JupyterLab loads). What JupyterLab provides is never bundled.
+// The chips to choose from in the settings are those of the hardware file.
 
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
-import { copyFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 
 const require = createRequire(import.meta.url);
@@ -28,3 +29,14 @@ execFileSync(
   ],
   { stdio: "inherit" },
 );
+
+const chips = readFileSync("python/hloscope/hardware/chips.toml", "utf8");
+const found = [...chips.matchAll(/^\[([^\]]+)\]\s*^label\s*=\s*"([^"]+)"/gm)];
+if (!found.length) throw new Error("chips.toml has no [id] followed by its label");
+const settings = "labextension/schemas/hloscope/explorer.json";
+const schema = JSON.parse(readFileSync(settings, "utf8"));
+schema.properties.hardware.oneOf = [
+  { const: "", title: "from the capture" },
+  ...found.map(([, id, label]) => ({ const: id, title: label })),
+];
+writeFileSync(settings, `${JSON.stringify(schema, null, 2)}\n`);

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_the_extension_names_files_that_exist() -> None:
         data = {n.partition(".data/data/")[2]: n for n in wheel.namelist()}
         about = json.loads(wheel.read(data[f"{folder}/package.json"]))
     assert f"{folder}/{about['jupyterlab']['_build']['load']}" in data
+
+
+def test_the_settings_offer_the_chips_of_the_hardware_file() -> None:
+    schema = "share/jupyter/labextensions/hloscope/schemas/hloscope/explorer.json"
+    with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
+        (name,) = [n for n in wheel.namelist() if n.endswith(schema)]
+        offered = json.loads(wheel.read(name))["properties"]["hardware"]["oneOf"]
+        chips = tomllib.loads(wheel.read("hloscope/hardware/chips.toml").decode())
+    expected = {"": "from the capture"} | {k: v["label"] for k, v in chips.items()}
+    assert {o["const"]: o["title"] for o in offered} == expected
 
 
 def test_the_sdist_has_no_machine_in_it() -> None:

@@ -117,7 +117,7 @@ async def test_without_a_token_403(
     jp_root_dir: Path, jp_serverapp: Any, http_server_client: Any, jp_base_url: str
 ) -> None:
     (jp_root_dir / "f.hlo").write_text(MODULE)
-    for what in ("view", "text", "html", "diff"):
+    for what in ("view", "analyses", "text", "list", "html", "diff", "folder"):
         url = f"{jp_base_url}hloscope/api/{what}?path=f.hlo"
         assert await refused(http_server_client.fetch(url)) == 403
         wrong = {"Authorization": "token wrong"}
@@ -281,6 +281,39 @@ async def test_the_modules_of_a_file_are_listed(jp_root_dir: Path, ask: Callable
         chosen = {} if module is None else {"module": module}
         kind, payload = (await ask("list", path=path, **chosen))[-1]
         assert (kind, json.loads(payload)) == (b"I", expected)
+
+
+async def test_the_chosen_modules_are_compared(jp_root_dir: Path, ask: Callable[..., Any]) -> None:
+    other = MODULE.replace("jit_f", "jit_g").replace("tanh", "cosine")
+    (jp_root_dir / "two.hlo").write_text(MODULE + "\n" + other)
+    paths = {"path": "two.hlo", "other": "two.hlo"}
+    same = (await ask("diff", **paths, module="1", other_module="1"))[-1][1].decode()
+    assert "jit_g ↔ jit_g" in same
+    assert "<del>" not in same
+    differ = (await ask("diff", **paths, module="1", other_module="0"))[-1][1].decode()
+    assert "jit_g ↔ jit_f" in differ
+    assert "<del><code>cosine</code></del>" in differ
+    kind, said = (await ask("diff", **paths, module="1", other_module="7"))[-1]
+    assert kind == b"E"
+    assert "7" in json.loads(said)["message"]
+
+
+async def test_the_page_is_for_the_chosen_hardware(
+    jp_root_dir: Path, ask: Callable[..., Any]
+) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    page = (await ask("html", path="f.hlo", hardware="h100"))[-1][1].decode()
+    assert "&quot;hardware&quot;: &quot;h100&quot;" in page
+    kind, said = (await ask("html", path="f.hlo", hardware="abacus"))[-1]
+    assert kind == b"E"
+    assert "abacus" in json.loads(said)["message"]
+
+
+@pytest.mark.parametrize("name", ["module", "other_module", "hardware"])
+async def test_endless_choices_are_400(jp_root_dir: Path, jp_fetch: Any, name: str) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    params = {"path": "f.hlo", "other": "f.hlo", name: "x" * 1001}
+    assert await refused(jp_fetch("hloscope", "api", "diff", params=params)) == 400
 
 
 async def test_a_dump_folder_is_listed_by_stage(

@@ -55,8 +55,8 @@ def _python() -> str:
 def _built_extension() -> Path:
     """labextension/ of the checkout, built when a source is newer."""
     built = REPO / "labextension" / "package.json"
-    folders = ("js", "src", "schema")
-    newest = max(p.stat().st_mtime for f in folders for p in (REPO / f).rglob("*") if p.is_file())
+    folders = ("js", "src", "schema", "python/hloscope/hardware")
+    newest = max(p.stat().st_mtime for f in folders for p in (REPO / f).rglob("*.*"))
     if not built.exists() or built.stat().st_mtime < newest:
         subprocess.run(["node", "build-lab.mjs"], cwd=REPO, check=True, capture_output=True)
     return built.parent
