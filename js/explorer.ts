@@ -148,6 +148,7 @@ export function explorer(
           colors.numeric && steps.length
             ? [steps[0].value ?? 0, steps[steps.length - 1].value ?? 0]
             : null,
+        clipped: steps[0]?.atMost ?? false,
       };
       legend(key, model, painted, (k) => {
         const reason = coloring.categories?.(model)[k] ?? coloring.rest ?? "unknown";

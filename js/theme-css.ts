@@ -228,12 +228,13 @@ button.bar:hover{background:var(--bg3)}
 .chip .numbers .field{justify-content:flex-end}.chip label.field select{max-width:100%}.measured>.controls{margin-top:12px}
 .chip input[type=number]{width:92px;text-align:right}
 .chip>*{margin-bottom:4px}
-.scroll{overflow-x:auto;scrollbar-width:thin}
+.scroll{overflow-x:auto;scrollbar-width:thin;container-type:inline-size}
 .figures-table th,.figures-table td{padding:2px 10px 2px 0;text-align:left;font-weight:400;white-space:nowrap}
 .figures-table thead th{color:var(--dim);font-size:12px;border-bottom:1px solid var(--line)}
 .figures-table .num{text-align:right;font-variant-numeric:tabular-nums}
 .figures-table tbody tr:hover{background:var(--bg2)}
-.figures-table th .link{max-width:230px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;display:block}
+.figures-table th .link{max-width:min(230px,46cqw);overflow:hidden;text-overflow:ellipsis;white-space:nowrap;display:block}
+.figures-table th .what{max-width:min(230px,46cqw);overflow:hidden;text-overflow:ellipsis;display:block;font-size:11px;line-height:13px}
 .bound.compute,.bound.vector{color:var(--compute)}.bound.memory{color:var(--memory)}.bound.collective{color:var(--wire)}
 .source-files{flex:1;min-height:0;overflow:auto;padding-bottom:12px;scrollbar-width:thin}
 .source-file h3{position:sticky;top:0;left:0;display:flex;gap:10px;align-items:baseline;padding:6px 12px;background:var(--bg);font-size:12px;z-index:1;border-bottom:1px solid var(--line)}

@@ -19,6 +19,7 @@ export interface BoxColoring {
   label: string;
   values(model: ViewModel): ArrayLike<number>;
   categories?(model: ViewModel): string[];
+  amounts?(model: ViewModel): ArrayLike<number>;
   rest?: string;
   unit?: string;
   scale?: "log" | "linear";
@@ -32,6 +33,8 @@ export interface LegendEntry {
   /** Boxes of the module with this colour; absent for numeric colourings. */
   count?: number;
   value?: number;
+  /** There are less than this, of the same colour. */
+  atMost?: boolean;
 }
 
 export interface GraphStats {

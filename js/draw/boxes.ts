@@ -1,4 +1,5 @@
 /** Closed items: boxes of instructions, groups, stacks, and the chips in them. */
+import { quantity } from "../base/format.ts";
 import { type Chip, ChipKind } from "../graph/items.ts";
 import * as M from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
@@ -69,8 +70,10 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       align: "center",
       alpha,
     });
-    if (roomy && words.sub) {
-      surface.text(metrics.fit(words.sub, M.SHAPE_SIZE, w - 8), x + w / 2, middle + 8, {
+    const amount = roomy ? amountWords(s, item) : [];
+    if (roomy && (amount.length > 0 || words.sub)) {
+      const said = amount.join(" · ") || words.sub;
+      surface.text(metrics.fit(said, M.SHAPE_SIZE, w - 8), x + w / 2, middle + 8, {
         size: M.SHAPE_SIZE,
         color: theme.text,
         align: "center",
@@ -80,13 +83,17 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     if (opens) sign(surface, s, x + w - 11, middle, true, alpha);
   } else {
     const stack = kind === ItemKind.Stack;
+    // A stack's yellow would pass for a little heat.
+    const plain = s.looks.sums !== null;
+    const fill = stack && !plain ? theme.fold : theme.group;
+    const stroke = stack && !plain ? theme.foldBorder : theme.groupBorder;
     if (stack) {
       w -= 2 * M.STACK_OFFSET;
       h -= 2 * M.STACK_OFFSET;
       for (let k = 2; k > 0; k--) {
         surface.rect(x + k * M.STACK_OFFSET, y + (2 - k) * M.STACK_OFFSET, w, h, {
-          fill: theme.fold,
-          stroke: theme.foldBorder,
+          fill,
+          stroke,
           lineWidth: border,
           radius: 6,
           alpha,
@@ -95,8 +102,8 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       y += 2 * M.STACK_OFFSET;
     }
     surface.rect(x, y, w, h, {
-      fill: stack ? theme.fold : theme.group,
-      stroke: stack ? theme.foldBorder : theme.groupBorder,
+      fill,
+      stroke,
       lineWidth: border,
       radius: 6,
       alpha,
@@ -121,7 +128,8 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     sign(surface, s, x + w - 12, y + 14, true, alpha);
-    surface.text(words.sub, left, y + 30, { size: M.SUB_SIZE, color: theme.mutedText, alpha });
+    const sub = closedWords(s, item, words.sub, stack, w - 20);
+    surface.text(sub, left, y + 30, { size: M.SUB_SIZE, color: theme.mutedText, alpha });
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
     const lift = kind === ItemKind.Stack ? 2 * M.STACK_OFFSET : 0;
@@ -129,11 +137,37 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   }
 }
 
+/** "85 µs", "32 %" of what adds up; nothing where it does not, or nothing is known. */
+function amountWords(s: PaintState, item: number): string[] {
+  const { sums } = s.looks;
+  const { amounts } = s.colors;
+  if (!sums || !amounts || !(sums.of[item] > 0)) return [];
+  const part = (100 * sums.of[item]) / sums.total;
+  const share = part >= 10 ? Math.round(part) : Number(part.toPrecision(1));
+  return [quantity(sums.of[item], amounts.unit), `${share < 0.1 ? "< 0.1" : share} %`];
+}
+
+/** A closed group's second line: its amount first where there is one, and what still fits. */
+function closedWords(
+  s: PaintState,
+  item: number,
+  sub: string,
+  stack: boolean,
+  room: number,
+): string {
+  const words = amountWords(s, item);
+  if (words.length === 0) return sub;
+  words.push(stack ? "in all" : sub.split(" · ")[0]); // a stack's other figures are of each
+  while (words.length > 1 && s.metrics.width(words.join(" · "), M.SUB_SIZE) > room) words.pop();
+  return words.join(" · ");
+}
+
 /** The mix of what is inside, as a bar: nothing about a closed group is hidden entirely. */
 function bar(surface: Surface, s: PaintState, item: number, x: number, y: number, w: number): void {
   const shares = s.looks.bars.get(item);
   if (!shares) return;
   let at = x;
+  if (s.looks.sums) surface.rect(x, y, w, 3.5, { fill: s.theme.zero, alpha: alphaOf(s, item) });
   for (const { color, share } of shares) {
     const part = share * w;
     if (part * s.scale >= 0.7) {

@@ -5,6 +5,9 @@ import type { BoxColoring, LegendEntry } from "./api.ts";
 import { familyColor, type GraphTheme } from "./theme.ts";
 
 const STEPS = 32;
+/** What is less than this part of the most has the colour of the least: a few bytes would use up
+ * a log scale that is there to tell 200 µs from 20. */
+const DECADES = 1e-3;
 
 export interface Painted {
   colors: Colors;
@@ -56,6 +59,9 @@ export function paintInstructions(
     if (v < low) low = v;
     if (v > high) high = v;
   }
+  const least = log ? Math.max(low, high * DECADES) : low;
+  const atMost = least > low;
+  low = least;
   // Unknown is the coolest, then 0, so that groups show what is known inside them.
   const palette = [theme.unknown, theme.zero];
   for (let k = 0; k < STEPS; k++) palette.push(ramp(theme.ramp, k / (STEPS - 1)));
@@ -76,10 +82,17 @@ export function paintInstructions(
   if (high >= low) {
     for (const t of [0, 0.25, 0.5, 0.75, 1]) {
       const value = log ? low * Math.exp(span * t) : low + span * t;
-      legend.push({ label: coloring.unit ?? "", color: ramp(theme.ramp, t), value });
+      legend.push({
+        label: coloring.unit ?? "",
+        color: ramp(theme.ramp, t),
+        value,
+        atMost: atMost && t === 0,
+      });
     }
   }
-  return { colors: { index, palette, numeric: true }, legend };
+  const added = coloring.amounts?.(model);
+  const amounts = added && { values: added, unit: coloring.unit ?? "" };
+  return { colors: { index, palette, numeric: true, amounts }, legend };
 }
 
 function ramp(stops: readonly string[], t: number): string {

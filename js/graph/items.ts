@@ -2,6 +2,7 @@
  * Text, chips and sizes of the items of a projection. Chips stand inside their box, in a row of
  * their own, so that edges never run over them.
  */
+import { Flag } from "../view.ts";
 import type { Flow } from "./flow.ts";
 import * as M from "./metrics.ts";
 import { ItemKind, type Projection } from "./projection.ts";
@@ -63,6 +64,8 @@ export interface ItemText {
 }
 
 const MAX_LABEL = 210;
+/** A matmul's two shapes are what its box is for. */
+const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
@@ -96,7 +99,8 @@ export class ItemWriter {
     const m = this.metrics;
     const chips = this.chipsOf(node, kind, stubs);
     if (kind === ItemKind.Box) {
-      const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_LABEL);
+      const most = this.tree.model.has(node, Flag.Landmark) ? MAX_LANDMARK_LABEL : MAX_LABEL;
+      const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, most);
       const sub = this.tree.model.denseShape(node);
       const sign = this.tree.canOpen(node) ? M.SIGN : 0;
       let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);

@@ -13,6 +13,9 @@ const times = (values: Float64Array, runs: Float64Array) => {
   return out;
 };
 
+/** A colouring whose every value counts once. */
+const withTotals = (coloring: Coloring): Coloring => ({ ...coloring, amounts: coloring.values });
+
 const NONE = new Float64Array(0);
 
 const flops: Coloring = {
@@ -23,12 +26,17 @@ const flops: Coloring = {
     const costs = costsOf(model);
     return costs ? times(costs.flops, costs.runs) : NONE;
   },
+  // What a fusion holds is its own already.
+  amounts: (model) => {
+    const costs = costsOf(model);
+    return costs ? times(costs.flops, costs.runs).map((v, i) => (costs.unit[i] ? v : 0)) : NONE;
+  },
   unit: "FLOP",
   scale: "log",
   source: "counted as XLA does, loops multiplied",
 };
 
-const accessed: Coloring = {
+const accessed: Coloring = withTotals({
   id: "bytes_accessed",
   label: "Bytes accessed",
   available: (model) => costsOf(model) !== null,
@@ -39,9 +47,9 @@ const accessed: Coloring = {
   unit: "B",
   scale: "log",
   source: "fusions at their boundary, loops multiplied",
-};
+});
 
-const seconds: Coloring = {
+const seconds: Coloring = withTotals({
   id: "seconds",
   label: "Modelled time",
   available: (model) => costsOf(model) !== null,
@@ -53,7 +61,7 @@ const seconds: Coloring = {
   unit: "s",
   scale: "log",
   source: "modelled",
-};
+});
 
 /** Bytes that each instruction's results hold at the simulated peak. */
 const atPeak = perModel((model: ViewModel) => {
@@ -73,7 +81,7 @@ const atPeak = perModel((model: ViewModel) => {
   return out;
 });
 
-const live: Coloring = {
+const live: Coloring = withTotals({
   id: "live_bytes",
   label: "Live bytes at peak",
   available: (model) => model.optional("buffer.bytes") !== null,
@@ -81,9 +89,9 @@ const live: Coloring = {
   unit: "B",
   scale: "log",
   source: "simulated from the schedule",
-};
+});
 
-const measured: Coloring = {
+const measured: Coloring = withTotals({
   id: "measured",
   label: "Measured time",
   available: (model) => model.optional("measured.mean") !== null,
@@ -91,6 +99,6 @@ const measured: Coloring = {
   unit: "s",
   scale: "log",
   source: "measured by the profiler, mean over devices",
-};
+});
 
 export const COST_COLORINGS: readonly Coloring[] = [flops, accessed, seconds, live, measured];

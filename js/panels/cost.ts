@@ -1,6 +1,7 @@
 /** What it costs: FLOPs, bytes and modelled time, in total, per op, on the roofline. */
 import { h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
+import type { ViewModel } from "../base/model.ts";
 import { BOUNDS, type Costs, costsOf, UNKNOWN } from "../state/costs.ts";
 import { chipForm } from "./cost-chip.ts";
 import { rooflinePlot } from "./cost-roofline.ts";
@@ -122,16 +123,20 @@ function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
 function table(ctx: PanelContext, costs: Costs): HTMLElement {
   const { first, count } = costs.ranking(ROWS);
   const { chip } = costs;
+  const looped = first.some((i) => costs.runs[i] !== 1);
   const number = (text: string) => h("td", { class: "num" }, text);
   const body = first.map((i) => {
     const runs = costs.runs[i];
     return h(
       "tr",
       null,
-      h("th", { scope: "row" }, selectionLink(ctx, { kind: "instruction", index: i })),
-      number(runs === 1 ? "" : `×${format.count(runs)}`),
-      number(Number.isNaN(costs.flops[i]) ? "unknown" : format.quantity(costs.flops[i] * runs)),
-      number(format.bytes(costs.bytes[i] * runs)),
+      h(
+        "th",
+        { scope: "row", title: ctx.model.label(i) },
+        selectionLink(ctx, { kind: "instruction", index: i }),
+        h("span", { class: "what dim" }, labelOf(ctx.model, i)),
+      ),
+      // The most asked for first: a narrow panel shows these.
       chip &&
         number(costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.seconds[i] * runs)),
       chip &&
@@ -140,7 +145,14 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
           null,
           h("span", { class: `bound ${BOUNDS[costs.bound[i]]}` }, BOUNDS[costs.bound[i]]),
         ),
-      costs.cycles && number(Number.isNaN(costs.cycles[i]) ? "" : format.count(costs.cycles[i])),
+      looped && number(runs === 1 ? "" : `×${format.count(runs)}`),
+      number(
+        Number.isNaN(costs.flops[i]) ? "unknown" : format.quantity(costs.flops[i] * runs, "FLOP"),
+      ),
+      number(format.bytes(costs.bytes[i] * runs)),
+      cycles &&
+        costs.cycles &&
+        number(Number.isNaN(costs.cycles[i]) ? "" : format.count(costs.cycles[i])),
     );
   });
   const head = (text: string, title = "") =>
@@ -160,12 +172,12 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
             "tr",
             null,
             head("Operation"),
-            head("Runs"),
-            head("FLOPs"),
-            head("Bytes"),
             chip && head("Time", "modelled, all runs"),
             chip && h("th", { scope: "col" }, "Bound"),
-            costs.cycles && head("Cycles", "XLA's estimate of one run"),
+            looped && head("Runs"),
+            head("FLOPs"),
+            head("Bytes"),
+            cycles && head("Cycles", "XLA's estimate of one run"),
           ),
         ),
         h("tbody", null, ...body),
@@ -173,6 +185,12 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
     ),
     count > ROWS ? note(`The first ${ROWS} of ${format.count(count)}.`) : null,
   );
+}
+
+/** What the operation does, where its name does not say it. */
+function labelOf(model: ViewModel, i: number): string {
+  const label = model.label(i);
+  return model.name(i).startsWith(label) ? "" : label;
 }
 
 /** XLA's own cost analysis beside ours, the difference taken apart. */

@@ -11,6 +11,7 @@ import {
   nameOf,
 } from "../state/members.ts";
 import { Flag, type GroupKind, type Selection } from "../view.ts";
+import { groupCost } from "./details-cost.ts";
 import { families } from "./overview.ts";
 import type { PanelContext } from "./panel.ts";
 import { facts, instructionRow, longList, section, selectionLink } from "./parts.ts";
@@ -45,6 +46,7 @@ export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {
       ? `${format.count(members.length)}, ${format.count(listed.length)} outside fusions`
       : format.count(members.length),
   ]);
+  rows.push(...groupCost(model, members));
   if (selection.kind === "group") {
     const owner = model.group.owner[selection.index];
     const computation = model.group.computation[selection.index];

@@ -5,6 +5,7 @@ import * as format from "../base/format.ts";
 import type { ViewModel } from "../base/model.ts";
 import { Flag } from "../view.ts";
 import { compilerSections } from "./compiler.ts";
+import { instructionCost } from "./details-cost.ts";
 import type { PanelContext } from "./panel.ts";
 import {
   copyButton,
@@ -65,6 +66,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
           ? "in its parts"
           : format.bytes(model.instruction.bytes[i]),
       ],
+      ...instructionCost(model, i),
       [
         "Computation",
         selectionLink(ctx, { kind: "computation", index: model.instruction.computation[i] }),

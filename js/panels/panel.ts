@@ -48,6 +48,8 @@ export interface Coloring {
   /** Value per instruction; NaN is unknown. Categorical when `categories` is given. */
   values(model: ViewModel): ArrayLike<number>;
   categories?(model: ViewModel): string[];
+  /** Of amounts that add up: those to add, so that nothing counts twice. */
+  amounts?(model: ViewModel): ArrayLike<number>;
   /** What to call those that are in no category; "unknown" when not given. */
   rest?: string;
   unit?: string; // "B", "FLOP", "s"
@@ -66,4 +68,6 @@ export interface Paint {
   numeric: boolean;
   /** Least and most known value of an amount; null when nothing is known. */
   range: [least: number, most: number] | null;
+  /** Some are less than the least, and have its colour. */
+  clipped: boolean;
 }

@@ -8,6 +8,8 @@ export interface Colors {
   palette: string[];
   /** Amounts: UNKNOWN, ZERO, then the larger index is the hotter; groups show their hottest. */
   numeric: boolean;
+  /** What adds up over instructions, so that a group has an amount of its own. */
+  amounts?: { values: ArrayLike<number>; unit: string };
 }
 
 /** Palette places of amounts that have no place on the ramp. */
@@ -26,6 +28,8 @@ export interface ItemLooks {
   fill: Int32Array;
   /** Bars of closed groups: shares of the colours inside, largest first. */
   bars: Map<number, Share[]>;
+  /** Amounts of closed groups and of boxes, and of all of them; null where nothing adds up. */
+  sums: { of: Float64Array; total: number } | null;
 }
 
 export function itemLooks(
@@ -38,6 +42,7 @@ export function itemLooks(
   const fill = new Int32Array(scene.count).fill(-1);
   const counts = new Map<number, Uint32Array>();
   const n = itemOfInstruction.length;
+  const sums = colors.amounts ? amountsOf(scene, colors.amounts.values) : null;
   for (let i = 0; i < n; i++) {
     const item = itemOfInstruction[i];
     if (item <= 0) continue;
@@ -66,9 +71,27 @@ export function itemLooks(
     for (let c = 0; c < mine.length; c++) {
       if (mine[c] > 0) shares.push({ color: c, share: mine[c] / total });
     }
+    if (sums) {
+      // How much of the whole is in here, in the colour of its hottest.
+      const hottest = shares[shares.length - 1].color;
+      bars.set(item, [{ color: hottest, share: sums.total > 0 ? sums.of[item] / sums.total : 0 }]);
+      continue;
+    }
     if (colors.numeric) shares.sort((a, b) => b.color - a.color);
     else shares.sort((a, b) => b.share - a.share || a.color - b.color);
     bars.set(item, shares);
   }
-  return { fill, bars };
+  return { fill, bars, sums };
+}
+
+function amountsOf(scene: Scene, values: ArrayLike<number>): { of: Float64Array; total: number } {
+  const { itemOfInstruction } = scene.picture.projection;
+  const of = new Float64Array(scene.count);
+  let total = 0;
+  for (let i = 0; i < itemOfInstruction.length; i++) {
+    if (!(values[i] > 0)) continue;
+    total += values[i];
+    if (itemOfInstruction[i] > 0) of[itemOfInstruction[i]] += values[i];
+  }
+  return { of, total };
 }

@@ -79,7 +79,7 @@ export function scopeCosts(model: ViewModel, costs: Costs, depth: number): Scope
         else {
           leaves.set(key, {
             selection: { kind: "instruction", index: i },
-            label: alone ? `%${model.name(i)}` : key,
+            label: alone ? model.label(i) || `%${model.name(i)}` : key,
             value: weight[i],
             part: timed ? partOf(i) : -1,
             groups: [],

@@ -300,6 +300,45 @@ describe("colours", () => {
   );
 });
 
+test("closed groups show what adds up inside them, as a share of the whole", () => {
+  const model = buildModel(loop());
+  const n = model.instruction.count;
+  const values = Float64Array.from({ length: n }, (_, i) => (i % 3 === 0 ? Number.NaN : i));
+  const engine = new Engine(model, new TextMetrics(), 900, 600);
+  const scene = engine.openDefault();
+  const { colors } = paintInstructions(
+    model,
+    { id: "x", label: "X", unit: "s", scale: "log", values: () => values, amounts: () => values },
+    LIGHT,
+  );
+  const { sums, bars } = itemLooks(scene, colors, () => true);
+  const known = values.filter((v) => v > 0);
+  expect(sums?.total).toBe(known.reduce((a, b) => a + b, 0));
+  const { itemOfInstruction } = scene.picture.projection;
+  for (const [item, shares] of bars) {
+    let inside = 0;
+    for (let i = 0; i < n; i++)
+      if (itemOfInstruction[i] === item && values[i] > 0) inside += values[i];
+    expect(sums?.of[item]).toBe(inside);
+    expect(shares).toHaveLength(1);
+    expect(shares[0].share).toBeCloseTo(inside / (sums?.total ?? 1));
+  }
+});
+
+test("a log scale ends three decades below the most, and says so", () => {
+  const model = buildModel(loop());
+  const values = Array.from({ length: model.instruction.count }, (_, i) => 10 ** -i);
+  const { legend, colors } = paintInstructions(
+    model,
+    { id: "x", label: "X", unit: "s", scale: "log", values: () => values },
+    LIGHT,
+  );
+  expect(legend[0].value).toBeCloseTo(1e-3);
+  expect(legend[0].atMost).toBe(true);
+  expect(colors.index[4]).toBe(colors.index[3]);
+  expect(colors.index[2]).toBeGreaterThan(colors.index[3]);
+});
+
 describe("text", () => {
   test("what does not fit keeps both ends", () => {
     const m = new TextMetrics();

@@ -37,7 +37,7 @@ export function legend(
         ? h(
             "span",
             { class: "ramp" },
-            format.quantity(low, coloring.unit),
+            `${paint.clipped ? "≤ " : ""}${format.quantity(low, coloring.unit)}`,
             h("i", {
               "aria-hidden": "true",
               style: { background: `linear-gradient(90deg,${ramp.join(",")})` },
