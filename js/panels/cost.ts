@@ -123,7 +123,9 @@ function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
 function table(ctx: PanelContext, costs: Costs): HTMLElement {
   const { first, count } = costs.ranking(ROWS);
   const { chip } = costs;
+  // Columns that would be empty make the others narrow.
   const looped = first.some((i) => costs.runs[i] !== 1);
+  const cycles = first.some((i) => costs.cycles && !Number.isNaN(costs.cycles[i]));
   const number = (text: string) => h("td", { class: "num" }, text);
   const body = first.map((i) => {
     const runs = costs.runs[i];

@@ -12,6 +12,8 @@ import hloscope as hs
 import pytest
 from hloscope.readers.proto_schema import message_class
 from hloscope.readers.xplane import read_trace
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xplane_builder import BASE_NS, Expected, TraceBuilder
 
 PS = 1e-12
@@ -327,6 +329,45 @@ def test_a_gpu_trace_of_derived_lines_only(gpu: Any) -> None:
     plane.event("XLA Ops", kind, 0, 7_000)
     measured = hs.read(program.text).add_profile(made.serialized())
     assert measured.seconds.sum() == pytest.approx(7e-9)
+
+
+@st.composite
+def nested(draw: st.DrawFn, start: int = 0, end: int = 400, depth: int = 3) -> Any:
+    """Events that lie inside one another or apart, as (start, end)."""
+    out = []
+    at = start
+    for _ in range(draw(st.integers(0, 3))):
+        first = draw(st.integers(at, end))
+        last = draw(st.integers(first, end))
+        out.append((first, last))
+        if depth and last > first:
+            out += draw(nested(first, last, depth - 1))
+        at = last
+    return out
+
+
+@settings(max_examples=150, deadline=None)
+@given(nested())
+def test_self_times_are_the_instants_when_nothing_inside_runs(events: Any) -> None:
+    """Against a walk through every picosecond: the innermost event has it."""
+    made = TraceBuilder()
+    plane = made.plane("/device:TPU:0")
+    for k, (start, end) in enumerate(events):
+        plane.event("XLA Ops", plane.event_id(f"%op.{k} = f32[] add()"), start, end - start)
+    found = {o.op: (o.seconds, o.self_seconds) for o in read_trace(made.serialized()).ops}
+    # of events that begin and end alike the later one is inside
+    inner = [
+        max(
+            (k for k, (s, e) in enumerate(events) if s <= t < e),
+            key=lambda k: (events[k][0], -events[k][1], k),
+            default=None,
+        )
+        for t in range(400)
+    ]
+    for k, (start, end) in enumerate(events):
+        total, own = found[f"op.{k}"]
+        assert total == pytest.approx((end - start) * PS)
+        assert own == pytest.approx(inner.count(k) * PS)
 
 
 def test_nodes_of_a_cuda_graph() -> None:
