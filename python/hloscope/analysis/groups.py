@@ -26,6 +26,7 @@ import numpy as np
 
 from .components import cut_wide
 from .flags import INLINE, OUTPUT, QUIET, flags
+from .functions import calls, cut_by_calls
 from .group_nodes import NOTHING, Node, simplify
 from .op_name import CALLED, Path, relative
 from .results import gather_results
@@ -89,6 +90,7 @@ class _Builder:
         self.module = module
         self.t: Table = table(module)
         self.scopes: Scopes = scopes(module)
+        self.calls = calls(module)
         self.flags = flags(module)
         self.quiet = (self.flags & QUIET) != 0
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
@@ -188,6 +190,7 @@ class _Builder:
         return trie[path]
 
     def _cut(self, node: Node) -> None:
+        cut_by_calls(node, self.t, self.quiet, self.calls)
         for child in node.children:
             self._cut(child)
         cut_wide(node, self.t, self.quiet)

@@ -129,6 +129,12 @@ def _combines(opcode: str) -> bool:
     return opcode.removesuffix("-start") in ("all-reduce", "all-gather", "reduce-scatter")
 
 
+def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``own`` with each -1 replaced by what is called, the latest operand or first user has."""
+    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    return _inherit(t, own, combined, -2)
+
+
 def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
     scope = _from_callees(t, own)
     n = len(scope)
