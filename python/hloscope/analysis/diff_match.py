@@ -5,7 +5,7 @@ differently. Structure does. Each instruction gets a signature (opcode, shape, a
 hash of everything it is computed from (``up``) and of everything that uses it (``down``).
 
     1  equal up and down      the same value in the same place, in any order
-    2  equal up               the same value
+    2  equal down, or up      used alike; the same value: first those that are one of a kind
     3  equal signature, operands already matched          ┐ across an edit: what lies below it
     4  equal signature, same place in a matched user      ┘ and above it; repeated until still
     5  equal signature or shape, and equal op_name        moved
@@ -17,7 +17,7 @@ hash of everything it is computed from (``up``) and of everything that uses it (
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from ..hlo import Computation, Instruction, Module
@@ -62,16 +62,22 @@ class Side:
             hash((i.opcode, i.shape.text, i.literal, tuple(sorted(meaning(i).items()))))
             for i in self.instructions
         ]
+        # with what it calls, and which parameter it is
+        self.inside = [
+            hash((
+                s,
+                i.parameter_number,
+                tuple((role, hashes.get(c.name, 0)) for role, c in i.called),
+            ))
+            for s, i in zip(self.signature, self.instructions, strict=True)
+        ]  # fmt: skip
         self.up = [0] * n
         for k in self.order:
-            i = self.instructions[k]
-            inside = tuple((role, hashes.get(c.name, 0)) for role, c in i.called)
-            over = tuple(self.up[o] for o in self.operands[k])
-            self.up[k] = hash((self.signature[k], i.parameter_number, inside, over))
+            self.up[k] = hash((self.inside[k], tuple(self.up[o] for o in self.operands[k])))
         self.down = [0] * n
         for k in reversed(self.order):
             below = tuple(sorted((self.down[u], at) for u, at in self.users[k]))
-            self.down[k] = hash((self.signature[k], k == self.root, below))
+            self.down[k] = hash((self.inside[k], k == self.root, below))
 
     @property
     def hash(self) -> int:
@@ -132,6 +138,9 @@ class _Matcher:
         if a.entry and b.entry:
             self.by(lambda s, k: s.instructions[k].parameter_number)
         self.by(lambda s, k: (s.up[k], s.down[k]))
+        self.by(lambda s, k: s.down[k], only_one=True)
+        self.by(lambda s, k: s.up[k], only_one=True)
+        self.spread()
         self.by(lambda s, k: s.up[k])
         self.spread()
         self.by(_same_scope)
@@ -147,15 +156,21 @@ class _Matcher:
     def pair(self, i: int, j: int) -> None:
         self.to_b[i], self.to_a[j] = j, i
 
-    def by(self, key: Callable[[Side, int], Hashable]) -> None:
-        """Pairs what has equal keys, in order; key None is left alone."""
+    def by(self, key: Callable[[Side, int], Hashable], *, only_one: bool = False) -> None:
+        """Pairs what has equal keys, in order; key None is left alone.
+
+        ``only_one``: where just one on each side has the key.
+        """
+        count = Counter(key(self.a, i) for i, j in enumerate(self.to_b) if j < 0)
         waiting: dict[Hashable, list[int]] = defaultdict(list)
         for j in reversed(range(len(self.to_a))):
             if self.to_a[j] < 0:
                 waiting[key(self.b, j)].append(j)
         waiting.pop(None, None)
         for i, j in enumerate(self.to_b):
-            if j < 0 and (found := waiting.get(key(self.a, i))):
+            if j < 0 and (found := waiting.get(own := key(self.a, i))):
+                if only_one and (len(found) > 1 or count[own] > 1):
+                    continue
                 self.pair(i, found.pop())
 
     def spread(self) -> None:
@@ -165,17 +180,25 @@ class _Matcher:
 
     def down(self) -> bool:
         """Pairs users whose operands are all paired, to the same positions."""
+        return self.below(self.a.inside, self.b.inside) or self.below(
+            self.a.signature, self.b.signature
+        )
+
+    def below(self, of_a: list[int], of_b: list[int]) -> bool:
+        """Operands are alike when they are the same value, which may be there several times."""
         b = self.b
         waiting: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
         for j in reversed(range(len(self.to_a))):
             if self.to_a[j] < 0 and b.operands[j]:
-                waiting[b.signature[j], tuple(b.operands[j])].append(j)
+                waiting[of_b[j], tuple(b.up[o] for o in b.operands[j])].append(j)
         any_found = False
         for i in self.a.order:
             if self.to_b[i] >= 0 or not self.a.operands[i]:
                 continue
-            over = tuple(self.to_b[o] for o in self.a.operands[i])
-            if -1 not in over and (found := waiting.get((self.a.signature[i], over))):
+            over = [self.to_b[o] for o in self.a.operands[i]]
+            if -1 in over:
+                continue
+            if found := waiting.get((of_a[i], tuple(b.up[o] for o in over))):
                 self.pair(i, found.pop())
                 any_found = True
         return any_found
