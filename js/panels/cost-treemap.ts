@@ -8,7 +8,7 @@ import { isDark } from "./heat.ts";
 import type { PanelContext } from "./panel.ts";
 import { bars, note, reveal } from "./parts.ts";
 
-const DEPTH = 3;
+const DEPTH = 4;
 const HEIGHT = 300;
 const LISTED = 8;
 /** Room for the name of a scope above what is inside it. */

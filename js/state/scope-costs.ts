@@ -21,6 +21,7 @@ export interface ScopeCost {
 
 /** More tiles than this in one scope cannot be told apart: the smallest are drawn as one. */
 const MOST = 48;
+const NEARLY = 0.9;
 
 export function scopeCosts(model: ViewModel, costs: Costs, depth: number): ScopeCost {
   const timed = costs.chip !== null;
@@ -99,9 +100,13 @@ export function scopeCosts(model: ViewModel, costs: Costs, depth: number): Scope
   const open = (at: ScopeCost, levels: number): ScopeCost => {
     if (!at.groups.length || levels <= 0) return at;
     let rows = childrenOf(at.groups);
-    // A scope whose only work is in one scope inside it says nothing of its own.
-    for (let only = rows[0]; rows.length === 1 && only.groups.length; only = rows[0]) {
-      rows = childrenOf(only.groups);
+    // A scope whose work is nearly all in one scope inside it, as a loop's is in its body, says
+    // nothing of its own.
+    const all = rows.reduce((sum, row) => sum + row.value, 0);
+    for (let most = rows[0]; most?.groups.length && most.value >= NEARLY * all; most = rows[0]) {
+      const inner = childrenOf(most.groups);
+      if (!inner.length) break;
+      rows = [...inner, ...rows.slice(1)].sort((a, b) => b.value - a.value);
     }
     const kept = rows.slice(0, MOST).map((row) => open(row, levels - 1));
     const rest = rows.slice(MOST);
