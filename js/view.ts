@@ -223,6 +223,7 @@ export type CoreColumn = string;
  * measured.rows           u32     instructions that were seen, slowest first; 2,000 at most
  * measured.seconds        f32     rows × devices of extras.measured
  * measured.self           f32     a row each: mean without what ran inside, as the body of a while
+ * measured.flight         f32     a row each: mean from start to done of an asynchronous op, at its start
  *
  * source.frame            i32 n   frame whose line has the cost; -1 unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done

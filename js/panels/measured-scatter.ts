@@ -1,7 +1,7 @@
 /** Measured against modelled time, log-log: on the line the model is right. */
 import { h, svg } from "../base/dom.ts";
 import * as format from "../base/format.ts";
-import type { MeasuredRow } from "../state/measured.ts";
+import { comparable, type MeasuredRow } from "../state/measured.ts";
 import { decades, logPlot } from "./log-plot.ts";
 import type { PanelContext } from "./panel.ts";
 
@@ -11,9 +11,9 @@ export function measuredScatter(
   chip: string,
   width: number,
 ): HTMLElement {
-  const dots = rows.filter((r) => r.modelled > 0 && r.mean > 0);
+  const dots = rows.filter((r) => r.modelled > 0 && comparable(r) > 0);
   const across = decades(dots.map((r) => r.modelled));
-  const up = decades(dots.map((r) => r.mean));
+  const up = decades(dots.map(comparable));
   const picture = logPlot(ctx, {
     width,
     x: { ...across, title: `modelled on ${chip}, a step`, tick: format.seconds },
@@ -30,10 +30,10 @@ export function measuredScatter(
       .map((r) => ({
         instruction: r.instruction,
         x: r.modelled,
-        y: r.mean,
+        y: comparable(r),
         radius: 4,
         kind: "",
-        title: `${format.seconds(r.mean)} measured, ${format.seconds(r.modelled)} modelled: ${format.quantity(r.mean / r.modelled)}×`,
+        title: `${format.seconds(comparable(r))} measured${r.flight > 0 ? " from start to done" : ""}, ${format.seconds(r.modelled)} modelled: ${format.quantity(comparable(r) / r.modelled)}×`,
       }))
       .reverse(),
   });

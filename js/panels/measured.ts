@@ -3,6 +3,7 @@ import { h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import { costsOf } from "../state/costs.ts";
 import {
+  comparable,
   type Measured,
   type MeasuredRow,
   measuredOf,
@@ -208,7 +209,11 @@ function table(
             head("Device", "the slowest one"),
             head("Spread", "how much longer the slowest device takes than the mean"),
             hasModel && head("Modelled", "one step, on the chip of the Cost panel"),
-            hasModel && head("Ratio", "measured over modelled"),
+            hasModel &&
+              head(
+                "Ratio",
+                "measured over modelled; of an asynchronous transfer from start to done",
+              ),
           ),
         ),
         h(
@@ -232,7 +237,7 @@ function table(
                 number(`+${Math.round(100 * spread(r))} %`),
                 hasModel && number(r.modelled > 0 ? format.seconds(r.modelled) : ""),
                 hasModel &&
-                  number(r.modelled > 0 ? `${format.quantity(r.mean / r.modelled)}×` : ""),
+                  number(r.modelled > 0 ? `${format.quantity(comparable(r) / r.modelled)}×` : ""),
               ),
             ),
         ),

@@ -10,6 +10,8 @@ export interface MeasuredRow {
   mean: number;
   /** Mean seconds without what ran inside, as the body of a while. */
   itself: number;
+  /** Mean seconds from start to done of an asynchronous operation, at its start; else 0. */
+  flight: number;
   most: number;
   /** Position of the slowest device. */
   slowest: number;
@@ -55,12 +57,16 @@ export function modelled(costs: Costs | null, i: number): number {
   return costs.seconds[i] * costs.runs[i];
 }
 
+/** What the model's figure is to be held against: of a transfer all of its way. */
+export const comparable = (row: MeasuredRow): number => (row.flight > 0 ? row.flight : row.mean);
+
 /** The measurement of a View, or null when there is none. */
 export const measuredOf = perModel((model: ViewModel): Measured | null => {
   const extras = model.header.extras.measured as Omit<Measured, "rows"> | undefined;
   const instructions = model.optional<Uint32Array>("measured.rows");
   const seconds = model.optional<Float32Array>("measured.seconds");
   const itself = model.optional<Float32Array>("measured.self");
+  const flight = model.optional<Float32Array>("measured.flight");
   if (!extras || !instructions || !seconds) return null;
   const width = extras.devices.length;
   const rows = Array.from(instructions, (instruction, k) => {
@@ -81,6 +87,7 @@ export const measuredOf = perModel((model: ViewModel): Measured | null => {
       seconds: own,
       mean,
       itself: itself?.[k] ?? mean,
+      flight: flight?.[k] ?? 0,
       most,
       slowest,
       modelled: Number.NaN,

@@ -191,7 +191,7 @@ class Measured:
                 names = ", ".join(f"{short(name)} {duration(s)}" for name, s in first)
                 more = f" and {len(seconds) - 3} more" if len(seconds) > 3 else ""
                 total = duration(sum(seconds.values()))
-                out.append(f"not in these figures: {total} {what}, {names}{more}")
+                out.append(f"not in these figures: {total} {what} ({names}{more})")
         return tuple(out)
 
     def __repr__(self) -> str:
