@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.transitions import transitions
+from hloscope.analysis.transitions import moved, transitions
 from hloscope.view.schema import joined
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -51,6 +51,33 @@ def test_before_partitioning_they_are_the_annotated_edges(capture):
         edges(found)
     )
     assert all(t.target.opcode == "copy" for t in found)
+
+
+def test_of_a_fusion_with_other_work_it_is_the_operand_that_moves():
+    text = """HloModule m, num_partitions=4
+
+%gathers (a: f32[8,8], b: f32[2,8], c: f32[2,8]) -> (f32[8,8], f32[8,8], f32[8,8]) {
+  %a = f32[8,8] parameter(0)
+  %b = f32[2,8] parameter(1)
+  %c = f32[2,8] parameter(2)
+  %e = f32[8,8] exponential(%a)
+  %d = f32[2,8] bitcast(%c)
+  %ag = (f32[8,8], f32[8,8]) all-gather(%d, %b), channel_id=1, replica_groups=[1,4]<=[4], dimensions={0}, use_global_device_ids=true
+  %x = f32[8,8] get-tuple-element(%ag), index=0
+  %y = f32[8,8] get-tuple-element(%ag), index=1
+  ROOT %t = (f32[8,8], f32[8,8], f32[8,8]) tuple(%e, %x, %y)
+}
+
+ENTRY %main (p: f32[8,8], q: f32[2,8], r: f32[2,8]) -> (f32[8,8], f32[8,8], f32[8,8]) {
+  %p = f32[8,8] parameter(0)
+  %q = f32[2,8] parameter(1)
+  %r = f32[2,8] parameter(2)
+  ROOT %f = (f32[8,8], f32[8,8], f32[8,8]) fusion(%p, %q, %r), kind=kLoop, calls=%gathers
+}
+"""  # noqa: E501
+    (row,) = hs.read(text).collectives
+    assert row.anchor.name == "f"
+    assert [source.name for source in moved(row)] == ["r", "q"]
 
 
 def test_they_are_columns_of_the_view(capture):

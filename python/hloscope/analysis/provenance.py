@@ -123,11 +123,14 @@ class Provenance:
             return self._combined(row)
         return self._one(row, row.op_name, row.frames, row.parts[0].shape if row.parts else "")
 
+    def parts(self, row: Collective) -> list[Why]:
+        """A card for each part of a combined collective, by the op of its operand."""
+        pairs = zip(row.parts, row.instruction.operands, strict=False)
+        return [self._one(row, o.op_name, o.frames, part.shape) for part, o in pairs]
+
     def _combined(self, row: Collective) -> Why:
         """A combined collective keeps the metadata of one part only: ask each part's operand."""
-        cards = []
-        for part, operand in zip(row.parts, row.instruction.operands, strict=False):
-            cards.append(self._one(row, operand.op_name, operand.frames, part.shape))
+        cards = self.parts(row)
         known = [c for c in cards if c.is_known]
         if not known or len(known) < len(cards):
             return Why(unknown=f"{len(cards)} collectives were combined; not all could be traced")

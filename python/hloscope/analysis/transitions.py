@@ -7,9 +7,11 @@ with the shardings of its card; where the card is unknown there is no edge.
 
 from __future__ import annotations
 
-from ..hlo import Module, Target
+from ..hlo import Instruction, Module, Target
+from .collective import Collective
 from .collectives import collectives
-from .provenance import reasons
+from .operands import step_back
+from .provenance import Provenance, reasons
 from .provenance_card import Why
 from .sharding import Transition, shardings
 from .table import NO_TARGET, per_target
@@ -17,6 +19,7 @@ from .table import NO_TARGET, per_target
 # Reductions make one value of many partial ones: no change of one value's sharding.
 _MOVES = ("all-gather", "all-to-all", "collective-permute")
 _COPIED = "needed as "
+_STEPS = 50  # of copies, casts and fusions between a collective and what runs it
 
 
 def transitions(module: Module, target: Target | None = None) -> tuple[Transition, ...]:
@@ -29,15 +32,40 @@ def _made(module: Module, target: Target) -> tuple[Transition, ...]:
     annotated = shardings(module, target).transitions
     if annotated:
         return annotated
-    out: list[Transition] = []
+    out: dict[Transition, None] = {}
+    answers: Provenance | None = None
     for row, card in zip(collectives(module, target), reasons(module, target), strict=True):
         if card is None or not card.is_known or row.kind not in _MOVES:
             continue
-        operands = tuple(dict.fromkeys(row.anchor.operands))
-        # The pieces of an all-to-all are one value; of others, several could be any of them.
-        if len(operands) == 1 or row.kind == "all-to-all":
-            out += [Transition(o, row.anchor, card.had, _after(card)) for o in operands]
+        sources = moved(row)
+        cards = [card] * len(sources)
+        # The pieces of an all-to-all are one value; combined collectives move several.
+        if len(row.parts) > 1 and row.kind != "all-to-all":
+            answers = answers or Provenance(target)
+            cards = answers.parts(row)
+        for source, each in zip(sources, cards, strict=False):
+            if source is not None and each.is_known:
+                out[Transition(source, row.anchor, each.had, _after(each))] = None
     return tuple(out)
+
+
+def moved(row: Collective) -> list[Instruction | None]:
+    """What runs the collective takes these operands for its operands; None where unclear.
+
+    A fusion around it can take more: what its other ops compute with.
+    """
+    taken = set(row.anchor.operands)
+    return [_taken(operand, taken) for operand in row.instruction.operands]
+
+
+def _taken(operand: Instruction, taken: set[Instruction]) -> Instruction | None:
+    at: Instruction | None = operand
+    path: list[int] = []
+    for _ in range(_STEPS):
+        if at is None or at in taken:
+            return at
+        at = step_back(at, path)
+    return None
 
 
 def _after(card: Why) -> str:
