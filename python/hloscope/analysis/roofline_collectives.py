@@ -110,13 +110,9 @@ _BLOCKS = range(MAX_BLOCK)
 
 def _longest_run(rows: npt.NDArray[np.int64]) -> int:
     """Length of the longest run of equal values in any sorted row."""
-    n = rows.shape[1]
-    longest = 1
-    for size in range(2, n + 1):
-        if not (rows[:, size - 1 :] == rows[:, : n - size + 1]).any():
-            break
-        longest = size
-    return longest
+    first = np.ones(rows.shape, bool)
+    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    return int(np.diff(np.flatnonzero(first), append=rows.size).max())
 
 
 def ring(kind: str, n: int, payload: float) -> tuple[float, float]:
