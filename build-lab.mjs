@@ -1,6 +1,7 @@
 // Builds the prebuilt JupyterLab extension: src/ → lib/index.js (esbuild) → labextension/
 // (the federated bundle that JupyterLab loads). What JupyterLab provides is never bundled.
-// The chips to choose from in the settings are those of the hardware file.
+// Chips and colourings to choose from in the settings are those of the hardware file and of the
+// explorer.
 
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
@@ -33,10 +34,20 @@ execFileSync(
 const chips = readFileSync("python/hloscope/hardware/chips.toml", "utf8");
 const found = [...chips.matchAll(/^\[([^\]]+)\]\s*^label\s*=\s*"([^"]+)"/gm)];
 if (!found.length) throw new Error("chips.toml has no [id] followed by its label");
+const explorer = await build({
+  entryPoints: ["js/panels/colorings.ts"],
+  bundle: true,
+  format: "esm",
+  write: false,
+});
+const code = Buffer.from(explorer.outputFiles[0].contents).toString("base64");
+const { COLORINGS } = await import(`data:text/javascript;base64,${code}`);
 const settings = "labextension/schemas/hloscope/explorer.json";
 const schema = JSON.parse(readFileSync(settings, "utf8"));
+const choice = (id, label) => ({ const: id, title: label });
+schema.properties.colorBy.oneOf = COLORINGS.map((c) => choice(c.id, c.label));
 schema.properties.hardware.oneOf = [
-  { const: "", title: "from the capture" },
-  ...found.map(([, id, label]) => ({ const: id, title: label })),
+  choice("", "from the capture"),
+  ...found.map(([, id, label]) => choice(id, label)),
 ];
 writeFileSync(settings, `${JSON.stringify(schema, null, 2)}\n`);

@@ -38,6 +38,7 @@ export function addNotebookCommand(
     icon: (args) => (args.isPalette ? undefined : hloIcon),
     isEnabled: () => subject() !== null,
     execute: async (args) => {
+      if (args.isMenu) menu.activate(notebooks);
       const found = subject();
       if (!found) return;
       const kernel = found.panel.sessionContext.session?.kernel;
@@ -81,6 +82,13 @@ class MenuPlace {
       },
       { capture: true },
     );
+  }
+
+  /** Makes the cell under the menu the active one; JupyterLab need not have. */
+  activate({ currentWidget }: INotebookTracker): void {
+    const at = this.event?.target as Node | null;
+    const index = currentWidget?.content.widgets.findIndex((cell) => cell.node.contains(at)) ?? -1;
+    if (currentWidget && index >= 0) currentWidget.content.activeCellIndex = index;
   }
 
   /** Offset in the cell's source, or null when it was not opened in its text. */

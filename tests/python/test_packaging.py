@@ -75,14 +75,15 @@ def test_the_extension_names_files_that_exist() -> None:
     assert f"{folder}/{about['jupyterlab']['_build']['load']}" in data
 
 
-def test_the_settings_offer_the_chips_of_the_hardware_file() -> None:
+def test_the_settings_offer_colourings_and_the_chips_of_the_hardware_file() -> None:
     schema = "share/jupyter/labextensions/hloscope/schemas/hloscope/explorer.json"
     with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
         (name,) = [n for n in wheel.namelist() if n.endswith(schema)]
-        offered = json.loads(wheel.read(name))["properties"]["hardware"]["oneOf"]
+        settings = json.loads(wheel.read(name))["properties"]
         chips = tomllib.loads(wheel.read("hloscope/hardware/chips.toml").decode())
     expected = {"": "from the capture"} | {k: v["label"] for k, v in chips.items()}
-    assert {o["const"]: o["title"] for o in offered} == expected
+    assert {o["const"]: o["title"] for o in settings["hardware"]["oneOf"]} == expected
+    assert {"family", "scope", "seconds"} <= {o["const"] for o in settings["colorBy"]["oneOf"]}
 
 
 def test_the_sdist_has_no_machine_in_it() -> None:

@@ -173,6 +173,7 @@ def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[
 
 def right_click(page: Page, cell: Any, word: str) -> None:
     """Opens the context menu in the middle of a word of a cell."""
+    cell.locator(".cm-content").scroll_into_view_if_needed()
     at = cell.locator(".cm-content").evaluate(
         """(content, word) => {
         const walk = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
@@ -230,7 +231,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     cells.nth(3).locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.type("double(x)")
-    right_click(page, cells.nth(3), "x)")
+    right_click(page, cells.nth(3), "x")
     expect(cells).to_have_count(6)
     expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlo --hardware h100double(x)")
     expect(cells.nth(4).locator(".hloscope-saved canvas").first).to_be_visible(timeout=90_000)

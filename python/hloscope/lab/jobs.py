@@ -159,6 +159,7 @@ class Pool:
         try:
             with self._slots:
                 if not job.cancelled:
+                    post(job.post, b"P", frames.progress("Starting", None)[frames.HEADER.size :])
                     process = self._start(wants, streams, names, choices)
                     job.process = process
                     if job.cancelled:  # meanwhile
