@@ -211,6 +211,29 @@ def test_a_sharding_constraint_shows_the_collective_it_makes(
     assert any(d.name.startswith("all-gather over model") for d in found.collectives)
 
 
+def test_groups_are_the_same_in_any_spelling() -> None:
+    text = """HloModule m, num_partitions=8
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %ab = f32[] add(%a, %b)
+}
+
+ENTRY %e (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %r = f32[8]{0} all-reduce(%x), channel_id=1, replica_groups=GROUPS, use_global_device_ids=true, to_apply=%sum
+}
+"""  # noqa: E501
+    spelled = ["{{0,4},{1,5},{2,6},{3,7}}", "[4,2]<=[2,4]T(1,0)", "mesh['a'=2,'b'=4] {'a'}"]
+    one, *others = [hs.read(text.replace("GROUPS", s)) for s in spelled]
+    for other in others:
+        assert not hs.diff(one, other)
+    found = hs.diff(one, hs.read(text.replace("GROUPS", "mesh['a'=2,'b'=4] {'b'}")))
+    [change] = found.changed
+    assert change.fields == (("replica_groups", spelled[0], "{{0,1,2,3},{4,5,6,7}}"),)
+
+
 def test_the_page_runs_nothing_and_escapes_names(tmp_path: Path) -> None:
     bad = '<img src=x onerror="alert(1)">'
     named = CHAIN.replace("train.py", bad.replace('"', '\\"'))

@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from ..hlo import Computation, Instruction, Module
+from ..hlo.devices import DeviceGroups, device_groups
 
 # Attributes that name things, count things, or repeat what the compiler estimated.
 _NAMES = frozenset({
@@ -35,9 +36,17 @@ _CONFIG_MATTERS = frozenset({"custom-call", "while"})
 def meaning(i: Instruction) -> dict[str, str]:
     """The attributes that say what an instruction does."""
     found = {k: v for k, v in i.attributes.items() if k not in _NAMES}
+    if "replica_groups" in found:  # of four spellings
+        groups = device_groups(i, 1, i.module.num_partitions)
+        if groups is not None:
+            found["replica_groups"] = _written_out(groups)
     if i.opcode in _CONFIG_MATTERS and i.backend_config:
         found["backend_config"] = i.backend_config
     return found
+
+
+def _written_out(groups: DeviceGroups) -> str:
+    return "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in groups.rows()) + "}"
 
 
 class Side:

@@ -15,18 +15,37 @@ if TYPE_CHECKING:
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 
+# Tables longer than this are folded away, but for their first rows.
+SHOWN = 12
+BAR = 60  # CSS pixels
+
 _STYLE = """
-:root{color-scheme:light dark}
-body{font:14px/1.45 system-ui,sans-serif;margin:0 auto;padding:24px;max-width:1200px}
-h1{font-size:20px;margin:0 0 4px}h2{font-size:15px;margin:28px 0 8px}
+:root{color-scheme:light dark;--page:#f3f5f8;--card:#fff;--line:#dfe4ea;--dim:#57636f;
+--first:#8a95a1;--second:#0b63b5;--gone:#a3261c;--new:#146c2e}
+@media(prefers-color-scheme:dark){:root{--page:#12161b;--card:#1a2027;--line:#2e3742;--dim:#9aa5b1;
+--first:#76828f;--second:#6db3ff;--gone:#ff9b8f;--new:#7fd396}}
+body{font:14px/1.45 system-ui,sans-serif;margin:0 auto;padding:24px;max-width:1360px;
+background:var(--page)}
+h1{font-size:20px;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:15px;margin:0 0 6px}
 p{margin:4px 0;overflow-wrap:anywhere}
+.sides{color:var(--dim)}.sides b{color:CanvasText}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:16px;
+margin-top:18px;align-items:start}.column{display:grid;gap:16px;min-width:0}
+section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:14px 16px;
+min-width:0}
+section.all{grid-column:1/-1}
 .wide{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:3px 16px 3px 0;border-bottom:1px solid rgba(128,128,128,.3);
-vertical-align:top;overflow-wrap:anywhere}
-th{font-weight:600}td:first-child{min-width:9em}td.n,th.n{text-align:right;white-space:nowrap}
-code{font:13px ui-monospace,monospace}
-del{text-decoration-color:#b3261e}ins{text-decoration-color:#146c2e}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;min-width:100%}
+th,td{text-align:left;padding:3px 14px 3px 0;border-bottom:1px solid var(--line);
+vertical-align:top}td:first-child{min-width:8em;overflow-wrap:break-word}
+tr:last-child>td{border-bottom:0}
+th{font-weight:600;color:var(--dim);font-size:12px}td{overflow-wrap:break-word}section.all td:last-child{min-width:9em}
+td.n,th.n{text-align:right;white-space:nowrap}
+code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
+del{color:var(--gone)}ins{color:var(--new)}ins,del{text-decoration:none}
+del::before{content:"- "}ins::before{content:"+ "}
+td svg{display:block;margin-top:5px}.first{fill:var(--first)}.second{fill:var(--second)}
+details{margin-top:8px}summary{cursor:pointer;color:var(--dim)}
 """
 
 
@@ -41,17 +60,25 @@ def page(diff: Diff) -> str:
         )
     else:
         said = f"No difference: {diff.matched:,} instructions match."
+    sides = "".join(
+        f'<p class="sides"><svg width="10" height="10"><rect class="{which}" width="10" '
+        f'height="10"/></svg> {which}: <b>{escape(name)}</b></p>'
+        for which, name in (("first", diff.title_a), ("second", diff.title_b))
+    )
     body = [
-        f"<h1>{title}</h1><p>{said}</p>",
+        f'<h1>{title}</h1><p>{said}</p>{sides}<div class="grid"><div class="column">',
         _deltas("Totals", diff.totals),
+        '</div><div class="column">',
         _deltas("Collectives: wire bytes of one device", diff.collectives),
-        _collectives(diff),
         _deltas("Memory live at the peak", diff.memory),
-        _deltas("Fusions", diff.fusions),
+        "</div>",
+        _collectives(diff),
         _deltas("Opcodes", diff.opcodes),
+        _deltas("Fusions", diff.fusions),
         _changes(diff),
         _items("Only in the first", diff.removed),
         _items("Only in the second", diff.added),
+        "</div>",
     ]
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return "\n".join(
@@ -66,27 +93,70 @@ def page(diff: Diff) -> str:
     )
 
 
-def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> str:
-    """``heads`` are text, ``rows`` HTML; ``right`` has an "n" for each column of numbers."""
+def _table(
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: str = "",
+    *,
+    across: bool = True,
+) -> str:
+    """A card. ``heads`` are text, ``rows`` HTML; ``right`` has an "n" for a column of numbers."""
     found = list(rows)
     if not found:
         return ""
     kinds = [' class="n"' if k == "n" else "" for k in right.ljust(len(heads))]
-    out = [f'<h2>{escape(title)}</h2><div class="wide"><table><thead><tr>']
-    out += [f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(heads, kinds, strict=True)]
-    out.append("</tr></thead><tbody>")
-    for row in found[:LIMIT]:
-        cells = (f"<td{k}>{cell}</td>" for cell, k in zip(row, kinds, strict=True))
-        out.append(f"<tr>{''.join(cells)}</tr>")
-    out.append("</tbody></table></div>")
-    if len(found) > LIMIT:
-        out.append(f"<p>and {len(found) - LIMIT:,} more</p>")
-    return "".join(out)
+    top = "".join(f'<th scope="col"{k}>{escape(h)}</th>' for h, k in zip(heads, kinds, strict=True))
+
+    def table(some: Sequence[Sequence[str]]) -> str:
+        lines = (
+            "".join(f"<td{k}>{cell}</td>" for cell, k in zip(row, kinds, strict=True))
+            for row in some
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return (
+            f'<div class="wide"><table><thead><tr>{top}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+    count = f" ({len(found):,})" if across else ""
+    out = [f"<section{' class=all' if across else ''}><h2>{escape(title)}{count}</h2>"]
+    cut = SHOWN if len(found) > SHOWN + 2 else len(found)
+    out.append(table(found[:cut]))
+    if len(found) > cut:
+        out.append(f"<details><summary>{len(found) - cut:,} more</summary>")
+        out.append(table(found[cut:LIMIT]))
+        if len(found) > LIMIT:
+            out.append(f"<p>and {len(found) - LIMIT:,} more</p>")
+        out.append("</details>")
+    return "".join([*out, "</section>"])
 
 
 def _deltas(title: str, deltas: Iterable[Delta]) -> str:
-    rows = ((escape(d.name), amount(d.a, d.unit), amount(d.b, d.unit), signed(d)) for d in deltas)
-    return _table(title, ("", "first", "second", "change"), rows, " nnn")
+    rows = (
+        (
+            escape(d.name),
+            amount(d.a, d.unit),
+            amount(d.b, d.unit),
+            signed(d) or "same",
+            _bars(d.a, d.b),
+        )
+        for d in deltas
+    )
+    return _table(title, ("", "first", "second", "change", ""), rows, " nnn", across=False)
+
+
+def _bars(a: float | None, b: float | None) -> str:
+    """Both amounts as bars; the table has the figures."""
+    most = max(a or 0, b or 0)
+    if not most:
+        return ""
+    first, second = (round(BAR * (v or 0) / most, 1) for v in (a, b))
+    return (
+        f'<svg width="{BAR}" height="10" aria-hidden="true">'
+        f'<rect class="first" width="{first}" height="4"/>'
+        f'<rect class="second" y="5" width="{second}" height="4"/></svg>'
+    )
 
 
 def _collectives(diff: Diff) -> str:

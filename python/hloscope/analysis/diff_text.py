@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from .collectives_table import bytes_text
+from .cost_text import quantity
 
 if TYPE_CHECKING:
     from .diff_result import Change, CollectiveItem, Delta, Diff, Item
@@ -24,6 +25,8 @@ def amount(value: float | None, unit: str) -> str:
         return "unknown"
     if unit == "B":
         return bytes_text(value)
+    if unit == "FLOP" and value >= 1e6:
+        return quantity(value)
     return f"{value:,.0f}"
 
 
@@ -50,13 +53,16 @@ def _lines(diff: Diff, limit: int) -> Iterator[str]:
     for title, deltas in (
         ("totals", [d for d in diff.totals if d.change != 0]),
         ("collectives, wire bytes of one device", diff.collectives),
+    ):
+        yield from _table(title, deltas, limit)
+    yield from _section("collectives only in a", map(_collective, diff.removed_collectives), limit)
+    yield from _section("collectives only in b", map(_collective, diff.added_collectives), limit)
+    for title, deltas in (
         ("memory live at the peak", diff.memory),
         ("fusions", diff.fusions),
         ("opcodes", diff.opcodes),
     ):
         yield from _table(title, deltas, limit)
-    yield from _section("collectives only in a", map(_collective, diff.removed_collectives), limit)
-    yield from _section("collectives only in b", map(_collective, diff.added_collectives), limit)
     yield from _section("changed", map(_change, diff.changed), limit)
     yield from _section("removed", map(item_text, diff.removed), limit)
     yield from _section("added", map(item_text, diff.added), limit)
