@@ -39,7 +39,8 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;min-width:100%}
 th,td{text-align:left;padding:3px 14px 3px 0;border-bottom:1px solid var(--line);
 vertical-align:top}td:first-child{min-width:8em;overflow-wrap:break-word}
 tr:last-child>td{border-bottom:0}
-th{font-weight:600;color:var(--dim);font-size:12px}td{overflow-wrap:break-word}section.all td:last-child{min-width:9em}
+th{font-weight:600;color:var(--dim);font-size:12px}td{overflow-wrap:break-word}
+section.all td:last-child{min-width:9em}
 td.n,th.n{text-align:right;white-space:nowrap}
 code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
 del{color:var(--gone)}ins{color:var(--new)}ins,del{text-decoration:none}
