@@ -1,4 +1,4 @@
-"""Property: a real program with one random edit differs by exactly that edit, whatever its names."""
+"""Property: a real program with one random edit differs by that edit, whatever its names."""
 
 from __future__ import annotations
 
