@@ -19,7 +19,7 @@ import { facts, instructionRow, longList, section, selectionLink } from "./parts
 const KIND_WORDS: Record<GroupKind, string> = {
   module: "module",
   entry: "ENTRY computation",
-  scope: "scope of op_name",
+  scope: "scope, function or source line",
   fusion: "inside of a fusion",
   body: "loop body",
   condition: "loop condition",

@@ -34,7 +34,7 @@ from .scopes import Scopes, scopes
 from .table import Ints, Table, per_module, table
 
 if TYPE_CHECKING:
-    from ..hlo import Module
+    from ..hlo import Instruction, Module
 
 KINDS = (
     "module", "entry", "scope", "fusion", "body", "condition", "branch", "call", "reducer",
@@ -134,8 +134,8 @@ class _Builder:
                     continue
                 instr = self.t.instructions[row]
                 kind = _kind(instr.opcode, role)
-                name = self.module.computations[callee].name
-                self._computation(callee, kind, name, row, int(self.group[row]), queue)
+                label = _label(kind, self.module.computations[callee].name, instr)
+                self._computation(callee, kind, label, row, int(self.group[row]), queue)
 
     def _add(self, node: Node, parent: int) -> int:
         node.index = len(self.nodes)
@@ -261,3 +261,16 @@ def _kind(opcode: str, role: str) -> str:
     if role in _ROLE_KINDS:
         return _ROLE_KINDS[role]
     return "call" if opcode in _CALLERS or role == "called_computations" else "reducer"
+
+
+def _label(kind: str, name: str, caller: Instruction) -> str:
+    """What a called computation is to its caller: XLA's region_8.20_spmd.sunk tells nobody."""
+    if kind == "body":
+        return "collective matmul" if "windowed_dot_general" in name else "body"
+    if kind == "branch":
+        branches = [c.name for c in caller.called_computations]
+        at = branches.index(name) if name in branches else 0
+        if caller.attribute("true_computation"):
+            return "true branch" if at == 0 else "false branch"
+        return f"branch {at}"
+    return kind if kind == "condition" else name
