@@ -131,6 +131,7 @@ PICTURES: dict[str, Picture] = {
     "source.png": Picture("step", _source),
     "measured.png": Picture("measured", _measured, height=1000),
     "diff.png": Picture("diff", width=1000, height=820),
+    "jupyterlab.png": Picture("jupyterlab"),  # see picture_lab.py
 }
 
 
@@ -194,7 +195,7 @@ def _on_cpu(folder: Path, out: Path) -> None:
 
 
 _PAGES = {"step": _step, "measured": _on_cpu}
-_MADE_WITH = {"step": "step", "measured": "measured", "diff": "measured"}
+_MADE_WITH = {"step": "step", "measured": "measured", "diff": "measured", "jupyterlab": ""}
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
@@ -206,7 +207,7 @@ _ENVIRONMENT = {
 
 def make_pages(folder: Path, wanted: set[str]) -> None:
     """Writes ``step.html``, ``measured.html``, ``diff.html``: those wanted and not there."""
-    missing = {_MADE_WITH[name] for name in wanted if not (folder / f"{name}.html").exists()}
+    missing = {_MADE_WITH[name] for name in wanted if not (folder / f"{name}.html").exists()} - {""}
     running = [
         subprocess.Popen(
             [sys.executable, __file__, "--make", name, str(folder)],
@@ -225,6 +226,12 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
     said: list[str] = []
     for name in names:
         picture = PICTURES[name]
+        if picture.page == "jupyterlab":
+            sys.path.append(str(REPOSITORY / "docs"))
+            import picture_lab
+
+            picture_lab.take(folder, browser)
+            continue
         size: Any = {"width": picture.width, "height": picture.height}
         context = browser.new_context(viewport=size, color_scheme="light", offline=True)
         page = context.new_page()

@@ -130,7 +130,7 @@ export class SidePanelPage {
       make(
         "div",
         "hloscope-capture-actions",
-        button("open", "Open beside", "The explorer beside the notebook", () =>
+        button("open", "Open", "The explorer in a tab beside the notebook", () =>
           this.actions.open(row),
         ),
         button("save", "Save HTML", "One offline page beside the notebook", () =>

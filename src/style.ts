@@ -41,7 +41,7 @@ const CSS = `
 .hloscope-captures .hloscope-capture-remove { color: inherit; font-size: 1.2em; line-height: 1; }
 .hloscope-capture-tag { border: 1px solid var(--jp-border-color1); border-radius: 8px; padding: 0 6px; font-size: var(--jp-ui-font-size0); }
 .hloscope-capture-fact { overflow-wrap: anywhere; }
-.hloscope-capture-actions { display: flex; flex-wrap: wrap; gap: 0 8px; margin-top: 2px; }
+.hloscope-capture-actions { display: flex; flex-wrap: wrap; gap: 0 14px; margin-top: 2px; }
 `;
 
 let added = false;

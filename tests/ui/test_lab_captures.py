@@ -151,7 +151,7 @@ def test_buttons_and_a_kernel_that_restarts(
     expect(rows(page)).to_have_count(2)
     wait_idle(page)
     # beside
-    rows(page).nth(0).get_by_role("button", name="Open beside").click()
+    rows(page).nth(0).get_by_role("button", name="Open", exact=True).click()
     beside = page.locator(".hloscope-saved-document")
     expect(beside.get_by_text("jit_one", exact=True).first).to_be_visible()
     expect(beside.locator("canvas").first).to_be_visible()
@@ -181,7 +181,7 @@ def test_buttons_and_a_kernel_that_restarts(
     expect(rows(page).locator(".hloscope-capture-tag")).to_have_count(2)
     expect(panel(page).get_by_role("status")).to_contain_text("of a kernel that has ended")
     expect(rows(page).nth(0).get_by_role("button", name="Compare…")).to_be_disabled()
-    expect(rows(page).nth(0).get_by_role("button", name="Open beside")).to_be_enabled()
+    expect(rows(page).nth(0).get_by_role("button", name="Open", exact=True)).to_be_enabled()
     page.screenshot(path=shots / "captures-restarted.png")
     # its cell again: live again
     page.locator(".jp-Notebook .jp-CodeCell").nth(0).locator(".cm-content").click()
@@ -219,7 +219,7 @@ def test_without_a_kernel_and_untrusted(
     expect(rows(page).locator(".hloscope-capture-tag")).to_have_text("saved")
     expect(rows(page).nth(0)).to_contain_text("<img src=x")
     assert panel(page).locator("img").count() == 0
-    rows(page).get_by_role("button", name="Open beside").click()
+    rows(page).get_by_role("button", name="Open", exact=True).click()
     beside = page.locator(".hloscope-saved-document")
     expect(beside.locator("canvas").first).to_be_visible()
     # its page has scripts, and nobody has vouched for it
@@ -241,9 +241,9 @@ def test_by_keyboard_only(server: Server, new_page: Callable[[], Page]) -> None:
     for _ in range(10):
         seen.append(page.evaluate("document.activeElement.textContent"))
         page.keyboard.press("Tab")
-    buttons = ["×", "Open beside", "Save HTML", "Compare…"]
+    buttons = ["×", "Open", "Save HTML", "Compare…"]
     assert seen == ["one", *buttons, "jit_two", *buttons]
-    rows(page).nth(1).get_by_role("button", name="Open beside").focus()
+    rows(page).nth(1).get_by_role("button", name="Open", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.locator(".hloscope-saved-document canvas").first).to_be_visible()
 
@@ -265,7 +265,7 @@ def test_in_notebook_7(server: Server, new_page: Callable[[], Page]) -> None:
         "jit_one ↔ jit_two"
     )
     dialog.locator(".jp-mod-accept").click()
-    rows(page).nth(0).get_by_role("button", name="Open beside").click()
+    rows(page).nth(0).get_by_role("button", name="Open", exact=True).click()
     expect(page.locator(".jp-Dialog .hloscope-saved-document canvas").first).to_be_visible()
 
 

@@ -80,7 +80,7 @@ def test_the_extension_loads_opens_and_draws(lab: Page, server: Server) -> None:
     expect(output.locator("canvas").first).to_be_visible()
     row = lab.locator("#hloscope-captures li")
     expect(row).to_contain_text("2 instructions")
-    row.get_by_role("button", name="Open beside").click()
+    row.get_by_role("button", name="Open", exact=True).click()
     expect(lab.locator(".hloscope-saved-document canvas").first).to_be_visible()
 
 
