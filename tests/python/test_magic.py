@@ -112,6 +112,7 @@ def test_a_capture_at_another_stage(shell: Any) -> None:
 
 def test_title_height_and_colour(shell: Any) -> None:
     cap = run(shell, "%hlo --title 'my step' --color-by bytes --height 300 f(x)")
+    assert run(shell, "%hlo --panel memory f(x)").display == {"panel": "memory"}
     assert cap.title == "my step"
     assert cap.display == {"colorBy": "bytes", "height": 300}
 
@@ -142,8 +143,16 @@ def test_keywords_of_the_function_never_reach_capture() -> None:
 def test_colours_are_those_of_the_explorer(repo: Path) -> None:
     panels = repo / "js" / "panels"
     text = "".join(p.read_text() for p in sorted(panels.glob("*colorings.ts")))
-    ids = re.findall(r"const \w+: Coloring = \{\n  id: \"(\w+)\"", text)
+    ids = re.findall(r"const \w+: Coloring = (?:\w+\()?\{\n  id: \"(\w+)\"", text)
     assert sorted(ids) == sorted(magic.COLORS)
+    listed = re.findall(
+        r"^import \{ \w+ \} from \"./([\w-]+).ts\"", (panels / "index.ts").read_text(), re.M
+    )
+    ids = [
+        re.search(r": Panel = \{\n  id: \"(\w+)\"", (panels / f"{name}.ts").read_text())[1]
+        for name in listed
+    ]
+    assert sorted(set(ids) - {"search"}) == sorted(magic.PANELS)
 
 
 @pytest.mark.usefixtures("libtpu")
@@ -187,6 +196,7 @@ def test_the_cell_runs_all_but_its_last_expression(shell: Any) -> None:
         ("%hlo --height -3 f(x)", "--height is pixels such as 640, not '-3'"),
         ("%hlo --hardware tpu-v9 f(x)", "no chip is called 'tpu-v9'; did you mean tpu-v"),
         ("%hlo --color-by byte f(x)", "--color-by knows no 'byte'; did you mean bytes?"),
+        ("%hlo --panel memry f(x)", "--panel knows no 'memry'; did you mean memory?"),
         ("%hlo --color-by q f(x)", "--color-by knows no 'q'; there are family, scope,"),
         ("%hlo --mesh data f(x)", "--mesh is axis=size pairs such as data=4,model=2"),
         ("%hlo --title 'open f(x)", "a quote is not closed"),
@@ -244,6 +254,7 @@ def completions(shell: Any, typed: str) -> list[str]:
         ("%hlo --stage=o", {"%hlo --stage=optimized"}),
         ("%hlo --stage hlo --ti", {"%hlo --stage hlo --title"}),
         ("%hlo --color-by ", {f"%hlo --color-by {c}" for c in magic.COLORS}),
+        ("%hlo --panel co", {"%hlo --panel cost", "%hlo --panel collectives"}),
         ("%hlo --hardware tpu-v5", {"%hlo --hardware tpu-v5e", "%hlo --hardware tpu-v5p"}),
         ("%hlo --hardware=h1", {"%hlo --hardware=h100"}),
         ("%hlo --topology v5e:16", {"%hlo --topology v5e:16x16"}),

@@ -38,6 +38,18 @@ COLORS = (
     "live_bytes",
     "measured",
 )
+# Ids of js/panels/index.ts, but for search results.
+PANELS = (
+    "details",
+    "text",
+    "cost",
+    "memory",
+    "measured",
+    "collectives",
+    "devices",
+    "source",
+    "outline",
+)
 OPTIONS = (
     "--stage",
     "--topology",
@@ -46,6 +58,7 @@ OPTIONS = (
     "--title",
     "--hardware",
     "--color-by",
+    "--panel",
     "--height",
 )
 
@@ -74,6 +87,7 @@ class HloMagics(Magics):  # type: ignore[misc]
     @argument("--title", help="title of the view")
     @argument("--hardware", metavar="CHIP", help="chip to model time on, such as tpu-v5e or h100")
     @argument("--color-by", metavar="WHAT", help=f"initial colouring: {', '.join(COLORS)}")
+    @argument("--panel", metavar="WHICH", help=f"panel to open: {', '.join(PANELS)}")
     @argument("--height", metavar="PIXELS", help="height of the view")
     @no_var_expand
     @line_cell_magic
@@ -101,7 +115,11 @@ class HloMagics(Magics):  # type: ignore[misc]
             "title": args.title,
             "hardware": _chip(args.hardware),
         }
-        color, height = _color(args.color_by), _height(args.height)
+        display = {
+            "colorBy": _one_of(COLORS, args.color_by, "--color-by"),
+            "panel": _one_of(PANELS, args.panel, "--panel"),
+            "height": _height(args.height),
+        }
         if cell is None:
             if not rest:
                 raise UsageError("%hlo needs a call, a name or a file: %hlo f(x); see %hlo?")
@@ -111,10 +129,7 @@ class HloMagics(Magics):  # type: ignore[misc]
                 raise UsageError(f"%%hlo takes options only on its first line, not {rest!r}")
             source = expressions.from_cell(cell, self.shell)
         capture = expressions.capture(source, {k: v for k, v in options.items() if v is not None})
-        if color:
-            capture.display["colorBy"] = color
-        if height:
-            capture.display["height"] = height
+        capture.display |= {name: value for name, value in display.items() if value is not None}
         return capture
 
 
@@ -177,12 +192,12 @@ def _chip(name: str | None) -> str | None:
         raise UsageError(f"%hlo --hardware: {error}") from None
 
 
-def _color(name: str | None) -> str | None:
-    if name is None or name in COLORS:
+def _one_of(known: tuple[str, ...], name: str | None, option: str) -> str | None:
+    if name is None or name in known:
         return name
-    near = difflib.get_close_matches(name, COLORS, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COLORS)}"
-    raise UsageError(f"%hlo --color-by knows no {name!r}; {hint}")
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    raise UsageError(f"%hlo {option} knows no {name!r}; {hint}")
 
 
 def _height(text: str | None) -> int | None:
@@ -222,6 +237,8 @@ def _values(option: str) -> tuple[str, ...] | None:
         return STAGES
     if option == "--color-by":
         return COLORS
+    if option == "--panel":
+        return PANELS
     if option == "--hardware":
         from ..hardware import load as chips
 
