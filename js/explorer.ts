@@ -125,6 +125,10 @@ export function explorer(
   root.prepend(top, tools.element);
   const line = status(ctx);
   root.append(line.element);
+  if (!(pane.stats()?.boxes > 0)) {
+    const words = "Nothing is computed here: only parameters, constants and plumbing.";
+    graphElement.append(h("p", { class: "nothing note" }, words));
+  }
   attempt("highlight note", () => highlightNote(graphElement, store, signal));
 
   const mark = transitionMarks(model, store, key, (notes) => pane.setMarks(notes));

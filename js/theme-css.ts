@@ -67,7 +67,8 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .menu button{display:flex;width:100%;justify-content:space-between;gap:24px;padding:5px 8px;border-radius:4px}
 .menu button:hover,.menu button:focus-visible{background:var(--bg3)}
 .sheet{position:absolute;inset:0;z-index:30;display:grid;place-items:center;background:#0006;padding:12px}
-.sheet>div{background:var(--bg);border:1px solid var(--line);border-radius:8px;padding:14px 18px;max-width:560px;width:100%;max-height:100%;overflow:auto}
+.sheet>div{background:var(--bg);border:1px solid var(--line);border-radius:8px;padding:14px 18px;max-width:920px;width:100%;max-height:100%;overflow:auto}
+.sheet .columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:6px 28px}.sheet h3{font-size:12px;color:var(--dim)}
 .sheet header{display:flex;justify-content:space-between;align-items:center;margin-bottom:8px}
 .sheet h2{font-size:15px}
 .keys{border-collapse:collapse;width:100%}
@@ -77,6 +78,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .main{flex:1 1 0;min-height:0;display:flex}
 .left{flex:1 1 0;min-width:0;min-height:0;display:flex;flex-direction:column}
 .graph{flex:1 1 0;min-height:0;position:relative;overflow:hidden}
+.nothing{position:absolute;inset:0;display:grid;place-content:center;padding:12px;text-align:center;pointer-events:none}
 .chip-note{position:absolute;left:10px;bottom:8px;z-index:5;display:flex;align-items:center;gap:8px;max-width:calc(100% - 20px);padding:2px 4px 2px 10px;border-radius:14px;border:1px solid var(--line);background:var(--bg);box-shadow:0 1px 4px #0002}
 .grip{flex:0 0 5px;cursor:col-resize;background:var(--line);background-clip:content-box;padding:0 2px;touch-action:none}
 .grip:hover,.grip:focus-visible{background-color:var(--accent)}
@@ -254,7 +256,7 @@ button.bar:hover{background:var(--bg3)}
 @media (prefers-reduced-motion:no-preference){.tool,.tab,.link{transition:background .1s,color .1s}}
 @media (forced-colors:active){.key i,.bar-fill{forced-color-adjust:none}}
 .controls{display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;margin:2px 0 6px}
-.controls select,.controls input{max-width:100%}.controls input[type=search]{flex:1 1 200px}
+.controls select,.controls input{max-width:100%}.controls label.field{min-width:0;max-width:100%}.controls label.field select{max-width:240px;min-width:0}.controls input[type=search]{flex:1 1 200px}
 .collective-table{overflow:hidden;border:1px solid var(--line);border-radius:4px}
 .collective-row{display:grid;grid-template-columns:var(--columns);gap:0 8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
 .two .collective-row{grid-template-columns:repeat(24,minmax(0,1fr));gap:0 3px;height:42px;align-content:center;line-height:17px}

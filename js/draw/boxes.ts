@@ -157,7 +157,9 @@ function closedWords(
 ): string {
   const words = amountWords(s, item);
   if (words.length === 0) return sub;
-  words.push(stack ? "in all" : sub.split(" · ")[0]); // a stack's other figures are of each
+  if (stack)
+    words[0] += " in all"; // its other figures are of each
+  else words.push(sub.split(" · ")[0]);
   while (words.length > 1 && s.metrics.width(words.join(" · "), M.SUB_SIZE) > room) words.pop();
   return words.join(" · ");
 }

@@ -145,7 +145,8 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
         h(
           "td",
           null,
-          h("span", { class: `bound ${BOUNDS[costs.bound[i]]}` }, BOUNDS[costs.bound[i]]),
+          costs.bound[i] !== UNKNOWN &&
+            h("span", { class: `bound ${BOUNDS[costs.bound[i]]}` }, BOUNDS[costs.bound[i]]),
         ),
       looped && number(runs === 1 ? "" : `×${format.count(runs)}`),
       number(

@@ -17,38 +17,44 @@ export function trafficMatrix(found: Devices, signal: AbortSignal, room = MOST_S
   const [, most] = extent(traffic.bytes);
   const canvas = h("canvas", { role: "img", "aria-label": "Traffic matrix" });
   const say = h("p", { class: "note", "aria-live": "polite" }, "Rows send, columns receive.");
-  const cell = side / count;
+  // Row and column numbers stand outside, where every few of them fit.
+  const every = Math.ceil(count / 16);
+  const left = 8 + 7 * String(count - 1).length;
+  const top = 16;
+  const cell = (side - left) / count;
   const draw = () => {
     const ratio = globalThis.devicePixelRatio || 1;
     canvas.width = side * ratio;
-    canvas.height = side * ratio;
+    canvas.height = (cell * count + top) * ratio;
     canvas.style.setProperty("width", `${side}px`);
-    canvas.style.setProperty("height", `${side}px`);
+    canvas.style.setProperty("height", `${cell * count + top}px`);
     const g = canvas.getContext("2d");
     if (!g) return;
     const dark = isDark(canvas);
     g.scale(ratio, ratio);
     g.strokeStyle = dark ? "#56606c" : "#b6bec8";
-    g.strokeRect(0.5, 0.5, side - 1, side - 1);
+    g.strokeRect(left - 0.5, top - 0.5, cell * count, cell * count);
     const size = Math.max(1.5, cell - (cell > 8 ? 1 : 0));
     traffic.bytes.forEach((b, k) => {
       g.fillStyle = heatColor(0.15 + (0.85 * b) / (most || 1), dark);
-      g.fillRect(traffic.target[k] * cell, traffic.source[k] * cell, size, size);
+      g.fillRect(left + traffic.target[k] * cell, top + traffic.source[k] * cell, size, size);
     });
-    if (cell >= 18) {
-      g.fillStyle = dark ? "#9aa5b1" : "#57636f";
-      g.font = "11px system-ui, sans-serif";
+    g.fillStyle = dark ? "#9aa5b1" : "#57636f";
+    g.font = "11px system-ui, sans-serif";
+    g.textBaseline = "middle";
+    for (let d = 0; d < count; d += every) {
       g.textAlign = "center";
-      g.textBaseline = "middle";
-      for (let d = 0; d < count; d++) g.fillText(String(d), (d + 0.5) * cell, (d + 0.5) * cell);
+      g.fillText(String(d), left + (d + 0.5) * cell, top / 2);
+      g.textAlign = "right";
+      g.fillText(String(d), left - 5, top + (d + 0.5) * cell);
     }
   };
   canvas.addEventListener(
     "pointermove",
     (event) => {
       const box = canvas.getBoundingClientRect();
-      const to = Math.floor(((event.clientX - box.left) / box.width) * count);
-      const from = Math.floor(((event.clientY - box.top) / box.height) * count);
+      const to = Math.floor((event.clientX - box.left - left) / cell);
+      const from = Math.floor((event.clientY - box.top - top) / cell);
       if (to < 0 || from < 0 || to >= count || from >= count) return;
       const b = known.get(from * count + to) ?? 0;
       say.textContent = `device ${from} → device ${to}: ${format.bytes(b)}`;

@@ -1,7 +1,7 @@
 /** The HLO text, linked with the graph both ways. Only lines on screen are in the page. */
 import { copyText, fill, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
-import { computationByName, instructionByName } from "../state/members.ts";
+import { computationByName, entryComputation, instructionByName } from "../state/members.ts";
 import { NOTHING } from "../state/store.ts";
 import type { Panel, PanelContext } from "./panel.ts";
 import { note } from "./parts.ts";
@@ -187,6 +187,13 @@ function show(element: HTMLElement, ctx: PanelContext, lines: TextLines): void {
     list.update(lines.count);
     if (current >= 0) list.show(current);
   };
+  // What a person reads begins at ENTRY; tables of files and frames can fill screens above it.
+  const entry = lines.text.computationBegin[entryComputation(model)];
+  if (store.get("selection").kind === "none" && entry !== undefined && entry !== 0xffffffff) {
+    requestAnimationFrame(() => {
+      if (!signal.aborted && current < 0) list.begin(lines.lineOf(entry) - 1);
+    });
+  }
   store.on("selection", follow, signal);
   store.on("highlight", () => list.update(lines.count), signal);
   signal.addEventListener("abort", () => running?.abort(), { once: true });

@@ -22,6 +22,8 @@ export interface VirtualList {
   element: HTMLElement;
   /** Draws again with `count` rows. */
   update(count: number): void;
+  /** Brings a row to the top. */
+  begin(row: number): void;
   /** Brings a row into view, in the middle if it was not there. */
   show(row: number): void;
 }
@@ -72,6 +74,10 @@ export function virtualList(
       const full = count * heightNow();
       scale = full > MOST_PIXELS ? MOST_PIXELS / full : 1;
       space.style.height = `${Math.min(full, MOST_PIXELS)}px`;
+      draw();
+    },
+    begin(row) {
+      element.scrollTop = Math.max(0, row * heightNow() * scale);
       draw();
     },
     show(row) {

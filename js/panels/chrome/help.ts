@@ -1,5 +1,5 @@
 /** The keyboard table; its rows are the truth that mount.ts binds. */
-import { h } from "../../base/dom.ts";
+import { type Child, h } from "../../base/dom.ts";
 
 export const KEYS: [keys: string[], what: string][] = [
   [["/"], "search by name, opcode, scope, shape, source line"],
@@ -13,6 +13,18 @@ export const KEYS: [keys: string[], what: string][] = [
   [["p"], "light the paths from the instruction selected before to this one"],
   [["d", "t", "o"], "details, text, outline"],
   [["?"], "this table"],
+];
+
+/** What the picture's signs mean. */
+const SIGNS: [sign: string, what: string][] = [
+  ["×6", "stacked box: equal groups; opens one at a time"],
+  ["+ −", "opens and closes: a group, a fusion, a loop, what an op calls"],
+  ["↓ name", "a value made far above; hover to see its other end"],
+  ["↑ name", "a value made further down"],
+  ["→ 3", "used three times far below"],
+  ["↺ 2", "used twice further up"],
+  ["◆", "the value changes its sharding on the way"],
+  ["▬", "bar in a group: what is inside; of amounts, its share of the whole"],
 ];
 
 export function help(root: HTMLElement, back: HTMLElement | null): void {
@@ -41,35 +53,39 @@ export function help(root: HTMLElement, back: HTMLElement | null): void {
       null,
       h("header", null, h("h2", null, "Keys and gestures"), button),
       h(
-        "table",
-        { class: "keys" },
+        "div",
+        { class: "columns" },
+        table([
+          ...KEYS.map(([keys, what]): [Child[], string] => [
+            keys.flatMap((k) => [h("kbd", null, k), " "]),
+            what,
+          ]),
+          [["wheel, drag"], "zoom and move; double-click opens and closes"],
+          [["schedule strip"], "click to jump, drag to light a range"],
+        ]),
         h(
-          "tbody",
+          "div",
           null,
-          ...KEYS.map(([keys, what]) =>
-            h(
-              "tr",
-              null,
-              h("th", { scope: "row" }, ...keys.flatMap((k) => [h("kbd", null, k), " "])),
-              h("td", null, what),
-            ),
-          ),
-          h(
-            "tr",
-            null,
-            h("th", { scope: "row" }, "wheel, drag"),
-            h("td", null, "zoom and move; double-click opens and closes"),
-          ),
-          h(
-            "tr",
-            null,
-            h("th", { scope: "row" }, "schedule strip"),
-            h("td", null, "click to jump, drag to light a range"),
-          ),
+          h("h3", null, "In the picture"),
+          table(SIGNS.map(([sign, what]): [Child[], string] => [[sign], what])),
         ),
       ),
     ),
   );
   root.append(sheet);
   button.focus();
+}
+
+function table(rows: [Child[], string][]): HTMLElement {
+  return h(
+    "table",
+    { class: "keys" },
+    h(
+      "tbody",
+      null,
+      ...rows.map(([head, what]) =>
+        h("tr", null, h("th", { scope: "row" }, ...head), h("td", null, what)),
+      ),
+    ),
+  );
 }
