@@ -241,6 +241,40 @@ def test_text_and_graph_agree(page: Page) -> None:
     assert selection(page)[1].startswith("fusion.")
 
 
+def test_a_long_text_begins_at_entry(open_page: OpenPage, renderer: Path, tmp_path: Path) -> None:
+    import hloscope as hs
+
+    source = tmp_path / "long.hlo"
+    source.write_text(program(30))
+    page = ready(open_page(Path(hs.read(source).to_html(tmp_path / "long.html")).as_uri()))
+    page.get_by_role("tab", name="Text").click()
+    line = page.locator(".text-line", has_text="ENTRY %main")
+    line.wait_for()
+    settle(page)
+    list_, found = page.locator(".virtual.text").bounding_box(), line.bounding_box()
+    assert list_ is not None
+    assert found is not None
+    assert list_["y"] <= found["y"] <= list_["y"] + 40
+    # what is selected comes first
+    page.get_by_role("tab", name="Details").click()
+    page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "tanh.1"))
+    page.get_by_role("tab", name="Text").click()
+    assert page.locator(".text-line.chosen", has_text="%tanh.1 =").is_visible()
+
+
+def test_a_graph_with_nothing_to_draw_says_so(
+    open_page: OpenPage, renderer: Path, tmp_path: Path, page_errors: list[str]
+) -> None:
+    import hloscope as hs
+
+    empty = hs.read("HloModule m\n\nENTRY %main {\n  ROOT %x = f32[8] parameter(0)\n}\n")
+    page = open_page(Path(empty.to_html(tmp_path / "empty.html")).as_uri())
+    page.get_by_text("Nothing is computed here").wait_for()
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+    assert page_errors == []
+
+
 def test_details_show_where_it_comes_from_and_goes(page: Page) -> None:
     page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "fusion.1"))
     panel = page.locator(".panel")
