@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,24 @@ def test_stored_without_outputs(path: Path) -> None:
 
 def test_start(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = execute(repo / "examples" / "start.ipynb", tmp_path, monkeypatch)
-    shown = outputs(notebook, "%hlo step")
+    shown = outputs(notebook, "cap = %hlo step")
     assert "<iframe" in shown["text/html"]
-    assert "jit_train_step" in shown["text/plain"]
-    assert "'partitions': 8" in outputs(notebook, "cap = %hlo")["text/plain"]
-    page = (tmp_path / "step.html").read_text()
-    assert "Six layers on eight devices" in page
+    assert "jit_train_step · 8 × cpu" in shown["text/plain"]
+    shown = outputs(notebook, "%hlo --color-by collectives")
+    assert "on tpu-v5e: " in shown["text/plain"]
+    assert "&quot;panel&quot;: &quot;collectives&quot;" in unescape(shown["text/html"])
+    printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+    for said in (
+        " over data\n  asked for by  dot",  # why
+        "operand's data from argument tokens",
+        "donations: Counter({'aliased': 111})",
+        "tpu-v5e ",
+        "all-gather over data",  # what FSDP adds
+    ):
+        assert said in printed, said
+    assert "ok: max_peak" in outputs(notebook, "cap.to_html")["text/plain"]
+    assert "jit_train_step" in (tmp_path / "step.html").read_text()
+    assert "FSDP" in (tmp_path / "diff.html").read_text()
 
 
 @pytest.mark.usefixtures("libtpu")

@@ -74,11 +74,11 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     rows = [("cost", f"{least}{quantity(s['flops'], 'FLOP')}, {accessed} accessed{_a_device(s)}")]
     seconds = s["modelled_seconds"]
     if seconds is not None:
-        parts = ((duration(seconds[k]), k) for k in ("compute", "memory", "collective"))
-        inside = ", ".join(f"{time} {part}" for time, part in parts)
-        rows.append(
-            ("modelled", f"{least}{duration(seconds['total'])} on {s['hardware']}: {inside}")
-        )
+        words = {"compute": "bound by compute", "memory": "bound by memory"}
+        words["collective"] = "in collectives"
+        inside = ", ".join(f"{duration(seconds[k])} {w}" for k, w in words.items() if seconds[k])
+        told = f"{least}{duration(seconds['total'])} on {s['hardware']}"
+        rows.append(("modelled", f"{told}: {inside}" if inside else told))
     return rows
 
 
