@@ -178,6 +178,7 @@ export type CoreColumn = string;
  *
  * transfer.start          u32 x   instruction that starts a collective
  * transfer.done           u32 x   instruction that waits for it; the start itself when synchronous
+ * transfer.far            u8 x    1: on the last link alone, beside what the first one carries
  * transfer.bytes          f64 x   what one device sends when all are behind one switch
  * transfer.switch_steps   f64 x·r latency steps on the chip's first link when that is a switch, and
  * transfer.switch_bytes   f64 x·r bytes on the busiest link; a row a transfer, a column a reach of

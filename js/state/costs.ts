@@ -102,6 +102,7 @@ export class Costs {
   private readonly transfer: Record<
     | "start"
     | "done"
+    | "far"
     | "bytes"
     | "switchSteps"
     | "switchBytes"
@@ -131,6 +132,7 @@ export class Costs {
     this.transfer = {
       start: t("start"),
       done: t("done"),
+      far: t("far"),
       bytes: t("bytes"),
       switchSteps: t("switch_steps"),
       switchBytes: t("switch_bytes"),
@@ -280,11 +282,12 @@ export class Costs {
     for (const c of touched) {
       const first = model.computation.first[c];
       let clock = 0;
-      let free = 0;
+      const free = [0, 0]; // the near wire and the far one
       for (let i = first; i < first + model.computation.size[c]; i++) {
         for (const k of starting.get(i) ?? []) {
-          free = Math.max(clock, free) + wire[k];
-          until[k] = free;
+          const which = transfer.far[k];
+          until[k] = Math.max(clock, free[which]) + wire[k];
+          free[which] = until[k];
         }
         if (unit[i] === 1 && seconds[i] > 0) clock += seconds[i];
         for (const k of ending.get(i) ?? []) {

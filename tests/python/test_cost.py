@@ -332,6 +332,39 @@ def test_groups_over_several_slices(slices: int) -> None:
     assert cost.roofline.collective_seconds == pytest.approx(want)
 
 
+def test_slices_exchange_what_a_real_compile_sends(libtpu: None) -> None:
+    """psum over two v5e 2x4 slices: XLA scatters in the slice, exchanges an eighth, gathers."""
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import topologies
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    described = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x4", num_slices=2)
+    mesh = Mesh(np.array(described.devices).reshape(2, 8), ("slice", "chip"))
+    spec = PartitionSpec("slice", "chip")
+
+    def both(x: Any) -> Any:
+        return jax.lax.psum(x, ("slice", "chip"))
+
+    fn = jax.shard_map(both, mesh=mesh, in_specs=spec, out_specs=PartitionSpec())
+    shape = jax.ShapeDtypeStruct((2048, 8 * 1024), jnp.float32, sharding=NamedSharding(mesh, spec))
+    cap = hs.capture(jax.jit(fn).lower(shape).compile())
+    assert {d.slice for d in cap.target.devices} == {0, 1}
+    cost = cap.cost()
+    (exchange,) = (t for t in cost.transfers if t.is_far)
+    assert cost.module.instructions[exchange.start].opcode == "send"
+    assert cost.module.instructions[exchange.done].opcode == "recv-done"
+    payload = 1024 * 1024 * 4
+    assert exchange.levels[0].far == (2, 2 * 1 / 2 * payload / 8)
+    seconds = dict(zip(cost.transfers, cost.roofline.transfer_seconds, strict=True))
+    assert seconds[exchange] == pytest.approx(2e-5 + payload / 8 / 3.125e9)
+    near = [t for t in cost.transfers if not t.is_far]
+    # what one transfer over both levels would take: the same bytes, near and far
+    assert sum(t.levels[8].switch[1] for t in near) == pytest.approx(2 * 7 / 8 * payload)
+    # nothing can run meanwhile
+    assert cost.roofline.exposed_seconds == pytest.approx(sum(seconds.values()), rel=0.05)
+
+
 def test_pods_end_where_their_links_do() -> None:
     """512 v5e chips are two pods of 256, whoever compiled for them."""
     text = collective("all-reduce", 512, "[1,512]<=[512]", 2**26, 2**26)

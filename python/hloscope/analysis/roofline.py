@@ -9,7 +9,8 @@ An instruction takes as long as its scarcest resource (Williams, Waterman, Patte
     seconds = steps · latency + bytes / bandwidth of a link, near and far at once
 
 One instruction runs after the other. An asynchronous collective runs beside what stands
-between its start and its done, one transfer at a time on the wire:
+between its start and its done, one transfer at a time on the wire (of two: the far one, where
+slices exchange, is a wire of its own):
 
     schedule   start ─ fusion ─ fusion ─ done            compute  ████████▒▒▒
     wire             ███████████████████                 ▒ exposed: the done waits
@@ -33,6 +34,7 @@ from ..hlo.devices import device_counts, device_groups
 from .collectives import Collectives, collectives
 from .cost_text import duration
 from .roofline_collectives import MAX_BLOCK, Transfer, TransferMaker
+from .roofline_slices import between_slices
 from .table import table
 
 if TYPE_CHECKING:
@@ -195,6 +197,7 @@ def find_transfers(
         if at_start:
             start, done = at_start[0], at_start[-1]
             out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
+    out += between_slices(module, executed)
     return tuple(sorted(out, key=lambda t: (t.start, t.done)))
 
 
@@ -284,13 +287,15 @@ def _exposed(
     touched = {int(module.instructions[t.start].computation.index) for t in transfers}
     busy = np.nan_to_num(seconds)
     for c in touched:
-        clock = wire_free = 0.0
+        clock = 0.0
+        wire_free = [0.0, 0.0]  # the near wire and the far one
         until: dict[int, float] = {}
         for i in module.computations[c].instructions:
             n = i.index
             for k in starting.get(n, ()):
-                begin = max(clock, wire_free)
-                until[k] = wire_free = begin + float(np.nan_to_num(wire[k]))
+                which = int(transfers[k].is_far)
+                until[k] = max(clock, wire_free[which]) + float(np.nan_to_num(wire[k]))
+                wire_free[which] = until[k]
             clock += float(busy[n])
             for k in ending.get(n, ()):
                 wait = max(0.0, until.get(k, clock) - clock)

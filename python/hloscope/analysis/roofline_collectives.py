@@ -65,7 +65,7 @@ class Transfer:
     were there; else each mesh axis is taken to lie along one wrapped axis of the torus.
     """
 
-    collective: int  # Collective.index
+    collective: int  # Collective.index, -1 for an exchange between slices
     start: int
     done: int
     levels: tuple[Levels, ...]
@@ -73,8 +73,13 @@ class Transfer:
 
     @property
     def wire_bytes(self) -> float:
-        """What one device sends when all are behind one switch."""
-        return self.levels[-1].switch[1]
+        """What one device sends when all are behind one switch, or between slices."""
+        return self.levels[-1].switch[1] + self.levels[-1].far[1]
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it uses the far link alone: then it runs beside what the near one carries."""
+        return all(x.switch == x.torus == (0.0, 0.0) for x in self.levels)
 
 
 def members_inside(groups: DeviceGroups | None) -> list[int]:

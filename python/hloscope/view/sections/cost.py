@@ -46,6 +46,7 @@ def add(builder: Builder, context: Context) -> None:
     if transfers:
         for name in ("start", "done"):
             b.column(f"transfer.{name}", "u32", [getattr(t, name) for t in transfers])
+        b.column("transfer.far", "u8", [int(t.is_far) for t in transfers])
         b.column("transfer.bytes", "f64", [t.wire_bytes for t in transfers])
         levels = [t.levels[k] for t in transfers for k in reaches]
         for name in ("switch", "torus", "far"):
