@@ -19,7 +19,8 @@ const CSS = `
 @media (prefers-color-scheme: dark) { body[data-jp-theme-light="true"] .hloscope-page { filter: invert(1) hue-rotate(180deg); } }
 .hloscope-saved { position: relative; }
 .hloscope-saved-document { height: 100%; overflow: hidden; background: var(--jp-layout-color1); }
-.hloscope-in-dialog { width: min(90vw, 1200px); height: min(75vh, 900px); }
+.jp-Dialog-content:has(.hloscope-in-dialog) { max-width: none; max-height: none; width: min(92vw, 1200px); height: min(88vh, 900px); }
+.hloscope-in-dialog { flex: 1 1 auto; min-height: 0; overflow: hidden; }
 .hloscope-captures { display: flex; flex-direction: column; overflow: auto; min-width: 200px; background: var(--jp-layout-color1); color: var(--jp-ui-font-color1); font: var(--jp-ui-font-size1) / 1.4 var(--jp-ui-font-family); }
 .hloscope-captures-head { margin: 0; padding: 8px 12px; font-size: var(--jp-ui-font-size1); font-weight: 600; overflow-wrap: anywhere; border-bottom: 1px solid var(--jp-border-color2); }
 .hloscope-captures-note { margin: 0; padding: 6px 12px; background: var(--jp-layout-color2); border-bottom: 1px solid var(--jp-border-color2); }
