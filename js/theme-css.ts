@@ -230,7 +230,8 @@ button.bar:hover{background:var(--bg3)}
 .chip .numbers .field{justify-content:flex-end}.chip label.field select{max-width:100%}.measured>.controls{margin-top:12px}
 .chip input[type=number]{width:92px;text-align:right}
 .chip>*{margin-bottom:4px}
-.scroll{overflow-x:auto;scrollbar-width:thin;container-type:inline-size}
+.scroll{overflow-x:auto;scrollbar-width:thin;container-type:inline-size;--edge:color-mix(in srgb,var(--text) 22%,transparent);
+  background:linear-gradient(90deg,var(--bg) 40%,transparent) 0 0/28px 100% local,linear-gradient(270deg,var(--bg) 40%,transparent) 100% 0/28px 100% local,linear-gradient(90deg,var(--edge),transparent) 0 0/9px 100% scroll,linear-gradient(270deg,var(--edge),transparent) 100% 0/9px 100% scroll;background-repeat:no-repeat}
 .figures-table th,.figures-table td{padding:2px 10px 2px 0;text-align:left;font-weight:400;white-space:nowrap}
 .figures-table thead th{color:var(--dim);font-size:12px;border-bottom:1px solid var(--line)}
 .figures-table .num{text-align:right;font-variant-numeric:tabular-nums}
