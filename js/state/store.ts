@@ -79,7 +79,10 @@ export class Store {
     return off;
   }
   private emit(key: Key): void {
-    for (const listener of [...(this.listeners.get(key) ?? [])]) {
+    const listeners = this.listeners.get(key);
+    for (const listener of [...(listeners ?? [])]) {
+      // One may close the panel of another: what has left is told no more.
+      if (!listeners?.has(listener)) continue;
       try {
         listener();
       } catch (error) {

@@ -173,3 +173,14 @@ test("the store walks back and forward, and reports each change once", async () 
   store.selectInstruction(1);
   expect(store.canForward).toBe(false);
 });
+
+test("a listener that another one has ended is told no more", async () => {
+  const store = new Store(await view([op("a", 4)]));
+  const told: string[] = [];
+  const panel = new AbortController();
+  store.on("analyses", () => panel.abort());
+  store.on("analyses", () => told.push("closed panel"), panel.signal);
+  store.on("analyses", () => told.push("open panel"));
+  store.extended();
+  expect(told).toEqual(["open panel"]);
+});

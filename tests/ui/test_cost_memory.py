@@ -193,6 +193,17 @@ def test_the_chip_of_the_capture_is_the_pages(
     page.get_by_text("No chip is called abacus; time is modelled on NVIDIA H100 SXM.").wait_for()
 
 
+def test_a_panel_that_was_asked_for_opens_once_there_are_figures(
+    cap: Any, renderer: Path, open_page: OpenPage, tmp_path: Path
+) -> None:
+    asked = hs.Capture(cap.module, cap.target)
+    asked.display["panel"] = "collectives"
+    page = open_page(asked.to_html(tmp_path / "panel.html").as_uri(), width=1500, height=950)
+    page.get_by_role("tab", name="Collectives", exact=True, selected=True).wait_for()
+    assert page.locator(".collective-table").is_visible()
+    assert page.get_by_role("heading", name="Overview").count() == 0
+
+
 def test_a_number_and_a_trip_count_can_be_changed(
     cap: Any, page: Page, page_errors: list[str], shots: Path
 ) -> None:

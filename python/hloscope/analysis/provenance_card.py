@@ -69,13 +69,16 @@ class Why:
         lines = [f"  {name:<{width}}  {value}" for name, value in rows]
         return "\n".join([self.collective or "why", *lines])
 
+    def _what(self) -> str:
+        return f", {self.shape} combined" if self.shape.endswith(" arrays") else f" {self.shape}"
+
     def _rows(self) -> list[tuple[str, str]]:
         if self.by_user:
             return [("asked for", f"by name{_at(self.line)}")]
         if self.unknown:
             return [("unknown", self.unknown)]
         rows = [
-            ("asked for by", f"{self.opcode} {self.shape}{_at(self.line)}"),
+            ("asked for by", f"{self.opcode}{self._what()}{_at(self.line)}"),
             ("operand", f"{self.operand}: {self.had}"),
             ("needed", self.needs.removeprefix("needed as ")),
         ]
