@@ -35,6 +35,8 @@ class Capture:
 
     ``module`` is the chosen stage's Module, ``target`` the devices it is for. Other stages of
     a live capture are made when asked for: ``cap.at("stablehlo")`` is a Capture of that stage.
+    ``display`` holds how it shows itself: ``colorBy``, ``panel``, ``theme`` ("auto", "light",
+    "dark") and ``height`` in CSS pixels.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Capture:
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """What a reader could not understand and passed over."""
         return tuple(str(w) for w in self.module.warnings)
 
     @cached_property
@@ -114,7 +117,10 @@ class Capture:
         """What ``hloscope summary --json`` prints."""
         from .analysis.summary import summarize
 
-        return summarize(self.module, self.target)
+        found = summarize(self.module, self.target)
+        if self.measured is not None:
+            found["measured"] = self.measured.summary()
+        return found
 
     @property
     def quick_summary(self) -> dict[str, Any]:
@@ -230,6 +236,7 @@ class Capture:
                 + (f"; it has {has}" if has else ": it has no HLO operations at all")
             )
         remember(self.module, found)
+        self.__dict__.pop("summary", None)  # it says what was measured
         self.__dict__.pop("analyses_bytes", None)
         return found
 
@@ -282,13 +289,21 @@ class Capture:
         return Path(path)
 
     def to_dot(self, **options: Any) -> graphviz.Digraph:
-        """The grouped graph as a ``graphviz.Digraph``; ``.source`` is DOT text."""
+        """The grouped graph as a ``graphviz.Digraph``; ``.source`` is DOT text.
+
+        ``max_nodes``: boxes at most; ``open``: names of groups, folds or instructions that are
+        opened whatever the limit.
+        """
         from .show.dot import digraph
 
         return digraph(self, **options)
 
     def to_svg(self, path: str | Path | None = None, **options: Any) -> str | Path:
-        """SVG through the ``dot`` program. Raises ``DotMissing`` saying what to install."""
+        """SVG through the ``dot`` program, with the options of ``to_dot``.
+
+        Writes ``path`` and returns it, or returns the text. Raises ``DotMissing`` saying what
+        to install.
+        """
         from .show.dot import svg
 
         text = svg(self, **options)

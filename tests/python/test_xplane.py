@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import hloscope as hs
 import pytest
 from hloscope.readers.proto_schema import message_class
 from hloscope.readers.xplane import read_trace
+from hloscope.show.cli import main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xplane_builder import BASE_NS, Expected, TraceBuilder
@@ -412,3 +414,23 @@ def test_ids_that_the_trace_does_not_name_are_told_by_time(ring: Any) -> None:
     measured = hs.read(ring.text).add_profile(made.serialized())
     check(measured, expected)
     assert set(measured.other_programs) == {"jit_other"}
+
+
+def test_the_command_joins_a_trace(gpu: Any, tmp_path: Path, capsys: Any) -> None:
+    program, made, expected = gpu
+    dump, trace = tmp_path / "step.hlo", tmp_path / "gpu.xplane.pb"
+    dump.write_text(program.text)
+    trace.write_bytes(made.serialized())
+    assert main(["summary", str(dump), "--profile", str(trace), "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["measured"]
+    cap = hs.read(dump)
+    assert "measured" not in cap.summary
+    cap.add_profile(trace)
+    assert cap.summary["measured"] == measured
+    seconds = sum(expected.own.values()) * PS / 3 / 2
+    assert measured["seconds_a_step"] == pytest.approx(seconds)
+    assert (measured["steps"], measured["devices"], measured["coverage"]) == (3, 2, 1.0)
+    assert main(["summary", str(dump), "--profile", str(trace)]) == 0
+    assert "on each of 2 devices, 3 steps; 100.0 % of it on" in capsys.readouterr().out
+    assert main(["summary", str(dump), "--profile", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith("hloscope: no trace at ")

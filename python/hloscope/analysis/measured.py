@@ -194,6 +194,15 @@ class Measured:
                 out.append(f"not in these figures: {total} {what} ({names}{more})")
         return tuple(out)
 
+    def summary(self) -> dict[str, float | int]:
+        """Its part of ``hloscope summary --json``."""
+        return {
+            "seconds_a_step": self.total_seconds,
+            "steps": self.steps,
+            "devices": len(self.devices),
+            "coverage": self.coverage,
+        }
+
     def __repr__(self) -> str:
         rows = [
             (

@@ -82,6 +82,18 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     return rows
 
 
+def _measured(s: Summary, capture: Capture) -> list[Row]:
+    found = s.get("measured")
+    if not found:
+        return []
+    from ..analysis.cost_text import duration
+
+    where = f"each of {found['devices']:,} devices" if found["devices"] > 1 else "1 device"
+    landed = f"{100 * found['coverage']:.1f} % of it on an instruction"
+    told = f"{duration(found['seconds_a_step'])} a step on {where}, {found['steps']:,} steps"
+    return [("measured", f"{told}; {landed}")]
+
+
 def _peak(s: Summary, capture: Capture) -> list[Row]:
     if s.get("peak_live_bytes") is None:
         return []
@@ -133,6 +145,7 @@ PARTS: tuple[Callable[[Summary, Capture], list[Row]], ...] = (
     _work,
     _memory,
     _cost,
+    _measured,
     _peak,
     _collectives,
     _devices,

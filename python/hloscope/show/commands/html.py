@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..._capture import AT_ONCE
 from ..terminal import working
-from .shared import CommandError, add_hardware, add_output, add_source, load, write
+from .shared import CommandError, add_output, add_source, add_timing, load, write
 
 NAME = "html"
 HELP = "write one self-contained offline page with the explorer"
@@ -15,7 +15,7 @@ HELP = "write one self-contained offline page with the explorer"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
-    add_hardware(parser)
+    add_timing(parser)
     add_output(parser)
 
 

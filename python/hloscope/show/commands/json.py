@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .shared import add_hardware, add_output, add_source, load, write
+from .shared import add_output, add_source, add_timing, load, write
 
 NAME = "json"
 HELP = "write the View (graph, groups, folds, labels) as JSON"
@@ -18,7 +18,7 @@ HELP = "write the View (graph, groups, folds, labels) as JSON"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
-    add_hardware(parser)
+    add_timing(parser)
     add_output(parser)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..._capture import AT_ONCE
 from ..terminal import working
 from ..text import summary_text
-from .shared import add_hardware, add_source, load, write
+from .shared import add_source, add_timing, load, write
 
 NAME = "open"
 HELP = "open the explorer in the browser (what hloscope FILE alone does)"
@@ -20,7 +20,7 @@ HELP = "open the explorer in the browser (what hloscope FILE alone does)"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
-    add_hardware(parser)
+    add_timing(parser)
     parser.add_argument(
         "--no-browser", action="store_true", help="print the summary and open nothing"
     )

@@ -33,10 +33,15 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", metavar="STAGE", help="which stage of a dump directory")
 
 
-def add_hardware(parser: argparse.ArgumentParser) -> None:
-    """--hardware."""
+def add_timing(parser: argparse.ArgumentParser) -> None:
+    """--hardware and --profile."""
     parser.add_argument(
         "--hardware", metavar="CHIP", help="chip to model time on, such as tpu-v5e or h100"
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="TRACE",
+        help="a profiler trace (.xplane.pb, or XProf's folder) whose measured times are joined",
     )
 
 
@@ -77,6 +82,7 @@ def load(arguments: argparse.Namespace) -> Capture:
                 module=module,
                 stage=arguments.stage,
                 hardware=getattr(arguments, "hardware", None),
+                profile=getattr(arguments, "profile", None),
             )
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error

@@ -7,7 +7,7 @@ import json
 
 from ..terminal import BOLD, YELLOW
 from ..text import summary_text
-from .shared import add_hardware, add_output, add_source, load, write
+from .shared import add_output, add_source, add_timing, load, write
 
 NAME = "summary"
 HELP = "print counts and sizes of a module"
@@ -15,7 +15,7 @@ HELP = "print counts and sizes of a module"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
-    add_hardware(parser)
+    add_timing(parser)
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_output(parser)
 
