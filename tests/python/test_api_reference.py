@@ -1,0 +1,88 @@
+"""The API reference is complete: every public name, and every class one can reach from there."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import hloscope
+import pytest
+
+# Working parts of an analysis that a result carries along; figures are in the result itself.
+INTERNAL = {"Calls", "Levels", "Values"}
+ROOMS = ("hlo", "hardware", "readers", "analysis", "capturing", "_capture", "pytest_plugin")
+
+
+@pytest.fixture(scope="module")
+def listed(repo: Path) -> list[str]:
+    return re.findall(r"^::: (\S+)$", (repo / "docs" / "api.md").read_text(), re.M)
+
+
+def found(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.fixture(scope="module")
+def classes() -> dict[str, type]:
+    out: dict[str, type] = {}
+    for info in pkgutil.walk_packages(hloscope.__path__, "hloscope."):
+        if info.name.split(".")[1] not in ROOMS or info.name.endswith("mlir_child"):
+            continue
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            if inspect.isclass(value) and value.__module__ == module.__name__:
+                out.setdefault(name, value)
+    return out
+
+
+def annotations(cls: type) -> list[tuple[str, str]]:
+    """(public member, what it is or returns)."""
+    out = [(k, str(v)) for k, v in vars(cls).get("__annotations__", {}).items()]
+    for name, value in vars(cls).items():
+        function = value.fget if isinstance(value, property) else getattr(value, "func", value)
+        notes = getattr(function, "__annotations__", None)
+        if notes and not inspect.isclass(value):
+            out.append((name, str(notes.get("return", ""))))
+    shown = ("__iter__", "__getitem__")
+    return [(k, v) for k, v in out if k in shown or not k.startswith("_")]
+
+
+def test_every_name_exists_once_and_says_what_it_is(listed: list[str]) -> None:
+    assert len(set(listed)) == len(listed)
+    for path in listed:
+        value = found(path)
+        text = inspect.getdoc(getattr(value, "__pytest_wrapped__", value)) or ""
+        obj = getattr(value, "__wrapped__", value)
+        assert text or inspect.getdoc(obj), path
+
+
+def test_every_public_name_is_there(listed: list[str]) -> None:
+    there = [found(path) for path in listed]
+    for name in hloscope.__all__:
+        assert getattr(hloscope, name) in there, name
+
+
+def test_every_class_that_can_be_reached_is_there(
+    listed: list[str], classes: dict[str, type]
+) -> None:
+    names = {path.rpartition(".")[2] for path in listed}
+    missing: dict[str, str] = {}
+    for path in listed:
+        value = found(path)
+        for member, note in annotations(value) if inspect.isclass(value) else []:
+            for word in re.findall(r"\b[A-Z]\w+", note):
+                if word in classes and word not in names | INTERNAL:
+                    missing.setdefault(word, f"{path}.{member}")
+    assert not missing
+
+
+def test_every_public_member_of_a_capture_says_what_it_is() -> None:
+    for name, value in vars(hloscope.Capture).items():
+        if name.startswith("_") or not (callable(value) or hasattr(value, "__get__")):
+            continue
+        assert inspect.getdoc(value) or inspect.getdoc(getattr(value, "func", value)), name
