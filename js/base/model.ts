@@ -19,6 +19,16 @@ export interface Csr {
   values: Uint32Array;
 }
 
+/** A column that must be there. */
+function columnOf<T extends Column>(block: Pick<Block<never>, "columns">, name: string): T {
+  const found = block.columns.get(name);
+  if (!found) throw new BadBlock(`The data has no column ${name}; it is from another hloscope.`);
+  return found as T;
+}
+
+const stringsOf = (block: Pick<Block<never>, "columns">): StringTable =>
+  new StringTable(columnOf(block, "strings.bytes"), columnOf(block, "strings.offsets"));
+
 export class ViewModel {
   readonly header: ViewHeader;
   readonly strings: StringTable;
@@ -76,7 +86,7 @@ export class ViewModel {
   constructor(private block: Block<ViewHeader>) {
     const c = <T extends Column>(name: string): T => this.column<T>(name);
     this.header = block.header;
-    this.strings = new StringTable(c("strings.bytes"), c("strings.offsets"));
+    this.strings = stringsOf(block);
     const csr = (name: string, values = "values"): Csr => ({
       offsets: c(`${name}.offsets`),
       values: c(`${name}.${values}`),
@@ -137,9 +147,7 @@ export class ViewModel {
 
   /** A column that must be there. */
   column<T extends Column>(name: string): T {
-    const found = this.block.columns.get(name);
-    if (!found) throw new BadBlock(`The data has no column ${name}; it is from another hloscope.`);
-    return found as T;
+    return columnOf<T>(this.block, name);
   }
   /** A column of an optional analysis. */
   optional<T extends Column>(name: string): T | null {
@@ -151,10 +159,7 @@ export class ViewModel {
     if (header.instructions !== this.instruction.count) {
       throw new BadBlock("the file has changed meanwhile; load it again.");
     }
-    const bytes = columns.get("strings.bytes") as Uint8Array | undefined;
-    const offsets = columns.get("strings.offsets") as Uint32Array | undefined;
-    if (!bytes || !offsets) throw new BadBlock("the analyses have no strings.");
-    const base = this.strings.append(new StringTable(bytes, offsets));
+    const base = this.strings.append(stringsOf(block));
     for (const [name, column] of columns) {
       if (name.startsWith("strings.")) continue;
       const isText = header.columns[name].text;
@@ -247,13 +252,9 @@ export class TextModel {
   private decoder = new TextDecoder();
 
   constructor(block: Block<{ columns: ViewHeader["columns"]; version: number }>) {
-    const c = <T extends Column>(name: string): T => {
-      const found = block.columns.get(name);
-      if (!found) throw new BadBlock(`The text block has no column ${name}.`);
-      return found as T;
-    };
+    const c = <T extends Column>(name: string): T => columnOf<T>(block, name);
     this.bytes = c("text.bytes");
-    this.strings = new StringTable(c("strings.bytes"), c("strings.offsets"));
+    this.strings = stringsOf(block);
     this.instructionBegin = c("line.instruction_begin");
     this.instructionEnd = c("line.instruction_end");
     this.computationBegin = c("line.computation_begin");

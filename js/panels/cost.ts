@@ -7,7 +7,18 @@ import { chipForm } from "./cost-chip.ts";
 import { rooflinePlot } from "./cost-roofline.ts";
 import { treemap } from "./cost-treemap.ts";
 import type { Panel, PanelContext } from "./panel.ts";
-import { bars, facts, note, plotWidth, section, selectionLink } from "./parts.ts";
+import {
+  bars,
+  facts,
+  figuresTable,
+  type Head,
+  note,
+  numberCell,
+  plotWidth,
+  scrolled,
+  section,
+  selectionLink,
+} from "./parts.ts";
 
 const ROWS = 60;
 
@@ -126,7 +137,6 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
   // Columns that would be empty make the others narrow.
   const looped = first.some((i) => costs.runs[i] !== 1);
   const cycles = first.some((i) => costs.cycles && !Number.isNaN(costs.cycles[i]));
-  const number = (text: string) => h("td", { class: "num" }, text);
   const body = first.map((i) => {
     const runs = costs.runs[i];
     return h(
@@ -140,7 +150,9 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
       ),
       // The most asked for first: a narrow panel shows these.
       chip &&
-        number(costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.seconds[i] * runs)),
+        numberCell(
+          costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.seconds[i] * runs),
+        ),
       chip &&
         h(
           "td",
@@ -148,44 +160,28 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
           costs.bound[i] !== UNKNOWN &&
             h("span", { class: `bound ${BOUNDS[costs.bound[i]]}` }, BOUNDS[costs.bound[i]]),
         ),
-      looped && number(runs === 1 ? "" : `×${format.count(runs)}`),
-      number(
+      looped && numberCell(runs === 1 ? "" : `×${format.count(runs)}`),
+      numberCell(
         Number.isNaN(costs.flops[i]) ? "unknown" : format.quantity(costs.flops[i] * runs, "FLOP"),
       ),
-      number(format.bytes(costs.bytes[i] * runs)),
+      numberCell(format.bytes(costs.bytes[i] * runs)),
       cycles &&
         costs.cycles &&
-        number(Number.isNaN(costs.cycles[i]) ? "" : format.count(costs.cycles[i])),
+        numberCell(Number.isNaN(costs.cycles[i]) ? "" : format.count(costs.cycles[i])),
     );
   });
-  const head = (text: string, title = "") =>
-    h("th", { scope: "col", class: text === "Operation" ? "" : "num", title }, text);
+  const heads: Head[] = [
+    ["Operation", "text"],
+    chip && ["Time", "number", "modelled, all runs"],
+    chip && ["Bound", "text", "what takes the time"],
+    looped && ["Runs", "number"],
+    ["FLOPs", "number"],
+    ["Bytes", "number"],
+    costs.cycles && ["Cycles", "number", "XLA's estimate of one run"],
+  ];
   return section(
     chip ? "Slowest operations" : "Operations with most FLOPs",
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Operations by cost" },
-      h(
-        "table",
-        { class: "table figures-table" },
-        h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            head("Operation"),
-            chip && head("Time", "modelled, all runs"),
-            chip && h("th", { scope: "col" }, "Bound"),
-            looped && head("Runs"),
-            head("FLOPs"),
-            head("Bytes"),
-            cycles && head("Cycles", "XLA's estimate of one run"),
-          ),
-        ),
-        h("tbody", null, ...body),
-      ),
-    ),
+    scrolled("Operations by cost", figuresTable(heads, h("tbody", null, ...body))),
     count > ROWS ? note(`The first ${ROWS} of ${format.count(count)}.`) : null,
   );
 }

@@ -15,7 +15,18 @@ import {
 import { type Mode, measuredHeat } from "./measured-heat.ts";
 import { measuredScatter } from "./measured-scatter.ts";
 import type { Panel, PanelContext } from "./panel.ts";
-import { bars, facts, note, plotWidth, section, selectionLink } from "./parts.ts";
+import {
+  bars,
+  facts,
+  figuresTable,
+  type Head,
+  note,
+  numberCell,
+  plotWidth,
+  scrolled,
+  section,
+  selectionLink,
+} from "./parts.ts";
 
 const HEAT_ROWS = 24;
 const TABLE_ROWS = 100;
@@ -178,44 +189,28 @@ function table(
   rows: readonly MeasuredRow[],
   hasModel: boolean,
 ): HTMLElement {
-  const number = (text: string) => h("td", { class: "num" }, text);
-  const head = (text: string, title = "") => h("th", { scope: "col", class: "num", title }, text);
   // Only what holds other operations differs: a loop, a call.
   const nested = rows.some((r) => r.itself < 0.995 * r.mean);
+  const heads: Head[] = [
+    ["Operation", "text"],
+    ["Mean", "number", "of devices, one step, all its runs"],
+    nested && ["Itself", "number", "without the operations that ran inside, such as a loop's body"],
+    ["Slowest", "number"],
+    ["Device", "number", "the slowest one"],
+    ["Spread", "number", "how much longer the slowest device takes than the mean"],
+    hasModel && ["Modelled", "number", "one step, on the chip of the Cost panel"],
+    hasModel && [
+      "Ratio",
+      "number",
+      "measured over modelled; of an asynchronous transfer from start to done",
+    ],
+  ];
   return section(
     "Measured operations",
-    h(
-      "div",
-      {
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": "Operations by measured time",
-      },
-      h(
-        "table",
-        { class: "table figures-table" },
-        h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            h("th", { scope: "col" }, "Operation"),
-            head("Mean", "of devices, one step, all its runs"),
-            nested &&
-              head("Itself", "without the operations that ran inside, such as a loop's body"),
-            head("Slowest"),
-            head("Device", "the slowest one"),
-            head("Spread", "how much longer the slowest device takes than the mean"),
-            hasModel && head("Modelled", "one step, on the chip of the Cost panel"),
-            hasModel &&
-              head(
-                "Ratio",
-                "measured over modelled; of an asynchronous transfer from start to done",
-              ),
-          ),
-        ),
+    scrolled(
+      "Operations by measured time",
+      figuresTable(
+        heads,
         h(
           "tbody",
           null,
@@ -230,14 +225,16 @@ function table(
                   { scope: "row" },
                   selectionLink(ctx, { kind: "instruction", index: r.instruction }),
                 ),
-                number(format.seconds(r.mean)),
-                nested && number(r.itself < 0.995 * r.mean ? format.seconds(r.itself) : ""),
-                number(format.seconds(r.most)),
-                number(String(found.devices[r.slowest])),
-                number(`+${Math.round(100 * spread(r))} %`),
-                hasModel && number(r.modelled > 0 ? format.seconds(r.modelled) : ""),
+                numberCell(format.seconds(r.mean)),
+                nested && numberCell(r.itself < 0.995 * r.mean ? format.seconds(r.itself) : ""),
+                numberCell(format.seconds(r.most)),
+                numberCell(String(found.devices[r.slowest])),
+                numberCell(`+${Math.round(100 * spread(r))} %`),
+                hasModel && numberCell(r.modelled > 0 ? format.seconds(r.modelled) : ""),
                 hasModel &&
-                  number(r.modelled > 0 ? `${format.quantity(comparable(r) / r.modelled)}×` : ""),
+                  numberCell(
+                    r.modelled > 0 ? `${format.quantity(comparable(r) / r.modelled)}×` : "",
+                  ),
               ),
             ),
         ),

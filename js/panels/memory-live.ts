@@ -3,7 +3,7 @@ import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import type { Group, Grouping, Line, Memory } from "../state/memory.ts";
 import type { PanelContext } from "./panel.ts";
-import { bars, note, section, selectionLink } from "./parts.ts";
+import { bars, figuresTable, type Head, note, section, selectionLink } from "./parts.ts";
 import { baseName, lineLink } from "./source.ts";
 
 const ROWS = 40;
@@ -145,8 +145,6 @@ function table(
   const hasLines = by !== "line" && values.some((b) => memory.line(b));
   const hasPurpose = by !== "category";
   const number = (...text: Child[]) => h("td", { class: "num" }, ...text);
-  const column = (text: string, more: Record<string, string> = {}) =>
-    h("th", { scope: "col", ...more }, text);
   const row = (b: number) => {
     const line = memory.line(b);
     return h(
@@ -171,27 +169,16 @@ function table(
     );
   };
   const body = h("tbody", null, ...values.slice(0, ROWS).map(row));
-  const shown = h(
-    "table",
-    { class: "table figures-table" },
-    h(
-      "thead",
-      null,
-      h(
-        "tr",
-        null,
-        column("Value"),
-        column("Bytes", { class: "num" }),
-        hasPurpose && column("What for"),
-        hasLines && column("Line"),
-        column("Shape"),
-        column("Live", { class: "num", title: "schedule positions" }),
-        buffer.offset &&
-          column("Offset", { class: "num", title: "XLA's allocation: offset in it" }),
-      ),
-    ),
-    body,
-  );
+  const heads: Head[] = [
+    ["Value", "text"],
+    ["Bytes", "number"],
+    hasPurpose && ["What for", "text"],
+    hasLines && ["Line", "text"],
+    ["Shape", "text"],
+    ["Live", "number", "schedule positions"],
+    buffer.offset && ["Offset", "number", "XLA's allocation: offset in it"],
+  ];
+  const shown = figuresTable(heads, body);
   if (values.length <= ROWS) return shown;
   const rest = h(
     "button",

@@ -23,6 +23,30 @@ export function facts(rows: [name: string, value: Child | Child[]][]): HTMLEleme
   );
 }
 
+/** A column of figures; what is false or null is no column. */
+export type Head = [label: string, kind: "text" | "number", title?: string] | false | null;
+
+export function figuresTable(heads: Head[], body: HTMLElement): HTMLElement {
+  const cells = heads.map(
+    (head) =>
+      head &&
+      h("th", { scope: "col", class: head[1] === "number" ? "num" : "", title: head[2] }, head[0]),
+  );
+  return h(
+    "table",
+    { class: "table figures-table" },
+    h("thead", null, h("tr", null, ...cells)),
+    body,
+  );
+}
+
+/** Scrolls to the side by itself, under a name for screen readers. */
+export function scrolled(name: string, table: HTMLElement): HTMLElement {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
+}
+
+export const numberCell = (text: string): HTMLElement => h("td", { class: "num" }, text);
+
 export function note(text: string): HTMLElement {
   return h("p", { class: "note" }, text);
 }
