@@ -7,6 +7,7 @@ def test_step_fits(hlo_check):
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +32,9 @@ def hlo_check() -> Callable[..., CheckReport]:
 
         budgets = {k: keywords.pop(k) for k in _BUDGETS if k in keywords}
         if not budgets:
-            raise TypeError(f"hlo_check needs a budget: {', '.join(_BUDGETS)}")
+            near = [n for k in keywords for n in get_close_matches(k, _BUDGETS, 1, 0.7)]
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"hlo_check needs a budget: {', '.join(_BUDGETS)}{hint}")
         if not isinstance(program, hs.Capture):
             program = hs.capture(program, *arguments, **keywords)
         elif arguments or keywords:

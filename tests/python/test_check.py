@@ -265,6 +265,10 @@ def test_the_fixture(file: Path) -> None:
         "    assert hlo_check(hs.read('small.hlo'), max_peak='1GiB').kept\n"
         "def test_does_not(hlo_check):\n"
         "    hlo_check(hs.read('small.hlo'), forbid=['f64'])\n"
+        "def test_typo(hlo_check):\n"
+        "    hlo_check(hs.read('small.hlo'), max_peek=1)\n"
+        "def test_raises():\n"
+        "    hs.check(hs.read('small.hlo'), forbid=['f64'], raises=True)\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
@@ -274,8 +278,10 @@ def test_the_fixture(file: Path) -> None:
         check=False,
         env={**os.environ, "PYTEST_ADDOPTS": ""},
     )
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "3 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "train.py:12: forbid: f64" in done.stdout
+    assert "did you mean max_peak?" in done.stdout
+    assert "def check(" not in done.stdout  # the traceback ends at the person's line
 
 
 def test_the_plugin_is_declared(repo: Path) -> None:

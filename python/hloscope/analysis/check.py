@@ -144,6 +144,7 @@ def check(
 
     >>> hs.check(cap, max_peak="12GiB", forbid=["all-gather over model"], raises=True)
     """
+    __tracebackhide__ = True  # pytest then ends at the person's line
     found = budgets(
         max_peak=max_peak,
         max_wire_bytes=max_wire_bytes,
