@@ -96,7 +96,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .panel{flex:1 1 0;min-height:0;overflow:auto;padding:10px 12px 14px;scrollbar-width:thin}
 .panel.flush{padding:0;overflow:hidden}
 .panel>.section:first-child,.panel>:empty+.section,.panel>:first-child>.section:first-child{margin-top:0}
-.root.medium .search{flex:0 1 150px;min-width:112px}.root.medium .toolbar .field select{max-width:128px}
+.root.medium .search{flex:0 1 150px;min-width:112px}.root.medium .search:focus-within{flex-basis:260px}.root.medium .toolbar .field select{max-width:128px}
 .root.medium .toolbar .rule{margin:0 2px}
 .root.medium .toolbar .word,.root.medium .legend .n{display:none}
 .root.narrow .main{flex-direction:column}

@@ -59,7 +59,8 @@ export function paintInstructions(
     if (v < low) low = v;
     if (v > high) high = v;
   }
-  const least = log ? Math.max(low, high * DECADES) : low;
+  // Nor less than one decade: 4 µs beside 3 µs is no red beside yellow.
+  const least = log ? Math.min(high / 10, Math.max(low, high * DECADES)) : low;
   const atMost = least > low;
   low = least;
   // Unknown is the coolest, then 0, so that groups show what is known inside them.

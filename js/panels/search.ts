@@ -51,7 +51,7 @@ export const searchResults: Panel = {
           { class: "line dim" },
           h("span", { class: "mono" }, model.denseShape(i)),
           frame && h("span", null, `${baseName(frame.file)}:${frame.line}`),
-          h("span", { class: "clip", title: model.opName(i) }, model.opName(i)),
+          h("span", { class: "clip", title: model.opName(i) }, inProgram(model.opName(i))),
         ),
       );
     };
@@ -129,3 +129,8 @@ export const searchResults: Panel = {
     update();
   },
 };
+
+/** op_name without the function that all of them begin with: what is left tells them apart. */
+function inProgram(opName: string): string {
+  return opName.replace(/^(?:jit|pjit)\([^()/]*\)\//, "");
+}
