@@ -5,8 +5,8 @@
 Without FILE it uses the GPT step of read_module.py (28 layers are about 100,000
 instructions; compiled once and cached). First the blocks as hosts ask for them: the View is
 all that the first picture needs, the analyses come after it, the text when somebody looks.
-Then each step of them, on what came before: an analysis runs once, so what a later step finds
-made costs it nothing.
+Then cost, memory and source lines on their own, and each step of the blocks, on what came
+before: an analysis runs once, so what a later step finds made costs it nothing.
 """
 
 from __future__ import annotations
@@ -67,6 +67,26 @@ def parts(module: Any) -> dict[str, float]:
     return seconds
 
 
+def analyses(module: Any) -> dict[str, float]:
+    """Seconds of cost, memory and source lines on their own, with nothing made before."""
+    from hloscope.analysis.cost import estimated
+    from hloscope.analysis.memory import analysed
+    from hloscope.analysis.source import attribute
+    from hloscope.hlo import Target
+
+    target, seconds = Target(), {}
+    gc.disable()
+    begun = time.process_time()
+    cost = estimated(module, target)
+    seconds["cost"] = time.process_time() - begun
+    memory = analysed(module, target)
+    seconds["memory"] = time.process_time() - begun - seconds["cost"]
+    attribute(module, cost, memory)
+    seconds["cost, memory and source together"] = time.process_time() - begun
+    gc.enable()
+    return seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", nargs="?", type=Path)
@@ -89,6 +109,7 @@ def main() -> None:
     blocks: dict[str, bytes] = {}
     runs: list[dict[str, float]] = []
     steps: list[dict[str, float]] = []
+    alone: list[dict[str, float]] = []
     for _ in range(options.repeat):
         begun = time.process_time()
         module = read_modules(data)[0]
@@ -102,6 +123,7 @@ def main() -> None:
             blocks[name] = build(module)
             runs[-1][name] = time.process_time() - begun
         steps.append(parts(read_modules(data)[0]))
+        alone.append(analyses(read_modules(data)[0]))
     print(
         f"{len(module.instructions):,} instructions, {len(module.computations):,} computations,",
         end=" ",
@@ -114,6 +136,10 @@ def main() -> None:
         size = f"{len(blocks[name]) / 1e6:.2f}" if name in blocks else ""
         whole = f"{len(gzip.decompress(blocks[name])) / 1e6:.1f}" if name in blocks else ""
         print(f"| {name} | {seconds:.2f} | {size} | {whole} |")
+    print("\n| analysis | CPU seconds |")
+    print("|---|---:|")
+    for name in alone[0]:
+        print(f"| {name} | {min(run[name] for run in alone):.2f} |")
     print("\n| step | CPU seconds |")
     print("|---|---:|")
     for name in steps[0]:

@@ -50,11 +50,11 @@ def homes(live: Liveness, can: Sharing) -> Ints:
     for b in temps.tolist():
         fits = rooms.fitting(size[b], start[b], end[b])
         if len(fits) > 1:
-            hosts, sizes = rooms.rows[fits, 1], rooms.rows[fits, 0]
+            sizes, hosts = rooms.columns[:2, fits]
             mine = [h if (h := int(home[a])) >= 0 else a for a in can.whole_operands(b)]
             fits = fits[np.lexsort((-made[hosts], sizes, ~np.isin(hosts, mine)))]
         for w in fits.tolist():
-            _, host, opens, closes, before, after = rooms.rows[w].tolist()
+            _, host, opens, closes, before, after = rooms.columns[:, w].tolist()
             if live.space[host] != live.space[b]:
                 continue
             if opens == start[b] and not (before >= 0 and can.follows(before, b)):
@@ -68,28 +68,28 @@ def homes(live: Liveness, can: Sharing) -> Ints:
 
 
 class _Rooms:
-    """Free windows as rows of a table that grows as windows are cut up."""
+    """Free windows as columns, six by as many as there are, that grow as windows are cut up."""
 
     def __init__(self, windows: list[Window]) -> None:
         self.used = len(windows)
         self.largest = max((w[0] for w in windows), default=0)
-        self.rows = np.zeros((max(1, len(windows)) * 4, 6), np.int64)
+        self.columns = np.zeros((6, max(1, len(windows)) * 4), np.int64)
         if windows:
-            self.rows[: self.used] = windows
+            self.columns[:, : self.used] = np.array(windows, np.int64).T
 
     def windows(self) -> list[list[int]]:
-        found: list[list[int]] = self.rows[: self.used].tolist()
+        found: list[list[int]] = self.columns[:, : self.used].T.tolist()
         return found
 
     def fitting(self, size: int, start: int, end: int) -> Ints:
-        rows = self.rows[: self.used]
-        return np.flatnonzero((rows[:, 0] >= size) & (rows[:, 2] <= start) & (rows[:, 3] >= end))
+        sizes, _, opens, closes = self.columns[:4, : self.used]
+        return np.flatnonzero((opens <= start) & (closes >= end) & (sizes >= size))
 
     def take(
         self, row: int, b: int, ranges: list[tuple[int, int]], instants: Iterable[int]
     ) -> None:
         """Puts ``b`` into a window; what stays free around and within it are windows again."""
-        size, host, opens, closes, before, after = self.rows[row].tolist()
+        size, host, opens, closes, before, after = self.columns[:, row].tolist()
         lasts, firsts = [opens, *(e for _, e in ranges)], [*(f for f, _ in ranges), closes]
         befores, afters = [before] + [b] * len(ranges), [b] * len(ranges) + [after]
         # Windows that nothing fits in any more go, or a long chain takes quadratic time.
@@ -99,11 +99,11 @@ class _Rooms:
             if last < first or last in instants
         ]
         self.used -= 1
-        self.rows[row] = self.rows[self.used]
-        if self.used + len(parts) > len(self.rows):
-            self.rows = np.vstack([self.rows, np.zeros_like(self.rows)])
+        self.columns[:, row] = self.columns[:, self.used]
+        if self.used + len(parts) > self.columns.shape[1]:
+            self.columns = np.hstack([self.columns, np.zeros_like(self.columns)])
         for part in parts:
-            self.rows[self.used] = part
+            self.columns[:, self.used] = part
             self.used += 1
 
 

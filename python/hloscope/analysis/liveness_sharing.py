@@ -142,20 +142,23 @@ class Sharing:
             ]
             return (
                 bool(products)
-                and parameter.users == (root,)
+                and not any(
+                    parameter in i.operands for i in called[0].instructions if i is not root
+                )
                 and root.operands[1 - products[0]] is parameter
             )
         return False
 
-    def _only_elementwise(self, i: Instruction) -> bool:
+    def _only_elementwise(self, parameter: Instruction) -> bool:
         """Whether everything made from it inside the fusion is elementwise or a tuple."""
-        found = self._elementwise.get(i.index)
-        if found is not None:
-            return found
-        self._elementwise[i.index] = True  # a cycle (malformed) would end here
-        result = all(
-            u.opcode == "tuple" or (u.opcode in _INSIDE and self._only_elementwise(u))
-            for u in i.users
-        )
-        self._elementwise[i.index] = result
-        return result
+        found = self._elementwise.get(parameter.index)
+        if found is None:
+            found, made = True, {parameter.index}
+            for i in parameter.computation.instructions:  # makers stand before their users
+                if any(o.index in made for o in i.operands):
+                    made.add(i.index)
+                    if i.opcode not in _INSIDE and i.opcode != "tuple":
+                        found = False
+                        break
+            self._elementwise[parameter.index] = found
+        return found
