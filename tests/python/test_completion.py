@@ -16,7 +16,15 @@ def script(capsys: pytest.CaptureFixture[str], shell: str) -> str:
 
 @pytest.mark.parametrize(
     ("typed", "expected"),
-    [("sum", {"summary"}), ("che", {"check"}), ("summary --js", {"--json"}), ("summary x", set())],
+    [
+        ("sum", {"summary"}),
+        ("che", {"check"}),
+        ("summary --js", {"--json"}),
+        ("summary x", set()),
+        ("step.hlo --har", {"--hardware"}),  # a file alone is opened
+        ("summary --hardware tpu-v5", {"tpu-v5e", "tpu-v5p"}),
+        ("check a.hlo --format g", {"github"}),
+    ],
 )
 def test_bash(capsys: pytest.CaptureFixture[str], typed: str, expected: set[str]) -> None:
     bash = shutil.which("bash")
@@ -37,6 +45,8 @@ def test_other_shells_name_every_command(capsys: pytest.CaptureFixture[str], she
     text = script(capsys, shell)
     for name in ("open", "summary", "diff", "check", "completion"):
         assert name in text
+    if shell == "fish":
+        assert "-l format -x -a 'text github json'" in text
     found = shutil.which(shell)
     if found:
         done = subprocess.run([found, "-n", "-c", text], capture_output=True, text=True)
