@@ -259,5 +259,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["diff", str(a), str(b)]) == 1
     assert "%act.1 tanh  opcode: tanh → cosine  train.py:7" in capsys.readouterr().out
     assert main(["diff", str(a), str(tmp_path / "absent.hlo")]) == 2
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "module_0001.chain.before_optimizations.txt").write_text(CHAIN)
+    (folder / "module_0001.chain.cpu_after_optimizations.txt").write_text(b.read_text())
+    capsys.readouterr()
+    assert main(["diff", str(folder), str(folder), "--stage=before_optimizations"]) == 0
+    stages = ["--stage=before_optimizations", "--stage-b=cpu_after_optimizations"]
+    assert main(["diff", str(folder), str(folder), *stages]) == 1
+    heads = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(" · ")[2] for line in heads if line[:3] in ("a: ", "b: ")][2:] == [
+        "before_optimizations",
+        "cpu_after_optimizations",
+    ]
     assert main(["diff", str(a), str(b), "--html", str(tmp_path / "d.html")]) == 1
     assert (tmp_path / "d.html").read_text().startswith("<!doctype html>")

@@ -19,6 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--module", metavar="NAME|N", help="which module of A (and of B)")
     parser.add_argument("--module-b", metavar="NAME|N", help="which module of B, if another")
     parser.add_argument("--stage", metavar="STAGE", help="which stage of a dump directory")
+    parser.add_argument(
+        "--stage-b", metavar="STAGE", help="which stage of B, if another: what passes in between do"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON object")
     form.add_argument("--html", metavar="OUT", help="write one offline page instead of text")
@@ -32,14 +35,19 @@ def run(arguments: argparse.Namespace) -> int:
     from ...analysis.diff_text import text
 
     sides = [
-        load(argparse.Namespace(file=file, module=module, stage=arguments.stage))
-        for file, module in (
-            (arguments.a, arguments.module),
-            (arguments.b, arguments.module_b or arguments.module),
+        load(argparse.Namespace(file=file, module=module, stage=stage))
+        for file, module, stage in (
+            (arguments.a, arguments.module, arguments.stage),
+            (
+                arguments.b,
+                arguments.module_b or arguments.module,
+                arguments.stage_b or arguments.stage,
+            ),
         )
     ]
     for side, file in zip(sides, (arguments.a, arguments.b), strict=True):
-        side.title = f"{side.title} · {_short(file)}"
+        stage = f" · {side.stage}" if Path(file).is_dir() else ""
+        side.title = f"{side.title} · {_short(file)}{stage}"
     found = diff(*sides)
     if arguments.json:
         write(json.dumps(found.to_dict(), indent=2), None)
