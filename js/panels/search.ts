@@ -1,6 +1,8 @@
 /** Search results: every match with where it is, walked with the arrow keys. */
 import { fill, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
+import type { ViewModel } from "../base/model.ts";
+import { groupPath } from "../state/members.ts";
 import { NOTHING } from "../state/store.ts";
 import type { Panel } from "./panel.ts";
 import { note } from "./parts.ts";
@@ -45,13 +47,13 @@ export const searchResults: Panel = {
           { class: "line" },
           h("span", { class: "mono strong" }, model.name(i)),
           h("span", { class: "tag" }, model.opcode(i)),
+          h("span", { class: "clip dim", title: model.opName(i) }, placeOf(model, i)),
         ),
         h(
           "div",
           { class: "line dim" },
           h("span", { class: "mono" }, model.denseShape(i)),
           frame && h("span", null, `${baseName(frame.file)}:${frame.line}`),
-          h("span", { class: "clip", title: model.opName(i) }, inProgram(model.opName(i))),
         ),
       );
     };
@@ -130,7 +132,12 @@ export const searchResults: Panel = {
   },
 };
 
-/** op_name without the function that all of them begin with: what is left tells them apart. */
-function inProgram(opName: string): string {
-  return opName.replace(/^(?:jit|pjit)\([^()/]*\)\//, "");
+/** The scopes around it, the inner two: what tells one dot from the next. */
+function placeOf(model: ViewModel, i: number): string {
+  const path = groupPath(model, { kind: "instruction", index: i });
+  return path
+    .filter((g) => model.groupKind(g) === "scope")
+    .map((g) => model.groupLabel(g))
+    .slice(-2)
+    .join("/");
 }
