@@ -64,6 +64,7 @@ export interface ItemText {
 }
 
 const MAX_LABEL = 210;
+const MAX_GROUP_LABEL = 250;
 /** A matmul's two shapes are what its box is for. */
 const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
@@ -124,7 +125,7 @@ export class ItemWriter {
     }
     const stack = kind === ItemKind.Stack;
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
-    const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_LABEL, true);
+    const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, true);
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
