@@ -74,11 +74,10 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     rows = [("cost", f"{least}{quantity(s['flops'], 'FLOP')}, {accessed} accessed{_a_device(s)}")]
     seconds = s["modelled_seconds"]
     if seconds is not None:
-        words = {"compute": "bound by compute", "memory": "bound by memory"}
-        words["collective"] = "in collectives"
-        inside = ", ".join(f"{duration(seconds[k])} {w}" for k, w in words.items() if seconds[k])
+        words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
+        bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
         told = f"{least}{duration(seconds['total'])} on {s['hardware']}"
-        rows.append(("modelled", f"{told}: {inside}" if inside else told))
+        rows.append(("modelled", f"{told}, bound by {bound}" if bound else told))
     return rows
 
 
