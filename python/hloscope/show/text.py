@@ -77,7 +77,7 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
         words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
         bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
         told = f"{least}{duration(seconds['total'])} on {s['hardware']}"
-        rows.append(("modelled", f"{told}, bound by {bound}" if bound else told))
+        rows.append(("modelled", f"{told}: {bound}" if bound else told))
     return rows
 
 
