@@ -152,6 +152,8 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .link:hover{text-decoration:underline}
 .list li{display:flex;gap:2px 10px;align-items:baseline;flex-wrap:wrap;padding:1px 0}
 .list .dim{font-size:12px;overflow-wrap:anywhere}
+.list .figured{display:grid;grid-template-columns:minmax(0,1fr) max-content;gap:0 8px}
+.figured>span>*{margin-right:10px}
 .figure{margin-left:auto;padding-left:8px;color:var(--text);font-variant-numeric:tabular-nums;white-space:nowrap}
 .mini{font:11px/16px var(--ui);color:var(--dim);border:1px solid var(--line);border-radius:4px;padding:0 6px;background:var(--bg);vertical-align:1px}
 .mini:hover:not(:disabled){color:var(--text);background:var(--bg3)}

@@ -1,10 +1,21 @@
 /** What loops store, recomputing, donation, copies of parameters, loop carries: lists of the Memory panel. */
-import { h } from "../base/dom.ts";
+import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
 import { costsOf } from "../state/costs.ts";
 import type { Memory } from "../state/memory.ts";
+import { sourceLink } from "./memory-live.ts";
 import type { PanelContext } from "./panel.ts";
 import { longList, note, section, selectionLink } from "./parts.ts";
+
+/** A row of a list: what it says, and its bytes at the right. */
+function entry(bytes: number, ...words: Child[]): HTMLElement {
+  return h(
+    "li",
+    { class: "figured" },
+    h("span", null, ...words),
+    h("span", { class: "figure" }, format.bytes(bytes)),
+  );
+}
 
 export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
   const x = memory.extras;
@@ -13,7 +24,6 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
     i < 0
       ? h("span", null, text ?? "unknown")
       : selectionLink(ctx, { kind: "instruction", index: i }, text);
-  const figure = (bytes: number) => h("span", { class: "figure" }, format.bytes(bytes));
   if (x.residuals.length) {
     const total = x.residuals.reduce((sum, r) => sum + r.bytes, 0);
     out.push(
@@ -22,18 +32,17 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
         note(
           `${format.bytes(total)} that one loop stacks and a later one reads: what is really saved.`,
         ),
-        longList(x.residuals, (r) =>
-          h(
-            "li",
-            null,
-            link(
-              r.instruction,
-              ctx.model.opName(r.instruction).split("/").slice(-2).join("/") || undefined,
-            ),
+        longList(x.residuals, (r) => {
+          const known = r.instruction >= 0;
+          const line = known ? memory.lineOf(ctx.model.instruction.frame[r.instruction]) : null;
+          const name = known ? ctx.model.opName(r.instruction).split("/").slice(-2).join("/") : "";
+          return entry(
+            r.bytes,
+            link(r.instruction, name || undefined),
+            line && sourceLink(ctx, line),
             h("span", { class: "dim mono" }, `${r.shape}, ${r.slice} a step`),
-            figure(r.bytes),
-          ),
-        ),
+          );
+        }),
       ),
     );
   }
@@ -51,12 +60,10 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
             { open: outcome !== "aliased" },
             h("summary", null, `${outcome}: ${format.count(rows.length)}, ${format.bytes(total)}`),
             longList(rows, (d) =>
-              h(
-                "li",
-                null,
+              entry(
+                d.bytes,
                 h("span", { class: "mono" }, d.argument),
                 d.output ? h("span", { class: "dim" }, `output ${d.output}`) : null,
-                figure(d.bytes),
               ),
             ),
           );
@@ -69,12 +76,10 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
       section(
         "Copies of parameters",
         longList(x.copies, (c) =>
-          h(
-            "li",
-            null,
+          entry(
+            c.bytes,
             link(c.instruction),
             h("span", { class: "dim" }, `${c.argument}, another ${c.changes}`),
-            figure(c.bytes),
           ),
         ),
       ),
@@ -93,13 +98,11 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
             `${loop.phase ? `, ${loop.phase}` : ""}`,
         ),
         longList(loop.carries, (c) =>
-          h(
-            "li",
-            null,
+          entry(
+            c.bytes,
             h("span", { class: "mono" }, `${c.index}: ${c.shape}`),
             h("span", { class: "tag" }, c.role),
             c.stored >= 0 ? link(c.stored) : null,
-            figure(c.bytes),
           ),
         ),
       ),
@@ -114,25 +117,41 @@ function recompute(
   link: (i: number, text?: string) => HTMLElement,
 ): HTMLElement {
   const costs = costsOf(ctx.model);
+  const rows = memory.extras.remat;
+  const can = rows.filter((r) => !r.reason);
+  const cannot = rows.filter((r) => r.reason);
+  const lost = cannot.reduce((sum, r) => sum + r.bytes, 0);
   return section(
     "What recomputing would cost",
     note(
       "The largest temporaries live at the peak: bytes it would save, and what making them again costs once.",
     ),
-    longList(memory.extras.remat, (r) => {
+    longList(can, (r) => {
       const time = r.instructions.reduce((sum, i) => sum + (costs?.seconds[i] ?? 0), 0);
       const parts = [
         `${format.quantity(r.flops, "FLOP")}`,
         r.wireBytes ? `${format.bytes(r.wireBytes)} on the wire` : "",
         costs?.chip ? `${format.seconds(time)} modelled` : "",
       ];
-      return h(
-        "li",
-        null,
+      return entry(
+        r.bytes,
         link(r.instruction),
-        h("span", { class: "dim" }, r.reason || parts.filter(Boolean).join(", ")),
-        h("span", { class: "figure" }, format.bytes(r.bytes)),
+        h("span", { class: "dim" }, parts.filter(Boolean).join(", ")),
       );
     }),
+    cannot.length
+      ? h(
+          "details",
+          { open: !can.length },
+          h(
+            "summary",
+            null,
+            `${format.count(cannot.length)} cannot be made again: ${format.bytes(lost)}`,
+          ),
+          longList(cannot, (r) =>
+            entry(r.bytes, link(r.instruction), h("span", { class: "dim" }, r.reason)),
+          ),
+        )
+      : null,
   );
 }

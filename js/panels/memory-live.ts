@@ -129,7 +129,7 @@ function share(part: number): HTMLElement {
 }
 
 /** "train.py:31", which opens the source there, heated by live bytes. */
-function sourceLink(ctx: PanelContext, at: Line): HTMLElement {
+export function sourceLink(ctx: PanelContext, at: Line): HTMLElement {
   const text = `${baseName(at.file)}:${at.line}`;
   return lineLink(ctx, `${at.file}:${at.line}`, { text, figure: "live" });
 }

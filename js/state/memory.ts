@@ -177,7 +177,8 @@ export class Memory {
     }
     return found;
   }
-  private lineOf(innermost: number): Line | null {
+  /** The innermost line outside libraries of a stack frame; -1 has none. */
+  lineOf(innermost: number): Line | null {
     const { frame, strings } = this.model;
     const at = (f: number) => ({ file: strings.get(frame.file[f]), line: frame.line[f] });
     for (let f = innermost, depth = 0; f >= 0 && depth < 200; f = frame.parent[f], depth++) {

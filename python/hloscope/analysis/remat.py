@@ -12,6 +12,7 @@ Gathered arrays are the usual find: they cost wire bytes instead of FLOPs.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,11 @@ from .memory import LiveValue, Memory
 
 _NOT_AGAIN = frozenset(
     "rng rng-bit-generator rng-get-and-update-state infeed outfeed send recv send-done recv-done "
-    "while conditional call custom-call parameter".split()
+    "while conditional call parameter".split()
+)
+# custom calls that only compute: libraries' matmuls and convolutions, and XLA's own
+_PURE_CALL = re.compile(
+    r"__(?:cublas|cudnn|onednn)\$|(?:TopK|Cholesky|LuDecomposition|Qr|Eigh|TriangularSolve)$"
 )
 _FREE = frozenset("tuple get-tuple-element bitcast constant iota partition-id replica-id".split())
 
@@ -58,7 +63,7 @@ def _recompute(memory: Memory, cost: Cost, buffer: int) -> Recompute:
     live = memory.liveness
     value = memory.value(buffer)
     size = int(live.size[buffer])
-    if len(live.definitions[buffer]) > 1 or value.instruction.opcode in ("while", "conditional"):
+    if live.has_several[buffer]:
         return _refused(value, size, "a loop carries it: change what the loop stores")
     last = _use_after(memory, buffer)
     if last is None:
@@ -101,13 +106,19 @@ def _use_after(memory: Memory, buffer: int) -> int | None:
     return int(live.end[buffer])
 
 
+def _may_run_again(i: Instruction) -> bool:
+    if i.opcode == "custom-call":
+        return bool(_PURE_CALL.match(i.custom_call_target or ""))
+    return i.opcode not in _NOT_AGAIN
+
+
 def _chain(
     memory: Memory, i: Instruction, when: int, chain: dict[int, Instruction], depth: int
 ) -> str:
     """Adds what must run again for ``i`` to be there at point ``when``; a reason if it cannot."""
     if i.index in chain:
         return ""
-    if i.opcode in _NOT_AGAIN:
+    if not _may_run_again(i):
         return f"it depends on {i.opcode} %{i.name}, which is not run twice"
     if depth > 24 or len(chain) > 64:
         return "what it is made from goes too far back"
