@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NAME = "jupyterlab.png"
-SIZE = {"width": 1600, "height": 900}
 
 SETUP = """\
 %load_ext hloscope
@@ -30,8 +28,8 @@ import hloscope as hs
 open("module_0001.jit_loss.hlo", "w").write(step.text)"""
 
 
-def take(folder: Path, browser: Any) -> None:
-    """Writes ``jupyterlab.png`` into the folder."""
+def take(file: Path, width: int, height: int, browser: Any) -> None:
+    """Writes the picture."""
     tests = str(REPOSITORY / "tests" / "ui")
     if tests not in sys.path:
         sys.path.append(tests)
@@ -40,7 +38,9 @@ def take(folder: Path, browser: Any) -> None:
     with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch)) as server:
         cells = (code_cell(source) for source in (*CELLS, DUMP))
         (server.root / "step.ipynb").write_text(notebook(*cells))
-        context = browser.new_context(viewport=SIZE, color_scheme="light")
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="light"
+        )
         page = context.new_page()
         page.set_default_timeout(90_000)
         open_lab(page, server, "picture")
@@ -56,5 +56,5 @@ def take(folder: Path, browser: Any) -> None:
         document.get_by_role("tab", name="Cost", exact=True).wait_for()
         page.locator("#hloscope-captures li button").first.click()
         page.wait_for_timeout(1500)  # scrolling and moves of the pictures end
-        page.screenshot(path=folder / NAME)
+        page.screenshot(path=file)
         context.close()

@@ -131,7 +131,7 @@ PICTURES: dict[str, Picture] = {
     "source.png": Picture("step", _source),
     "measured.png": Picture("measured", _measured, height=1000),
     "diff.png": Picture("diff", width=1000, height=820),
-    "jupyterlab.png": Picture("jupyterlab"),  # see picture_lab.py
+    "jupyterlab.png": Picture("jupyterlab", width=1600, height=900),  # see picture_lab.py
 }
 
 
@@ -230,7 +230,7 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
             sys.path.append(str(REPOSITORY / "docs"))
             import picture_lab
 
-            picture_lab.take(folder, browser)
+            picture_lab.take(folder / name, picture.width, picture.height, browser)
             continue
         size: Any = {"width": picture.width, "height": picture.height}
         context = browser.new_context(viewport=size, color_scheme="light", offline=True)

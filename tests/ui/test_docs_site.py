@@ -27,6 +27,7 @@ OpenPage = Callable[..., "Page"]
 REPO = Path(__file__).resolve().parents[2]
 VIEWS = (
     "graph", "details", "collectives", "devices", "cost", "memory", "source", "measured", "diff",
+    "jupyterlab",
 )  # fmt: skip
 
 
