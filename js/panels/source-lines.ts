@@ -29,6 +29,7 @@ export const sourceLines: Panel = {
   render(element, ctx) {
     const sources = sourcesOf(ctx.model);
     if (!sources) return;
+    sources.work(); // the chip or a trip count may have changed while nobody looked
     let figure: Figure = sources.hasSeconds ? "seconds" : "flops";
     let libraries = false;
     const body = h("div", {

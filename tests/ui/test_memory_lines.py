@@ -114,3 +114,46 @@ def test_the_groups_follow_the_schedule(page: Page) -> None:
     assert page.get_by_label("List by").input_value() == "line"
     assert figures(page) != at_peak
     assert "train.py:4" not in figures(page)
+
+
+LOOP = """HloModule jit_step, is_scheduled=true
+
+%body (c: (s32[], f32[64,64])) -> (s32[], f32[64,64]) {
+  %c = (s32[], f32[64,64]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%c), index=0
+  %v = f32[64,64]{1,0} get-tuple-element(%c), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %looped = f32[64,64]{1,0} dot(%v, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(step)/while/body/dot_general" source_file="/home/me/train.py" source_line=4}
+  ROOT %t = (s32[], f32[64,64]{1,0}) tuple(%next, %looped)
+}
+
+%cond (d: (s32[], f32[64,64])) -> pred[] {
+  %d = (s32[], f32[64,64]{1,0}) parameter(0)
+  %j = s32[] get-tuple-element(%d), index=0
+  %limit = s32[] custom-call(%j), custom_call_target="Pin"
+  ROOT %less = pred[] compare(%j, %limit), direction=LT
+}
+
+ENTRY %main (s: (s32[], f32[64,64])) -> (s32[], f32[64,64]) {
+  %s = (s32[], f32[64,64]{1,0}) parameter(0)
+  ROOT %loop = (s32[], f32[64,64]{1,0}) while(%s), condition=%cond, body=%body
+}
+"""  # noqa: E501
+
+
+def test_a_trip_count_set_by_hand_reaches_the_source(
+    renderer: Path, open_page: OpenPage, tmp_path: Path, page_errors: list[str]
+) -> None:
+    cap = hs.Capture(hs.read(LOOP).module, Target(sources={"/home/me/train.py": SOURCE}))
+    page = open_page(cap.to_html(tmp_path / "loop.html").as_uri(), width=1500, height=950)
+    page.get_by_role("tab", name="Cost", exact=True).click()
+    page.get_by_label("Trips of %loop").fill("1000")
+    page.keyboard.press("Tab")
+    page.get_by_role("tab", name="Source", exact=True).click()
+    page.get_by_label("Heat by").select_option("flops")
+    wanted = cap.cost("cpu", trips={"loop": 1000}).row(cap.module.find("looped").index)
+    assert wanted.runs == 1000
+    line = page.locator('.source-line[data-line="4"]')
+    assert f"{wanted.flops / 1e6:.3g} MFLOP" in line.inner_text()
+    assert page_errors == []
