@@ -130,6 +130,8 @@ def test_errors_say_what_and_what_to_do(tmp_path: Path) -> None:
         find("v5q")
     with pytest.raises(HardwareError, match=r"'zx81'; there are tpu-v4, "):
         find("zx81")
+    with pytest.raises(HardwareError, match="named by its id, such as"):
+        find(3)
     with pytest.raises(HardwareError, match="no hardware file at"):
         load(tmp_path / "missing.toml")
     bad = tmp_path / "bad.toml"

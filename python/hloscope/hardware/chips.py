@@ -185,6 +185,8 @@ def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
     """
     if isinstance(name, Hardware):
         return name
+    if not isinstance(name, str):
+        raise HardwareError(f'a chip is named by its id, such as "h100", not {name!r}')
     chips = load(path)
     wanted = name.strip().lower()
     for key in (wanted, f"tpu-{wanted}", wanted.replace("_", "-")):

@@ -73,7 +73,7 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     accessed = human_bytes(s["bytes_accessed"])
     rows = [("cost", f"{least}{quantity(s['flops'], 'FLOP')}, {accessed} accessed{_a_device(s)}")]
     seconds = s["modelled_seconds"]
-    if seconds is not None:
+    if seconds is not None and s["shapes"] == "local":  # no one chip runs a program of many
         words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
         bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
         told = f"{least}{duration(seconds['total'])} on {s['hardware']}"
