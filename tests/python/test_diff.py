@@ -234,6 +234,28 @@ ENTRY %e (x: f32[8]) -> f32[8] {
     assert change.fields == (("replica_groups", spelled[0], "{{0,1,2,3},{4,5,6,7}}"),)
 
 
+def test_collectives_that_are_alike_are_one_line() -> None:
+    def program(count: int) -> str:
+        reduced = "".join(
+            f"  %r{k} = f32[8]{{0}} all-reduce(%x), channel_id={k + 1}, "
+            "replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%sum\n"
+            for k in range(count)
+        )
+        names = ", ".join(f"%r{k}" for k in range(count))
+        types = ", ".join(["f32[8]{0}"] * count)
+        return (
+            "HloModule m, num_partitions=2\n\n%sum (a: f32[], b: f32[]) -> f32[] {\n"
+            "  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+            "  ROOT %ab = f32[] add(%a, %b)\n}\n\nENTRY %e (x: f32[8]) -> f32[8] {\n"
+            f"  %x = f32[8]{{0}} parameter(0)\n{reduced}  ROOT %t = ({types}) tuple({names})\n}}\n"
+        )
+
+    found = hs.diff(hs.read(program(1)), hs.read(program(4)))
+    assert len(found.added_collectives) == 3
+    assert ": 3 alike, each 32 B, 32 B on the wire" in str(found)
+    assert str(found.to_html()).count("<td>all-reduce</td>") == 1
+
+
 def test_the_page_runs_nothing_and_escapes_names(tmp_path: Path) -> None:
     bad = '<img src=x onerror="alert(1)">'
     named = CHAIN.replace("train.py", bad.replace('"', '\\"'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -164,6 +165,7 @@ def _collectives(diff: Diff) -> str:
     rows = [
         (
             where,
+            f"{count:,}",
             escape(c.kind),
             escape(c.axes),
             amount(c.payload_bytes, "B"),
@@ -175,10 +177,10 @@ def _collectives(diff: Diff) -> str:
             ("first", diff.removed_collectives),
             ("second", diff.added_collectives),
         )
-        for c in side
+        for c, count in Counter(side).items()
     ]
-    heads = ("only in", "kind", "axes", "payload", "wire bytes", "executions", "line")
-    return _table("Collectives of one side only", heads, rows, "   nnn")
+    heads = ("only in", "count", "kind", "axes", "payload", "wire bytes", "executions", "line")
+    return _table("Collectives of one side only, alike ones together", heads, rows, " n  nnn")
 
 
 def _changes(diff: Diff) -> str:

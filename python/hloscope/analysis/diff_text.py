@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,9 @@ def _lines(diff: Diff, limit: int) -> Iterator[str]:
         ("collectives, wire bytes of one device", diff.collectives),
     ):
         yield from _table(title, deltas, limit)
-    yield from _section("collectives only in a", map(_collective, diff.removed_collectives), limit)
-    yield from _section("collectives only in b", map(_collective, diff.added_collectives), limit)
+    for side, items in (("a", diff.removed_collectives), ("b", diff.added_collectives)):
+        lines = (_collective(c, count) for c, count in Counter(items).items())
+        yield from _section(f"collectives only in {side}", lines, limit)
     for title, deltas in (
         ("memory live at the peak", diff.memory),
         ("fusions", diff.fusions),
@@ -105,11 +107,12 @@ def _change(change: Change) -> str:
     return f"{name} {change.a.opcode}  {fields}" + (f"  {where}" if where else "")
 
 
-def _collective(c: CollectiveItem) -> str:
+def _collective(c: CollectiveItem, count: int) -> str:
     times = "" if c.executions in (None, 1) else f" × {c.executions}"
     wire = "" if c.wire_bytes is None else f", {bytes_text(c.wire_bytes)} on the wire"
     where = f"  {c.line}" if c.line else ""
-    return f"{c.kind} over {c.axes}: {bytes_text(c.payload_bytes)}{wire}{times}{where}"
+    alike = f"{count:,} alike, each " if count > 1 else ""
+    return f"{c.kind} over {c.axes}: {alike}{bytes_text(c.payload_bytes)}{wire}{times}{where}"
 
 
 def _printable(line: str) -> str:
