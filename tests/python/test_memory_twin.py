@@ -162,7 +162,7 @@ class Writer:
         self.block(mine, body, depth - 1)
         made = [x for x in mine if x not in inside]
         results = []
-        for k, own in enumerate(inside):
+        for own in inside:
             same = [x for x in made if x[1] == own[1]]
             if self.draw(st.booleans()):
                 results.append(own[0])  # passed through
