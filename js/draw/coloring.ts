@@ -60,7 +60,8 @@ export function paintInstructions(
     if (v > high) high = v;
   }
   // Nor less than one decade: 4 µs beside 3 µs is no red beside yellow.
-  const least = log ? Math.min(high / 10, Math.max(low, high * DECADES)) : low;
+  const known = high >= low;
+  const least = log && known ? Math.min(high / 10, Math.max(low, high * DECADES)) : low;
   const atMost = least > low;
   low = least;
   // Unknown is the coolest, then 0, so that groups show what is known inside them.
@@ -80,7 +81,7 @@ export function paintInstructions(
     index[i] = LEAST + Math.round(t * (STEPS - 1));
   }
   const legend: LegendEntry[] = [];
-  if (high >= low) {
+  if (known) {
     for (const t of [0, 0.25, 0.5, 0.75, 1]) {
       const value = log ? low * Math.exp(span * t) : low + span * t;
       legend.push({

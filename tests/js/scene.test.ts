@@ -325,6 +325,18 @@ test("closed groups show what adds up inside them, as a share of the whole", () 
   }
 });
 
+test("nothing known: no scale, all unknown", () => {
+  const model = buildModel(loop());
+  const values = new Float64Array(model.instruction.count).fill(Number.NaN);
+  const { legend, colors } = paintInstructions(
+    model,
+    { id: "x", label: "X", unit: "s", scale: "log", values: () => values },
+    LIGHT,
+  );
+  expect(legend).toEqual([]);
+  expect([...colors.index].every((k) => k === 0)).toBe(true);
+});
+
 test("a log scale ends three decades below the most, and says so", () => {
   const model = buildModel(loop());
   const values = Array.from({ length: model.instruction.count }, (_, i) => 10 ** -i);
