@@ -1,6 +1,5 @@
 /** The parts around the graph, put together for one decoded View. */
 import { h } from "./base/dom.ts";
-import * as format from "./base/format.ts";
 import type { TextModel, ViewModel } from "./base/model.ts";
 import { decodeAnalyses, decodeText } from "./base/model.ts";
 import { whenReleased } from "./base/press.ts";
@@ -16,6 +15,7 @@ import { bindKeys } from "./keys.ts";
 import { header } from "./panels/chrome/header.ts";
 import { help } from "./panels/chrome/help.ts";
 import { legend } from "./panels/chrome/legend.ts";
+import { emptyNote, highlightNote } from "./panels/chrome/notes.ts";
 import { sidebar } from "./panels/chrome/sidebar.ts";
 import { status } from "./panels/chrome/status.ts";
 import { strip } from "./panels/chrome/strip.ts";
@@ -125,10 +125,7 @@ export function explorer(
   root.prepend(top, tools.element);
   const line = status(ctx);
   root.append(line.element);
-  if (!(pane.stats()?.boxes > 0)) {
-    const words = "Nothing is computed here: only parameters, constants and plumbing.";
-    graphElement.append(h("p", { class: "nothing note" }, words));
-  }
+  if (!(pane.stats()?.boxes > 0)) emptyNote(graphElement);
   attempt("highlight note", () => highlightNote(graphElement, store, signal));
 
   const mark = transitionMarks(model, store, key, (notes) => pane.setMarks(notes));
@@ -299,36 +296,6 @@ function toHex(color: string): string | null {
     .slice(1)
     .map((v) => Number(v).toString(16).padStart(2, "0"))
     .join("")}`;
-}
-
-function highlightNote(graph: HTMLElement, store: Store, signal: AbortSignal): void {
-  const words = h("span", { class: "clip" });
-  const chip = h(
-    "div",
-    { class: "chip-note", role: "status" },
-    words,
-    h(
-      "button",
-      {
-        class: "tool",
-        type: "button",
-        "aria-label": "Clear what is lit",
-        onclick: () => store.highlight(null),
-      },
-      "×",
-    ),
-  );
-  chip.hidden = true;
-  graph.append(chip);
-  store.on(
-    "highlight",
-    () => {
-      const lit = store.get("highlight");
-      chip.hidden = !lit;
-      if (lit) words.textContent = `${lit.reason}: ${format.count(lit.instructions.size)} lit`;
-    },
-    signal,
-  );
 }
 
 function fullscreen(root: HTMLElement): void {
