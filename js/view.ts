@@ -174,6 +174,7 @@ export type CoreColumn = string;
  *                                 0: inside a fusion, or a container such as while
  * cost.dtype              u8 n    operand type of its matmuls, into extras.cost.dtypes
  * cost.loop               i32 n   innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none
+ * cost.condition          u8 n    1: in the condition of that loop, which runs once more than its body
  * cost.cycles             f64 n   XLA:TPU's estimated_cycles of one execution; NaN none
  *
  * transfer.start          u32 x   instruction that starts a collective

@@ -98,6 +98,7 @@ export class Costs {
   totals: Totals;
   private readonly knownRuns: Float64Array;
   private readonly loop: Int32Array | null;
+  private readonly condition: Uint8Array | null;
   private readonly trips: number[];
   private readonly transfer: Record<
     | "start"
@@ -127,6 +128,7 @@ export class Costs {
     this.dtype = model.column("cost.dtype");
     this.cycles = model.optional("cost.cycles");
     this.loop = model.optional("cost.loop");
+    this.condition = model.optional("cost.condition");
     this.trips = this.extras.unknownLoops.map(() => 1);
     const t = (name: string): ArrayLike<number> => model.optional(`transfer.${name}`) ?? [];
     this.transfer = {
@@ -201,20 +203,24 @@ export class Costs {
     this.time();
   }
   private countRuns(): void {
-    const { loop, trips } = this;
+    const { loop, condition, trips } = this;
     if (!loop || trips.every((n) => n === 1)) {
       this.runs = this.knownRuns;
       return;
     }
-    const times = this.extras.unknownLoops.map((_, row) => {
+    const around = this.extras.unknownLoops.map(({ parent }) => {
       let product = 1;
-      for (let r = row, steps = 0; r >= 0 && steps < 64; r = this.extras.unknownLoops[r].parent) {
+      for (let r = parent, steps = 0; r >= 0 && steps < 64; steps++) {
         product *= trips[r];
-        steps++;
+        r = this.extras.unknownLoops[r].parent;
       }
       return product;
     });
-    this.runs = this.knownRuns.map((n, i) => (loop[i] >= 0 ? n * times[loop[i]] : n));
+    const once = (row: number, i: number) => (condition?.[i] && trips[row] > 1 ? 1 : 0);
+    this.runs = this.knownRuns.map((n, i) => {
+      const row = loop[i];
+      return row >= 0 ? n * around[row] * (trips[row] + once(row, i)) : n;
+    });
   }
 
   private time(): void {

@@ -108,3 +108,53 @@ def test_live_ranges_hold_every_use(top: list[Loop]) -> None:
     # the state is carried in place: argument, result, the counters and at most a copy or two
     arrays = sum(v.bytes for v in memory.live_at_peak if v.instruction.shape.rank == 1)
     assert arrays <= 4 * 16
+
+
+UNKNOWN = """HloModule m
+
+%inner_body (b: f32[4]) -> f32[4] {
+  %b = f32[4]{0} parameter(0)
+  ROOT %inner_op = f32[4]{0} negate(%b)
+}
+
+%inner_condition (a: f32[4]) -> pred[] {
+  %a = f32[4]{0} parameter(0)
+  %inner_sine = f32[4]{0} sine(%a)
+  ROOT %inner_go = pred[] custom-call(%inner_sine), custom_call_target="ask"
+}
+
+%body (d: f32[4]) -> f32[4] {
+  %d = f32[4]{0} parameter(0)
+  ROOT %inner = f32[4]{0} while(%d), condition=%inner_condition, body=%inner_body
+}
+
+%condition (c: f32[4]) -> pred[] {
+  %c = f32[4]{0} parameter(0)
+  %sine = f32[4]{0} sine(%c)
+  ROOT %go = pred[] custom-call(%sine), custom_call_target="ask"
+}
+
+ENTRY %main (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %outer = f32[4]{0} while(%p), condition=%condition, body=%body
+}
+"""
+
+
+@given(st.integers(2, 50), st.integers(2, 50))
+def test_the_views_columns_give_the_executions_for_counts_set_by_hand(n: int, m: int) -> None:
+    """What the browser multiplies: runs × the loops around × trips, one more in conditions."""
+    cap = hs.read(UNKNOWN)
+    found = cap.cost().execution
+    names = [i.name for i in found.unknown]
+    trips = {"outer": n, "inner": m}
+    want = cap.cost(trips=trips).execution.runs
+    for computation, row in enumerate(found.loop.tolist()):
+        expected = found.runs[computation]
+        if row >= 0:
+            expected *= trips[names[row]] + bool(found.condition[computation])
+            parent = found.unknown_parent[row]
+            while parent >= 0:
+                expected *= trips[names[parent]]
+                parent = found.unknown_parent[parent]
+        assert expected == want[computation]

@@ -62,6 +62,7 @@ class Runs:
 
     ``loop[c]`` is the innermost loop of unknown trip count around c: a row of ``unknown``,
     -1 when there is none; ``unknown_parent`` gives the unknown loop around each of those.
+    ``condition[c]``: c is in that loop's condition, which runs once more than its body.
     Fused computations run as often as their fusions; reducers are 0.
     """
 
@@ -71,6 +72,7 @@ class Runs:
     unknown: tuple[Instruction, ...]
     unknown_parent: tuple[int, ...]
     loop: npt.NDArray[np.int64]
+    condition: npt.NDArray[np.bool_]
     branches_left_out: tuple[int, ...]  # computation indices
 
 
@@ -160,6 +162,7 @@ def count_runs(
     taken = _taken_branches(calls, inclusive)
     runs = np.zeros(len(module.computations))
     loop_of = np.full(len(module.computations), -1, np.int64)
+    in_condition = np.zeros(len(module.computations), bool)
     unknown: list[Instruction] = []
     parents: list[int] = []
     left_out: list[int] = []
@@ -167,7 +170,7 @@ def count_runs(
         runs[module.entry.index] = 1
     for c in reversed(calls.order):
         for e in calls.below[c]:
-            times, inside = 1.0, int(loop_of[c])
+            times, inside, condition = 1.0, int(loop_of[c]), bool(in_condition[c])
             if e.role is Role.REDUCER:
                 continue
             if e.role is Role.BRANCH and taken[e.caller] != e.callee:
@@ -181,13 +184,20 @@ def count_runs(
                     if loop not in unknown:
                         unknown.append(loop)
                         parents.append(inside)
-                    inside = unknown.index(loop)
+                    inside, condition = unknown.index(loop), e.role is Role.CONDITION
                 else:
                     times = float(n if e.role is Role.BODY else n + 1)
             runs[e.callee] += runs[c] * times
-            loop_of[e.callee] = inside
+            loop_of[e.callee], in_condition[e.callee] = inside, condition
     return Runs(
-        calls, runs, counts, tuple(unknown), tuple(parents), loop_of, tuple(sorted(left_out))
+        calls,
+        runs,
+        counts,
+        tuple(unknown),
+        tuple(parents),
+        loop_of,
+        in_condition,
+        tuple(sorted(left_out)),
     )
 
 

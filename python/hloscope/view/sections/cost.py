@@ -36,6 +36,8 @@ def add(builder: Builder, context: Context) -> None:
     loops = cost.execution.loop[context.table.computation]
     if cost.execution.unknown:
         b.column("cost.loop", "i32", loops)
+        conditions = cost.execution.condition[context.table.computation]
+        b.column("cost.condition", "u8", conditions)
     if cost.estimated_cycles:
         cycles = np.full(len(module.instructions), np.nan)
         cycles[list(cost.estimated_cycles)] = list(cost.estimated_cycles.values())
