@@ -175,10 +175,12 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
       }),
     );
     void context.ready.then(async () => {
+      // not the context's model, which has no size
+      const about = await contents.get(context.path, { content: false }).catch(() => null);
       if (pane.isDisposed) return;
-      if (await mayRead(context, settings)) void pane.load();
+      if (await mayRead(context.localPath, about?.size, settings)) void pane.load();
       else pane.stop();
-      if (!pane.isDisposed) watchFile(context, contents, pane);
+      if (!pane.isDisposed) watchFile(context, contents, pane, mark(about));
     });
     return document;
   }
@@ -207,14 +209,15 @@ async function listStages(
 }
 
 async function mayRead(
-  context: DocumentRegistry.Context,
+  path: string,
+  size: number | undefined,
   settings: ExplorerSettings,
 ): Promise<boolean> {
-  const megabytes = (context.contentsModel?.size ?? 0) / 1e6;
+  const megabytes = (size ?? 0) / 1e6;
   if (megabytes <= settings.askAboveMegabytes) return true;
   const asked = await showDialog({
     title: "Read a large file?",
-    body: `${context.localPath} has ${megabytes.toFixed(0)} MB.`,
+    body: `${path} has ${megabytes.toFixed(0)} MB.`,
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: "Read it" })],
   });
   return asked.button.accept;
@@ -225,12 +228,8 @@ function watchFile(
   context: DocumentRegistry.Context,
   contents: ServiceManager.IManager["contents"],
   pane: ExplorerPane,
+  seen: string,
 ): void {
-  let seen = mark(context.contentsModel);
-  context.fileChanged.connect(() => {
-    seen = mark(context.contentsModel);
-    void pane.load();
-  });
   const poll = new Poll({
     frequency: { interval: POLL_MILLISECONDS, backoff: true, max: 60_000 },
     standby: () => !pane.isVisible || document.hidden,
@@ -241,6 +240,8 @@ function watchFile(
       await pane.load();
     },
   });
+  // also told of a file that was merely looked at
+  context.fileChanged.connect(() => void poll.refresh());
   pane.disposed.connect(() => poll.dispose());
 }
 

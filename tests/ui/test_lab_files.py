@@ -270,6 +270,24 @@ def test_a_large_file_with_progress_cancel_and_again(lab: Page, server: Server) 
     expect(pane.get_by_text("jit_large", exact=True).first).to_be_visible(timeout=90_000)
 
 
+def test_a_file_is_read_once_and_a_large_one_after_a_question(lab: Page, server: Server) -> None:
+    (server.root / "once.hlo").write_text(MODULE)
+    pane = open_file(lab, "once.hlo")
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    lab.wait_for_timeout(2500)  # the file was looked at again
+    asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/view'))"
+    assert lab.evaluate(f"{asked}.length") == 1
+    set_settings(lab, server, "ask", {"askAboveMegabytes": 0})
+    pane = open_file(lab, "once.hlo")
+    dialog = lab.locator(".jp-Dialog")
+    expect(dialog).to_contain_text("once.hlo has 0 MB")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(pane.get_by_text("Reading was cancelled.")).to_be_visible()
+    pane.get_by_role("button", name="Read it").click()
+    expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
+    set_settings(lab, server, "ask", {})
+
+
 def test_saving_does_not_touch_the_file(lab: Page, server: Server) -> None:
     file = server.root / "precious.hlo"
     file.write_text(MODULE)
