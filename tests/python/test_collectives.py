@@ -313,3 +313,20 @@ def test_wire_bytes_of_kinds_without_a_formula_are_unknown():
     assert wire_bytes("ragged-all-to-all", 100, 4) is None
     assert wire_bytes("all-reduce", 100, 1) == 0
     assert wire_bytes("collective-broadcast", 100, 4) == 100
+
+
+def test_groups_of_devices_that_the_module_lacks_are_left_out_of_the_traffic():
+    text = """HloModule m, is_scheduled=true, num_partitions=2
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  p = f32[1024]{0} parameter(0)
+  q = f32[1024]{0} collective-permute(p), source_target_pairs={{0,1},{1,7}}, channel_id=2
+  ROOT r = f32[1024]{0} all-reduce(q), replica_groups={{0,1}}, to_apply=add
+}
+"""
+    traffic = hs.read(text).collectives.traffic()
+    assert traffic.tolist() == [[0, 4096], [0, 0]]

@@ -53,10 +53,12 @@ def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | 
         return
     if groups.pairs is not None:
         moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
+        moving = moving[(moving < len(out)).all(axis=1)]
         np.add.at(out, (moving[:, 0], moving[:, 1]), payload)
         return
     for rows in _equal(groups):
         n = rows.shape[1]
+        rows = rows[(rows < len(out)).all(axis=1)]
         if n < 2:
             continue
         if kind == "all-to-all" or kind == "ragged-all-to-all":
