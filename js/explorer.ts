@@ -253,7 +253,9 @@ export function explorer(
       };
       const { kind, index } = selection;
       const known = kind !== "none" && index >= 0 && index < (sizes[kind] ?? 0);
+      const before = store.get("selection");
       ctx.whenReleased(() => {
+        if (store.get("selection") !== before) return; // the person clicked since
         store.select(known ? selection : NOTHING);
         if (known) reveal(ctx, selection);
       });

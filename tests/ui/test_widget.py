@@ -193,7 +193,7 @@ REDRAWN = {
 
 
 def press(page: Page, target: Locator, meanwhile: str) -> list[str]:
-    """Presses, lets the page be drawn anew, releases; what was selected by then."""
+    """Presses, lets the page be drawn anew, releases; all that was selected in the end."""
     page.evaluate(
         f"""() => {{ const {{store, model}} = {ROOT}.hloscope; window.off?.();
         store.select({{kind: 'none', index: -1}}); window.chosen = [];
@@ -208,8 +208,8 @@ def press(page: Page, target: Locator, meanwhile: str) -> list[str]:
     page.evaluate(meanwhile)
     page.wait_for_timeout(100)
     page.mouse.up()
+    page.wait_for_timeout(150)  # what waited for the release
     found: list[str] = page.evaluate("() => chosen")
-    page.wait_for_timeout(100)  # what waited for the release
     return found
 
 
