@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hloscope.analysis import groups
 from hloscope.analysis.flags import QUIET, flags
-from hloscope.analysis.functions import TAKEN_IN, calls
+from hloscope.analysis.functions import TAKEN_IN, Budget, calls
 from hloscope.analysis.groups import KINDS, GroupTree, group_tree
 from hloscope.analysis.table import table
 
@@ -154,3 +155,27 @@ def test_a_module_without_stacks_has_none() -> None:
     module = hs.read("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n").module
     assert calls(module).chains == ()
     assert names(group_tree(module)) == []
+
+
+def test_a_program_that_takes_too_long_to_sort_out_keeps_its_boxes(
+    arguments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Budget] = []
+
+    def limited(steps: int) -> Any:
+        def budget() -> Budget:
+            made.append(Budget(steps))
+            return made[-1]
+
+        return budget
+
+    monkeypatch.setattr(groups, "Budget", limited(0))
+    module = hs.capture(jax.grad(model), *arguments).module
+    tree = group_tree(module)
+    assert not {"attention", "mlp", "norm", "layer"} & set(names(tree))
+    assert np.bincount(tree.group).sum() == len(module.instructions)
+    monkeypatch.setattr(groups, "Budget", limited(20_000))
+    some = names(group_tree(hs.capture(jax.grad(model), *arguments).module))
+    largest = max(len(c.instructions) for c in module.computations)
+    assert "norm" in some
+    assert -10 * largest < made[-1].left < 20_000  # never far over

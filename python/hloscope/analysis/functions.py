@@ -50,6 +50,8 @@ TAKEN_IN = 0.15
 PIECES = 3
 # More instructions than this in one computation are left to components.py.
 LARGEST = 8192
+# Edges walked in one module, about a third of a second: what is left then stays without groups.
+MOST_STEPS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,14 @@ def _chain(frames: FrameTable, frame: int) -> Chain:
     return tuple(zip(lines, [*(name for _, name, _ in out), ""], strict=True))
 
 
-def cut_by_calls(node: Node, t: Table, quiet: Mask, found: Calls) -> None:
+class Budget:
+    """Steps that are left for one module."""
+
+    def __init__(self, steps: int = MOST_STEPS) -> None:
+        self.left = steps
+
+
+def cut_by_calls(node: Node, t: Table, quiet: Mask, found: Calls, budget: Budget) -> None:
     """Moves members of a group into new child groups by the functions they are from.
 
     Library functions that JAX names (``cumsum``, ``softmax``) go into the function that called
@@ -110,9 +119,9 @@ def cut_by_calls(node: Node, t: Table, quiet: Mask, found: Calls) -> None:
     members = np.concatenate([node.members, *(c.members for c in library)])
     if not found.chains or int((~quiet[members]).sum()) <= ENOUGH:
         return
-    if int(t.size[node.computation]) > LARGEST:
+    if int(t.size[node.computation]) > LARGEST or budget.left <= 0:
         return
-    here = _Cut(node, t, quiet, found, np.sort(members))
+    here = _Cut(node, t, quiet, found, np.sort(members), budget)
     here.by_call()
     named = any(c not in (FORWARD, BACKWARD) for c in node.path)
     if int((~quiet[here.free]).sum()) > (WIDE if named else UNNAMED_WIDE):
@@ -144,8 +153,11 @@ def _is_library(child: Node, found: Calls) -> bool:
 class _Cut:
     """Cuts ``free``, the members of a group, into ``made``, groups that each are one step."""
 
-    def __init__(self, node: Node, t: Table, quiet: Mask, found: Calls, free: Ints) -> None:
+    def __init__(
+        self, node: Node, t: Table, quiet: Mask, found: Calls, free: Ints, budget: Budget
+    ) -> None:
         self.node, self.t, self.quiet, self.found, self.free = node, t, quiet, found, free
+        self.budget = budget
         self.made: list[Node] = []
         self.first = first = int(t.first[node.computation])
         self.size = int(t.size[node.computation])
@@ -207,7 +219,7 @@ class _Cut:
 
     def _take(self, label: str, rows: Ints, pieces: int = PIECES) -> None:
         rows = rows[np.isin(rows, self.free)]  # another group may have taken some in
-        if self._boxes(rows) < SMALLEST:
+        if self._boxes(rows) < SMALLEST or self.budget.left <= 0:
             return
         taken, between = self._one_step(rows)
         if taken is None:
@@ -233,6 +245,7 @@ class _Cut:
 
     def _reaches(self, rows: Ints, sources: Ints, targets: Ints) -> Mask:
         """What edges lead to from ``rows``, them included; edges in an order of the schedule."""
+        self.budget.left -= self.size + len(self.users)
         start = np.zeros(self.size, bool)
         start[rows - self.first] = True
         out = start.tolist()

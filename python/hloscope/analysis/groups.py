@@ -26,7 +26,7 @@ import numpy as np
 
 from .components import cut_wide
 from .flags import INLINE, OUTPUT, QUIET, flags
-from .functions import calls, cut_by_calls
+from .functions import Budget, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, simplify
 from .op_name import CALLED, Path, relative
 from .results import gather_results
@@ -91,6 +91,7 @@ class _Builder:
         self.t: Table = table(module)
         self.scopes: Scopes = scopes(module)
         self.calls = calls(module)
+        self.budget = Budget()
         self.flags = flags(module)
         self.quiet = (self.flags & QUIET) != 0
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
@@ -190,7 +191,7 @@ class _Builder:
         return trie[path]
 
     def _cut(self, node: Node) -> None:
-        cut_by_calls(node, self.t, self.quiet, self.calls)
+        cut_by_calls(node, self.t, self.quiet, self.calls, self.budget)
         for child in node.children:
             self._cut(child)
         cut_wide(node, self.t, self.quiet)
