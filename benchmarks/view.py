@@ -26,14 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 def parts(module: Any) -> dict[str, float]:
     """Seconds of each step of the blocks, in order, each on what came before."""
-    from hloscope.analysis.families import families
-    from hloscope.analysis.flags import flags
-    from hloscope.analysis.folds import folds
-    from hloscope.analysis.groups import group_tree
-    from hloscope.analysis.labels import labels
-    from hloscope.analysis.scopes import scopes
-    from hloscope.analysis.summary import CONTRIBUTIONS
-    from hloscope.analysis.table import table
+    from hloscope.analysis.base.families import families
+    from hloscope.analysis.base.flags import flags
+    from hloscope.analysis.base.labels import labels
+    from hloscope.analysis.base.table import table
+    from hloscope.analysis.grouping.folds import folds
+    from hloscope.analysis.grouping.groups import group_tree
+    from hloscope.analysis.grouping.scopes import scopes
+    from hloscope.analysis.report.summary import CONTRIBUTIONS
     from hloscope.hlo import Target
     from hloscope.view import core
     from hloscope.view.builder import VIEW_MAGIC, Builder
@@ -69,9 +69,9 @@ def parts(module: Any) -> dict[str, float]:
 
 def analyses(module: Any) -> dict[str, float]:
     """Seconds of cost, memory and source lines on their own, with nothing made before."""
-    from hloscope.analysis.cost import estimated
-    from hloscope.analysis.memory import analysed
-    from hloscope.analysis.source import attribute
+    from hloscope.analysis.cost.cost import estimated
+    from hloscope.analysis.memory.memory import analysed
+    from hloscope.analysis.report.source import attribute
     from hloscope.hlo import Target
 
     target, seconds = Target(), {}

@@ -189,7 +189,7 @@ export type CoreColumn = string;
  * transfer.far_bytes      f64 x·r
  *
  * Modelled seconds of one execution of a unit on a chip of extras.cost.hardware
- * (analysis/roofline.py has the sources):
+ * (analysis/cost/roofline.py has the sources):
  *   max(matmul_flops / matmul[dtype],
  *       (flops - matmul_flops + transcendentals) / vector,
  *       main_bytes / memoryBandwidth)

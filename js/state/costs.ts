@@ -1,6 +1,6 @@
 /**
  * Modelled time on a chip that can be changed, from the linear figures of the View. The formula
- * is the one js/view.ts writes down under "cost" and Python's analysis/roofline.py explains; a
+ * is the one js/view.ts writes down under "cost" and Python's analysis/cost/roofline.py explains; a
  * test holds both to the same numbers. 100,000 instructions take a few milliseconds.
  */
 import type { ViewModel } from "../base/model.ts";

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ._capture import Capture
 
 if TYPE_CHECKING:
-    from .analysis.check import check
-    from .analysis.diff import diff
+    from .analysis.report.check import check
+    from .analysis.report.diff import diff
     from .capturing import CaptureError, capture
     from .readers import ReadError, list_modules, read
 
@@ -36,8 +36,8 @@ __all__ = [
 
 _LAZY = {
     "capture": "capturing",
-    "check": "analysis.check",
-    "diff": "analysis.diff",
+    "check": "analysis.report.check",
+    "diff": "analysis.report.diff",
     "CaptureError": "capturing",
     "read": "readers",
     "list_modules": "readers",

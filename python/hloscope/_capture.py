@@ -13,14 +13,14 @@ from .hlo import Module, Target
 if TYPE_CHECKING:
     import graphviz
 
-    from .analysis.collective import Collective
-    from .analysis.collectives import Collectives
-    from .analysis.cost import Cost
-    from .analysis.measured import Measured
-    from .analysis.memory import Memory
-    from .analysis.provenance_card import Why
-    from .analysis.sharding import Shardings
-    from .analysis.source import Source
+    from .analysis.comms.collective import Collective
+    from .analysis.comms.collectives import Collectives
+    from .analysis.comms.sharding import Shardings
+    from .analysis.cost.cost import Cost
+    from .analysis.memory.memory import Memory
+    from .analysis.report.measured import Measured
+    from .analysis.report.source import Source
+    from .analysis.why.provenance_card import Why
     from .hardware import Hardware
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
@@ -83,7 +83,7 @@ class Capture:
         ``cap.hardware = "h100"``, None for the default again. Figures, pages and widgets made
         from then on are for that chip. Raises ``HardwareError`` for a chip nobody knows.
         """
-        from .analysis.cost import chip_of
+        from .analysis.cost.cost import chip_of
 
         chip = chip_of(self.target)
         return chip.id if chip is not None else None
@@ -115,7 +115,7 @@ class Capture:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """What ``hloscope summary --json`` prints."""
-        from .analysis.summary import summarize
+        from .analysis.report.summary import summarize
 
         found = summarize(self.module, self.target)
         if self.measured is not None:
@@ -131,14 +131,14 @@ class Capture:
         """
         if "summary" in self.__dict__ or len(self.module.instructions) <= AT_ONCE:
             return self.summary
-        from .analysis.summary import CONTRIBUTIONS, summarize
+        from .analysis.report.summary import CONTRIBUTIONS, summarize
 
         return summarize(self.module, self.target, CONTRIBUTIONS[:1])
 
     @cached_property
     def collectives(self) -> Collectives:
         """Every logical collective: what it moves, over which axes, how often, at what phase."""
-        from .analysis.collectives import collectives
+        from .analysis.comms.collectives import collectives
 
         return collectives(self.module, self.target)
 
@@ -149,14 +149,14 @@ class Capture:
         cannot be found is said in ``unknown``, never guessed. Raises ``ValueError`` for what is
         no collective of this capture.
         """
-        from .analysis.provenance import explain
+        from .analysis.why.provenance import explain
 
         return explain(self.module, self.target, self.collectives.find(collective))
 
     @cached_property
     def shardings(self) -> Shardings:
         """Every array with a sharding: its tiles and the bytes each device holds."""
-        from .analysis.sharding import shardings
+        from .analysis.comms.sharding import shardings
 
         return shardings(self.module, self.target)
 
@@ -172,7 +172,7 @@ class Capture:
         where it is known; ``trips`` sets trip counts of loops by name. Raises
         ``HardwareError`` and ``ValueError`` with what there is.
         """
-        from .analysis.cost import chip_of, estimate, estimated
+        from .analysis.cost.cost import chip_of, estimate, estimated
         from .hardware import find
 
         if hardware is None and not trips:
@@ -183,14 +183,14 @@ class Capture:
     @cached_property
     def memory(self) -> Memory:
         """Live bytes over the schedule, who is live at the peak, donation, what loops store."""
-        from .analysis.memory import analysed
+        from .analysis.memory.memory import analysed
 
         return analysed(self.module, self.target)
 
     @cached_property
     def source(self) -> Source:
         """FLOPs, modelled seconds, wire and live bytes of every source line."""
-        from .analysis.source import source
+        from .analysis.report.source import source
 
         return source(self.module, self.target)
 
@@ -223,8 +223,8 @@ class Capture:
         return self._measure(read_trace(trace), steps)
 
     def _measure(self, trace: Any, steps: int | None) -> Measured:
-        from .analysis.measured import remember
-        from .analysis.measured_join import join
+        from .analysis.report.measured import remember
+        from .analysis.report.measured_join import join
         from .readers import ReadError
         from .readers.xplane_match import match
 
@@ -243,7 +243,7 @@ class Capture:
     @property
     def measured(self) -> Measured | None:
         """What the last profile measured, or None."""
-        from .analysis.measured import measured_of
+        from .analysis.report.measured import measured_of
 
         return measured_of(self.module)
 

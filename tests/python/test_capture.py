@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.summary import summarize
+from hloscope.analysis.report.summary import summarize
 from hloscope.capturing.messages import compiler_lines, stderr_kept
 from hloscope.hlo import Mesh as TargetMesh
 from jax.sharding import Mesh, NamedSharding

@@ -12,8 +12,8 @@ from typing import Any
 import hloscope as hs
 import numpy
 import pytest
-from hloscope.analysis.check import BudgetError
-from hloscope.analysis.check_sizes import parse_size
+from hloscope.analysis.report.check import BudgetError
+from hloscope.analysis.report.check_sizes import parse_size
 from hloscope.show.cli import main
 
 SMALL = """HloModule small, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }

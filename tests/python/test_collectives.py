@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from corpus import build
-from hloscope.analysis.wire import wire_bytes
+from hloscope.analysis.comms.wire import wire_bytes
 
 PARALLEL = [
     "data_parallel", "map_psum", "map_all_gather", "map_reduce_scatter", "ring_matmul",

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.compiler_messages import REMATERIALIZED, compiler_messages
+from hloscope.analysis.why.compiler_messages import REMATERIALIZED, compiler_messages
 from hloscope.view.schema import joined
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P

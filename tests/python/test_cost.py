@@ -11,11 +11,11 @@ import hloscope as hs
 import numpy as np
 import pytest
 from corpus.programs import PROGRAMS
-from hloscope.analysis.cost import estimate
-from hloscope.analysis.flops_convolution import valid_positions
-from hloscope.analysis.roofline import transfer_time
-from hloscope.analysis.roofline_collectives import ring
-from hloscope.analysis.roofline_torus import torus, torus_axes
+from hloscope.analysis.cost.cost import estimate
+from hloscope.analysis.cost.flops_convolution import valid_positions
+from hloscope.analysis.cost.roofline import transfer_time
+from hloscope.analysis.cost.roofline_collectives import ring
+from hloscope.analysis.cost.roofline_torus import torus, torus_axes
 from hloscope.hardware import find
 from hloscope.hlo import Device, Target
 from hypothesis import given, settings

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 import pytest
-from hloscope.analysis.folds import folds, near
-from hloscope.analysis.groups import group_tree
+from hloscope.analysis.grouping.folds import folds, near
+from hloscope.analysis.grouping.groups import group_tree
 from hloscope.readers import read_modules
 
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis import groups
-from hloscope.analysis.flags import QUIET, flags
-from hloscope.analysis.functions import TAKEN_IN, Budget, calls
-from hloscope.analysis.groups import KINDS, GroupTree, group_tree
-from hloscope.analysis.table import table
+from hloscope.analysis.base.flags import QUIET, flags
+from hloscope.analysis.base.table import table
+from hloscope.analysis.grouping import groups
+from hloscope.analysis.grouping.functions import TAKEN_IN, Budget, calls
+from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 
 
 def norm(x: jax.Array) -> jax.Array:

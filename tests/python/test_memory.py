@@ -9,7 +9,7 @@ from typing import Any
 import hloscope as hs
 import pytest
 from corpus.programs import PROGRAMS
-from hloscope.analysis.memory_tiling import padding_bytes, storage_bytes
+from hloscope.analysis.base.memory_tiling import padding_bytes, storage_bytes
 from hloscope.hlo import parse_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.remat import Recompute, what_if
+from hloscope.analysis.memory.remat import Recompute, what_if
 
 # %kept is made early and read late; the peak is at %big
 PROGRAM = """HloModule m, is_scheduled=true, num_partitions=4

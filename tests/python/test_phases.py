@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.operands import short_op_name
-from hloscope.analysis.phases import PHASES, name_phase, phases
+from hloscope.analysis.base.operands import short_op_name
+from hloscope.analysis.base.phases import PHASES, name_phase, phases
 from jax.ad_checkpoint import checkpoint_name
 
 

@@ -1,6 +1,6 @@
 """Results of equal kind are gathered, and nothing else is."""
 
-from hloscope.analysis.groups import group_tree
+from hloscope.analysis.grouping.groups import group_tree
 from hloscope.readers import read_modules
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.components import REPEATS, WIDE
-from hloscope.analysis.flags import QUIET, flags
-from hloscope.analysis.groups import KINDS, group_tree
-from hloscope.analysis.op_name import parse_op_name, relative
-from hloscope.analysis.scopes import scopes
+from hloscope.analysis.base.flags import QUIET, flags
+from hloscope.analysis.base.op_name import parse_op_name, relative
+from hloscope.analysis.grouping.components import REPEATS, WIDE
+from hloscope.analysis.grouping.groups import KINDS, group_tree
+from hloscope.analysis.grouping.scopes import scopes
 from hloscope.readers import read_modules
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.transitions import moved, transitions
+from hloscope.analysis.why.transitions import moved, transitions
 from hloscope.view.schema import joined
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-import hloscope.analysis.summary as summary
+import hloscope.analysis.report.summary as summary
 import pytest
 from hloscope import Capture
-from hloscope.analysis.summary import summarize
+from hloscope.analysis.report.summary import summarize
 from hloscope.hlo import Target
 from hloscope.readers import read_modules
 from hloscope.show.text import MAX_LINES, WIDTH, exact_bytes, human_bytes, printable, summary_text

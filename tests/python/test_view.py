@@ -65,7 +65,7 @@ def test_header_has_the_fields_of_view_ts(repo):
     kinds = re.search(r"export type GroupKind =(.*?);\n", source, re.S).group(1)
     assert header["groupKinds"] == re.findall(r'\| "(\w+)"', kinds)
     flags = re.search(r"const enum Flag \{(.*?)\n\}", source, re.S).group(1)
-    from hloscope.analysis import flags as ours
+    from hloscope.analysis.base import flags as ours
 
     for name, value in re.findall(r"(\w+) = (\d+),", flags):
         constant = re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.provenance import Provenance
-from hloscope.analysis.provenance_card import Why
+from hloscope.analysis.why.provenance import Provenance
+from hloscope.analysis.why.provenance_card import Why
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 

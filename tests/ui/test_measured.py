@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.measured import remember
-from hloscope.analysis.measured_join import join
+from hloscope.analysis.report.measured import remember
+from hloscope.analysis.report.measured_join import join
 from hloscope.readers.xplane import OpTime, Trace
 
 if TYPE_CHECKING:

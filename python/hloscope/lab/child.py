@@ -133,8 +133,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             send(frames.progress("Writing the page", 0.6))
             send(frames.encode(b"H", str(cap.to_html()).encode()))
         if "diff" in wants and other is not None:
-            from ..analysis.diff import diff
-            from ..analysis.diff_page import page
+            from ..analysis.report.diff import diff
+            from ..analysis.report.diff_page import page
 
             send(frames.progress("Comparing", 0.6))
             send(frames.encode(b"H", page(diff(cap, other)).encode()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..analysis.families import FAMILIES
+from ..analysis.base.families import FAMILIES
 from .dot_boxes import Box, Picture
 from .text import printable
 

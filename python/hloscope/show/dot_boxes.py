@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..analysis.families import families
-from ..analysis.flags import QUIET, flags
-from ..analysis.folds import folds
-from ..analysis.groups import KINDS, group_tree
-from ..analysis.labels import labels
-from ..analysis.table import table
+from ..analysis.base.families import families
+from ..analysis.base.flags import QUIET, flags
+from ..analysis.base.labels import labels
+from ..analysis.base.table import table
+from ..analysis.grouping.folds import folds
+from ..analysis.grouping.groups import KINDS, group_tree
 
 if TYPE_CHECKING:
     from .._capture import Capture

@@ -77,8 +77,8 @@ def page(key: str) -> Json:
 
 def comparison(key: str, other: str) -> Json:
     """What differs between two captures, as a page. Raises ``LookupError`` when one is gone."""
-    from ..analysis.diff import diff
-    from ..analysis.diff_page import page as diff_page
+    from ..analysis.report.diff import diff
+    from ..analysis.report.diff_page import page as diff_page
 
     return Json(diff_page(diff(_find(key), _find(other))))
 

@@ -51,7 +51,7 @@ def _work(s: Summary, capture: Capture) -> list[Row]:
     """Landmarks by family, so that matmuls in disguise count as matmuls."""
     from collections import Counter
 
-    from ..analysis.families import FAMILIES, families
+    from ..analysis.base.families import FAMILIES, families
 
     module = capture.module
     inside = {"fusion", "async-start", "async-update", "async-done", "call"}
@@ -67,7 +67,7 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     """What is in the summary once the analyses are made; see ``Capture.quick_summary``."""
     if "flops" not in s:
         return []
-    from ..analysis.cost_text import duration, quantity
+    from ..analysis.text.units import duration, quantity
 
     least = "≥ " if s["trip_counts_unknown"] else ""
     accessed = human_bytes(s["bytes_accessed"])
@@ -85,7 +85,7 @@ def _measured(s: Summary, capture: Capture) -> list[Row]:
     found = s.get("measured")
     if not found:
         return []
-    from ..analysis.cost_text import duration
+    from ..analysis.text.units import duration
 
     where = f"each of {found['devices']:,} devices" if found["devices"] > 1 else "1 device"
     landed = f"{100 * found['coverage']:.1f} % of it on an instruction"

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..analysis.families import FAMILIES, families
-from ..analysis.flags import flags, output_bytes
-from ..analysis.folds import Folds, folds
-from ..analysis.groups import KINDS, GroupTree, group_tree
-from ..analysis.labels import labels
-from ..analysis.summary import CONTRIBUTIONS, summarize
-from ..analysis.table import NO_TARGET, Table, csr, table
+from ..analysis.base.families import FAMILIES, families
+from ..analysis.base.flags import flags, output_bytes
+from ..analysis.base.labels import labels
+from ..analysis.base.table import NO_TARGET, Table, csr, table
+from ..analysis.grouping.folds import Folds, folds
+from ..analysis.grouping.groups import KINDS, GroupTree, group_tree
+from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from . import sections as _sections
 from .builder import ANALYSES_MAGIC, VIEW_MAGIC, Builder, no_collection

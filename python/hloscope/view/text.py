@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.table import csr
+from ..analysis.base.table import csr
 from ..hlo import Module
 from ..hlo.parts import split_attributes
 from .builder import TEXT_MAGIC, Builder, no_collection

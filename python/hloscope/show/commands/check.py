@@ -15,7 +15,7 @@ from ..terminal import BOLD, GREEN, RED, YELLOW
 from .shared import CommandError, add_source, existing, load, reason, write
 
 if TYPE_CHECKING:
-    from ...analysis.check import Breach, CheckReport
+    from ...analysis.report.check import Breach, CheckReport
 
 NAME = "check"
 HELP = "hold a module to budgets; status 1 when one is not kept, 2 when one cannot be evaluated"
@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...analysis.check import budgets, check_budgets
+    from ...analysis.report.check import budgets, check_budgets
 
     wanted = _wanted(arguments)
     try:

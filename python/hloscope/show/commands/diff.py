@@ -31,8 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...analysis.diff import diff
-    from ...analysis.diff_text import text
+    from ...analysis.report.diff import diff
+    from ...analysis.report.diff_text import text
 
     sides = [
         load(argparse.Namespace(file=file, module=module, stage=stage))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.collective import Collective
-from ...analysis.collectives import Collectives, collectives
-from ...analysis.phases import PHASES, phases
-from ...analysis.provenance import reasons
-from ...analysis.provenance_card import Why
-from ...analysis.table import csr
+from ...analysis.base.phases import PHASES, phases
+from ...analysis.base.table import csr
+from ...analysis.comms.collective import Collective
+from ...analysis.comms.collectives import Collectives, collectives
+from ...analysis.why.provenance import reasons
+from ...analysis.why.provenance_card import Why
 
 if TYPE_CHECKING:
     from ..builder import Builder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.compiler_messages import compiler_messages
+from ...analysis.why.compiler_messages import compiler_messages
 
 if TYPE_CHECKING:
     from ..builder import Builder

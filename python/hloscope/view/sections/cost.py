@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.cost import estimated
-from ...analysis.roofline import for_target, is_collective, reach
+from ...analysis.cost.cost import estimated
+from ...analysis.cost.roofline import for_target, is_collective, reach
 from ...hardware import Hardware, choose, load
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.categories import CATEGORIES
-from ...analysis.cost import estimated
-from ...analysis.liveness import KINDS
-from ...analysis.memory import Memory, analysed
-from ...analysis.remat import what_if
+from ...analysis.cost.cost import estimated
+from ...analysis.memory.categories import CATEGORIES
+from ...analysis.memory.liveness import KINDS
+from ...analysis.memory.memory import Memory, analysed
+from ...analysis.memory.remat import what_if
 
 if TYPE_CHECKING:
     from ..builder import Builder

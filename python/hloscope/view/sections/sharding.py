@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.collectives import collectives
-from ...analysis.sharding import Shardings, shardings
-from ...analysis.sharding_arrays import ShardedArray
-from ...analysis.table import csr
+from ...analysis.base.table import csr
+from ...analysis.comms.collectives import collectives
+from ...analysis.comms.sharding import Shardings, shardings
+from ...analysis.comms.sharding_arrays import ShardedArray
 from ...hlo.sharding import Sharding
 
 if TYPE_CHECKING:

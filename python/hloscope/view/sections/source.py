@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.cost import estimated
-from ...analysis.frames import is_library
-from ...analysis.source import cost_lines
+from ...analysis.base.frames import is_library
+from ...analysis.cost.cost import estimated
+from ...analysis.report.source import cost_lines
 
 if TYPE_CHECKING:
     from ..builder import Builder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.transitions import transitions
+from ...analysis.why.transitions import transitions
 
 if TYPE_CHECKING:
     from ..builder import Builder

@@ -1,0 +1,1 @@
+"""What an instruction is, on its own: columns, families, loops, phases; the floor of it all."""

@@ -1,0 +1,33 @@
+"""Asynchronous operations in XLA's short spelling.
+
+    %s = ((f32[8,8]), f32[2,8], s32[]) slice-start(%p), slice={[0:2], [0:8]}
+    %d = f32[2,8] slice-done(%s)
+
+An ``async-start`` that wraps one operation prints as that operation's opcode with a suffix; the
+result is a tuple of the operands, what comes out, and a context (``HloAsyncInstruction``).
+Opcodes of their own, such as ``copy-start`` and ``all-reduce-start``, are no such spelling.
+"""
+
+from __future__ import annotations
+
+from ...hlo import Instruction, Shape
+
+_OWN = frozenset(
+    f"{op}-{part}"
+    for op in ("async", "copy", "all-gather", "all-reduce", "collective-permute", "send", "recv")
+    for part in ("start", "update", "done")
+)
+
+
+def wrapped(opcode: str) -> tuple[str, str] | None:
+    """("slice", "start") of "slice-start"; None of an opcode that is one of its own."""
+    base, dash, part = opcode.rpartition("-")
+    if not dash or part not in ("start", "update", "done") or opcode in _OWN:
+        return None
+    return base, part
+
+
+def produced(i: Instruction) -> Shape:
+    """The shape that comes out in the end of a start, out of (operands, results, context…)."""
+    parts = i.shape.tuple_shapes if i.shape.is_tuple else ()
+    return parts[1] if len(parts) > 1 else i.shape

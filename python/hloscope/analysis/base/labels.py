@@ -1,0 +1,238 @@
+"""A short label for each instruction's box: what it does, not what XLA called it.
+
+matmul [2048×8192]·[8192×2048]      all-reduce f32[2048,8192]
+fusion tanh·multiply·add            params['layers'][0]['w1']
+while ×16                           tpu_custom_call
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .families import ID, families, opcode_family
+from .table import Table, per_module, per_table, table
+
+if TYPE_CHECKING:
+    from ...hlo import Instruction, Module, Shape
+
+MAX_LABEL = 72  # characters
+
+# What tells one fusion from another, most telling first; the rest is named only if alone.
+# At most 62, so that what is inside a computation is one 64-bit mask.
+_TELLING_TEXT = """
+    dot convolution custom-call all-reduce all-gather reduce-scatter all-to-all
+    collective-permute sort fft cholesky triangular-solve while conditional rng-bit-generator rng
+    scatter gather reduce-window select-and-scatter reduce tanh exponential logistic erf log
+    log-plus-one exponential-minus-one rsqrt sqrt cbrt power cosine sine atan2 tan
+    dynamic-update-slice dynamic-slice divide remainder maximum minimum clamp multiply add subtract
+    select compare transpose concatenate pad reverse slice convert copy reshape broadcast
+    bitcast-convert iota negate
+"""
+_TELLING = _TELLING_TEXT.split()
+_RANK = {op: n for n, op in enumerate(_TELLING)}
+_QUIET = frozenset(
+    ["convert", "copy", "reshape", "broadcast", "bitcast-convert", "iota", "negate", "compare"]
+)
+_COLLECTIVES = re.compile(
+    r"(all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute"
+    r"|collective-broadcast)(-start|-done)?$"
+)
+_TRIPS = re.compile(r'known_trip_count"?\s*:\s*\{\s*"?n"?\s*:\s*"?(\d+)')
+
+
+def shorten(text: str, limit: int = MAX_LABEL) -> str:
+    """Cuts in the middle, where long names differ least."""
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) * 2 // 3
+    return f"{text[:head]}…{text[-(limit - 1 - head) :]}"
+
+
+def _dims(shape: Shape) -> str:
+    return "[" + "×".join(map(str, shape.dimensions)) + "]"
+
+
+def matmul_label(instr: Instruction) -> str:
+    """``matmul [2048×8192]·[8192×2048]``, operand shapes as they come."""
+    arrays = [o.shape for o in instr.operands[:2] if o.shape.is_array]
+    if len(arrays) < 2:
+        return "matmul"
+    return f"matmul {_dims(arrays[0])}·{_dims(arrays[1])}"
+
+
+def trip_count(instr: Instruction) -> int | None:
+    """XLA's ``known_trip_count`` of a while, or None."""
+    found = _TRIPS.search(instr.attribute_text)
+    return int(found.group(1)) if found and len(found.group(1)) < 19 else None
+
+
+def words_of_mask(mask: int, matmul: bool = False) -> list[str]:
+    """The three most telling opcodes of a set given as bits of ``_TELLING``."""
+    words = [op for n, op in enumerate(_TELLING) if mask >> n & 1]
+    loud = [w for w in words if w not in _QUIET] or words
+    if matmul:
+        loud = ["matmul", *(w for w in loud if w not in ("dot", "convolution", "custom-call"))]
+    return loud[:3]
+
+
+@per_table
+def _bits(t: Table) -> np.ndarray:
+    return np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))
+
+
+def telling_mask(t: Table, members: np.ndarray) -> int:
+    """Bits of ``_TELLING`` for the opcodes of some instructions and of their fusions."""
+    interior = interior_masks(t)
+    mask = int(np.bitwise_or.reduce(_bits(t)[members])) if len(members) else 0
+    for i in members[t.called.counts[members] > 0].tolist():
+        for c in _called(t, i):
+            mask |= int(interior[c])
+    return mask
+
+
+@per_table
+def interior_masks(t: Table) -> np.ndarray:
+    """A row a computation: bits of ``_TELLING`` for the opcodes in it, nested fusions too."""
+    bits = _bits(t)
+    masks = t.reduce_by_computation(np.bitwise_or, bits, 0)
+    fusions = t.where("fusion")
+    nested = [(int(t.computation[i]), int(c)) for i in fusions for c in _called(t, i)]
+    callees = {b for _, b in nested}
+    inner = [(a, b) for a, b in nested if a in callees]
+    for _ in range(4 if inner else 0):
+        for outer, callee in inner:
+            masks[outer] |= masks[callee]
+    return np.asarray(masks)
+
+
+def _called(t: Table, i: int | np.int64) -> list[int]:
+    return list(t.called.values[t.called.offsets[i] : t.called.offsets[i + 1]].tolist())
+
+
+@per_module
+def labels(module: Module) -> list[str]:
+    """One label an instruction; never empty, at most ``MAX_LABEL`` characters."""
+    t = table(module)
+    family = families(module)
+    names = [o.rsplit(".", 1)[-1] if "." in o else o for o in t.opcodes]
+    out = [names[o] for o in t.opcode.tolist()]
+
+    def write(rows: np.ndarray, label: object) -> None:
+        for i in rows.tolist():
+            out[i] = shorten(label(t.instructions[i])) or out[i]  # type: ignore[operator]
+
+    write(t.where("parameter"), _parameter)
+    write(t.where("constant"), _constant)
+    write(t.where("get-tuple-element"), _element)
+    write(t.where("custom-call"), lambda i: _target(i.custom_call_target))
+    write(t.where("while"), _loop)
+    write(t.where("compare"), lambda i: _with(i, "direction"))
+    write(np.flatnonzero(_is_collective(t)), lambda i: f"{i.opcode} {_payload(i)}")
+    direct = (family == ID["matmul"]) & ~_is(t, "fusion", "async-start", "async-done", "call")
+    write(np.flatnonzero(direct), matmul_label)
+    _fusions(t, family, out)
+    _wrapped(t, out)
+    return out
+
+
+def _is(t: Table, *names: str) -> np.ndarray:
+    return np.asarray(t.by_opcode(lambda o: o in names, bool))
+
+
+def _is_collective(t: Table) -> np.ndarray:
+    return np.asarray(t.by_opcode(lambda o: _COLLECTIVES.match(o) is not None, bool))
+
+
+def _fusions(t: Table, family: np.ndarray, out: list[str]) -> None:
+    masks = interior_masks(t)
+    cache: dict[tuple[int, bool], str] = {}
+    for i in t.where("fusion").tolist():
+        called = _called(t, i)
+        if not called:
+            continue
+        key = (int(masks[called[0]]), bool(family[i] == ID["matmul"]))
+        if key not in cache:
+            cache[key] = "fusion " + "·".join(words_of_mask(*key))
+        out[i] = cache[key] if any(key) else _plain(t, called[0])
+
+
+def _plain(t: Table, computation: int) -> str:
+    """A fusion of opcodes that are in no list: names them as they are."""
+    first = int(t.first[computation])
+    inside = t.opcode[first : first + int(t.size[computation])]
+    ops = dict.fromkeys(t.opcodes[o] for o in inside.tolist())
+    for quiet in ("parameter", "constant", "tuple", "bitcast"):
+        if len(ops) > 1:
+            ops.pop(quiet, None)
+    return shorten("fusion " + "·".join(list(ops)[:3]))
+
+
+def _wrapped(t: Table, out: list[str]) -> None:
+    """Outlined calls and async wrappers say what they wrap; a done says what it ends."""
+    for i in np.concatenate((t.where("call"), t.where("async-start"))).tolist():
+        inside = [
+            j
+            for c in _called(t, i)[:1]
+            for j in range(int(t.first[c]), int(t.first[c] + t.size[c]))
+            if opcode_family(t.opcodes[t.opcode[j]])
+            not in (ID["parameter"], ID["constant"], ID["plumbing"])
+        ]
+        if len(inside) == 1:
+            suffix = "-start" if t.opcodes[t.opcode[i]] == "async-start" else ""
+            out[i] = shorten(out[inside[0]] + suffix)
+        elif t.opcodes[t.opcode[i]] == "call" and _called(t, i):
+            name = t.instructions[i].called_computations[0].name
+            out[i] = shorten(f"call {name}")
+    for i in np.concatenate((t.where("async-update"), t.where("async-done"))).tolist():
+        begin = t.operands.offsets[i]
+        if t.operands.offsets[i + 1] > begin:
+            source = out[t.operands.values[begin]].removesuffix("-start").removesuffix("-update")
+            out[i] = shorten(source + t.opcodes[t.opcode[i]][len("async") :])
+
+
+def _parameter(instr: Instruction) -> str:
+    """The argument's path as JAX wrote it, for ENTRY; else its number."""
+    if instr.computation.is_entry:
+        path = instr.op_name
+        if path:
+            return path
+    number = instr.parameter_number
+    return instr.name if number is None else f"parameter {number}"
+
+
+def _constant(instr: Instruction) -> str:
+    value = (instr.literal or "").strip()
+    return value if 0 < len(value) <= 16 and value != "{...}" else "constant"
+
+
+def _element(instr: Instruction) -> str:
+    return f"element {instr.attribute('index') or '?'}"
+
+
+def _target(target: str | None) -> str:
+    return target or "custom-call"
+
+
+def _loop(instr: Instruction) -> str:
+    trips = trip_count(instr)
+    return f"while ×{trips:,}" if trips is not None else "while"
+
+
+def _with(instr: Instruction, attribute: str) -> str:
+    value = instr.attribute(attribute)
+    return f"{instr.opcode} {value}" if value else instr.opcode
+
+
+def _payload(instr: Instruction) -> str:
+    """The array moved; of a tuple the first and how many more."""
+    shape = instr.shape
+    if instr.opcode.endswith("-start") and shape.tuple_shapes:
+        shape = shape.tuple_shapes[-1] if len(shape.tuple_shapes) == 2 else shape.tuple_shapes[0]
+    leaves = list(shape.leaves())
+    if not leaves:
+        return ""
+    more = f" +{len(leaves) - 1}" if len(leaves) > 1 else ""
+    return leaves[0].dense_text + more

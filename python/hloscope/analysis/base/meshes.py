@@ -1,0 +1,64 @@
+"""The mesh a module was partitioned over: given with the target, or inferred from the module.
+
+A dump has no mesh, but its groups and shardings are cut along one: the coarsest mesh that
+explains them is taken, with axes called axis_0, axis_1, … from the outermost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...hlo import Mesh, Module, Target
+from ...hlo.axes import infer_mesh
+from ...hlo.devices import device_counts, device_groups, groups_text
+from ...hlo.mesh_text import Array
+from ...hlo.sharding_text import parse_sharding
+from .table import table
+
+RARE = 0.05  # groups in less than this share of all uses do not shape the mesh
+
+
+def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
+    """The mesh over flattened device numbers; None for one device or when nothing says."""
+    replicas, partitions = device_counts(module, target)
+    count = replicas * partitions
+    given = target.mesh if target is not None else None
+    if given is not None and len(given.partitions) == count:
+        return given
+    if count < 2:
+        return None
+    groups: Counter[str] = Counter()
+    arrays: dict[str, Array] = {}
+    t = table(module)
+    with_groups = [o for o in t.opcodes if o.startswith(("all-", "reduce-scatter", "collective-"))]
+    for index in t.where(*with_groups).tolist():
+        op = t.instructions[index]
+        raw = groups_text(op)
+        if raw is None:
+            continue
+        found = device_groups(op, replicas, partitions)
+        if found is not None and found.groups is not None and 1 < found.group_size < count:
+            key = f"{raw} {op.opcode}"
+            groups[key] += 1
+            arrays[key] = found.groups
+    limit = RARE * groups.total()
+    common = [arrays[k] for k, n in groups.items() if n >= limit]
+    return infer_mesh(count, common, _tiles(module, count) if replicas == 1 else [])
+
+
+def _tiles(module: Module, count: int) -> list[tuple[Array, int]]:
+    """(tile coordinate of every device, tiles) of each sharded dimension of ENTRY's arrays."""
+    out: list[tuple[Array, int]] = []
+    seen: set[str] = set()
+    for i in module.entry.instructions if module.entry is not None else ():
+        text = i.sharding_text if "sharding=" in i.attribute_text else None
+        if text is None or text in seen:
+            continue
+        seen.add(text)
+        whole = parse_sharding(text)
+        for part in whole.parts or (whole,):
+            if part.kind != "tiled" or part.num_devices != count:
+                continue
+            places = part.coordinates(len(part.tiles), count)
+            out += [(places[:, d], n) for d, n in enumerate(part.tiles) if n > 1]
+    return out

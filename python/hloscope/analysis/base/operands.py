@@ -1,0 +1,160 @@
+"""Where a value comes from: through copies, casts, slices, fusions and loops back to a name.
+
+all-gather ← fusion(convert) ← get-tuple-element 3 of the loop ← params['w1']
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...hlo import Computation, Instruction, Module, Target
+from .table import per_module, table
+
+_THROUGH = frozenset({
+    "copy", "convert", "bitcast", "bitcast-convert", "reshape", "transpose", "copy-start",
+    "copy-done", "optimization-barrier", "dynamic-slice", "slice", "reduce-precision", "negate",
+})  # fmt: skip
+_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """``name`` of an argument, or of the op that made the value; ``instruction`` is it.
+
+    ``kind`` is "argument", "constant", "value" (an op's result) or "loop" (carried by a loop).
+    """
+
+    kind: str
+    name: str
+    instruction: Instruction
+    parameter: int | None = None
+
+
+@per_module
+def callers(module: Module) -> dict[int, Instruction]:
+    """Computation index → the first instruction that calls it."""
+    rows, _ = table(module).caller()
+    instructions = module.instructions
+    return {c: instructions[r] for c, r in enumerate(rows.tolist()) if r >= 0}
+
+
+def source_of(value: Instruction, target: Target) -> Source:
+    """Follows ``value`` back to an argument, a constant, or the op that computes it."""
+    path: list[int] = []  # tuple elements taken on the way
+    at = value
+    for _ in range(_STEPS):
+        step = step_back(at, path)
+        if step is None:
+            break
+        at = step
+    return _named(at, path, target)
+
+
+def step_back(at: Instruction, path: list[int]) -> Instruction | None:
+    """The value that ``at`` is a copy, cast, slice or element of; ``path`` holds tuple indices."""
+    op = at.opcode
+    if op == "get-tuple-element" and at.operands:
+        raw = at.attribute("index") or ""
+        if not raw.isdigit():
+            return None
+        path.append(int(raw))
+        return at.operands[0]
+    if op == "tuple" and path and path[-1] < len(at.operands):
+        return at.operands[path.pop()]
+    if op in _THROUGH and at.operands:
+        return at.operands[0]
+    if op == "parameter":
+        return _outside(at, path)
+    if op == "while" and path and at.operands:
+        body = dict(at.called).get("body")
+        return at.operands[0] if body is not None and _invariant(body, path[-1]) else None
+    if op == "fusion":
+        return _through_fusion(at, path)
+    return None
+
+
+def _outside(at: Instruction, path: list[int]) -> Instruction | None:
+    """What a computation's parameter is outside: the caller's operand."""
+    caller = callers(at.module).get(at.computation.index)
+    number = at.parameter_number
+    if caller is None or at.computation.is_entry or number is None:
+        return None
+    if caller.opcode in ("fusion", "call", "async-start"):
+        return caller.operands[number] if number < len(caller.operands) else None
+    if caller.opcode == "while" and path and caller.operands:
+        body = dict(caller.called).get("body")
+        if body is not None and _invariant(body, path[-1]):
+            return caller.operands[0]
+    return None
+
+
+def _invariant(body: Computation, element: int) -> bool:
+    """Whether a loop passes this element of its tuple on unchanged."""
+    root = body.root
+    if root is None or root.opcode != "tuple" or element >= len(root.operands):
+        return False
+    at = root.operands[element]
+    if at.opcode != "get-tuple-element" or (at.attribute("index") or "") != str(element):
+        return False
+    return bool(at.operands) and at.operands[0].opcode == "parameter"
+
+
+def _through_fusion(at: Instruction, path: list[int]) -> Instruction | None:
+    """The one operand that a fusion of casts, copies and slices passes on; None for others."""
+    called = at.called_computations
+    inside = called[0].root if called else None
+    inner_path: list[int] = []
+    if inside is not None and inside.opcode == "tuple" and path and path[-1] < len(inside.operands):
+        inside = inside.operands[path[-1]]
+    for _ in range(_STEPS):
+        if inside is None:
+            return None
+        if inside.opcode == "parameter":
+            number = inside.parameter_number
+            if number is None or number >= len(at.operands) or inner_path:
+                return None
+            if path and at.shape.is_tuple:
+                path.pop()
+            return at.operands[number]
+        if inside.opcode not in _THROUGH:
+            return None
+        inside = inside.operands[0] if inside.operands else None
+    return None
+
+
+def _named(at: Instruction, path: list[int], target: Target) -> Source:
+    if at.opcode == "parameter" and at.computation.is_entry:
+        number = at.parameter_number
+        for argument in target.arguments:
+            if argument.parameter is not None and argument.parameter == number:
+                return Source("argument", argument.name, at, number)
+        return Source("argument", at.op_name or f"%{at.name}", at, number)
+    if at.opcode in ("constant", "iota") or (
+        at.opcode == "broadcast" and at.operands and at.operands[0].opcode == "constant"
+    ):
+        return Source("constant", at.opcode, at)
+    if at.opcode in ("parameter", "while"):
+        element = f" (element {path[-1]})" if path else ""
+        return Source("loop", f"value carried by a loop{element}", at)
+    return Source("value", short_op_name(at.op_name) or f"%{at.name}", at)
+
+
+_WRAPPERS = ("jit(", "pjit(", "jvp(", "transpose(", "vmap(", "checkpoint(", "remat(")
+_NOISE = frozenset({
+    "while", "body", "closed_call", "checkpoint", "rematted_computation", "remat2", "pjit",
+})  # fmt: skip
+
+
+def short_op_name(op_name: str) -> str:
+    """``jit(step)/jvp(layer_0)/mlp/dot_general`` → ``layer_0/mlp/dot_general``."""
+    parts = []
+    for at, part in enumerate(op_name.partition("[")[0].split("/")):
+        if at == 0 and part.endswith(")") and not part.startswith(("jvp(", "transpose(")):
+            continue  # the function: jit(step), xmap(step), parallelize(step)
+        while part.endswith(")") and part.startswith(_WRAPPERS):
+            wrapper, _, part = part[:-1].partition("(")
+            if wrapper in ("jit", "pjit") and "(" not in part:
+                part = ""
+        if part and part not in _NOISE:
+            parts.append(part)
+    return "/".join(parts)

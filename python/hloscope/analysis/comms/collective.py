@@ -1,0 +1,145 @@
+"""One logical collective, and sums over several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...hlo import Instruction, StackFrame
+from ...hlo.devices import DeviceGroups
+from ..base.operands import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One array of a combined collective, or one transfer of a collective matmul."""
+
+    shape: str
+    bytes: int  # of one execution of the part
+    instruction: Instruction
+    executions: int = 1  # of the part in one execution of the whole; -1 unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Collective:
+    """One logical collective. Bytes are of one execution; ``executions`` counts loop trips.
+
+    ``payload_bytes`` is the larger of operand and result; of a collective matmul, all that its
+    permutes move. ``wire_bytes`` is what one device sends, by ring formulas; None for kinds
+    without one. ``executions`` is None when a trip count is unknown.
+    """
+
+    index: int
+    kind: str
+    instruction: Instruction  # the op itself; the start of an async pair
+    anchor: Instruction  # what runs it: itself, or the fusion around it
+    members: tuple[int, ...]  # indices of all instructions that stand for it
+    parts: tuple[Part, ...]
+    payload_bytes: int
+    wire_bytes: int | None
+    groups: DeviceGroups | None
+    group_size: int
+    axes: str | None  # "model", "data+fsdp"; None: no mesh axes, see ``groups``
+    executions: int | None
+    phase: str  # one of phases.PHASES
+    inserted: bool | None  # by the partitioner; False: written by the user; None: unknown
+    op_name: str
+    frames: tuple[StackFrame, ...]
+    moves: Source | None
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+    @property
+    def multiplicity(self) -> int | None:
+        """The same as ``executions``: how often loops run it."""
+        return self.executions
+
+    @property
+    def total_payload_bytes(self) -> int:
+        """Payload of all executions; one execution where their number is unknown."""
+        return self.payload_bytes * (1 if self.executions is None else self.executions)
+
+    @property
+    def total_wire_bytes(self) -> int | None:
+        """Sent by one device in all executions; one where their number is unknown."""
+        if self.wire_bytes is None:
+            return None
+        return self.wire_bytes * (1 if self.executions is None else self.executions)
+
+    @property
+    def source(self) -> StackFrame | None:
+        """The line that asked for it: the innermost frame outside installed packages."""
+        for frame in self.frames:
+            if "site-packages" not in frame.file and "dist-packages" not in frame.file:
+                return frame
+        return self.frames[0] if self.frames else None
+
+    @property
+    def line(self) -> str:
+        """``train.py:31``; '' when unknown."""
+        found = self.source
+        return f"{found.file}:{found.line}" if found is not None else ""
+
+    @property
+    def written_by(self) -> str:
+        """``partitioner``, ``user`` or ``unknown``."""
+        return {True: "partitioner", False: "user", None: "unknown"}[self.inserted]
+
+    @property
+    def axes_or_groups(self) -> str:
+        """The mesh axes, else what there is: ``4 groups of 2``, ``8 pairs``."""
+        if self.axes is not None:
+            return self.axes
+        if self.groups is None:
+            return "unknown"
+        if self.groups.pairs is not None:
+            return f"{len(self.groups.pairs)} pairs"
+        return f"{self.groups.num_groups} groups of {self.group_size}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "axes": self.axes,
+            "group_size": self.group_size,
+            "groups": self.groups.rows() if self.groups is not None else None,
+            "payload_bytes": self.payload_bytes,
+            "wire_bytes": self.wire_bytes,
+            "executions": self.executions,
+            "phase": self.phase or None,
+            "written_by": self.written_by,
+            "moves": self.moves.name if self.moves is not None else None,
+            "op_name": self.op_name,
+            "line": self.line,
+            "parts": [{"shape": p.shape, "bytes": p.bytes} for p in self.parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Sums over the collectives that share ``key``; bytes are summed over executions.
+
+    ``wire_bytes`` is what one device sends. ``is_lower_bound``: a trip count or a wire formula
+    is unknown in some of them; they count once, or not.
+    """
+
+    key: tuple[str | None, ...]
+    count: int
+    executions: int
+    payload_bytes: int
+    wire_bytes: int
+    is_lower_bound: bool
+
+
+def total_of(key: tuple[str | None, ...], rows: list[Collective]) -> Total:
+    """Sums of ``rows``, all of which share ``key``."""
+    return Total(
+        key,
+        count=len(rows),
+        executions=sum(1 if r.executions is None else r.executions for r in rows),
+        payload_bytes=sum(r.total_payload_bytes for r in rows),
+        wire_bytes=sum(r.total_wire_bytes or 0 for r in rows),
+        is_lower_bound=any(r.executions is None or r.wire_bytes is None for r in rows),
+    )

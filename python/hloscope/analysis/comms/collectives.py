@@ -1,0 +1,259 @@
+"""Collectives, one row a logical one: what moves, over which axes, how often and for what.
+
+collectives_find.py       which instructions are one collective
+collectives_windowed.py   collective matmuls
+wire.py                   bytes on the wire, with the sources of the formulas
+phases.py, trips.py       forward or backward; how often
+   └─▶ Collectives: rows, totals, traffic
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...hlo import Instruction, Mesh, Module, Target
+from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
+from ..base.frames import FrameFinder
+from ..base.meshes import module_mesh
+from ..base.operands import source_of
+from ..base.phases import PHASES, phases
+from ..base.table import NO_TARGET, per_target
+from ..base.trips import multiplicity
+from .collective import Collective, Part, Total, total_of
+from .collectives_find import Found, find, payload
+from .collectives_windowed import join_windowed
+from .wire import Traffic, add_traffic, wire_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Primitives of jax.lax that a person writes; the partitioner's carry the op that wanted them.
+_WRITTEN = re.compile(
+    r"(?:^|/)(?:psum\w*|pmax|pmin|pmean|all_gather\w*|reduce_scatter|psum_scatter|ppermute"
+    r"|pshuffle|pbroadcast|all_to_all|ragged_all_to_all|collective_permute)\d*(?:\[.*)?$",
+    re.S,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Collectives:
+    """What ``cap.collectives`` is: rows in program order; prints a table of totals."""
+
+    rows: tuple[Collective, ...]
+    mesh: Mesh | None
+    num_devices: int
+
+    def __iter__(self) -> Iterator[Collective]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Collective:
+        return self.rows[index]
+
+    def totals(self, by: Sequence[str] = ("axes", "kind")) -> tuple[Total, ...]:
+        """Sums by attributes of a row (axes, kind, phase, line, written_by, …), most wire first."""
+        sums: dict[tuple[str | None, ...], list[Collective]] = {}
+        for row in self.rows:
+            key = tuple(self._key(row, name) for name in by)
+            sums.setdefault(key, []).append(row)
+        found = [total_of(key, rows) for key, rows in sums.items()]
+        return tuple(sorted(found, key=lambda t: (-t.wire_bytes, -t.payload_bytes, str(t.key))))
+
+    @staticmethod
+    def _key(row: Collective, name: str) -> str | None:
+        value = getattr(row, "axes_or_groups" if name == "axes" else name)
+        return value if value is None else str(value)
+
+    @cached_property
+    def by_instruction(self) -> dict[int, Collective]:
+        """Instruction index → the collective it stands for, all members included."""
+        return {m: row for row in self.rows for m in row.members}
+
+    def find(self, which: Collective | str) -> Collective:
+        """The row that an instruction's name stands for, with or without %; or the row itself.
+
+        Raises ``ValueError`` with names that are near.
+        """
+        if isinstance(which, str):
+            name = which.removeprefix("%")
+            names = {
+                row.instruction.module.instructions[m].name: row
+                for row in self.rows
+                for m in row.members
+            }
+            if name in names:
+                return names[name]
+            near = get_close_matches(name, names, 3) or [row.name for row in self.rows[:5]]
+            hint = f"; there are {', '.join(near)}" if near else "; it has none"
+            raise ValueError(f"no collective of this capture is called {which!r}{hint}")
+        found = self.by_instruction.get(which.instruction.index)
+        if found is None or found.instruction is not which.instruction:
+            raise ValueError(f"{which.name} is a collective of another capture")
+        return found
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of all executions."""
+        return sum(r.total_payload_bytes for r in self.rows)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Sent by one device in all executions; kinds without a formula are left out."""
+        return sum(r.total_wire_bytes or 0 for r in self.rows)
+
+    def traffic(self, rows: Iterable[Collective] | None = None) -> Traffic:
+        """Bytes sent by device (row) to device (column) in all executions of ``rows`` or of all.
+
+        Modelled as rings in the printed order of each group (``wire.add_traffic``).
+        """
+        out = np.zeros((self.num_devices, self.num_devices))
+        for row in self.rows if rows is None else rows:
+            times = 1 if row.executions is None else row.executions
+            if row.kind != "collective-matmul":
+                add_traffic(out, row.kind, row.payload_bytes * times, row.groups)
+                continue
+            for part in row.parts:
+                groups = device_groups(part.instruction, 1, self.num_devices)
+                each = part.bytes * times * max(1, part.executions)
+                add_traffic(out, "collective-permute", each, groups)
+        return out
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One plain dict a collective."""
+        return [row.to_dict() for row in self.rows]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a collective. Needs pandas."""
+        import pandas as pd
+
+        rows = []
+        for row in self.rows:
+            found = row.to_dict()
+            found["parts"] = len(row.parts)
+            found["axes"] = row.axes_or_groups
+            del found["groups"]
+            rows.append(found)
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        from .collectives_table import text
+
+        return text(self)
+
+
+def collectives(module: Module, target: Target | None = None) -> Collectives:
+    """Every logical collective of a module, in program order."""
+    return _made(module, target if target is not None else NO_TARGET)
+
+
+@per_target
+def _made(module: Module, target: Target) -> Collectives:
+    replicas, partitions = device_counts(module, target)
+    maker = _Maker(module, target, replicas, partitions)
+    found = join_windowed(module, find(module))
+    rows = tuple(maker.row(index, f) for index, f in enumerate(found))
+    return Collectives(rows, maker.mesh, replicas * partitions)
+
+
+class _Maker:
+    """What all rows of one module share."""
+
+    def __init__(self, module: Module, target: Target, replicas: int, partitions: int):
+        self.target = target
+        self.replicas, self.partitions = replicas, partitions
+        self.mesh = module_mesh(module, target)
+        self.phase = phases(module)
+        self.counts = multiplicity(module)
+        self.frames = FrameFinder(module)
+        # The same few groups repeat thousands of times in a module.
+        self._axes: dict[int, tuple[DeviceGroups, str | None]] = {}
+
+    def axes(self, groups: DeviceGroups | None) -> str | None:
+        """The mesh axes of groups, as text."""
+        if groups is None:
+            return None
+        found = self._axes.get(id(groups))
+        if found is None:
+            found = self._axes[id(groups)] = (groups, axes_text(groups.axes(self.mesh)))
+        return found[1]
+
+    def row(self, index: int, found: Found) -> Collective:
+        op, anchor = found.op, found.anchor
+        named = op if op.op_name else anchor
+        frames = self.frames.of(op) or self.frames.of(anchor)
+        groups, parts = self.groups_and_parts(found)
+        total = sum(p.bytes * max(1, p.executions) for p in parts)
+        size = groups.group_size if groups is not None else 0
+        value = self.phase[op.index] or self.phase[anchor.index]
+        operand = found.transfers[0].op if found.transfers else op
+        moved = source_of(operand.operands[0], self.target) if operand.operands else None
+        wire = self.wire(found, parts, groups, size, total)
+        return Collective(
+            index=index,
+            kind=found.kind,
+            instruction=op,
+            anchor=anchor,
+            members=tuple(sorted(found.members)),
+            parts=parts,
+            payload_bytes=total,
+            wire_bytes=wire,
+            groups=groups,
+            group_size=size,
+            axes=self.axes(groups),
+            executions=self.counts[anchor.computation.index],
+            phase=PHASES[value],
+            inserted=_inserted(op, anchor, named.op_name),
+            op_name=named.op_name,
+            frames=frames,
+            moves=moved,
+        )
+
+    def groups_and_parts(self, found: Found) -> tuple[DeviceGroups | None, tuple[Part, ...]]:
+        if not found.transfers:
+            _, arrays = payload(found)
+            parts = tuple(Part(shape, size, found.op) for shape, size in arrays)
+            return device_groups(found.op, self.replicas, self.partitions), parts
+        parts = ()
+        whole = self.counts[found.anchor.computation.index]
+        for one in found.transfers:
+            size, arrays = payload(one)
+            runs = self.counts[one.anchor.computation.index]
+            inner = runs // whole if runs is not None and whole else -1
+            parts += (Part(arrays[0][0] if arrays else "", size, one.op, inner),)
+        first = device_groups(found.transfers[0].op, self.replicas, self.partitions)
+        return first, parts
+
+    def wire(
+        self,
+        found: Found,
+        parts: tuple[Part, ...],
+        groups: DeviceGroups | None,
+        size: int,
+        total: int,
+    ) -> int | None:
+        if found.kind == "collective-matmul":
+            return None if any(p.executions < 0 for p in parts) else total
+        if found.kind == "collective-permute":
+            if groups is None or groups.pairs is None:
+                return None
+            moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
+            return total if moving.size else 0
+        return wire_bytes(found.kind, total, size) if groups is not None else None
+
+
+def _inserted(op: Instruction, anchor: Instruction, op_name: str) -> bool | None:
+    for i in (op, anchor):
+        if 'is_spmd_generated="true"' in i.attribute_text:
+            return True
+    if _WRITTEN.search(op_name):
+        return False
+    return True if op_name else None

@@ -1,0 +1,51 @@
+"""The keys ``collectives``, ``shardings``, ``devices`` of ``hloscope summary --json``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...hlo import Module, Target
+from .collectives import collectives
+from .sharding import shardings
+
+
+def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
+    """One row per kind and axes; bytes are summed over executions.
+
+    ``wire_bytes`` is what one device sends. ``lower_bound`` stands in a row when a trip count
+    or a wire formula in it is unknown.
+    """
+    rows = []
+    for t in collectives(module, target).totals(("kind", "axes")):
+        kind, axes = t.key
+        row: dict[str, Any] = {
+            "kind": kind,
+            "axes": axes,
+            "count": t.count,
+            "executions": t.executions,
+            "payload_bytes": t.payload_bytes,
+            "wire_bytes": t.wire_bytes,
+        }
+        if t.is_lower_bound:
+            row["lower_bound"] = True
+        rows.append(row)
+    return {"collectives": rows}
+
+
+def shardings_summary(module: Module, target: Target) -> dict[str, Any]:
+    """Sharding text → parameters with it; and the devices, with the bytes each holds."""
+    found = shardings(module, target)
+    held = found.device_bytes("parameter")
+    known = {d.partition: d for d in target.devices}
+    devices = []
+    for partition in range(found.num_devices):
+        device = known.get(partition)
+        size = None if math.isnan(held[partition]) else int(held[partition])
+        row: dict[str, Any] = {"partition": partition, "parameter_bytes": size}
+        if device is not None:
+            row |= {"id": device.id, "kind": device.kind}
+            if device.coords is not None:
+                row["coords"] = list(device.coords)
+        devices.append(row)
+    return {"shardings": found.counts(), "devices": devices}

@@ -1,0 +1,216 @@
+"""Who holds what: every array that carries a sharding, and where a value changes it.
+
+ENTRY's parameters are annotated in the partitioned module; their printed shapes are already
+one device's part, so the global shape comes from the target's arguments, or is local × tiles
+(the padded one) when only a dump is there. Before partitioning every instruction may be
+annotated; there shapes are global.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Mesh, Module, Target
+from ...hlo.devices import device_counts
+from ...hlo.sharding_text import parse_sharding
+from ..base.meshes import module_mesh
+from ..base.table import NO_TARGET, per_target, table
+from .collectives_table import bytes_text
+from .sharding_arrays import ArrayMaker, ShardedArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """An edge along which a value changes its sharding (before partitioning)."""
+
+    source: Instruction
+    target: Instruction
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, eq=False)
+class Shardings:
+    """What ``cap.shardings`` is: parameters, then outputs, then other annotated values."""
+
+    rows: tuple[ShardedArray, ...]
+    transitions: tuple[Transition, ...]
+    mesh: Mesh | None
+    num_devices: int
+    #: Whether the module's printed shapes are one device's part.
+    is_partitioned: bool = False
+    #: Role → bytes on one device of arrays without an annotation; NaN before partitioning,
+    #: where nothing tells how they will be placed.
+    unannotated: Mapping[str, float] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[ShardedArray]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> ShardedArray:
+        return self.rows[index]
+
+    @cached_property
+    def parameters(self) -> tuple[ShardedArray, ...]:
+        return tuple(r for r in self.rows if r.role == "parameter")
+
+    @cached_property
+    def outputs(self) -> tuple[ShardedArray, ...]:
+        return tuple(r for r in self.rows if r.role == "output")
+
+    def device_bytes(self, role: str = "parameter") -> npt.NDArray[np.float64]:
+        """Bytes that each device holds of all arrays of that role, padding included.
+
+        NaN where an array has neither a sharding nor a local shape to tell.
+        """
+        out = np.full(self.num_devices, self.unannotated.get(role, 0.0))
+        for row in self.rows:
+            if row.role != role:
+                continue
+            if row.sharding.kind == "maximal" and row.sharding.device is not None:
+                if row.sharding.device < self.num_devices:
+                    out[row.sharding.device] += row.bytes_per_device
+            else:
+                out += row.bytes_per_device
+        return out
+
+    def counts(self) -> dict[str, int]:
+        """Sharding text → number of parameters with it, most frequent first."""
+        found: dict[str, int] = {}
+        for row in self.parameters:
+            found[row.text] = found.get(row.text, 0) + 1
+        return dict(sorted(found.items(), key=lambda kv: (-kv[1], kv[0])))
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [row.to_dict() for row in self.rows]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row an array. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict())
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "no shardings"
+        lines = []
+        for role in ("parameter", "output", "value"):
+            rows = [r for r in self.rows if r.role == role]
+            if not rows:
+                continue
+            held = sum(r.bytes_per_device for r in rows)
+            lines.append(f"{len(rows)} {role}s, {bytes_text(held)} per device")
+            kinds: dict[str, list[ShardedArray]] = {}
+            for r in rows:
+                kinds.setdefault(r.text, []).append(r)
+            for text, same in sorted(kinds.items(), key=lambda kv: -len(kv[1])):
+                size = sum(r.bytes_per_device for r in same)
+                example = same[0].name + (", …" if len(same) > 1 else "")
+                lines.append(f"  {len(same):>5} × {text}  {bytes_text(size)}  {example}")
+        return "\n".join(lines)
+
+
+def shardings(module: Module, target: Target | None = None) -> Shardings:
+    """Every array of the module that carries a sharding."""
+    return _made(module, target if target is not None else NO_TARGET)
+
+
+@per_target
+def _made(module: Module, target: Target) -> Shardings:
+    replicas, partitions = device_counts(module, target)
+    mesh = module_mesh(module, target)
+    maker = ArrayMaker(target, mesh, partitions)
+    rows: list[ShardedArray] = []
+    local = is_partitioned(module)
+    if module.entry is not None:
+        for p in module.entry.parameters:
+            rows += maker.parameter(p, local)
+        rows += maker.outputs(module, local)
+    values = [] if local else _annotated(module)
+    for i in values:
+        rows += maker.leaves("value", i.name, i, i.sharding_text or "", False)
+    return Shardings(
+        tuple(rows),
+        _transitions(values, mesh, partitions),
+        mesh,
+        replicas * partitions,
+        local,
+        _unannotated(module, rows, local),
+    )
+
+
+def _unannotated(module: Module, rows: list[ShardedArray], local: bool) -> dict[str, float]:
+    """A partitioned module's shapes are local: they tell what its dump does not say."""
+    if module.entry is None:
+        return {}
+    told = {id(r.instruction) for r in rows if r.role == "parameter"}
+    left = [p.shape.byte_size for p in module.entry.parameters if id(p) not in told]
+    found = {"parameter": left}
+    root = module.entry.root
+    if root is not None and not any(r.role == "output" for r in rows):
+        found["output"] = [root.shape.byte_size]
+    return {role: float(sum(b)) if local else math.nan for role, b in found.items() if any(b)}
+
+
+# Custom calls that the partitioner takes away.
+_PARTITIONERS = re.compile(
+    r'custom_call_target="(?:SPMDFullToShardShape|SPMDShardToFullShape|Sharding|xla\.sdy\.\w+)"'
+)
+
+
+def is_partitioned(module: Module) -> bool:
+    """Whether shapes are one device's part: after SPMD partitioning.
+
+    Then only ENTRY's parameters (and root) keep their annotations. What ``shard_map`` makes
+    before has collectives too, inside calls that the partitioner replaces.
+    """
+    if module.dialect != "hlo":
+        return False
+    spmd = module.entry is not None and "spmd" in module.entry.name
+    t = table(module)
+    calls = (module.instructions[i].attribute_text for i in t.where("custom-call").tolist())
+    if not spmd and any(_PARTITIONERS.search(text) for text in calls):
+        return False
+    names = [o for o in t.opcodes if o.startswith(("all-", "collective-", "reduce-scatter"))]
+    return spmd or bool(len(t.where(*names))) or "is_scheduled" in module.attributes
+
+
+def _annotated(module: Module) -> list[Instruction]:
+    return [
+        i
+        for i in module.instructions
+        if "sharding=" in i.attribute_text
+        and i.sharding_text
+        and not (i.opcode == "parameter" and i.computation.is_entry)
+        and i.shape.is_array
+    ]
+
+
+def _transitions(
+    values: list[Instruction], mesh: Mesh | None, num_devices: int
+) -> tuple[Transition, ...]:
+    out = []
+    for i in values:
+        after = parse_sharding(i.sharding_text or "")
+        for operand in i.operands if i.opcode in ("copy", "custom-call") else ():
+            if operand.shape.dimensions != i.shape.dimensions or not operand.sharding_text:
+                continue
+            before = parse_sharding(operand.sharding_text)
+            rank = i.shape.rank
+            if not before.places_alike(after, rank, num_devices):
+                texts = before.describe(mesh, rank), after.describe(mesh, rank)
+                out.append(Transition(operand, i, *texts))
+    return tuple(out)

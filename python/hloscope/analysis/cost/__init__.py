@@ -1,0 +1,1 @@
+"""FLOPs, bytes accessed, executions and modelled seconds."""

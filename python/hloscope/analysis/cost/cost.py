@@ -1,0 +1,386 @@
+"""Cost of every instruction and of the whole program: FLOPs, bytes, modelled seconds.
+
+    flops.py        one execution, called computations left out
+    cost_bytes.py   one execution, fusions at their boundary
+    cost_runs.py    how often each computation runs
+    roofline.py     seconds on a chip
+       └─▶ Cost: per instruction, in total, and beside XLA's own figures
+
+Only *units* take time: instructions of executed computations that are no containers. A
+container (while, call, conditional, async-start) shows what is inside; totals add units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hardware import Hardware, choose, find
+from ...hlo import Instruction, Module, Target
+from ..base.memory_tiling import memory_space
+from ..base.table import per_target, table
+from . import flops as flops_module
+from .cost_bytes import bytes_accessed
+from .cost_pause import uncollected
+from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .roofline import Roofline
+    from .roofline_collectives import Transfer
+
+Floats = npt.NDArray[np.float64]
+CONTAINERS = frozenset(
+    {"while", "call", "conditional", "async-start", "async-update", "async-done"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionCost:
+    """One row. Figures are of all its executions; ``runs`` is their number.
+
+    NaN is unknown. ``seconds`` is modelled. ``estimated_cycles`` is XLA:TPU's own estimate of
+    one execution, None where the dump has none.
+    """
+
+    instruction: Instruction
+    runs: float
+    flops: float
+    transcendentals: float
+    bytes_accessed: float
+    seconds: float | None
+    bound: str  # "compute", "memory", "collective", "" when no time is modelled
+    estimated_cycles: int | None
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte accessed; NaN where no bytes are."""
+        return self.flops / self.bytes_accessed if self.bytes_accessed else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class XlaComparison:
+    """One of XLA's own totals beside ours, and what the difference is made of."""
+
+    quantity: str
+    xla: float | None  # None: XLA's cost analysis is not in this capture
+    ours: float
+    loops: float  # ours beyond one trip a loop; XLA counts every body once
+    custom_calls: float  # ours for custom calls; XLA counts -1 for each
+    other: float | None  # the rest: ours - xla - loops - custom_calls
+
+
+@dataclass(frozen=True, eq=False)
+class Cost:
+    """What ``cap.cost()`` returns. Iterate it for rows, dearest first; ``print`` shows a table.
+
+    Columns have one row an instruction of the module: ``flops``, ``transcendentals``,
+    ``matmul_flops`` and ``bytes`` are of one execution with called computations included,
+    ``runs`` says how often it executes.
+    """
+
+    module: Module
+    target: Target
+    runs: Floats
+    flops: Floats
+    transcendentals: Floats
+    matmul_flops: Floats
+    bytes: Floats
+    main_bytes: Floats  # the part of ``bytes`` in main memory: not in VMEM and the like
+    is_unit: npt.NDArray[np.bool_]
+    work: flops_module.Work  # of one execution, called computations left out
+    execution: Runs
+    matmul_dtype: tuple[str, ...]  # of most of the matmul FLOPs inside; "" where there are none
+    roofline: Roofline | None = None
+
+    def _total(self, column: Floats) -> float:
+        unit = self.is_unit
+        return float(np.nansum(column[unit] * self.runs[unit]))
+
+    @cached_property
+    def total_flops(self) -> float:
+        """FLOPs of one execution on one device, transcendentals left out."""
+        return self._total(self.flops)
+
+    @cached_property
+    def total_transcendentals(self) -> float:
+        return self._total(self.transcendentals)
+
+    @cached_property
+    def total_matmul_flops(self) -> float:
+        """The part of ``total_flops`` in dots, convolutions and custom-call matmuls."""
+        return self._total(self.matmul_flops)
+
+    @cached_property
+    def total_bytes(self) -> float:
+        """Bytes accessed by one execution on one device."""
+        return self._total(self.bytes)
+
+    @property
+    def hardware(self) -> Hardware | None:
+        return self.roofline.hardware if self.roofline is not None else None
+
+    @cached_property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """Executed collectives as steps and bytes on a wire."""
+        from .roofline import find_transfers
+
+        if self.roofline is not None:
+            return self.roofline.transfers
+        return find_transfers(self.module, self.target, self.execution.calls.executed)
+
+    def on(self, hardware: Hardware) -> Cost:
+        """The same with modelled seconds on ``hardware``."""
+        from .roofline import model
+
+        return replace(self, roofline=model(self, hardware))
+
+    @property
+    def unknown_trip_counts(self) -> tuple[str, ...]:
+        """Loops counted once because nobody says how often they run."""
+        return tuple(i.name for i in self.execution.unknown)
+
+    @cached_property
+    def unknown_flops(self) -> tuple[Instruction, ...]:
+        """Executed instructions whose FLOPs are not known, such as custom calls."""
+        rows = np.flatnonzero(self.is_unit & np.isnan(self.flops))
+        return tuple(self.module.instructions[n] for n in rows)
+
+    @cached_property
+    def estimated_cycles(self) -> dict[int, int]:
+        """XLA:TPU's ``estimated_cycles`` of one execution, by instruction index."""
+        out: dict[int, int] = {}
+        for i in self.module.instructions:
+            if "estimated_cycles" in i.attribute_text:
+                m = _CYCLES.search(i.attribute_text)
+                if m:
+                    out[i.index] = int(m.group(1))
+        return out
+
+    @cached_property
+    def total_estimated_cycles(self) -> float | None:
+        """Sum over units × runs; None when the dump has none."""
+        found = [c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]]
+        return float(sum(found)) if found else None
+
+    def row(self, instruction: Instruction | int) -> InstructionCost:
+        """The row of one instruction, container or not."""
+        n = instruction if isinstance(instruction, int) else instruction.index
+        runs = float(self.runs[n])
+        r = self.roofline
+        return InstructionCost(
+            self.module.instructions[n],
+            runs,
+            float(self.flops[n]) * runs,
+            float(self.transcendentals[n]) * runs,
+            float(self.bytes[n]) * runs,
+            None if r is None or np.isnan(r.seconds[n]) else float(r.seconds[n]) * runs,
+            "" if r is None else r.bound(n),
+            self.estimated_cycles.get(n),
+        )
+
+    @cached_property
+    def _order(self) -> npt.NDArray[np.int64]:
+        r = self.roofline
+        key = self.flops * self.runs if r is None else r.seconds * self.runs
+        bytes_ = self.bytes * self.runs
+        rows = np.flatnonzero(self.is_unit & (self.runs > 0))
+        some = rows[
+            (np.nan_to_num(self.flops[rows], nan=1) > 0)
+            | (self.bytes[rows] > 0)
+            | (self.transcendentals[rows] > 0)
+        ]
+        return some[np.lexsort((some, -bytes_[some], -np.nan_to_num(key[some], nan=np.inf)))]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[InstructionCost]:
+        return (self.row(int(n)) for n in self._order)
+
+    @cached_property
+    def xla(self) -> tuple[XlaComparison, ...]:
+        """XLA's own cost analysis beside ours: flops, transcendentals, bytes accessed."""
+        given = self.target.cost_analysis
+        once = count_runs(
+            self.module, self.execution.calls, np.nan_to_num(self.flops), once=True
+        ).runs[table(self.module).computation]
+        calls = table(self.module).by_opcode(lambda o: o == "custom-call", bool)
+        out = []
+        for key, column in (
+            ("flops", self.flops),
+            ("transcendentals", self.transcendentals),
+            ("bytes accessed", self.bytes),
+        ):
+            # inclusive columns hold loops already; a unit holds none
+            unit = np.nan_to_num(column) * self.is_unit
+            ours = float((unit * self.runs).sum())
+            single = float((unit * once).sum())
+            custom = float((unit * once)[calls].sum())
+            if key != "transcendentals":
+                custom += float(once[calls & self.is_unit].sum())  # XLA's -1 each
+            xla = float(given[key]) if key in given else None
+            rest = None if xla is None else single - custom - xla
+            out.append(XlaComparison(key, xla, ours, ours - single, custom, rest))
+        return tuple(out)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Totals as plain data: what ``summary --json`` shows."""
+        out: dict[str, Any] = {
+            "flops": _whole(self.total_flops),
+            "matmul_flops": _whole(self.total_matmul_flops),
+            "transcendentals": _whole(self.total_transcendentals),
+            "bytes_accessed": _whole(self.total_bytes),
+            "trip_counts_unknown": list(self.unknown_trip_counts),
+            "flops_unknown": [i.name for i in self.unknown_flops],
+            "branches_left_out": [
+                self.module.computations[c].name for c in self.execution.branches_left_out
+            ],
+            "estimated_cycles": self.total_estimated_cycles,
+        }
+        if self.roofline is not None:
+            out |= self.roofline.to_dict()
+        return out
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row an executed instruction that costs anything, dearest first. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "instruction": r.instruction.name,
+                    "opcode": r.instruction.opcode,
+                    "op_name": r.instruction.op_name,
+                    "runs": r.runs,
+                    "flops": r.flops,
+                    "transcendentals": r.transcendentals,
+                    "bytes_accessed": r.bytes_accessed,
+                    "intensity": r.intensity,
+                    "seconds": r.seconds,
+                    "bound": r.bound,
+                    "estimated_cycles": r.estimated_cycles,
+                }
+                for r in self
+            ]
+        )
+
+    def __repr__(self) -> str:
+        from ..report.cost_text import cost_table
+
+        return cost_table(self)
+
+
+_CYCLES = re.compile(r'"estimated_cycles"\s*:\s*"?(\d{1,15})')
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value == int(value) else value
+
+
+@per_target
+def estimated(module: Module, target: Target) -> Cost:
+    """``estimate`` on the target's chip, made once a module and target."""
+    return estimate(module, target, hardware=chip_of(target))
+
+
+def chip_of(target: Target) -> Hardware | None:
+    """The chip a person chose, else the one of the device kind; None when unknown."""
+    if target.hardware:
+        return find(target.hardware)
+    return choose(target.device_kind, target.platform)
+
+
+@uncollected
+def estimate(
+    module: Module,
+    target: Target | None = None,
+    *,
+    hardware: Hardware | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> Cost:
+    """Counts FLOPs and bytes, and models seconds on ``hardware`` where it is given.
+
+    ``trips`` sets trip counts of loops by name. Raises ``ValueError`` for a module that is
+    not HLO and for a loop name that the module does not have.
+    """
+    if module.dialect != "hlo":
+        raise ValueError(f"cost needs HLO, and this is {module.dialect}: take cap.at('optimized')")
+    target = target or Target()
+    t = table(module)
+    work = flops_module.count(module)
+    calls = call_graph(module)
+    accessed = bytes_accessed(module, calls.executed)
+    spaces = any(memory_space(leaf) for s in t.shapes for leaf in s.leaves())
+    in_main = bytes_accessed(module, calls.executed, main_memory_only=True) if spaces else accessed
+    execution = count_runs(
+        module, calls, np.nan_to_num(work.flops) + np.nan_to_num(accessed) * 1e-3, trips=trips
+    )
+    container = t.by_opcode(lambda o: o in CONTAINERS or _names_again(o), bool)
+    is_unit = calls.executed[t.computation] & ~container
+    own_flops = _with_unknown_inside(work.flops, calls, t.computation)
+    columns = [
+        inclusive_sums(module, calls, c, execution.trips)[0]
+        for c in (work.flops, work.transcendentals, work.matmul_flops, accessed, in_main)
+    ]
+    columns[0][own_flops] = np.nan
+    cost = Cost(
+        module=module,
+        target=target,
+        runs=execution.runs[t.computation],
+        flops=columns[0],
+        transcendentals=columns[1],
+        matmul_flops=columns[2],
+        bytes=columns[3],
+        main_bytes=columns[4],
+        is_unit=is_unit,
+        work=work,
+        execution=execution,
+        matmul_dtype=_matmul_dtypes(module, calls, work),
+    )
+    return cost if hardware is None else cost.on(hardware)
+
+
+def _matmul_dtypes(module: Module, calls: Calls, work: flops_module.Work) -> tuple[str, ...]:
+    """The operand type that most matmul FLOPs of an instruction, and of what is fused, run in."""
+    heaviest: dict[int, tuple[float, str]] = {}  # by computation
+    own = [d if k else "" for k, d in zip(work.kind, work.dtype, strict=True)]
+    computation = table(module).computation
+    for n in np.flatnonzero(np.nan_to_num(work.matmul_flops) > 0).tolist():
+        c = int(computation[n])
+        heaviest[c] = max(heaviest.get(c, (0.0, "")), (float(work.matmul_flops[n]), own[n]))
+    for c in calls.order:
+        for e in calls.below[c]:
+            if e.role is Role.FUSED and e.callee in heaviest:
+                own[e.caller] = heaviest[e.callee][1]
+                heaviest[c] = max(heaviest.get(c, (0.0, "")), heaviest[e.callee])
+    return tuple(own)
+
+
+def _names_again(opcode: str) -> bool:
+    return opcode.endswith(("-update", "-done")) and not opcode.startswith(
+        ("all-", "collective-", "copy-", "send", "recv")
+    )
+
+
+def _with_unknown_inside(
+    flops: Floats, calls: Calls, computation: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Units whose FLOPs are not known: their own, or of something fused into them."""
+    unknown = np.isnan(flops)
+    some = np.zeros(len(calls.below), bool)
+    some[computation[unknown]] = True
+    if some.any():
+        for c in calls.order:
+            for e in calls.below[c]:
+                if e.role is Role.FUSED and some[e.callee]:
+                    unknown[e.caller] = True
+                    some[c] = True
+    return unknown

@@ -1,0 +1,238 @@
+"""Bytes each instruction reads and writes, fusions counted at their boundary.
+
+As ``HloCostAnalysis`` counts, with tile padding: a fusion touches what it really reads of
+its operands and its results, never what flows inside it.
+
+    slice, dynamic-slice, gather    2 · result (+ indices), not the whole operand
+    dynamic-update-slice            2 · update (+ indices): the rest stays in place
+    scatter                         3 · updates + indices
+    slice-start, dynamic-slice-start  what is read, written once more where it comes out
+    tuple, get-tuple-element, bitcast, parameter, constant: none
+
+Differences from XLA: tuple index tables are not counted, results that are tuples count in
+full, and an asynchronous pair counts at its start only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Module, Shape
+from ..base.async_opcodes import produced, wrapped
+from ..base.memory_tiling import memory_space, storage_bytes
+from ..base.table import Table, table
+from .flops_calls import author_estimate
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+NOTHING = frozenset(
+    "parameter constant tuple get-tuple-element bitcast after-all add-dependency domain "
+    "opt-barrier partition-id replica-id while call conditional async-start async-update "
+    "async-done copy-done all-gather-done all-reduce-done collective-permute-done send-done "
+    "recv-done get-dimension-size".split()
+)
+_STARTS = frozenset(
+    "copy-start all-gather-start all-reduce-start collective-permute-start send recv".split()
+)
+_LARGE_CONSTANT = 8  # elements; smaller ones become immediates
+
+
+def bytes_accessed(module: Module, executed: Bools, *, main_memory_only: bool = False) -> Floats:
+    """Bytes of one execution of each instruction of the ``executed`` computations, else 0.
+
+    ``main_memory_only`` leaves out values that the layout puts into another memory space,
+    such as TPU's VMEM, S(1): they cost no bandwidth of main memory.
+    """
+    t = table(module)
+    of_shape = _main_bytes if main_memory_only else storage_bytes
+    size = np.array([float(of_shape(s)) for s in t.shapes])[t.shape]
+    out = np.zeros(len(t.instructions))
+    reads = np.zeros(len(t.instructions))
+    rows = t.operands.rows
+    np.add.at(reads, rows, size[t.operands.values])
+    plain = executed[t.computation] & ~t.by_opcode(_moves_nothing, bool)
+    out[plain] = (size + reads)[plain]
+    special = t.by_opcode(lambda o: o in _RULES or o in _STARTS or o == "custom-call", bool)
+    for n in np.flatnonzero(special & plain):
+        out[n] = _special(t.instructions[n], size)
+    for n in np.flatnonzero(t.by_opcode(lambda o: wrapped(o) is not None, bool) & plain):
+        out[n] = _started(t.instructions[n], of_shape)
+    _fusions(t, size, out, plain)
+    return out
+
+
+def _main_bytes(shape: Shape) -> int:
+    return sum(storage_bytes(s) for s in shape.leaves() if not memory_space(s))
+
+
+def _moves_nothing(opcode: str) -> bool:
+    inside = wrapped(opcode)
+    return opcode in NOTHING or (inside is not None and inside[1] != "start")
+
+
+def _started(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
+    """Bytes of ``slice-start`` and its like: what is read, then written where it comes out."""
+    result = produced(i)
+    written = of_shape(result)
+    if wrapped(i.opcode) in (("slice", "start"), ("dynamic-slice", "start")) and i.operands:
+        source = i.operands[0].shape
+        read = storage_bytes(result) if of_shape(source) else 0
+        return float(read + written)
+    return float(sum(of_shape(o.shape) for o in i.operands) + written)
+
+
+def _special(i: Instruction, size: Floats) -> float:
+    if i.opcode in _STARTS:
+        # the result of a start repeats its operands beside what is produced
+        reads = sum(size[o.index] for o in i.operands)
+        return float(max(size[i.index], 2 * reads if i.opcode in _SAME_SIZE else reads))
+    if i.opcode == "custom-call":
+        estimate = author_estimate(i)
+        if estimate is not None and estimate["bytes_accessed"]:
+            return estimate["bytes_accessed"]
+        return float(size[i.index] + sum(size[o.index] for o in i.operands))
+    try:
+        return float(_RULES[i.opcode](i, size))
+    except IndexError:  # operands cut off
+        return float("nan")
+
+
+_SAME_SIZE = frozenset({"copy-start", "all-reduce-start"})
+
+
+def _b(i: Instruction, n: int, size: Floats) -> float:
+    return float(size[i.operands[n].index])
+
+
+def _scatter(i: Instruction, size: Floats) -> float:
+    n = len(i.operands) // 2
+    return 3 * sum(_b(i, n + 1 + k, size) for k in range(n)) + _b(i, n, size)
+
+
+def _transpose(i: Instruction, size: Floats) -> float:
+    return 0.0 if _is_bitcast(i) else float(size[i.index]) + _b(i, 0, size)
+
+
+def _is_bitcast(i: Instruction) -> bool:
+    """Whether a transpose only renames dimensions: the layout undoes the permutation."""
+    here, there = i.shape.layout, i.operands[0].shape.layout
+    raw = i.attribute("dimensions") or ""
+    order = [int(d) for d in raw.strip("{}").split(",") if d.strip().isdigit()]
+    if here is None or there is None or len(order) != i.shape.rank:
+        return False
+    return [order[d] for d in here.minor_to_major] == list(there.minor_to_major)
+
+
+_RULES = {
+    "slice": lambda i, s: 2 * s[i.index],
+    "dynamic-slice": lambda i, s: 2 * s[i.index] + _b(i, 1, s),
+    "dynamic-update-slice": lambda i, s: 2 * _b(i, 1, s) + _b(i, 2, s),
+    "gather": lambda i, s: 2 * s[i.index] + _b(i, 1, s),
+    "scatter": _scatter,
+    "transpose": _transpose,
+    "triangular-solve": lambda i, s: s[i.index] + _b(i, 0, s) / 2 + _b(i, 1, s),
+    "cholesky": lambda i, s: _b(i, 0, s),
+    "infeed": lambda i, s: s[i.index],
+    "outfeed": lambda i, s: sum(s[o.index] for o in i.operands),
+}
+
+
+def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
+    fusions = [n for n in t.where("fusion") if t.called.counts[n]]
+    if not fusions:
+        return
+    inner = np.zeros(len(t.first), bool)
+    body = {n: int(t.called.values[t.called.offsets[n]]) for n in fusions}
+    inner[list(body.values())] = True
+    reads = fusion_reads(t, size, body)
+    parameters = t.by_opcode(lambda o: o == "parameter", bool)
+    constants = t.by_opcode(lambda o: o == "constant", bool) & inner[t.computation]
+    elements = np.array([s.elements for s in t.shapes])[t.shape]
+    constants &= elements > _LARGE_CONSTANT
+    touched = np.where(parameters, reads, 0.0) + np.where(constants, size, 0.0)
+    per_computation = np.bincount(t.computation, touched, len(t.first))
+    for n in fusions:
+        if plain[n]:
+            computation = t.instructions[n].module.computations[body[n]]
+            root = computation.root
+            whole = float(size[n])
+            written = _written(root, size) if root is not None else whole
+            # what a must-alias update leaves in place is not written either
+            out[n] = per_computation[body[n]] + written
+
+
+def _written(root: Instruction, size: Floats) -> float:
+    if root.opcode == "dynamic-update-slice" and len(root.operands) > 1:
+        return _b(root, 1, size)
+    if root.opcode == "tuple":
+        return sum(_written(o, size) for o in root.operands)
+    return float(size[root.index])
+
+
+def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
+    """Bytes read of each fused parameter (``FusionParameterReadBytes``), 0 elsewhere.
+
+    Slices read what they give; the array that is updated in place is not read; all other
+    users share one read. ``body`` maps fusions to their computations.
+    """
+    opcode = t.by_opcode(lambda o: _KIND.get(o, _TRIVIAL), np.int64)
+    is_parameter = t.by_opcode(lambda o: o == "parameter", bool)
+    used = t.operands.values
+    user = t.operands.rows
+    position = np.arange(len(used)) - t.operands.offsets[user]
+    edge = is_parameter[used]
+    used, user, position = used[edge], user[edge], position[edge]
+    # one entry a (parameter, user): an operand named twice is one user
+    kind = opcode[user]
+    sliced = (kind == _SLICE) | ((kind == _DYNAMIC_SLICE) & (position == 0))
+    in_place = (kind == _UPDATE) & (position == 0)
+    again = kind == _EACH
+    nested = kind == _FUSION
+    reads = np.zeros(len(size))
+    np.add.at(reads, used[sliced], size[user[sliced]])
+    np.add.at(reads, used[again], size[used[again]])
+    shared = np.zeros(len(size), bool)
+    shared[used[~(sliced | in_place | again | nested)]] = True
+    reads[shared] += size[shared]
+    _nested(t, body, reads, list(zip(used[nested], user[nested], position[nested], strict=True)))
+    return reads
+
+
+_TRIVIAL, _SLICE, _DYNAMIC_SLICE, _UPDATE, _EACH, _FUSION = range(6)
+_KIND = {
+    "slice": _SLICE,
+    "dynamic-slice": _DYNAMIC_SLICE,
+    "dynamic-update-slice": _UPDATE,
+    "broadcast": _EACH,
+    "reshape": _EACH,
+    "fusion": _FUSION,
+}
+
+
+def _nested(
+    t: Table, body: dict[int, int], reads: Floats, edges: list[tuple[int, int, int]]
+) -> None:
+    """Adds what fusions inside fusions read, innermost first: callees are printed first."""
+    computations = t.instructions[0].module.computations if t.instructions else ()
+    by_depth: dict[int, int] = {}
+
+    def depth(computation: int) -> int:
+        if computation not in by_depth:
+            by_depth[computation] = 0
+            inside = [
+                body[i.index]
+                for i in computations[computation].instructions
+                if i.opcode == "fusion" and i.index in body
+            ]
+            by_depth[computation] = 1 + max((depth(c) for c in inside), default=0)
+        return by_depth[computation]
+
+    for parameter, fusion, position in sorted(edges, key=lambda e: depth(int(t.computation[e[0]]))):
+        callee = computations[body[int(fusion)]] if int(fusion) in body else None
+        parameters = callee.parameters if callee is not None else ()
+        if position < len(parameters):
+            reads[parameter] += reads[parameters[position].index]

@@ -1,0 +1,241 @@
+"""Which computations execute on their own, and how often.
+
+    ENTRY ─ while ──body──▶ runs × trips          (condition: trips + 1)
+          ─ conditional ──▶ the branch that does most work counts, the others do not
+          ─ call, async-start ──▶ runs of the caller
+          ─ fusion ──▶ not executed on its own: its cost is the fusion instruction's
+          ─ reduce, sort, … ──▶ a reducer: its cost is the applying instruction's
+
+A loop whose trip count nobody knows counts once and is listed in ``unknown``, so totals with
+such a loop are lower bounds until a count is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Module
+from ..base.table import per_module, table
+from ..base.trips import trip_count
+
+Floats = npt.NDArray[np.float64]
+
+
+class Role(IntEnum):
+    """What a called computation is to its caller."""
+
+    FUSED = 0
+    REDUCER = 1
+    BODY = 2
+    CONDITION = 3
+    BRANCH = 4
+    CALL = 5
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``caller`` (an instruction index) calls ``callee`` (a computation index)."""
+
+    caller: int
+    callee: int
+    role: Role
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The call graph. ``order`` has callees before callers; ``below[c]`` are c's call edges."""
+
+    edges: tuple[Edge, ...]
+    below: tuple[tuple[Edge, ...], ...]
+    order: tuple[int, ...]
+    executed: npt.NDArray[np.bool_]  # a row a computation
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """How often each computation runs in one execution of ENTRY; by computation index.
+
+    ``loop[c]`` is the innermost loop of unknown trip count around c: a row of ``unknown``,
+    -1 when there is none; ``unknown_parent`` gives the unknown loop around each of those.
+    ``condition[c]``: c is in that loop's condition, which runs once more than its body.
+    Fused computations run as often as their fusions; reducers are 0.
+    """
+
+    calls: Calls
+    runs: Floats
+    trips: Mapping[int, int | None]  # by while instruction index
+    unknown: tuple[Instruction, ...]
+    unknown_parent: tuple[int, ...]
+    loop: npt.NDArray[np.int64]
+    condition: npt.NDArray[np.bool_]
+    branches_left_out: tuple[int, ...]  # computation indices
+
+
+def _role(opcode: str, role: str) -> Role | None:
+    if opcode == "fusion" or opcode == "fusion-start":
+        return Role.FUSED
+    if opcode == "while":
+        return {"body": Role.BODY, "condition": Role.CONDITION}.get(role)
+    if opcode == "conditional":
+        return Role.BRANCH
+    if opcode in ("async-update", "async-done") or opcode.endswith(("-update", "-done")):
+        return None  # names again what its start calls
+    if opcode == "call" or (opcode.endswith("-start") and role == "calls"):
+        return Role.CALL
+    return Role.REDUCER
+
+
+@per_module
+def call_graph(module: Module) -> Calls:
+    """Call edges with roles, callee-first order, and what executes on its own."""
+    t = table(module)
+    edges: list[Edge] = []
+    for caller, callee, name in zip(
+        t.called.rows.tolist(), t.called.values.tolist(), t.called_roles, strict=True
+    ):
+        role = _role(t.instructions[caller].opcode, name)
+        if role is not None:
+            edges.append(Edge(caller, callee, role))
+    below: list[list[Edge]] = [[] for _ in module.computations]
+    for e in edges:
+        below[int(t.computation[e.caller])].append(e)
+    order = _callees_first(below)
+    executed = np.zeros(len(below), bool)
+    if module.entry is not None:
+        executed[module.entry.index] = True
+    for c in reversed(order):
+        if executed[c]:
+            for e in below[c]:
+                if e.role >= Role.BODY:
+                    executed[e.callee] = True
+    return Calls(tuple(edges), tuple(tuple(b) for b in below), order, executed)
+
+
+def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
+    order: list[int] = []
+    state = bytearray(len(below))  # 1 entered, 2 done; a cycle (cut dump) is just left
+    for start in range(len(below)):
+        stack = [start]
+        while stack:
+            c = stack[-1]
+            if state[c] == 0:
+                state[c] = 1
+                stack.extend(e.callee for e in below[c] if state[e.callee] == 0)
+                continue
+            stack.pop()
+            if state[c] == 1:
+                state[c] = 2
+                order.append(c)
+    return tuple(order)
+
+
+def count_runs(
+    module: Module,
+    calls: Calls,
+    work: Floats,
+    *,
+    trips: Mapping[str, int] | None = None,
+    once: bool = False,
+) -> Runs:
+    """Runs of every computation.
+
+    ``work`` is a figure per instruction by which the costliest branch of a conditional is
+    chosen. ``trips`` gives trip counts by name of the ``while``, over what the dump says;
+    a name that is no loop of the module raises ``ValueError``. ``once`` counts every body
+    and condition once, as XLA's cost analysis does.
+    """
+    t = table(module)
+    given = dict(trips or {})
+    counts: dict[int, int | None] = {}
+    for n in t.where("while"):
+        loop = t.instructions[n]
+        counts[int(n)] = given.pop(loop.name) if loop.name in given else trip_count(loop)
+    if given:
+        have = ", ".join(t.instructions[n].name for n in counts) or "none"
+        raise ValueError(f"no loop is called {', '.join(given)}; the loops are: {have}")
+    inclusive = inclusive_sums(module, calls, work, {} if once else counts)[1]
+    taken = _taken_branches(calls, inclusive)
+    runs = np.zeros(len(module.computations))
+    loop_of = np.full(len(module.computations), -1, np.int64)
+    in_condition = np.zeros(len(module.computations), bool)
+    unknown: list[Instruction] = []
+    parents: list[int] = []
+    left_out: list[int] = []
+    if module.entry is not None:
+        runs[module.entry.index] = 1
+    for c in reversed(calls.order):
+        for e in calls.below[c]:
+            times, inside, condition = 1.0, int(loop_of[c]), bool(in_condition[c])
+            if e.role is Role.REDUCER:
+                continue
+            if e.role is Role.BRANCH and taken[e.caller] != e.callee:
+                times = 0.0
+                left_out.append(e.callee)
+            elif e.role in (Role.BODY, Role.CONDITION) and not once:
+                n = counts[e.caller]
+                if n is None:
+                    times = 1.0
+                    loop = t.instructions[e.caller]
+                    if loop not in unknown:
+                        unknown.append(loop)
+                        parents.append(inside)
+                    inside, condition = unknown.index(loop), e.role is Role.CONDITION
+                else:
+                    times = float(n if e.role is Role.BODY else n + 1)
+            runs[e.callee] += runs[c] * times
+            loop_of[e.callee], in_condition[e.callee] = inside, condition
+    return Runs(
+        calls,
+        runs,
+        counts,
+        tuple(unknown),
+        tuple(parents),
+        loop_of,
+        in_condition,
+        tuple(sorted(left_out)),
+    )
+
+
+def _taken_branches(calls: Calls, inclusive: Floats) -> dict[int, int]:
+    """conditional → the branch with most work (the first of equals)."""
+    taken: dict[int, int] = {}
+    for e in calls.edges:
+        if e.role is Role.BRANCH and (
+            e.caller not in taken or inclusive[e.callee] > inclusive[taken[e.caller]]
+        ):
+            taken[e.caller] = e.callee
+    return taken
+
+
+def inclusive_sums(
+    module: Module, calls: Calls, own: Floats, trips: Mapping[int, int | None]
+) -> tuple[Floats, Floats]:
+    """(per instruction, per computation): own values plus those of what is called, × trips.
+
+    A conditional counts its greatest branch. Loops that are not in ``trips``, or unknown
+    there, count once. NaN (unknown) counts as nothing.
+    """
+    t = table(module)
+    value = np.nan_to_num(own)
+    total = np.bincount(t.computation, value, len(module.computations)).astype(np.float64)
+    for c in calls.order:
+        greatest: dict[int, float] = {}
+        for e in calls.below[c]:
+            if e.role is Role.REDUCER:
+                continue
+            inner = total[e.callee]
+            if e.role in (Role.BODY, Role.CONDITION):
+                n = trips.get(e.caller)
+                inner = inner * (1 if n is None else n + (e.role is Role.CONDITION))
+            if e.role is Role.BRANCH:
+                before = greatest.get(e.caller, 0.0)
+                greatest[e.caller] = max(before, inner)
+                inner = greatest[e.caller] - before
+            value[e.caller] += inner
+            total[c] += inner
+    return value, total

@@ -1,0 +1,304 @@
+"""Modelled seconds on a chip: never measured, and the assumptions are few and stated.
+
+An instruction takes as long as its scarcest resource (Williams, Waterman, Patterson 2009,
+"Roofline"), a collective as the alpha-beta model says (``roofline_collectives.py``):
+
+    seconds = max( matmul FLOPs / peak of the operand type,
+                   other FLOPs + transcendentals / peak of the vector units,
+                   bytes accessed in main memory / its bandwidth )
+    seconds = steps · latency + bytes / bandwidth of a link, near and far at once
+
+One instruction runs after the other. An asynchronous collective runs beside what stands
+between its start and its done, one transfer at a time on the wire (of two: the far one, where
+slices exchange, is a wire of its own):
+
+    schedule   start ─ fusion ─ fusion ─ done            compute  ████████▒▒▒
+    wire             ███████████████████                 ▒ exposed: the done waits
+
+Peaks are vendors' figures; real programs reach a part of them, so these are lower bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hardware import Hardware
+from ...hlo import Instruction, Module, Target
+from ...hlo.devices import device_counts, device_groups
+from ..base.table import table
+from ..comms.collectives import Collectives, collectives
+from ..text.units import duration
+from .roofline_collectives import MAX_BLOCK, Transfer, TransferMaker
+from .roofline_slices import between_slices
+
+if TYPE_CHECKING:
+    from .cost import Cost
+
+Floats = npt.NDArray[np.float64]
+BOUNDS = ("", "compute", "vector", "memory", "collective", "unknown")
+
+
+@dataclass(frozen=True, eq=False)
+class Roofline:
+    """Modelled seconds; columns have a row an instruction and are of one execution.
+
+    ``seconds`` of a unit is NaN where a rate or its FLOPs are unknown, and 0 for what is no
+    unit. ``exposed`` is the part of a transfer's time that its done waits, at the done.
+    """
+
+    hardware: Hardware
+    seconds: Floats
+    bound_by: npt.NDArray[np.int8]  # into BOUNDS
+    transfers: tuple[Transfer, ...]
+    transfer_seconds: Floats  # a row a transfer
+    exposed: Floats
+    runs: Floats
+    unmodelled: tuple[Instruction, ...]
+
+    def bound(self, n: int) -> str:
+        """ "compute", "vector", "memory", "collective", "unknown" or ""."""
+        return BOUNDS[self.bound_by[n]]
+
+    def _sum(self, *bounds: str) -> float:
+        chosen = np.isin(self.bound_by, [BOUNDS.index(b) for b in bounds])
+        return float(np.nansum(self.seconds[chosen] * self.runs[chosen]))
+
+    @cached_property
+    def compute_seconds(self) -> float:
+        """Time of what the matrix or vector units bound."""
+        return self._sum("compute", "vector")
+
+    @cached_property
+    def memory_seconds(self) -> float:
+        """Time of what memory bandwidth bounds."""
+        return self._sum("memory")
+
+    @cached_property
+    def collective_seconds(self) -> float:
+        """Time on the wire, hidden or not."""
+        starts = np.array([t.start for t in self.transfers], np.int64)
+        return float((self.transfer_seconds * self.runs[starts]).sum()) if len(starts) else 0.0
+
+    @cached_property
+    def exposed_seconds(self) -> float:
+        """The part of ``collective_seconds`` during which nothing else runs."""
+        return float((self.exposed * self.runs).sum())
+
+    @property
+    def overlapped_seconds(self) -> float:
+        return max(0.0, self.collective_seconds - self.exposed_seconds)
+
+    @property
+    def total_seconds(self) -> float:
+        """Compute, memory and exposed communication of one execution."""
+        return self.compute_seconds + self.memory_seconds + self.exposed_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "hardware": self.hardware.id,
+            "modelled_seconds": {
+                "compute": self.compute_seconds,
+                "memory": self.memory_seconds,
+                "collective": self.collective_seconds,
+                "exposed": self.exposed_seconds,
+                "total": self.total_seconds,
+            },
+            "not_modelled": [i.name for i in self.unmodelled],
+        }
+
+    def text(self) -> list[str]:
+        """Two or three lines for a person."""
+        lines = [
+            f"modelled on {self.hardware.label}: {duration(self.total_seconds)}"
+            f" = compute {duration(self.compute_seconds)} + memory"
+            f" {duration(self.memory_seconds)} + exposed communication"
+            f" {duration(self.exposed_seconds)}"
+        ]
+        if self.overlapped_seconds > 1e-6 * self.collective_seconds:
+            lines.append(
+                f"communication hidden behind compute: {duration(self.overlapped_seconds)}"
+            )
+        if self.unmodelled:
+            lines.append(f"without {len(self.unmodelled)} instructions whose time is not known")
+        return lines
+
+
+def for_target(hardware: Hardware, target: Target) -> Hardware:
+    """The chip's figures for one device: some topologies show each core as a device."""
+    places = [(d.slice, d.coords) for d in target.devices if d.coords is not None]
+    if not places or len(places) != len(target.devices):
+        return hardware
+    share = len(places) // max(1, len(set(places)))
+    if share == hardware.devices_per_chip or share < 1:
+        return hardware
+    factor = hardware.devices_per_chip / share
+    return replace(
+        hardware,
+        memory_bytes=hardware.memory_bytes * factor,
+        memory_bandwidth=hardware.memory_bandwidth * factor,
+        matmul={k: v * factor for k, v in hardware.matmul.items()},
+        vector=None if hardware.vector is None else hardware.vector * factor,
+        links=tuple(
+            replace(x, bytes_per_second=x.bytes_per_second * factor) for x in hardware.links
+        ),
+        devices_per_chip=share,
+    )
+
+
+def reach(hardware: Hardware) -> int:
+    """Which of ``Transfer.levels`` the chip's near link has: blocks of 2**k, or all."""
+    group = hardware.links[0].group if hardware.links else 0
+    return MAX_BLOCK if not group else min(MAX_BLOCK, group.bit_length() - 1)
+
+
+def transfer_time(hardware: Hardware, t: Transfer) -> float:
+    """Seconds of one execution; NaN when the chip has no interconnect."""
+    if not hardware.links:
+        return float("nan")
+    near, far = hardware.links[0], hardware.links[-1]
+    level = t.levels[reach(hardware)]
+    steps, sent = level.torus if near.kind == "torus" else level.switch
+    far_steps, far_sent = level.far
+    return (
+        steps * near.latency
+        + far_steps * far.latency
+        + max(sent / near.bytes_per_second, far_sent / far.bytes_per_second)
+    )
+
+
+def find_transfers(
+    module: Module, target: Target, executed: npt.NDArray[np.bool_], rows: Collectives | None = None
+) -> tuple[Transfer, ...]:
+    """Every executed collective, with the instructions where it starts and is awaited."""
+    rows = rows if rows is not None else collectives(module, target)
+    computation = table(module).computation
+    replicas, partitions = device_counts(module, target)
+    out: list[Transfer] = []
+    maker = TransferMaker(target)
+    for row in rows:
+        if row.kind == "collective-matmul":
+            for part in row.parts:
+                i = part.instruction
+                if executed[computation[i.index]]:
+                    groups = device_groups(i, replicas, partitions)
+                    done = _done(i)
+                    out.append(
+                        maker.make(row, i.index, done, "collective-permute", part.bytes, groups)
+                    )
+            continue
+        members = [m for m in row.members if executed[computation[m]]]
+        at_start = [m for m in members if computation[m] == computation[members[0]]]
+        if at_start:
+            start, done = at_start[0], at_start[-1]
+            out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
+    out += between_slices(module, executed)
+    return tuple(sorted(out, key=lambda t: (t.start, t.done)))
+
+
+def _done(start: Instruction) -> int:
+    for u in start.users:
+        if u.opcode.endswith("-done"):
+            return u.index
+    return start.index
+
+
+def model(cost: Cost, hardware: Hardware) -> Roofline:
+    """Modelled seconds of every unit of ``cost`` on ``hardware``."""
+    hardware = for_target(hardware, cost.target)
+    n = len(cost.module.instructions)
+    executed = cost.execution.calls.executed
+    transfers = cost.transfers
+    wire = np.array([transfer_time(hardware, t) for t in transfers], np.float64)
+    dtypes = sorted(set(cost.matmul_dtype))
+    rates = np.array([hardware.matmul_rate(d) or np.nan for d in dtypes], np.float64)
+    column = rates[np.searchsorted(dtypes, cost.matmul_dtype)] if n else np.zeros(0)
+    unit = cost.is_unit
+    matmul = np.divide(cost.matmul_flops, column, out=np.zeros(n), where=cost.matmul_flops > 0)
+    other = cost.flops - cost.matmul_flops + cost.transcendentals
+    vector = other / hardware.vector if hardware.vector else np.where(np.isnan(other), np.nan, 0.0)
+    memory = cost.main_bytes / hardware.memory_bandwidth
+    stacked = np.vstack([matmul, vector, memory])
+    seconds = stacked.max(axis=0, initial=0.0)
+    bound = np.where(
+        np.isnan(seconds), 5, np.where(seconds > 0, stacked.argmax(axis=0) + 1, 0)
+    ).astype(np.int8)
+    seconds = np.where(unit, seconds, 0.0)
+    bound[~unit] = 0
+    opcodes = table(cost.module).opcodes
+    alone = table(cost.module).by_opcode(is_collective, bool) if opcodes else unit
+    seconds[alone] = 0.0  # a collective op is its transfer; fusions around one still compute
+    bound[alone] = 0
+    for t in transfers:
+        if alone[t.start]:
+            bound[t.start] = BOUNDS.index("collective")
+    exposed = _exposed(cost.module, executed, seconds, transfers, wire)
+    for t, s in zip(transfers, wire, strict=True):
+        if alone[t.start]:
+            seconds[t.start] = s
+    rows = np.flatnonzero(np.isnan(seconds))
+    return Roofline(
+        hardware=hardware,
+        seconds=seconds,
+        bound_by=bound,
+        transfers=transfers,
+        transfer_seconds=np.nan_to_num(wire),
+        exposed=exposed,
+        runs=cost.runs,
+        unmodelled=tuple(cost.module.instructions[k] for k in rows),
+    )
+
+
+_KINDS = (
+    "all-gather",
+    "all-reduce",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+
+
+def is_collective(opcode: str) -> bool:
+    """Whether an opcode is a collective or one half of one."""
+    return opcode.startswith(_KINDS)
+
+
+def _exposed(
+    module: Module,
+    executed: npt.NDArray[np.bool_],
+    seconds: Floats,
+    transfers: Sequence[Transfer],
+    wire: Floats,
+) -> Floats:
+    """Seconds each done waits, by a walk through every computation's schedule."""
+    out = np.zeros(len(seconds))
+    starting: dict[int, list[int]] = {}
+    ending: dict[int, list[int]] = {}
+    for k, t in enumerate(transfers):
+        starting.setdefault(t.start, []).append(k)
+        ending.setdefault(t.done, []).append(k)
+    touched = {int(module.instructions[t.start].computation.index) for t in transfers}
+    busy = np.nan_to_num(seconds)
+    for c in touched:
+        clock = 0.0
+        wire_free = [0.0, 0.0]  # the near wire and the far one
+        until: dict[int, float] = {}
+        for i in module.computations[c].instructions:
+            n = i.index
+            for k in starting.get(n, ()):
+                which = int(transfers[k].is_far)
+                until[k] = max(clock, wire_free[which]) + float(np.nan_to_num(wire[k]))
+                wire_free[which] = until[k]
+            clock += float(busy[n])
+            for k in ending.get(n, ()):
+                wait = max(0.0, until.get(k, clock) - clock)
+                out[n] += wait
+                clock += wait
+    return out

@@ -1,0 +1,1 @@
+"""The tree of groups the explorer opens with: scopes, functions, folds."""

@@ -1,0 +1,205 @@
+"""Repeated neighbours become one box with a count: ``layer_[0..23]``.
+
+Members of a fold are scopes with one name but for a number, of equal structure or nearly so
+(boundary layers differ by an instruction or two), or equal components of a wide group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..base.structure import computation_hashes, instruction_hashes, mix, tokens
+from ..base.table import Ints, Table, intern, table
+from .groups import KINDS, GroupTree
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+
+# Near matches: instructions that may differ, as a share of the bigger one, and at least.
+NEAR_SHARE = 0.25
+NEAR_COUNT = 6
+MIN_MEMBERS = 2
+
+_FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    parent: int
+    label: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    folds: tuple[Fold, ...]
+    of_group: Ints  # fold of each group, or -1
+    group_class: Ints  # equal for isomorphic groups
+
+
+def folds(module: Module, tree: GroupTree) -> Folds:
+    """Classes of equal groups, and runs of equal or nearly equal siblings."""
+    t = table(module)
+    group_class = classes(t, tree)
+    contents = _Contents(t, tree)
+    out: list[Fold] = []
+    of_group = np.full(len(tree.parent), -1, np.int64)
+    for parent, children in enumerate(tree.children()):
+        foldable = [g for g in children if int(tree.kind[g]) in _FOLDABLE]
+        if len(foldable) < MIN_MEMBERS:
+            continue
+        for label, members in _runs(foldable, tree, group_class, contents):
+            of_group[members] = len(out)
+            out.append(Fold(parent, label, tuple(members)))
+    return Folds(tuple(out), of_group, group_class)
+
+
+def classes(t: Table, tree: GroupTree) -> Ints:
+    """Equal small numbers for isomorphic groups, by first appearance."""
+    base = instruction_hashes(t, tree.group)
+    _, full = computation_hashes(t, base)
+    sums = np.zeros(len(tree.parent), np.uint64)
+    with np.errstate(over="ignore"):
+        np.add.at(sums, tree.group, full)
+        own = mix(sums + mix(tree.kind.astype(np.uint64)))
+        # A called computation is already in its caller's hash; scopes add to their parent's.
+        nested = np.flatnonzero(np.isin(tree.kind, [KINDS.index(k) for k in _NESTED]))
+        total = own.copy()
+        depth = np.zeros(len(total), np.int64)
+        for g in nested.tolist():
+            depth[g] = depth[tree.parent[g]] + 1
+        for level in range(int(depth.max(initial=0)), 0, -1):  # children before parents
+            at = nested[depth[nested] == level]
+            np.add.at(total, tree.parent[at], mix(total[at]))
+    return intern(total.tolist())[0]
+
+
+_NESTED = ("scope", "component", "section")
+
+
+class _Contents:
+    """Multisets of tokens in a group, at any depth of scopes, made when asked for."""
+
+    def __init__(self, t: Table, tree: GroupTree) -> None:
+        self.token = tokens(t)
+        self.order = np.argsort(tree.group, kind="stable")
+        self.bounds = np.searchsorted(tree.group[self.order], np.arange(len(tree.parent) + 1))
+        self.children: dict[int, list[int]] = {}
+        nested = [KINDS.index(k) for k in _NESTED]
+        for g in np.flatnonzero(np.isin(tree.kind, nested)).tolist():
+            self.children.setdefault(int(tree.parent[g]), []).append(g)
+        self.cache: dict[int, Counter[int]] = {}
+
+    def of(self, g: int) -> Counter[int]:
+        if g not in self.cache:
+            out = [self._rows(x) for x in self._subtree(g)]
+            self.cache[g] = Counter(self.token[np.concatenate(out)].tolist())
+        return self.cache[g]
+
+    def _rows(self, g: int) -> Ints:
+        return np.asarray(self.order[self.bounds[g] : self.bounds[g + 1]])
+
+    def _subtree(self, g: int) -> list[int]:
+        out, stack = [], [g]
+        while stack:
+            at = stack.pop()
+            out.append(at)
+            stack.extend(self.children.get(at, ()))
+        return out
+
+
+def near(a: Counter[int], b: Counter[int]) -> bool:
+    """Whether two multisets differ by a few instructions only."""
+    differ = sum((a - b).values()) + sum((b - a).values())
+    return differ <= max(NEAR_COUNT, NEAR_SHARE * max(a.total(), b.total()))
+
+
+def _runs(
+    groups: list[int], tree: GroupTree, group_class: Ints, contents: _Contents
+) -> list[tuple[str, list[int]]]:
+    out: list[tuple[str, list[int]]] = []
+    by_hint: dict[str, list[int]] = {}
+    for g in groups:
+        if tree.hint[g]:
+            by_hint.setdefault(tree.hint[g], []).append(g)
+    for members in by_hint.values():
+        if len(members) >= MIN_MEMBERS:
+            out.append((tree.label[members[0]], members))
+    named = [g for g in groups if not tree.hint[g]]
+    for stem, numbered in _stems([(g, tree.label[g]) for g in named]).items():
+        ordered = [g for _, g in sorted(numbered)]
+        numbers = {g: n for n, g in numbered}
+        for members in _alike(ordered, group_class, contents):
+            label = stem.replace("\0", _range([numbers[g] for g in members]))
+            out.append((label, members))
+    return out
+
+
+def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
+    """Label with one number cut out → (number, group); each group under its commonest stem."""
+    options: dict[int, list[tuple[str, int]]] = {}
+    count: Counter[str] = Counter()
+    for g, label in labels:
+        for m in _NUMBER.finditer(label):
+            if len(m.group()) > 9:
+                continue
+            stem = f"{label[: m.start()]}\0{label[m.end() :]}"
+            options.setdefault(g, []).append((stem, int(m.group())))
+            count[stem] += 1
+    out: dict[str, list[tuple[int, int]]] = {}
+    for g, choices in options.items():
+        stem, number = max(choices, key=lambda choice: count[choice[0]])
+        if count[stem] >= MIN_MEMBERS:
+            out.setdefault(stem, []).append((number, g))
+    return out
+
+
+def _alike(groups: list[int], group_class: Ints, contents: _Contents) -> list[list[int]]:
+    """Sets of equal or nearly equal groups, the commonest class first."""
+    out = []
+    left = list(groups)
+    while len(left) >= MIN_MEMBERS:
+        common, _ = Counter(int(group_class[g]) for g in left).most_common(1)[0]
+        model = contents.of(next(g for g in left if group_class[g] == common))
+        known: dict[int, bool] = {}
+        members = []
+        for g in left:
+            key = int(group_class[g])
+            if key not in known:
+                known[key] = key == common or near(model, contents.of(g))
+            if known[key]:
+                members.append(g)
+        chosen = set(members)
+        left = [g for g in left if g not in chosen]
+        if len(members) >= MIN_MEMBERS:
+            out.append(members)
+    return out
+
+
+def _range(numbers: list[int]) -> str:
+    """``[0..23]``, ``[0,4,8]``, ``[0..22 step 2]``, ``[0..23, 26]`` cut short when long."""
+    numbers = sorted(numbers)
+    step = numbers[1] - numbers[0]
+    if len(numbers) > 2 and step > 0 and all(b - a == step for a, b in pairwise(numbers)):
+        return f"[{numbers[0]}..{numbers[-1]}{f' step {step}' if step > 1 else ''}]"
+    parts: list[str] = []
+    begin = previous = numbers[0]
+    for n in [*numbers[1:], None]:
+        if n is not None and n == previous + 1:
+            previous = n
+            continue
+        parts.append(f"{begin}..{previous}" if previous > begin + 1 else str(begin))
+        if previous == begin + 1:
+            parts.append(str(previous))
+        if n is not None:
+            begin = previous = n
+    if len(parts) > 4:
+        parts = [*parts[:2], "…", parts[-1]]
+    return f"[{','.join(parts)}]"

@@ -1,0 +1,255 @@
+"""Groups from the person's own functions, where nobody named a scope.
+
+JAX names scopes only inside ``jax.named_scope`` and layers of libraries; the Python stack of an
+instruction knows its functions all the same:
+
+    train_step:38 ─ loss:34 ─ layer:29 ─ attention:19     line 29 of layer called attention
+                                       ─ norm:16          and norm; line 30 called norm again:
+                            ─ layer:30 ─ norm:16          another group
+
+A group must read as one step: what leaves it should not come back. A few instructions that lie
+between are taken in, or come back if they belong elsewhere; where they are many there is no group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.frames import is_library
+from ..base.labels import trip_count
+from ..base.op_name import BACKWARD, CALLED, FORWARD
+from ..base.table import Ints, Table, per_module, table
+from .group_nodes import MIN_BOXES, Node
+from .scopes import inherit
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+    from ...hlo.parts import FrameTable
+
+Mask = NDArray[np.bool_]
+# (line of the caller, function called), outermost first; the last entry is (line, "")
+Chain = tuple[tuple[int, str], ...]
+
+# With fewer boxes of its own a group is read as it is.
+ENOUGH = 12
+# A group of fewer boxes says less than they do.
+SMALLEST = 3
+# A call that made this share of a group is the group: what it called is looked at instead.
+MOSTLY = 0.8
+# With more boxes left than this, the lines of one function become groups too: sooner where no
+# scope was named, as at the top and in loops.
+WIDE, UNNAMED_WIDE = 64, 20
+# What may be taken in to make a group one step, as a share of its boxes.
+TAKEN_IN = 0.15
+# One call may become this many times two groups.
+PIECES = 3
+# More instructions than this in one computation are left to components.py.
+LARGEST = 8192
+# Edges walked in one module, about a third of a second: what is left then stays without groups.
+MOST_STEPS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """``chain[i]`` indexes ``chains``; -1 where nothing near knows its stack."""
+
+    chains: tuple[Chain, ...]
+    chain: Ints
+    own: Mask  # whether the stack is the instruction's own
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """Names of the person's own functions."""
+        return frozenset(name for chain in self.chains for _, name in chain)
+
+
+@per_module
+def calls(module: Module) -> Calls:
+    """The calls that made every instruction, its neighbours' where it has none."""
+    t = table(module)
+    frames, ids = module.source_frames()
+    number: dict[Chain, int] = {}
+    of_frame: dict[int, int] = {0: -1}
+    for frame in set(ids):
+        if frame not in of_frame:
+            found = _chain(frames, frame)
+            of_frame[frame] = number.setdefault(found, len(number)) if found else -1
+    own = np.array([of_frame[f] for f in ids], np.int64)
+    own[t.by_opcode(lambda o: o in ("parameter", "constant"), bool)] = -1
+    chain = inherit(t, own) if number else own
+    return Calls(tuple(number), chain, own >= 0)
+
+
+def _chain(frames: FrameTable, frame: int) -> Chain:
+    """The person's own calls, outermost first, once each: XLA repeats what it inlines."""
+    out: list[tuple[str, str, int]] = []  # file, function, line
+    for f in reversed(frames.stack(frame)):
+        name = (f.function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
+        if is_library(f.file) or not name or name.startswith("<"):
+            continue
+        entry = (f.file, name, f.line)
+        if entry in out:
+            del out[out.index(entry) :]
+        out.append(entry)
+    if not out:
+        return ()
+    lines = [0, *(line for _, _, line in out)]
+    return tuple(zip(lines, [*(name for _, name, _ in out), ""], strict=True))
+
+
+class Budget:
+    """Steps that are left for one module."""
+
+    def __init__(self, steps: int = MOST_STEPS) -> None:
+        self.left = steps
+
+
+def cut_by_calls(node: Node, t: Table, quiet: Mask, found: Calls, budget: Budget) -> None:
+    """Moves members of a group into new child groups by the functions they are from.
+
+    Library functions that JAX names (``cumsum``, ``softmax``) go into the function that called
+    them, where there is a group of it.
+    """
+    library = [c for c in node.children if _is_library(c, found)]
+    members = np.concatenate([node.members, *(c.members for c in library)])
+    if not found.chains or int((~quiet[members]).sum()) <= ENOUGH:
+        return
+    if int(t.size[node.computation]) > LARGEST or budget.left <= 0:
+        return
+    here = _Cut(node, t, quiet, found, np.sort(members), budget)
+    here.by_call()
+    named = any(c not in (FORWARD, BACKWARD) for c in node.path)
+    if int((~quiet[here.free]).sum()) > (WIDE if named else UNNAMED_WIDE):
+        here.by_line()
+    if not here.made:
+        return
+    node.members = np.intersect1d(node.members, here.free)
+    for child in library:
+        node.children.remove(child)
+        for group in (node, *here.made):
+            mine = group.members if group is not node else here.free
+            part = np.intersect1d(child.members, mine)
+            if int((~quiet[part]).sum()) >= MIN_BOXES:
+                group.members = np.setdiff1d(group.members, part)
+                again = Node("scope", child.label, node.computation, path=child.path)
+                again.members = part
+                group.children.append(again)
+            elif group is node:
+                node.members = np.union1d(node.members, part)
+    node.children.extend(here.made)
+
+
+def _is_library(child: Node, found: Calls) -> bool:
+    """A function JAX named that is none of the person's own."""
+    name = child.path[-1] if child.path else ""
+    return name.endswith(CALLED) and not child.children and child.label not in found.functions
+
+
+class _Cut:
+    """Cuts ``free``, the members of a group, into ``made``, groups that each are one step."""
+
+    def __init__(
+        self, node: Node, t: Table, quiet: Mask, found: Calls, free: Ints, budget: Budget
+    ) -> None:
+        self.node, self.t, self.quiet, self.found, self.free = node, t, quiet, found, free
+        self.budget = budget
+        self.made: list[Node] = []
+        self.first = first = int(t.first[node.computation])
+        self.size = int(t.size[node.computation])
+        last = first + self.size
+        begin, end = t.operands.offsets[first], t.operands.offsets[last]
+        users = t.operands.rows[begin:end] - first
+        values = t.operands.values[begin:end] - first
+        # constants and parameters lie anywhere: they order nothing
+        inside = (values >= 0) & (values < users) & ~t.silent[t.operands.values[begin:end]]
+        self.users, self.values = users[inside], values[inside]
+
+    def by_call(self) -> None:
+        """Groups by the first call that tells the members apart."""
+        chains, chain = self.found.chains, self.found.chain
+        members, depth = self.free, 0
+        while True:
+            by_call: dict[tuple[int, str], list[int]] = {}
+            for i in members.tolist():
+                path = chains[chain[i]] if chain[i] >= 0 else ()
+                if len(path) > depth and path[depth][1]:
+                    by_call.setdefault(path[depth], []).append(i)
+            if not by_call:
+                return
+            most = max(by_call, key=lambda c: self._boxes(by_call[c]))
+            if self._boxes(by_call[most]) < MOSTLY * self._boxes(members):
+                break
+            # nearly all of it: one group in a group says nothing
+            members, depth = np.array(by_call[most], np.int64), depth + 1
+        for call, rows in by_call.items():
+            self._take(call[1], np.array(rows, np.int64))
+
+    def by_line(self) -> None:
+        """Groups by the line of one function, where too much of it is left."""
+        chains, chain = self.found.chains, self.found.chain
+        by_line: dict[tuple[Chain, int], list[int]] = {}
+        for i in self.free.tolist():
+            if chain[i] >= 0:
+                path = chains[chain[i]]
+                by_line.setdefault((path[:-1], path[-1][0]), []).append(i)
+        most = max(map(self._boxes, by_line.values()), default=0)
+        alone = not self.made and not self.node.children
+        if alone and most > MOSTLY * self._boxes(self.free):
+            return
+        for (path, line), rows in by_line.items():
+            members = np.array(rows, np.int64)
+            if path:
+                self._take(f"{path[-1][1]}, line {line}{self._loop(members)}", members)
+
+    def _boxes(self, rows: Ints | list[int]) -> int:
+        return int((~self.quiet[rows]).sum())
+
+    def _loop(self, members: Ints) -> str:
+        """The one loop that a line is about."""
+        loops = members[self.t.by_opcode(lambda o: o == "while", bool)[members]]
+        if len(loops) != 1:
+            return ""
+        times = trip_count(self.t.instructions[int(loops[0])])
+        return " · loop" if times is None else f" · loop ×{times}"
+
+    def _take(self, label: str, rows: Ints, pieces: int = PIECES) -> None:
+        rows = rows[np.isin(rows, self.free)]  # another group may have taken some in
+        if self._boxes(rows) < SMALLEST or self.budget.left <= 0:
+            return
+        taken, between = self._one_step(rows)
+        if taken is None:
+            # recomputed first, differentiated much later: the call is there twice
+            later = self._reaches(between, self.values, self.users)[rows - self.first]
+            for part in (rows[~later], rows[later]):
+                if pieces > 1 and len(part) < len(rows):
+                    self._take(label, part, pieces - 1)
+            return
+        child = Node("scope", label, self.node.computation, path=(*self.node.path, label))
+        child.members = taken
+        self.free = np.setdiff1d(self.free, taken, assume_unique=True)
+        self.made.append(child)
+
+    def _one_step(self, rows: Ints) -> tuple[Ints | None, Ints]:
+        """``rows`` and what is free between them, or None where too much lies between."""
+        after = self._reaches(rows, self.values, self.users)
+        before = self._reaches(rows, self.users[::-1], self.values[::-1])
+        between = np.setdiff1d(np.flatnonzero(after & before) + self.first, rows)
+        if self._boxes(between) > TAKEN_IN * self._boxes(rows):
+            return None, between
+        return np.union1d(rows, between[np.isin(between, self.free)]), between
+
+    def _reaches(self, rows: Ints, sources: Ints, targets: Ints) -> Mask:
+        """What edges lead to from ``rows``, them included; edges in an order of the schedule."""
+        self.budget.left -= self.size + len(self.users)
+        start = np.zeros(self.size, bool)
+        start[rows - self.first] = True
+        out = start.tolist()
+        for s, d in zip(sources.tolist(), targets.tolist(), strict=True):
+            if out[s]:
+                out[d] = True
+        return np.array(out, bool)

@@ -1,0 +1,66 @@
+"""A group while the tree is built, and how scopes are simplified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.op_name import BACKWARD, CALLED, FORWARD, Path
+from ..base.table import Ints
+
+# A scope with fewer boxes than this is not worth opening.
+MIN_BOXES = 2
+
+NOTHING: Ints = np.zeros(0, np.int64)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A group while the tree is built; ``members`` are instructions directly inside."""
+
+    kind: str
+    label: str
+    computation: int = -1
+    owner: int = -1
+    path: Path = ()
+    children: list[Node] = field(default_factory=list)
+    members: Ints = field(default_factory=lambda: NOTHING)
+    fold_hint: str = ""  # equal and not empty: one fold, whatever the labels
+    index: int = -1
+
+
+def simplify(node: Node, quiet: NDArray[np.bool_]) -> int:
+    """Dissolves tiny scopes into their parent and lets only children vanish; counts boxes."""
+    boxes = int((~quiet[node.members]).sum())
+    kept: list[Node] = []
+    dissolved: list[Ints] = []
+    for child in node.children:
+        inside = simplify(child, quiet)
+        if inside < (1 if _is_part(child) else MIN_BOXES):
+            dissolved.append(_everything(child))
+        else:
+            kept.append(child)
+        boxes += inside
+    if dissolved:
+        node.members = np.sort(np.concatenate([node.members, *dissolved]))
+    node.children = kept
+    own = int((~quiet[node.members]).sum())
+    if len(kept) == 1 and own == 0:
+        (only,) = kept
+        if node.kind == "scope":
+            node.label = f"{node.label}/{only.label}"
+        node.members = np.sort(np.concatenate([node.members, only.members]))
+        node.children = only.children
+    return boxes
+
+
+def _is_part(node: Node) -> bool:
+    """A scope a person named at the top: ``lm_head`` says more than the matmul in it."""
+    names = [c for c in node.path if c not in (FORWARD, BACKWARD)]
+    return len(names) == 1 and not names[0].endswith(CALLED) and not node.children
+
+
+def _everything(node: Node) -> Ints:
+    return np.concatenate([node.members, *map(_everything, node.children)])

@@ -1,0 +1,277 @@
+"""The tree of groups a person opens and closes: module, ENTRY, loops, scopes, fusions.
+
+    module
+    └ ENTRY main
+      ├ forward                         scope   (first component of op_name, normalised)
+      │ ├ layer_0 … layer_23            scope   folded into layer_[0..23]
+      │ │ ├ attention                   scope
+      │ │ └ mlp                         scope
+      │ │   └ %fusion.3                 fusion  (owner: the fusion instruction)
+      ├ backward
+      └ adam
+        └ sqrt·divide·multiply          component (equal pieces of a wide flat group)
+
+Built in three steps: a trie of scopes for each computation that is worth it; simplify it
+(tiny groups dissolve, only children vanish, wide groups are cut by ``components.py``);
+hang every called computation under its first caller. ``folds.py`` then finds repetition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..base.flags import INLINE, OUTPUT, QUIET, flags
+from ..base.op_name import CALLED, Path, relative
+from ..base.table import Ints, Table, per_module, table
+from .components import cut_wide
+from .functions import Budget, calls, cut_by_calls
+from .group_nodes import NOTHING, Node, simplify
+from .results import gather_results
+from .scopes import Scopes, scopes
+
+if TYPE_CHECKING:
+    from ...hlo import Instruction, Module
+
+KINDS = (
+    "module", "entry", "scope", "fusion", "body", "condition", "branch", "call", "reducer",
+    "component", "section", "unreachable",
+)  # fmt: skip
+
+# A computation with no more boxes than this reads well without scopes.
+FLAT = 12
+
+_ROLE_KINDS = {
+    "body": "body",
+    "condition": "condition",
+    "branch_computations": "branch",
+    "true_computation": "branch",
+    "false_computation": "branch",
+}
+_CALLERS = frozenset(["call", "async-start", "map", "custom-call"])
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTree:
+    """Rows are groups, parents before children; row 0 is the module."""
+
+    parent: Ints
+    kind: Ints  # into KINDS
+    label: list[str]
+    owner: Ints  # instruction or -1
+    computation: Ints  # or -1
+    size: Ints  # instructions at any depth
+    order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
+    hint: list[str]
+    group: Ints  # a row an instruction: innermost group that holds it
+    of_computation: Ints  # a row a computation
+
+    def children(self) -> list[list[int]]:
+        out: list[list[int]] = [[] for _ in self.parent]
+        for g, p in enumerate(self.parent.tolist()):
+            if p >= 0:
+                out[p].append(g)
+        for row in out:
+            row.sort(key=lambda g: self.order[g])
+        return out
+
+
+@per_module
+def group_tree(module: Module) -> GroupTree:
+    """The tree of groups of a module, deterministic."""
+    return _Builder(module).build()
+
+
+class _Builder:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.t: Table = table(module)
+        self.scopes: Scopes = scopes(module)
+        self.calls = calls(module)
+        self.budget = Budget()
+        self.flags = flags(module)
+        self.quiet = (self.flags & QUIET) != 0
+        self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
+        self.nodes: list[Node] = []
+        self.parents: list[int] = []
+        n = len(self.t.instructions)
+        self.group = np.zeros(n, np.int64)
+        self.of_computation = [-1] * len(self.t.first)
+        firsts, sizes = self.t.first.tolist(), self.t.size.tolist()
+        self.bounds = [(f, f + s) for f, s in zip(firsts, sizes, strict=True)]
+        self.edges: list[int] = self.t.called.offsets.tolist()
+
+    def build(self) -> GroupTree:
+        self._add(Node("module", self.module.name or "module"), -1)
+        queue: deque[int] = deque()
+        entry = self.module.entry
+        if entry is not None:
+            self._computation(entry.index, "entry", entry.name, -1, 0, queue)
+        self._drain(queue)
+        for c in range(len(self.t.first) - 1, -1, -1):  # cut dumps: callers are printed last
+            if self.of_computation[c] < 0:
+                name = self.module.computations[c].name
+                self._computation(c, "unreachable", name, -1, 0, queue)
+                self._drain(queue)
+        return self._freeze()
+
+    def _drain(self, queue: deque[int]) -> None:
+        called, roles = self.t.called, self.t.called_roles
+        edges = self.edges
+        while queue:
+            c = queue.popleft()
+            first, last = self.bounds[c]
+            begin, end = edges[first], edges[last]
+            if begin == end:
+                continue
+            rows = np.repeat(np.arange(first, last), called.counts[first:last]).tolist()
+            for row, callee, role in zip(
+                rows, called.values[begin:end].tolist(), roles[begin:end], strict=True
+            ):
+                if self.of_computation[callee] >= 0:
+                    continue
+                instr = self.t.instructions[row]
+                kind = _kind(instr.opcode, role)
+                label = _label(kind, self.module.computations[callee].name, instr)
+                self._computation(callee, kind, label, row, int(self.group[row]), queue)
+
+    def _add(self, node: Node, parent: int) -> int:
+        node.index = len(self.nodes)
+        self.nodes.append(node)
+        self.parents.append(parent)
+        return node.index
+
+    def _computation(
+        self, c: int, kind: str, name: str, owner: int, parent: int, queue: deque[int]
+    ) -> None:
+        top = Node(kind, name, c, owner)
+        first, last = self.bounds[c]
+        self.of_computation[c] = self._add(top, parent)
+        self.group[first:last] = top.index
+        queue.append(c)
+        if kind in ("fusion", "reducer") or int((~self.quiet[first:last]).sum()) <= FLAT:
+            return
+        self._scope(top, first, last, owner)
+        simplify(top, self.quiet)
+        self._cut(top)
+        self._number(top)
+
+    def _scope(self, top: Node, first: int, last: int, owner: int) -> None:
+        """Hangs a trie of scopes with its instructions under ``top``."""
+        paths, scope = self.scopes.paths, self.scopes.scope
+        base = paths[scope[owner]] if owner >= 0 and scope[owner] >= 0 else ()
+        here = scope[first:last].copy()
+        here[self.parameter[first:last]] = -1
+        root = self.module.computations[top.computation].root
+        if root is not None and root.opcode == "tuple":
+            here[root.index - first] = -1
+        order = np.argsort(here, kind="stable")
+        ids, starts = np.unique(here[order], return_index=True)
+        trie: dict[Path, Node] = {(): top}
+        held: dict[int, list[Ints]] = {}
+        for k, s in enumerate(ids.tolist()):
+            end = starts[k + 1] if k + 1 < len(starts) else len(order)
+            path = relative(paths[s], base) if s >= 0 else ()
+            node = self._trie_node(trie, path, top)
+            held.setdefault(id(node), []).append(order[starts[k] : end] + first)
+        for node in trie.values():
+            mine = held.get(id(node))
+            node.members = np.sort(np.concatenate(mine)) if mine else NOTHING
+
+    def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node) -> Node:
+        for n in range(1, len(path) + 1):
+            prefix = path[:n]
+            if prefix not in trie:
+                label = path[n - 1].removesuffix(CALLED)
+                trie[prefix] = Node("scope", label, top.computation, path=prefix)
+                trie[prefix[:-1]].children.append(trie[prefix])
+        return trie[path]
+
+    def _cut(self, node: Node) -> None:
+        cut_by_calls(node, self.t, self.quiet, self.calls, self.budget)
+        for child in node.children:
+            self._cut(child)
+        cut_wide(node, self.t, self.quiet)
+        if node.kind == "entry":
+            output = np.flatnonzero(self.flags & OUTPUT)
+            gather_results(node, self.t, self.quiet, output)
+
+    def _number(self, top: Node) -> None:
+        stack = [(child, top.index) for child in reversed(top.children)]
+        while stack:
+            node, parent = stack.pop()
+            self._add(node, parent)
+            self.group[node.members] = node.index
+            stack.extend((child, node.index) for child in reversed(node.children))
+
+    def _freeze(self) -> GroupTree:
+        n = len(self.nodes)
+        parent = np.array(self.parents, np.int64)
+        size = np.bincount(self.group, minlength=n).astype(np.int64)
+        owner = np.array([g.owner for g in self.nodes], np.int64)
+        order = np.where(owner >= 0, owner, self._mean_index(parent))
+        sizes, above = size.tolist(), parent.tolist()
+        for g in range(n - 1, 0, -1):
+            sizes[above[g]] += sizes[g]
+        size = np.array(sizes, np.int64)
+        return GroupTree(
+            parent=parent,
+            kind=np.array([KINDS.index(g.kind) for g in self.nodes], np.int64),
+            label=[g.label for g in self.nodes],
+            owner=owner,
+            computation=np.array([g.computation for g in self.nodes], np.int64),
+            size=size,
+            order=order,
+            hint=[g.fold_hint for g in self.nodes],
+            group=self.group,
+            of_computation=np.array(self.of_computation, np.int64),
+        )
+
+    def _mean_index(self, parent: Ints) -> Ints:
+        """Mean index of a group's boxes (of all instructions, where it has no box).
+
+        The smallest would put backward above forward, for which a zero is made early.
+        """
+        n = len(parent)
+        index = np.arange(len(self.group))
+        # Boxes fed by constants alone are scheduled anywhere, most of them first.
+        operands = self.t.operands
+        fed = np.zeros(len(self.group), bool)
+        fed[operands.rows[(self.flags[operands.values] & INLINE) == 0]] = True
+        weight = np.where(self.quiet | ~fed, 1e-6, 1.0)
+        count = np.bincount(self.group, weight, n).tolist()
+        total = np.bincount(self.group, weight * index, n).tolist()
+        above = parent.tolist()
+        for g in range(n - 1, 0, -1):
+            if self.nodes[g].kind in _NESTED:
+                count[above[g]] += count[g]
+                total[above[g]] += total[g]
+        means = [t / c if c else 0.0 for t, c in zip(total, count, strict=True)]
+        return np.array(means).astype(np.int64)
+
+
+_NESTED = frozenset(["scope", "component", "section"])
+
+
+def _kind(opcode: str, role: str) -> str:
+    if opcode == "fusion":
+        return "fusion"
+    if role in _ROLE_KINDS:
+        return _ROLE_KINDS[role]
+    return "call" if opcode in _CALLERS or role == "called_computations" else "reducer"
+
+
+def _label(kind: str, name: str, caller: Instruction) -> str:
+    """What a called computation is to its caller: XLA's region_8.20_spmd.sunk tells nobody."""
+    if kind == "body":
+        return "collective matmul" if "windowed_dot_general" in name else "body"
+    if kind == "branch":
+        branches = [c.name for c in caller.called_computations]
+        at = branches.index(name) if name in branches else 0
+        if caller.attribute("true_computation"):
+            return "true branch" if at == 0 else "false branch"
+        return f"branch {at}"
+    return kind if kind == "condition" else name

@@ -1,0 +1,199 @@
+"""The scope a person wrote, for every instruction, with or without metadata.
+
+Hard because XLA merges, drops and invents op_names (``op_name.py`` parses them). An
+instruction whose scope is unknown takes that of what it calls, else of its latest operand,
+else of its earliest user. What belongs to several scopes at once moves up to what they share,
+and pieces of it down to the one scope that uses them, so that scopes do not form cycles:
+
+    layer_0 ──▶ all-reduce (combined, named after layer_1) ──▶ element 0 ──▶ layer_0
+                └ hoisted above the layers                     └ sunk into layer_0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.flags import INLINE, flags
+from ..base.op_name import BACKWARD, FORWARD, Path, common, parse_op_name
+from ..base.table import Table, intern, per_module, table
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Scopes:
+    """``scope[i]`` indexes ``paths``; -1 when nothing near says where instruction i is from."""
+
+    paths: tuple[Path, ...]
+    scope: NDArray[np.int64]
+    inherited: NDArray[np.bool_]
+
+
+@per_module
+def scopes(module: Module) -> Scopes:
+    """The scope of every instruction."""
+    t = table(module)
+    parsed = [parse_op_name(n) for n in t.op_names]
+    if not any(p is not None and BACKWARD in p for p in parsed):  # one phase is no phase
+        parsed = [p and tuple(c for c in p if c != FORWARD) for p in parsed]
+    ids, paths = intern([p for p in parsed])
+    known = np.array([p is not None for p in parsed], bool)
+    of_name = np.where(known, ids, -1)
+    own = of_name[t.op_name]
+    own[t.by_opcode(lambda o: o == "parameter", bool)] = -1
+    top = next((n for n, p in enumerate(paths) if p == ()), -2)
+    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    scope = _inherit(t, own, combined, top)
+    final = [p if p is not None else () for p in paths]
+    _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
+    _sink(t, own, scope, final)
+    return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
+
+
+def _hoist(
+    t: Table,
+    own: NDArray[np.int64],
+    scope: NDArray[np.int64],
+    paths: list[Path],
+    combined: Mask,
+    inline: Mask,
+) -> None:
+    """Moves what belongs to several scopes up to what they have in common, in place.
+
+    A constant that layers share; a collective that XLA combined from many, which carries the
+    name of one; a tuple or concatenation of XLA's own. Left where they are, they would tie
+    those scopes into a cycle.
+    """
+    rows, values = t.operands.rows, t.operands.values
+    joined = t.by_opcode(lambda o: o in ("concatenate", "tuple"), bool)
+    combined = combined | (joined & (own < 0) & (t.operands.counts > 2))
+    known = (scope[rows] >= 0) & (scope[values] >= 0)
+    up = known & combined[rows] & ~t.silent[values]
+    down = known & inline[values]
+    # In lexical order the common prefix of many paths is that of the first and the last.
+    order = sorted(range(len(paths)), key=paths.__getitem__)
+    rank = np.empty(len(paths), np.int64)
+    rank[order] = np.arange(len(paths))
+    for targets, sources in ((rows[up], values[up]), (values[down], rows[down])):
+        low, high = np.full(len(scope), len(paths)), np.full(len(scope), -1)
+        np.minimum.at(low, targets, rank[scope[sources]])
+        np.maximum.at(high, targets, rank[scope[sources]])
+        moved = np.flatnonzero(high >= 0)
+        if not len(moved):
+            continue
+        ends = np.stack((low[moved], high[moved]), axis=1)
+        distinct, which = np.unique(ends, axis=0, return_inverse=True)
+        ids = {p: n for n, p in reversed(list(enumerate(paths)))}
+        to = []
+        for a, b in distinct.tolist():
+            shared = common([paths[order[a]], paths[order[b]]])
+            if shared not in ids:
+                ids[shared] = len(paths)
+                paths.append(shared)
+            to.append(ids[shared])
+        scope[moved] = np.array(to, np.int64)[which.reshape(-1)]
+        rank = np.concatenate((rank, np.zeros(len(paths) - len(rank), np.int64)))
+        order = sorted(range(len(paths)), key=paths.__getitem__)
+        rank[order] = np.arange(len(paths))
+
+
+def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]) -> None:
+    """Moves unnamed instructions into the one scope that uses them, in place.
+
+    The pieces of a combined collective go to the layers they belong to, instead of standing
+    between the collective and those.
+    """
+    rows, values = t.operands.rows, t.operands.values
+    for _ in range(4):  # element → bitcast → convert
+        low, high = np.full(len(scope), len(paths)), np.full(len(scope), -1)
+        np.minimum.at(low, values, scope[rows])
+        np.maximum.at(high, values, scope[rows])
+        movable = (own < 0) & (scope >= 0) & (low == high) & (low >= 0)
+        at = np.flatnonzero(movable & (scope != low))
+        pairs = list(zip(scope[at].tolist(), low[at].tolist(), strict=True))
+        deeper = {(a, b) for a, b in set(pairs) if paths[b][: len(paths[a])] == paths[a]}
+        at = at[[pair in deeper for pair in pairs]] if deeper else at[:0]
+        if not len(at):
+            break
+        scope[at] = low[at]
+
+
+def _combines(opcode: str) -> bool:
+    return opcode.removesuffix("-start") in ("all-reduce", "all-gather", "reduce-scatter")
+
+
+def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``own`` with each -1 replaced by what is called, the latest operand or first user has."""
+    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    return _inherit(t, own, combined, -2)
+
+
+def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
+    scope = _from_callees(t, own)
+    n = len(scope)
+    if n == 0:
+        return scope
+    here = np.arange(n)
+    rows, values = t.operands.rows, t.operands.values
+    # Constants and parameters say nothing about their users, nor does a root tuple about its
+    # operands; edges against the printed order would make the chains below loop.
+    silent = t.silent
+    tuples = t.by_opcode(lambda o: o == "tuple", bool)
+    forward = rows > values
+    up = forward & ~silent[values]
+    down = forward & ~tuples[rows]
+    operand, user = np.full(n, -1), np.full(n, n)
+    np.maximum.at(operand, rows[up], values[up])
+    np.minimum.at(user, values[down], rows[down])
+    user[user == n] = -1
+    for _ in range(64):
+        unknown = scope < 0
+        if not unknown.any():
+            break
+        source = _follow(np.where(unknown & (operand >= 0), operand, here))
+        above = scope[source]
+        below = scope[_follow(np.where(unknown & (user >= 0), user, here))]
+        weak = (above == top) | combined[source]
+        good = (above >= 0) & (~weak | (below < 0))
+        found = np.where(good, above, below)
+        if not (found[unknown] >= 0).any():
+            # The nearest neighbours know nothing; ask all of them.
+            found = np.full(n, -1)
+            np.maximum.at(found, rows, scope[values])
+            np.maximum.at(found, values, scope[rows])
+            if not (found[unknown] >= 0).any():
+                break
+        scope = np.where(unknown, found, scope)
+    return scope
+
+
+def _follow(pointer: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The end of each chain of pointers, by doubling."""
+    while True:
+        further = pointer[pointer]
+        if np.array_equal(further, pointer):
+            return pointer
+        pointer = further
+
+
+def _from_callees(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Fusions, calls and loops without a name take the last known scope inside."""
+    scope = own.copy()
+    blind = np.flatnonzero((scope < 0) & (t.called.counts > 0))
+    for _ in range(4):  # nested: async → fusion → fusion
+        if not len(blind):
+            break
+        last = t.reduce_by_computation(
+            np.maximum, np.where(scope >= 0, np.arange(len(scope)), -1), -1
+        )
+        inside = last[t.called.values[t.called.offsets[blind]]]
+        scope[blind] = np.where(inside >= 0, scope[inside], -1)
+        blind = blind[scope[blind] < 0]
+    return scope

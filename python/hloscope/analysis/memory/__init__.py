@@ -1,0 +1,1 @@
+"""Live ranges over the schedule, the peak, donation, what loops store."""

@@ -1,0 +1,287 @@
+"""Live bytes over the schedule, simulated from scheduled HLO alone.
+
+    program points   0 ─────────────────────────────────────────▶ n     (called bodies inline)
+    arguments        ███████████████████████████████████████████        held by the caller
+    outputs          ███████████████████████████████████████████        reserved when it starts
+    temp %dot.3            ├──────────┤                                 definition .. last use
+    temp %tanh.4                      ├────────┤                        may take %dot.3's place
+
+    temp loop carry        ├───┤     ├───┤                              free from a step's last use
+                                                                        to what the next one reads
+
+The order is the printed one, which in a scheduled module is the schedule; bodies of loops,
+branches and calls stand before their caller, as in XLA's ``HloLiveRange``. Values that must
+share a buffer are one (``liveness_values.py``). A temporary may take the place of an operand
+that dies where it is made (elementwise, same shape: ``CanShareOperandBufferWithUser``), and
+may lie in an output's buffer before that is written, as ``BufferAssignment`` does.
+
+Offsets are not simulated: fragmentation of the heap comes on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Module
+from ..base.memory_tiling import memory_space, storage_bytes
+from ..cost.cost_runs import Calls, Role, call_graph
+from .liveness_homes import homes
+from .liveness_sharing import Sharing, shared_places
+from .liveness_values import ARGUMENT, CONSTANT, OUTPUT, TEMP, Values
+
+Ints = npt.NDArray[np.int64]
+
+_NEVER = np.iinfo(np.int64).max
+KINDS = ("argument", "output", "temp", "constant")
+_TRANSPARENT = frozenset(
+    "tuple get-tuple-element bitcast opt-barrier optimization-barrier domain".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Liveness:
+    """Buffers with live ranges over program points; all arrays but the last three by buffer.
+
+    ``start`` and ``end`` are inclusive points. ``kind`` is ARGUMENT, OUTPUT, TEMP or CONSTANT;
+    an argument that is donated to an output is an ARGUMENT. ``shared[b]`` is the buffer whose
+    place b takes over at its start, -1 for none; ``home[b]`` the output or donated argument
+    in whose buffer temp b lies, -1 for none. ``schedule[t]`` is the instruction at point t.
+    """
+
+    module: Module
+    values: Values
+    schedule: Ints
+    buffer_of: Ints  # by value node
+    defined_by: Ints  # instruction that makes the first value
+    leaf: Ints  # which leaf of its shape
+    size: Ints
+    space: Ints
+    start: Ints
+    end: Ints
+    ranges: Ints  # rows (buffer, start, end) in order: more than one where nothing lies between
+    kind: Ints
+    shared: Ints
+    home: Ints
+    definitions: tuple[tuple[int, ...], ...]  # all instructions that make a value of it
+    has_several: npt.NDArray[np.bool_]  # values: several definitions, or carried by a loop
+
+    @cached_property
+    def gaps(self) -> Ints:
+        """Rows (buffer, first point, last point) of temporaries' places between their values."""
+        rows = self.ranges
+        inside = np.flatnonzero((rows[1:, 0] == rows[:-1, 0]) & (self.kind[rows[1:, 0]] == TEMP))
+        return np.stack(
+            [rows[inside, 0], rows[inside, 2] + 1, rows[inside + 1, 1] - 1], axis=1
+        ).reshape(-1, 3)
+
+    @cached_property
+    def counted_end(self) -> Ints:
+        """``end``, one point earlier where another buffer takes the place over there."""
+        end = self.end.copy()
+        taken = self.shared[self.shared >= 0]
+        end[taken] -= 1
+        return end
+
+    @cached_property
+    def reserved(self) -> Ints:
+        """Rows (buffer, first point, last point) of memory as it is held: ``ranges`` without
+        what another buffer takes over, arguments and outputs throughout."""
+        whole = (self.kind == ARGUMENT) | (self.kind == OUTPUT)
+        rows = self.ranges[~whole[self.ranges[:, 0]]].copy()
+        np.minimum(rows[:, 2], self.counted_end[rows[:, 0]], out=rows[:, 2])
+        held = np.flatnonzero(whole)
+        last = np.full(len(held), len(self.schedule) - 1)
+        rows = np.vstack([rows, np.stack([held, np.zeros_like(last), last], axis=1)])
+        found: Ints = rows[(rows[:, 2] >= rows[:, 1]) & self.is_counted[rows[:, 0]]]
+        return found
+
+    @cached_property
+    def is_counted(self) -> npt.NDArray[np.bool_]:
+        """Buffers that add to live bytes: all but constants and those inside another."""
+        counted: npt.NDArray[np.bool_] = (self.kind != CONSTANT) & (self.home < 0)
+        return counted
+
+    def timeline(self, space: int | None = None) -> Ints:
+        """Live bytes at each program point; ``space`` restricts to one memory space."""
+        n = len(self.schedule)
+        buffer, start, end = self.reserved.T
+        size = self.size[buffer]
+        if space is not None:
+            size = np.where(self.space[buffer] == space, size, 0)
+        delta = np.zeros(n + 1, np.int64)
+        np.add.at(delta, start, size)
+        np.add.at(delta, end + 1, -size)
+        return np.cumsum(delta)[:n]
+
+    def live_at(self, point: int) -> Ints:
+        """Buffers that hold memory at a program point, largest first."""
+        buffer, start, end = self.reserved.T
+        rows = buffer[(start <= point) & (end >= point) & (self.size[buffer] > 0)]
+        found: Ints = rows[np.lexsort((rows, -self.size[rows]))]
+        return found
+
+
+def flatten(module: Module, calls: Calls) -> Ints:
+    """Executed instructions in order, called computations before their caller."""
+    out: list[int] = []
+    if module.entry is None:
+        return np.zeros(0, np.int64)
+    callees: dict[int, list[int]] = {}
+    for below in calls.below:
+        for e in below:
+            if e.role >= Role.BODY:
+                callees.setdefault(e.caller, []).append(e.callee)
+    seen = {module.entry.index}
+    stack = [iter(module.entry.instructions)]
+    waiting: list[list[Instruction]] = [[]]
+    while stack:
+        i = next(stack[-1], None)
+        if i is None:
+            stack.pop()
+            out.extend(w.index for w in waiting.pop())
+            continue
+        inner = [c for c in callees.get(i.index, ()) if c not in seen]
+        if not inner:
+            out.append(i.index)
+            continue
+        seen.update(inner)
+        # the caller comes after the last of its computations
+        for position, c in enumerate(reversed(inner)):
+            stack.append(iter(module.computations[c].instructions))
+            waiting.append([i] if position == 0 else [])
+    return np.array(out, np.int64)
+
+
+def simulate(module: Module, calls: Calls | None = None) -> Liveness:
+    """Live ranges of every buffer of the executed computations."""
+    calls = calls if calls is not None else call_graph(module)
+    values = Values(module, calls)
+    schedule = flatten(module, calls)
+    point = np.full(len(module.instructions), -1, np.int64)
+    point[schedule] = np.arange(len(schedule))
+    value_roots, roots = values.groups()
+    distinct, buffer_of = np.unique(roots, return_inverse=True) if len(roots) else (roots, roots)
+    kept, value_of = np.unique(value_roots, return_inverse=True) if len(roots) else (roots, roots)
+    count = len(distinct)
+    origin = np.array(values.origin, np.int64)
+    defines = np.frombuffer(bytes(values.defines), np.uint8).astype(bool)
+    at = point[origin] if len(origin) else origin
+    reached = at >= 0
+    begin = np.full(len(kept), _NEVER)
+    np.minimum.at(begin, value_of[reached], at[reached])
+    # a value is in use where it stands, and where anything that is more than plumbing reads it
+    until = begin.copy()
+    np.maximum.at(until, value_of[reached & defines], at[reached & defines])
+    _uses(module, values, calls, point, value_of, until)
+    begin = np.where(begin == _NEVER, 0, begin)
+    first = np.full(count, len(origin), np.int64)
+    candidates = np.flatnonzero(defines & reached)
+    np.minimum.at(first, buffer_of[candidates], candidates)
+    first = np.where(first == len(origin), distinct, first)
+    by_id: dict[int, tuple[int, int]] = {}
+    size = np.zeros(count, np.int64)
+    space = np.zeros(count, np.int64)
+    per_node = np.empty((len(origin), 2), np.int64)
+    for v, shape in enumerate(values.shapes):
+        found = by_id.get(id(shape))
+        if found is None:
+            found = by_id[id(shape)] = (storage_bytes(shape), memory_space(shape))
+        per_node[v] = found
+    if len(origin):
+        np.maximum.at(size, buffer_of, per_node[:, 0])
+        space = per_node[first, 1]
+    defined_by = origin[first] if count else origin
+    kind = np.full(count, TEMP, np.int64)
+    opcodes = [module.instructions[n].opcode for n in defined_by.tolist()]
+    kind[[o == "constant" for o in opcodes]] = CONSTANT
+    last = len(schedule) - 1
+    entry = module.entry
+    if entry is not None and count:
+        if entry.root is not None:
+            held = list(values.nodes(entry.root))
+            until[value_of[held]] = last
+            kind[buffer_of[held]] = OUTPUT
+        for p in entry.parameters:
+            held = list(values.nodes(p))
+            begin[value_of[held]], kind[buffer_of[held]] = 0, ARGUMENT
+    ranges = _ranges(buffer_of[kept], begin, np.where(until == _NEVER, 0, until))
+    start, end = np.full(count, last), np.zeros(count, np.int64)
+    np.minimum.at(start, ranges[:, 0], ranges[:, 1])
+    np.maximum.at(end, ranges[:, 0], ranges[:, 2])
+    home = np.full(count, -1, np.int64)
+    for parameter, result in values.donations():
+        a, b = int(buffer_of[parameter]), int(buffer_of[result])
+        if a != b and kind[b] == OUTPUT:
+            home[b] = a
+    definitions: list[list[int]] = [[] for _ in range(count)]
+    for v in candidates.tolist():
+        definitions[int(buffer_of[v])].append(int(origin[v]))
+    has_several = np.bincount(buffer_of[candidates], minlength=count) > 1
+    has_several[buffer_of[np.flatnonzero(np.frombuffer(bytes(values.merges), np.uint8))]] = True
+    live = Liveness(
+        module=module,
+        values=values,
+        schedule=schedule,
+        buffer_of=buffer_of,
+        defined_by=defined_by,
+        leaf=first - np.array(values.first, np.int64)[defined_by] if count else first,
+        size=size,
+        space=space,
+        start=start,
+        end=end,
+        ranges=ranges,
+        kind=kind,
+        shared=np.full(count, -1, np.int64),
+        home=home,
+        definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
+        has_several=has_several,
+    )
+    can = Sharing(live)
+    live = replace(live, home=homes(live, can))
+    return replace(live, shared=shared_places(live, can))
+
+
+def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
+    """Rows (buffer, first point, last point) without overlaps, by buffer and point."""
+    order = np.lexsort((start, buffer))
+    rows = np.stack([buffer, start, end], axis=1)[order]
+    several = np.flatnonzero(np.bincount(buffer)[rows[:, 0]] > 1) if len(rows) else order
+    drop = np.zeros(len(rows), bool)
+    for at, after in zip(several[:-1].tolist(), several[1:].tolist(), strict=True):
+        b, _, until = rows[at].tolist()
+        if rows[after, 0] == b and rows[after, 1] <= until + 1:
+            rows[after, 1:] = rows[at, 1], max(until, int(rows[after, 2]))
+            drop[at] = True
+    return rows[~drop]
+
+
+def _uses(
+    module: Module, values: Values, calls: Calls, point: Ints, value_of: Ints, end: Ints
+) -> None:
+    """Extends ``end`` to the last use of each value."""
+    users: list[int] = []
+    nodes: list[int] = []
+    first = values.first
+    for c in module.computations:
+        if not calls.executed[c.index]:
+            continue
+        for i in c.instructions:
+            if i.opcode in _TRANSPARENT or i.opcode == "while":
+                continue
+            for o in i.operands:
+                span = values.nodes(o) if o.shape.is_tuple else (first[o.index],)
+                for v in span:
+                    users.append(i.index)
+                    nodes.append(v)
+        if c.root is not None:
+            # what a computation returns lives until it returns, plumbing or not
+            for v in values.nodes(c.root):
+                users.append(c.instructions[-1].index)
+                nodes.append(v)
+    if nodes:
+        when = point[np.array(users, np.int64)]
+        np.maximum.at(end, value_of[np.array(nodes, np.int64)], when)

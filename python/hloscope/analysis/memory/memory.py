@@ -1,0 +1,442 @@
+"""Memory of one device: live bytes over the schedule, who holds them, and XLA's own figures.
+
+    liveness.py           live ranges, simulated from the schedule
+    categories.py         what each buffer is for
+    memory_audit.py       donation, copies of parameters, padding
+    memory_carries.py     what loops carry: what a remat policy really stores
+    memory_lines.py       the source line of each
+       └─▶ Memory
+
+Three peaks, each labelled:
+
+* ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout. All
+  memory spaces together; alignment and fragmentation of the heap come on top.
+* ``assigned_bytes``: sum of XLA's allocations, exact, where the buffer assignment is known.
+* ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU that leaves out every
+  temporary (its buffer assignment has no heap trace), so it is shown but not used there. On TPU
+  it is every allocation outside the heaps plus the largest peak of the heap traces, one a memory
+  space: not their sum. A trace counts a stack that a loop's fusion updates in place twice, though
+  both lie at one offset, so XLA's figure may exceed what it allocates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Module, Shape, StackFrame, Target
+from ..base.frames import own_line
+from ..base.memory_tiling import storage_bytes
+from ..base.phases import PHASES, phases
+from ..base.table import per_target
+from ..cost.cost_pause import uncollected
+from ..cost.cost_runs import Role, call_graph
+from ..grouping.scopes import scopes
+from .categories import CATEGORIES, argument_names, categorise
+from .liveness import KINDS, Liveness, simulate
+from .liveness_values import ARGUMENT, OUTPUT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .memory_audit import Donation, ParameterCopy
+    from .memory_carries import Loop, Residual
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValue:
+    """A buffer that holds memory. Bytes include tile padding; points are schedule positions.
+
+    ``home`` says whose memory it lies in: the name of an output or donated argument, or "".
+    ``offset`` is XLA's, within ``allocation``, where the buffer assignment is known. ``frame`` is
+    the innermost stack frame that asked for it, see ``frames`` and ``line``.
+    """
+
+    instruction: Instruction
+    leaf: int
+    shape: Shape
+    bytes: int
+    padding_bytes: int
+    memory_space: int
+    kind: str  # "argument", "output", "temp", "constant"
+    category: str
+    phase: str
+    start: int
+    end: int
+    name: str  # an argument's name, else the instruction's
+    home: str = ""
+    allocation: int | None = None
+    offset: int | None = None
+    frame: int = 0
+    scope: str = ""  # "layer_0/mlp"; "" for arguments and at the top
+
+    @property
+    def op_name(self) -> str:
+        return self.instruction.op_name
+
+    @property
+    def frames(self) -> tuple[StackFrame, ...]:
+        """Python stack, innermost frame first; () for arguments and where nothing says.
+
+        That of the instruction; of a fusion without one its heaviest part's; of what a loop
+        stacks the stored value's; of the compiler's own copies that of what they copy.
+        """
+        return self.instruction.module.source_frames()[0].stack(self.frame)
+
+    @property
+    def line(self) -> str:
+        """ "file:line", the innermost outside installed packages; "" when there is none."""
+        at = own_line(self.frames)
+        return "" if at is None else f"{at.file}:{at.line}"
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What ``cap.memory`` returns. Iterate it for the values live at the peak, largest first."""
+
+    module: Module
+    target: Target
+    liveness: Liveness
+    category: npt.NDArray[np.int8]  # by buffer, into CATEGORIES
+    timeline: Ints  # schedule position → live bytes, all memory spaces
+
+    @property
+    def schedule(self) -> Ints:
+        """Schedule position → instruction index; called computations stand before their caller."""
+        return self.liveness.schedule
+
+    @cached_property
+    def table_bytes(self) -> int:
+        """Index table of a tuple result: pointers on CPU and GPU, one tile on TPU."""
+        entry = self.module.entry
+        if entry is None or entry.root is None or not entry.root.shape.is_tuple:
+            return 0
+        return 512 if self._is_tiled else _tables(entry.root.shape)
+
+    @cached_property
+    def _is_tiled(self) -> bool:
+        """Whether layouts have tiles, as on TPU."""
+        entry = self.module.entry
+        shapes = [] if entry is None else [i.shape for i in entry.instructions]
+        return any(s.layout and s.layout.tiles for shape in shapes for s in shape.leaves())
+
+    @cached_property
+    def constant_bytes(self) -> int:
+        """Constants outside fusions where they lie in the device's memory beside everything
+        else: on TPU. Elsewhere they are part of the program, and this is 0."""
+        if not self._is_tiled:
+            return 0
+        calls = self.liveness.values.calls
+        reducers = {e.callee for e in calls.edges if e.role is Role.REDUCER}
+        return sum(
+            storage_bytes(i.shape)
+            for c in self.module.computations
+            if calls.executed[c.index] or c.index in reducers
+            for i in c.instructions
+            if i.opcode == "constant"
+        )
+
+    @property
+    def simulated_bytes(self) -> int:
+        """Highest point of the timeline, with tuple index tables and constants."""
+        return int(self.timeline.max(initial=0)) + self.table_bytes + self.constant_bytes
+
+    @cached_property
+    def assigned_bytes(self) -> int | None:
+        """Sum of XLA's allocations except thread-local ones and constants; None if unknown."""
+        assignment = self.module.buffer_assignment
+        if assignment is None or not assignment.allocations:
+            return None
+        return sum(
+            a.size for a in assignment.allocations if not a.is_thread_local and not a.is_constant
+        )
+
+    @property
+    def xla_peak_bytes(self) -> int | None:
+        """XLA's ``peak_memory_in_bytes``; on CPU it holds no temporaries. None if not given."""
+        return self.target.memory_stats.get("peak_memory_in_bytes") or None
+
+    @property
+    def _best(self) -> tuple[int, str]:
+        # off CPU XLA's own peak counts temporaries, and overlaps what the sum adds up
+        if self.xla_peak_bytes is not None and self.target.platform != "cpu":
+            return self.xla_peak_bytes, "XLA's peak_memory_in_bytes"
+        if self.assigned_bytes is not None:
+            return self.assigned_bytes, "XLA's buffer assignment"
+        order = "" if self.module.is_scheduled else ", order not scheduled"
+        return self.simulated_bytes, f"simulated{order}"
+
+    @property
+    def peak_bytes(self) -> int:
+        """The best figure there is; ``peak_source`` says which."""
+        return self._best[0]
+
+    @property
+    def peak_source(self) -> str:
+        """ "XLA's peak_memory_in_bytes", "XLA's buffer assignment" or "simulated"."""
+        return self._best[1]
+
+    @property
+    def peak_point(self) -> int:
+        """Schedule position of the simulated peak; the first of equals."""
+        return int(self.timeline.argmax()) if len(self.timeline) else 0
+
+    @property
+    def peak_instruction(self) -> Instruction | None:
+        """What executes at the simulated peak."""
+        if not len(self.schedule):
+            return None
+        return self.module.instructions[int(self.schedule[self.peak_point])]
+
+    @cached_property
+    def peak_temp_bytes(self) -> int:
+        """The part of the simulated peak that neither arguments nor outputs hold."""
+        live = self.liveness
+        counted = live.live_at(self.peak_point)
+        return int(live.size[counted][live.kind[counted] == 2].sum())
+
+    @cached_property
+    def peak_temp_dense_bytes(self) -> int:
+        """``peak_temp_bytes`` without tile padding."""
+        return sum(v.shape.byte_size for v in self.live_at_peak if v.kind == "temp")
+
+    def timeline_of(self, memory_space: int) -> Ints:
+        """Live bytes of one memory space over the schedule."""
+        return self.liveness.timeline(memory_space)
+
+    @cached_property
+    def memory_spaces(self) -> dict[int, int]:
+        """Memory space → its own simulated peak, bytes."""
+        return {
+            int(s): int(self.liveness.timeline(int(s)).max(initial=0))
+            for s in np.unique(self.liveness.space[self.liveness.size > 0])
+        }
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return argument_names(self.liveness, self.target)
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, tuple[int, ...]], tuple[int, int]]:
+        """(instruction, shape index) → (allocation, offset) in XLA's buffer assignment."""
+        assignment = self.module.buffer_assignment
+        if assignment is None:
+            return {}
+        buffers = {b.id: b for b in assignment.buffers}
+        out: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = {}
+        for a in assignment.allocations:
+            for x in a.assigned:
+                b = buffers.get(x.buffer_id)
+                if b is not None and b.instruction:
+                    out[b.instruction, b.shape_index] = (a.index, x.offset)
+        return out
+
+    def value(self, buffer: int) -> LiveValue:
+        """One buffer of ``liveness`` as a row."""
+        live = self.liveness
+        i = self.module.instructions[int(live.defined_by[buffer])]
+        leaf = int(live.leaf[buffer])
+        shape = live.values.shapes[live.values.first[i.index] + leaf]
+        home = int(live.home[buffer])
+        place = self._places.get((i.name, (leaf,) if i.shape.is_tuple else ()))
+        return LiveValue(
+            instruction=i,
+            leaf=leaf,
+            shape=shape,
+            bytes=int(live.size[buffer]),
+            padding_bytes=int(live.size[buffer]) - shape.byte_size,
+            memory_space=int(live.space[buffer]),
+            kind=KINDS[live.kind[buffer]],
+            category=CATEGORIES[self.category[buffer]],
+            phase=PHASES[phases(self.module)[i.index]],
+            start=int(live.start[buffer]),
+            end=int(live.end[buffer]),
+            name=self._names.get(buffer, i.name),
+            home="" if home < 0 else self._names.get(home, self._maker(home)),
+            allocation=place[0] if place else None,
+            offset=place[1] if place else None,
+            frame=int(self.frames[buffer]),
+            scope=self._scope(i) if live.kind[buffer] != ARGUMENT else "",
+        )
+
+    @cached_property
+    def frames(self) -> Ints:
+        """Stack frame of each buffer of ``liveness``, in ``module.source_frames()``; 0 for none."""
+        from .memory_lines import buffer_frames
+
+        return buffer_frames(self)
+
+    def _scope(self, i: Instruction) -> str:
+        found = scopes(self.module)
+        at = int(found.scope[i.index])
+        return "/".join(found.paths[at]) if at >= 0 else ""
+
+    def _maker(self, buffer: int) -> str:
+        return self.module.instructions[int(self.liveness.defined_by[buffer])].name
+
+    def live_at(self, point: int) -> tuple[LiveValue, ...]:
+        """Values that hold memory at a schedule position, largest first."""
+        return tuple(self.value(int(b)) for b in self.liveness.live_at(point))
+
+    @cached_property
+    def live_at_peak(self) -> tuple[LiveValue, ...]:
+        return self.live_at(self.peak_point)
+
+    def values(self) -> Iterator[LiveValue]:
+        """Every buffer of at least one byte with its live range, in order of definition."""
+        live = self.liveness
+        rows = np.flatnonzero(live.size > 0)
+        for b in rows[np.lexsort((rows, live.start[rows]))].tolist():
+            yield self.value(b)
+
+    def __iter__(self) -> Iterator[LiveValue]:
+        return iter(self.live_at_peak)
+
+    def __len__(self) -> int:
+        return len(self.liveness.live_at(self.peak_point))
+
+    @cached_property
+    def by_category(self) -> dict[str, int]:
+        """Bytes live at the simulated peak by category, largest first."""
+        live = self.liveness
+        rows = live.live_at(self.peak_point)
+        sums = np.bincount(self.category[rows], live.size[rows], len(CATEGORIES))
+        order = np.argsort(-sums, kind="stable")
+        return {CATEGORIES[c]: int(sums[c]) for c in order if sums[c]}
+
+    @cached_property
+    def by_line(self) -> dict[str, int]:
+        """Bytes live at the simulated peak by "file:line", largest first.
+
+        "" holds what has no line: arguments, and values whose dump does not say.
+        """
+        return _sums((v.line, v.bytes) for v in self)
+
+    @cached_property
+    def by_scope(self) -> dict[str, int]:
+        """Bytes live at the simulated peak by scope, largest first; "" holds the arguments."""
+        return _sums((v.scope, v.bytes) for v in self)
+
+    @cached_property
+    def donations(self) -> tuple[Donation, ...]:
+        """Which arguments share memory with outputs, which could, and donations for nothing."""
+        from .memory_audit import audit_donations
+
+        return audit_donations(self)
+
+    @cached_property
+    def parameter_copies(self) -> tuple[ParameterCopy, ...]:
+        """Copies and transposes of whole parameters, such as ``wrapped_transpose`` of a weight."""
+        from .memory_audit import find_parameter_copies
+
+        return find_parameter_copies(self)
+
+    @cached_property
+    def padding_at_peak(self) -> int:
+        """Bytes of tile padding in what is live at the peak."""
+        return sum(v.padding_bytes for v in self.live_at_peak)
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """What each while loop carries, element by element."""
+        from .memory_carries import find_loops
+
+        return find_loops(self)
+
+    @cached_property
+    def residuals(self) -> tuple[Residual, ...]:
+        """Values one loop stacks and a later loop reads: what is really stored for backward."""
+        from .memory_carries import find_residuals
+
+        return find_residuals(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: peaks, where, by category and by memory space."""
+        at = self.peak_instruction
+        return {
+            "peak_live_bytes": self.peak_bytes,
+            "peak_source": self.peak_source,
+            "simulated_bytes": self.simulated_bytes,
+            "assigned_bytes": self.assigned_bytes,
+            "xla_peak_bytes": self.xla_peak_bytes,
+            "peak_instruction": at.name if at is not None else None,
+            "by_category": self.by_category,
+            "by_line": self.by_line,
+            "by_memory_space": self.memory_spaces,
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a value live at the simulated peak, largest first. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "name": v.name,
+                    "bytes": v.bytes,
+                    "category": v.category,
+                    "kind": v.kind,
+                    "phase": v.phase,
+                    "shape": v.shape.dense_text,
+                    "start": v.start,
+                    "end": v.end,
+                    "memory_space": v.memory_space,
+                    "padding_bytes": v.padding_bytes,
+                    "op_name": v.op_name,
+                    "scope": v.scope,
+                    "line": v.line,
+                    "allocation": v.allocation,
+                    "offset": v.offset,
+                }
+                for v in self
+            ]
+        )
+
+    def __repr__(self) -> str:
+        from ..report.cost_text import memory_table
+
+        return memory_table(self)
+
+
+def _sums(rows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for key, count in rows:
+        out[key] = out.get(key, 0) + count
+    return dict(sorted(out.items(), key=lambda item: -item[1]))
+
+
+def _tables(shape: Shape) -> int:
+    if not shape.is_tuple:
+        return 0
+    return 8 * len(shape.tuple_shapes) + sum(_tables(s) for s in shape.tuple_shapes)
+
+
+@per_target
+def analysed(module: Module, target: Target) -> Memory:
+    """``analyse``, made once a module and target."""
+    return analyse(module, target)
+
+
+@uncollected
+def analyse(module: Module, target: Target | None = None) -> Memory:
+    """Simulates the module's memory.
+
+    Raises ``ValueError`` for a module that is not HLO, or has no ENTRY.
+    """
+    if module.dialect != "hlo":
+        raise ValueError(f"memory needs HLO, and this is {module.dialect}: cap.at('optimized')")
+    if module.entry is None:
+        raise ValueError("memory needs an ENTRY computation, and this dump has none")
+    target = target or Target()
+    live = simulate(module, call_graph(module))
+    return Memory(module, target, live, categorise(live, target), live.timeline())
+
+
+__all__ = ["OUTPUT", "LiveValue", "Memory", "analyse"]

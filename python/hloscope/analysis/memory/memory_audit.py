@@ -1,0 +1,181 @@
+"""Donation and copies: memory that is there twice, or could be there once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ...hlo import Instruction, Shape
+from .liveness_values import ARGUMENT, OUTPUT, leaf_span
+from .memory import Memory
+
+# what each outcome means, for tables and findings
+OUTCOMES = {
+    "aliased": "the output lies in the donated argument's memory",
+    "donated, unused": "donated, but no output could take its memory",
+    "could be donated": "an output of the same shape has memory of its own",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Donation:
+    """One argument (``parameter`` of ENTRY) and what its memory is used for again.
+
+    ``outcome`` is one of ``OUTCOMES``; ``output`` the shape index of the output meant.
+    """
+
+    argument: str
+    parameter: int
+    bytes: int
+    outcome: str
+    output: tuple[int, ...] | None = None
+    output_name: str = ""
+
+
+def audit_donations(memory: Memory) -> tuple[Donation, ...]:
+    """Rows for every argument that is aliased, donated in vain, or worth donating.
+
+    An argument is worth donating when an output of the same stored shape has memory of its
+    own; each output is offered to one argument only, the largest outputs first.
+    """
+    module, target, live = memory.module, memory.target, memory.liveness
+    entry = module.entry
+    if entry is None or entry.root is None:
+        return ()
+    arguments = {a.parameter: a for a in target.arguments if a.parameter is not None}
+    results: dict[tuple[int, ...], Shape] = (
+        {(): entry.root.shape}
+        if not entry.root.shape.is_tuple
+        else {(k,): s for k, s in enumerate(entry.root.shape.tuple_shapes)}
+    )
+    result_names = [r.name for r in target.results]
+    parameters = {p.parameter_number or 0: p for p in entry.parameters}
+    aliased: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for a in module.input_output_alias:
+        aliased[a.parameter_number].append(a.output_index)
+    taken = {index for indices in aliased.values() for index in indices}
+    free = sorted(
+        (index for index in results if index not in taken and _owns(memory, index)),
+        key=lambda index: -results[index].byte_size,
+    )
+    out: list[Donation] = []
+    spare: list[tuple[int, Instruction, str]] = []
+    for number, p in sorted(parameters.items()):
+        argument = arguments.get(number)
+        name = argument.name if argument else p.op_name or p.name
+        size = sum(int(live.size[live.buffer_of[v]]) for v in live.values.nodes(p))
+        if number in aliased:
+            index = aliased[number][0]
+            out.append(Donation(name, number, size, "aliased", index, _name(result_names, index)))
+        elif argument is not None and argument.donated:
+            out.append(Donation(name, number, size, "donated, unused"))
+        else:
+            spare.append((number, p, name))
+    for index in free:
+        for row in spare:
+            number, p, name = row
+            if _same_memory(p.shape, results[index]):
+                out.append(
+                    Donation(
+                        name,
+                        number,
+                        int(live.size[live.buffer_of[live.values.nodes(p)[0]]]),
+                        "could be donated",
+                        index,
+                        _name(result_names, index),
+                    )
+                )
+                spare.remove(row)
+                break
+    return tuple(out)
+
+
+def _owns(memory: Memory, index: tuple[int, ...]) -> bool:
+    """Whether the output has an allocation of its own."""
+    live = memory.liveness
+    entry = memory.module.entry
+    if entry is None or entry.root is None:
+        return False
+    at, count = leaf_span(entry.root.shape, index)
+    nodes = live.values.nodes(entry.root)[at : at + count]
+    buffers = [int(live.buffer_of[v]) for v in nodes]
+    return all(live.kind[b] == OUTPUT and live.home[b] < 0 for b in buffers)
+
+
+def _same_memory(a: Shape, b: Shape) -> bool:
+    return not a.is_tuple and a == b and a.elements > 1
+
+
+def _name(names: list[str], index: tuple[int, ...]) -> str:
+    k = index[0] if index else 0
+    return names[k] if k < len(names) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCopy:
+    """A value that is a whole parameter in another order or type. Bytes and live range."""
+
+    instruction: Instruction
+    argument: str
+    bytes: int
+    changes: str  # "layout", "type", "layout and type"
+    start: int
+    end: int
+
+
+_MOVES = frozenset(
+    {"copy", "transpose", "bitcast", "reshape", "convert", "parameter", "copy-start"}
+)
+
+
+def find_parameter_copies(memory: Memory) -> tuple[ParameterCopy, ...]:
+    """Largest first; conversions to another type are listed as such."""
+    live = memory.liveness
+    out: list[ParameterCopy] = []
+    for b in range(len(live.size)):
+        if live.size[b] == 0 or live.kind[b] == ARGUMENT:
+            continue
+        i = memory.module.instructions[int(live.defined_by[b])]
+        source = _moved_from(i)
+        if source is None or len(live.values.nodes(source)) != 1:
+            continue
+        a = int(live.buffer_of[live.values.nodes(source)[0]])
+        if live.kind[a] != ARGUMENT:
+            continue
+        shape = live.values.shapes[live.values.first[i.index] + int(live.leaf[b])]
+        if shape.elements != source.shape.elements or shape.elements < 2:
+            continue
+        typed = shape.element_type != source.shape.element_type
+        moved = _order(shape) != _order(source.shape) or shape.dimensions != source.shape.dimensions
+        changes = " and ".join(w for w, on in (("layout", moved), ("type", typed)) if on)
+        out.append(
+            ParameterCopy(
+                i,
+                memory.value(a).name,
+                int(live.size[b]),
+                changes or "memory space",
+                int(live.start[b]),
+                int(live.end[b]),
+            )
+        )
+    return tuple(sorted(out, key=lambda c: (-c.bytes, c.instruction.index)))
+
+
+def _order(shape: Shape) -> tuple[int, ...]:
+    return shape.layout.minor_to_major if shape.layout is not None else ()
+
+
+def _moved_from(i: Instruction) -> Instruction | None:
+    """The instruction whose whole value ``i`` only moves or converts, or None."""
+    if i.opcode == "fusion":
+        called = i.called_computations
+        if len(i.operands) != 1 or not called:
+            return None
+        if any(x.opcode not in _MOVES for x in called[0].instructions):
+            return None
+    elif i.opcode not in _MOVES - {"parameter", "bitcast", "reshape"} or not i.operands:
+        return None
+    source = i.operands[0]
+    while source.opcode in ("bitcast", "reshape", "copy-done") and source.operands:
+        source = source.operands[0]
+    return source if source.opcode == "parameter" else None

@@ -1,0 +1,262 @@
+"""What while loops carry, and with it what a remat policy really stores.
+
+``jax.lax.scan`` under ``jax.checkpoint`` becomes two loops. Whatever the policy saves is
+*stacked* by the first, one slice a step, and *read* by the second:
+
+    forward loop    residual = dynamic-update-slice(residual, value, step)
+    backward loop   value    = dynamic-slice(residual, last - step)
+
+The stacked array, its shape and what was written into it say what is stored, whatever the
+policy was meant to say: a partitioner may stack the gathered array where the sharded one
+was named.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ...hlo import Instruction, Shape
+from ..base.phases import PHASES, phases
+from ..base.trips import trip_count
+from ..cost.cost_runs import Calls, Role
+from .memory import Memory
+
+ROLES = ("stacked", "read by slices", "updated", "passed through", "counter")
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """One element of a loop's tuple.
+
+    ``role``: "stacked" (written a slice at a time), "read by slices", "updated", "passed
+    through" (never changed) or "counter". ``buffer`` is its row in ``Memory.liveness``.
+    ``stored`` is what a stacked array is filled from, ``slice_shape`` the shape of one step.
+    """
+
+    index: int
+    shape: Shape
+    bytes: int
+    role: str
+    buffer: int
+    stored: Instruction | None = None
+    slice_shape: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A while loop: its trips (None unknown), phase and carries, largest first."""
+
+    instruction: Instruction
+    trips: int | None
+    phase: str
+    carries: tuple[Carry, ...]
+
+    @property
+    def carried_bytes(self) -> int:
+        """Bytes of distinct buffers that the loop carries."""
+        return sum({c.buffer: c.bytes for c in self.carries}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """An array that one loop stacks and later code reads: stored between the passes.
+
+    ``readers`` are the loops that read it. ``stored`` made the value of each slice; its
+    ``op_name`` and source line say what was kept.
+    """
+
+    writer: Loop
+    readers: tuple[Loop, ...]
+    shape: Shape
+    slice_shape: Shape | None
+    bytes: int
+    buffer: int
+    stored: Instruction | None
+
+    @property
+    def op_name(self) -> str:
+        return self.stored.op_name if self.stored is not None else ""
+
+
+def find_loops(memory: Memory) -> tuple[Loop, ...]:
+    """Executed while loops in program order."""
+    module, live = memory.module, memory.liveness
+    calls = live.values.calls
+    phase = phases(module)
+    out = []
+    for n in live.schedule.tolist():
+        loop = module.instructions[n]
+        if loop.opcode == "while":
+            out.append(
+                Loop(
+                    loop,
+                    trip_count(loop),
+                    PHASES[int(phase[n])],
+                    _carries(memory, calls, loop),
+                )
+            )
+    return tuple(out)
+
+
+def _carries(memory: Memory, calls: Calls, loop: Instruction) -> tuple[Carry, ...]:
+    live, module = memory.liveness, memory.module
+    body = next(
+        (
+            module.computations[e.callee]
+            for e in calls.below[loop.computation.index]
+            if e.caller == loop.index and e.role is Role.BODY
+        ),
+        None,
+    )
+    nodes = list(live.values.nodes(loop))
+    leaves = list(loop.shape.leaves())
+    written: dict[int, Instruction] = {}
+    sliced: set[int] = set()
+    made: set[int] = set()
+    inner = _computations_inside(calls, body.index) if body is not None else []
+    for c in inner:
+        for i in module.computations[c].instructions:
+            for k, v in enumerate(live.values.nodes(i)):
+                b = int(live.buffer_of[v])
+                if i.opcode in ("dynamic-update-slice", "scatter"):
+                    written.setdefault(b, i)
+                elif i.opcode == "fusion":
+                    update = _fused_update(i, k)
+                    if update is not None and not live.values.defines[v]:
+                        written.setdefault(b, update)
+                    elif live.values.defines[v]:
+                        made.add(b)
+                elif live.values.defines[v]:
+                    made.add(b)
+            for k, o in enumerate(i.operands):
+                if not o.shape.is_tuple and _reads_slices(i, k):
+                    sliced.add(int(live.buffer_of[live.values.nodes(o)[0]]))
+    out = []
+    for k, (v, shape) in enumerate(zip(nodes, leaves, strict=True)):
+        b = int(live.buffer_of[v])
+        stored = slice_shape = None
+        if b in written:
+            role = "stacked"
+            stored, slice_shape = _stored(written[b], inner, memory)
+        elif b in made:
+            role = "counter" if not shape.rank and shape.element_type[:1] in "su" else "updated"
+        else:
+            role = "read by slices" if b in sliced else "passed through"
+        out.append(Carry(k, shape, int(live.size[b]), role, b, stored, slice_shape))
+    return tuple(sorted(out, key=lambda c: (-c.bytes, c.index)))
+
+
+def _computations_inside(calls: Calls, start: int) -> list[int]:
+    """A loop body and everything that executes within it."""
+    out, stack = [], [start]
+    while stack:
+        c = stack.pop()
+        if c not in out:
+            out.append(c)
+            stack += [e.callee for e in calls.below[c] if e.role >= Role.BODY]
+    return out
+
+
+def _fused_update(fusion: Instruction, leaf: int) -> Instruction | None:
+    called = fusion.called_computations
+    root = called[0].root if called else None
+    if root is None:
+        return None
+    if root.opcode == "tuple":
+        root = root.operands[leaf] if leaf < len(root.operands) else root
+    while root.opcode == "bitcast" and root.operands:
+        root = root.operands[0]
+    return root if root.opcode in ("dynamic-update-slice", "scatter") else None
+
+
+def _reads_slices(i: Instruction, operand: int) -> bool:
+    if i.opcode == "dynamic-slice":
+        return operand == 0
+    called = i.called_computations if i.opcode == "fusion" else ()
+    parameters = called[0].parameters if called else ()
+    if operand >= len(parameters):
+        return False
+    seen = [parameters[operand]]
+    while seen:
+        for u in seen.pop().users:
+            if u.opcode == "dynamic-slice":
+                return True
+            if u.opcode == "bitcast":
+                seen.append(u)
+    return False
+
+
+_SAME_VALUE = frozenset({"bitcast", "reshape", "broadcast", "copy", "transpose", "convert"})
+
+
+def _stored(
+    update: Instruction, inner: list[int], memory: Memory
+) -> tuple[Instruction | None, Shape | None]:
+    """What is written (moves and conversions looked through) and the shape of one slice."""
+    if len(update.operands) < 2:
+        return None, None
+    position = 1 if update.opcode == "dynamic-update-slice" else len(update.operands) // 2 + 1
+    if position >= len(update.operands):
+        return None, None
+    value = update.operands[position]
+    shape = value.shape
+    callers = _fusion_callers(memory)
+    seen_carry = False
+    for _ in range(64):
+        if value.opcode in _SAME_VALUE and value.operands:
+            value = value.operands[0]
+        elif value.opcode == "parameter" and value.computation.index in callers:
+            fusion = callers[value.computation.index]
+            number = value.parameter_number or 0
+            if number >= len(fusion.operands):
+                break
+            value = fusion.operands[number]
+        elif value.opcode == "get-tuple-element" and value.operands[0].opcode == "parameter":
+            # the loop's own state: what the step before left there
+            root, at = value.computation.root, _tuple_index(value)
+            if seen_carry or root is None or root.opcode != "tuple" or at >= len(root.operands):
+                break
+            seen_carry = True
+            value = root.operands[at]
+        else:
+            break
+    return value, shape
+
+
+def _tuple_index(i: Instruction) -> int:
+    raw = i.attribute("index") or ""
+    return int(raw) if raw.isdigit() and len(raw) < 7 else 1 << 30
+
+
+def _fusion_callers(memory: Memory) -> dict[int, Instruction]:
+    out: dict[int, Instruction] = {}
+    for e in memory.liveness.values.calls.edges:
+        if e.role is Role.FUSED:
+            out.setdefault(e.callee, memory.module.instructions[e.caller])
+    return out
+
+
+def find_residuals(memory: Memory) -> tuple[Residual, ...]:
+    """Buffers stacked by one loop and carried, unstacked, by a later one; largest first."""
+    loops = memory.loops
+    position = {loop.instruction.index: k for k, loop in enumerate(loops)}
+    writers: dict[int, tuple[Loop, Carry]] = {}
+    readers: dict[int, list[Loop]] = defaultdict(list)
+    for loop in loops:
+        for c in loop.carries:
+            if c.role == "stacked":
+                writers.setdefault(c.buffer, (loop, c))
+            elif (
+                c.buffer in writers
+                and c.role in ("read by slices", "passed through")
+                and position[writers[c.buffer][0].instruction.index]
+                < position[loop.instruction.index]
+            ):
+                readers[c.buffer].append(loop)
+    out = [
+        Residual(loop, tuple(readers[b]), c.shape, c.slice_shape, c.bytes, b, c.stored)
+        for b, (loop, c) in writers.items()
+        if readers[b]
+    ]
+    return tuple(sorted(out, key=lambda r: (-r.bytes, r.buffer)))

@@ -1,0 +1,1 @@
+"""What a person asks for, put together: summary, source lines, measured time, diff, check."""

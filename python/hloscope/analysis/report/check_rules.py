@@ -1,0 +1,278 @@
+"""The rules behind ``check``, in the order they report.
+
+A rule adds to the result: a breach with the line at fault, a problem where it cannot know, or
+what is kept. It never takes "unknown" for "kept".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from ...hlo import Instruction, Module, StackFrame
+from ...hlo.shape import ELEMENT_BITS
+from ..base.families import OPCODES
+from ..comms.collective import Collective
+from ..comms.collectives import collectives
+from ..comms.collectives_find import KINDS
+from ..comms.collectives_table import bytes_text
+from ..memory.memory import analysed
+from .check import Breach, Budgets, Program
+
+
+@dataclass
+class Result:
+    breaches: list[Breach] = field(default_factory=list)
+    problems: list[Breach] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def breach(self, budget: str, message: str, at: StackFrame | None = None) -> None:
+        self.breaches.append(_made(budget, message, at))
+
+    def problem(self, budget: str, message: str, at: StackFrame | None = None) -> None:
+        self.problems.append(_made(budget, message, at))
+
+
+Rule = Callable[[Program, Budgets, Result], None]
+
+
+def _made(budget: str, message: str, at: StackFrame | None) -> Breach:
+    return Breach(budget, message, at.file if at else "", at.line if at else 0)
+
+
+def source_frame(i: Instruction | None) -> StackFrame | None:
+    """The person's own line: the innermost frame outside installed packages."""
+    frames = i.frames if i is not None else ()
+    own = (f for f in frames if "site-packages" not in f.file and "dist-packages" not in f.file)
+    return next(own, frames[0] if frames else None)
+
+
+def incomplete(module: Module) -> str:
+    """Why figures of the whole module cannot be trusted; '' when they can."""
+    if module.dialect != "hlo":
+        return f"this is {module.dialect}, not compiled HLO"
+    if module.entry is None or module.entry.root is None:
+        return "the dump is cut off"
+    return ""
+
+
+def peak(cap: Program, wanted: Budgets, result: Result) -> None:
+    limit = wanted.max_peak
+    if limit is None:
+        return
+    why = incomplete(cap.module)
+    if not why:
+        memory = analysed(cap.module, cap.target)
+        if memory.peak_source.endswith("not scheduled"):
+            why = "the module is not scheduled, so nobody knows what lives together"
+    if why:
+        result.problem("max_peak", why)
+        return
+    said = f"{bytes_text(memory.peak_bytes)} of {bytes_text(limit)} ({memory.peak_source})"
+    if memory.peak_bytes <= limit:
+        result.kept.append(f"max_peak: {said}")
+        return
+    at = memory.peak_instruction
+    where = f", reached at %{at.name}" if at is not None else ""
+    result.breach("max_peak", said + where, source_frame(at))
+
+
+def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
+    if wanted.max_wire_bytes is None:
+        return
+    why = incomplete(cap.module)
+    found = collectives(cap.module, cap.target)
+    axes = found.mesh.axis_names if found.mesh is not None else ()
+    for axis, limit in wanted.max_wire_bytes.items():
+        budget = f"max_wire_bytes[{axis}]"
+        if why:
+            result.problem(budget, why)
+            continue
+        if axis != "total" and axis not in axes and (axes or found.rows):
+            have = ", ".join(axes) or "unknown; capture it with its mesh"
+            result.problem(budget, f"no mesh axis {axis}; this program's axes are {have}")
+            continue
+        rows = [r for r in found if axis == "total" or axis in _axes(r)]
+        unknown = [r for r in found if axis != "total" and r.axes is None and _crosses(r)]
+        unknown += [r for r in rows if r.total_wire_bytes is None and _crosses(r)]
+        unknown += [r for r in rows if r.executions is None and _crosses(r)]
+        if unknown:
+            r = unknown[0]
+            what = (
+                "mesh axes"
+                if r.axes is None and axis != "total"
+                else "wire bytes"
+                if r.total_wire_bytes is None
+                else "number of executions"
+            )
+            result.problem(budget, f"the {what} of {r.kind} %{r.name} are unknown", r.source)
+            continue
+        total = sum(r.total_wire_bytes or 0 for r in rows)
+        said = f"{bytes_text(total)} of {bytes_text(limit)}"
+        if total <= limit:
+            result.kept.append(f"{budget}: {said}")
+            continue
+        most = max(rows, key=lambda r: r.total_wire_bytes or 0)
+        result.breach(
+            budget,
+            f"{said}; most by {most.kind} %{most.name}: {bytes_text(most.total_wire_bytes or 0)}",
+            most.source,
+        )
+
+
+def _axes(r: Collective) -> tuple[str, ...]:
+    return tuple(r.axes.split("+")) if r.axes else ()
+
+
+def _crosses(r: Collective) -> bool:
+    return r.group_size != 1
+
+
+def forbidden(cap: Program, wanted: Budgets, result: Result) -> None:
+    for what in wanted.forbid:
+        budget = f"forbid: {what}"
+        try:
+            found = list(_matches(cap, what))
+        except ValueError as e:
+            result.problem(budget, str(e))
+            continue
+        for message, at in found:
+            result.breach(budget, message, at)
+        if not found:
+            result.kept.append(f"{budget}: none")
+
+
+Found = Iterator[tuple[str, StackFrame | None]]
+
+
+def _matches(cap: Program, what: str) -> Found:
+    kind, over, axis = what.strip().partition(" over ")
+    kind, axis = kind.strip(), axis.strip()
+    if kind in (*KINDS, "collective-matmul", "collective"):
+        return _collectives(cap, kind, axis)
+    if over:
+        raise ValueError(f"{kind} is no collective; those are: {', '.join(KINDS)}")
+    if kind == "host-transfer":
+        return _instructions(cap.module, _is_host_transfer)
+    if kind in ELEMENT_BITS:
+        return _instructions(
+            cap.module,
+            lambda i: (
+                (
+                    any(s.element_type == kind for s in i.shape.leaves())
+                    and i.opcode not in ("get-tuple-element", "tuple", "bitcast", "parameter")
+                )
+                or (i.opcode == "parameter" and i.computation.is_entry and _has(i, kind))
+            ),
+        )
+    present = {i.opcode for i in cap.module.instructions}
+    if kind in OPCODES or kind in present:
+        return _instructions(cap.module, lambda i: i.opcode == kind)
+    near = get_close_matches(kind, [*KINDS, "host-transfer", *ELEMENT_BITS, *OPCODES], 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ValueError(f"neither a collective, a type, an opcode nor host-transfer{hint}")
+
+
+def _has(i: Instruction, kind: str) -> bool:
+    return any(s.element_type == kind for s in i.shape.leaves())
+
+
+def _collectives(cap: Program, kind: str, axis: str) -> Found:
+    found = collectives(cap.module, cap.target)
+    rows = [r for r in found if kind in ("collective", r.kind)]
+    if axis and rows:
+        axes = found.mesh.axis_names if found.mesh is not None else ()
+        if axis not in axes:
+            have = ", ".join(axes) or "unknown; capture it with its mesh"
+            raise ValueError(f"no mesh axis {axis}; this program's axes are {have}")
+        for r in rows:
+            if r.axes is None and _crosses(r):
+                raise ValueError(f"the mesh axes of {r.kind} %{r.name} are unknown")
+        rows = [r for r in rows if axis in _axes(r)]
+    for r in rows:
+        over = f" over {r.axes_or_groups}" if _crosses(r) else ""
+        yield f"%{r.name} moves {bytes_text(r.payload_bytes)}{over}", r.source
+
+
+_HOST_OPS = frozenset({"infeed", "outfeed"})
+_HOST_CALLS = ("callback", "host_transfer", "MoveToHost", "MoveToDevice", "SendToHost")
+
+
+def _is_host_transfer(i: Instruction) -> bool:
+    if i.opcode in _HOST_OPS:
+        return True
+    if i.opcode in ("send", "recv"):
+        return i.attribute("is_host_transfer") == "true"
+    if i.opcode == "custom-call":
+        return any(word in (i.custom_call_target or "") for word in _HOST_CALLS)
+    if i.opcode in ("copy-start", "copy"):  # memory space 5 is the host's
+        spaces = {s.layout.memory_space for s in i.shape.leaves() if s.layout is not None}
+        spaces |= {o.shape.layout.memory_space for o in i.operands if o.shape.layout is not None}
+        return 5 in spaces and len(spaces) > 1
+    return False
+
+
+def _instructions(module: Module, test: Callable[[Instruction], bool]) -> Found:
+    """The instructions, those of one source line together."""
+    groups: dict[tuple[str, int], list[Instruction]] = {}
+    for i in module.instructions:
+        if test(i):
+            at = source_frame(i)
+            groups.setdefault((at.file, at.line) if at else ("", 0), []).append(i)
+    for found in groups.values():
+        first = found[0]
+        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        said = f"%{first.name} = {first.shape.dense_text} {first.opcode}{more}"
+        yield said, source_frame(first)
+
+
+def instructions(cap: Program, wanted: Budgets, result: Result) -> None:
+    limit = wanted.max_instructions
+    if limit is None:
+        return
+    count = len(cap.module.instructions)
+    cut = cap.module.dialect == "hlo" and incomplete(cap.module)
+    if cut and count <= limit:
+        result.problem("max_instructions", f"{cut}; {count:,} are there")
+    elif count > limit:
+        result.breach("max_instructions", f"{count:,} of {limit:,}")
+    else:
+        result.kept.append(f"max_instructions: {count:,} of {limit:,}")
+
+
+def donation(cap: Program, wanted: Budgets, result: Result) -> None:
+    patterns = wanted.require_donation
+    if not patterns:
+        return
+    budget = "require_donation"
+    if why := incomplete(cap.module):
+        result.problem(budget, why)
+        return
+    entry = cap.module.entry
+    assert entry is not None  # incomplete() looked
+    aliased = {a.parameter_number for a in cap.module.input_output_alias}
+    names = {p.parameter_number: p.op_name or p.name for p in entry.parameters}
+    names |= {a.parameter: a.name for a in cap.target.arguments if a.parameter is not None}
+    if isinstance(patterns, bool):
+        donated = {a.parameter for a in cap.target.arguments if a.donated}
+        if not donated and not aliased:
+            result.breach(budget, "no argument is donated")
+            return
+        wants = {k for k in donated if k is not None}
+    else:
+        wants = set()
+        for pattern in patterns:
+            hit = {k for k, n in names.items() if k is not None and fnmatchcase(n, pattern)}
+            if not hit:
+                have = ", ".join(list(names.values())[:8])
+                result.problem(budget, f"no argument matches {pattern}; arguments are {have}")
+            wants |= hit
+    for k in sorted(wants - aliased):
+        result.breach(budget, f"{names.get(k, k)} does not lend its memory to an output")
+    if not wants - aliased:
+        result.kept.append(f"{budget}: {len(wants | aliased):,} arguments")
+
+
+RULES: tuple[Rule, ...] = (peak, wire_bytes, forbidden, instructions, donation)

@@ -1,0 +1,32 @@
+"""What cost and memory add to ``hloscope summary --json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...hlo import Module, Target
+from ..cost.cost import estimated
+from ..memory.memory import analysed
+
+
+def costs(module: Module, target: Target) -> dict[str, Any]:
+    """FLOPs, bytes, modelled seconds; nothing for what is not HLO or has no ENTRY.
+
+    ``hardware`` and ``modelled_seconds`` are None where the chip is not known.
+    """
+    if module.dialect != "hlo" or module.entry is None:
+        return {}
+    found = estimated(module, target).to_dict()
+    keys = ("flops", "bytes_accessed", "trip_counts_unknown", "estimated_cycles")
+    out = {k: found[k] for k in keys}
+    out["hardware"] = found.get("hardware")
+    out["modelled_seconds"] = found.get("modelled_seconds")
+    return out
+
+
+def peaks(module: Module, target: Target) -> dict[str, Any]:
+    """Peak of live bytes of one device and where the figure comes from."""
+    if module.dialect != "hlo" or module.entry is None:
+        return {}
+    memory = analysed(module, target)
+    return {"peak_live_bytes": memory.peak_bytes, "peak_source": memory.peak_source}

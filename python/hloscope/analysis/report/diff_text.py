@@ -1,0 +1,121 @@
+"""A ``Diff`` as text: totals, what moved, then instructions, cut after so many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ..comms.collectives_table import bytes_text
+from ..text.units import quantity
+
+if TYPE_CHECKING:
+    from .diff_result import Change, CollectiveItem, Delta, Diff, Item
+
+LIMIT = 40  # instructions of each kind
+
+
+def text(diff: Diff, limit: int = LIMIT) -> str:
+    """For a terminal: control characters of names are escaped."""
+    return "\n".join(_printable(line) for line in _lines(diff, limit))
+
+
+def amount(value: float | None, unit: str) -> str:
+    """``12.0 MiB``, ``1,234``, ``unknown``."""
+    if value is None:
+        return "unknown"
+    if unit == "B":
+        return bytes_text(value)
+    if unit == "FLOP" and value >= 1e6:
+        return quantity(value)
+    return f"{value:,.0f}"
+
+
+def signed(delta: Delta) -> str:
+    """``+12.0 MiB (+3.1 %)``; '' without a change."""
+    change = delta.change
+    if not change:
+        return "" if change is not None else "unknown"
+    sign = "+" if change > 0 else "-"
+    text = f"{sign}{amount(abs(change), delta.unit)}"
+    return f"{text} ({change / delta.a:+.1%})" if delta.a else text
+
+
+def _lines(diff: Diff, limit: int) -> Iterator[str]:
+    yield f"a: {diff.title_a}"
+    yield f"b: {diff.title_b}"
+    if not diff:
+        yield f"no difference: {diff.matched:,} instructions match"
+        return
+    yield (
+        f"{diff.matched:,} instructions match, {len(diff.changed):,} of them changed; "
+        f"{len(diff.removed):,} removed, {len(diff.added):,} added"
+    )
+    for title, deltas in (
+        ("totals", [d for d in diff.totals if d.change != 0]),
+        ("collectives, wire bytes of one device", diff.collectives),
+    ):
+        yield from _table(title, deltas, limit)
+    for side, items in (("a", diff.removed_collectives), ("b", diff.added_collectives)):
+        lines = (_collective(c, count) for c, count in Counter(items).items())
+        yield from _section(f"collectives only in {side}", lines, limit)
+    for title, deltas in (
+        ("memory live at the peak", diff.memory),
+        ("fusions", diff.fusions),
+        ("opcodes", diff.opcodes),
+    ):
+        yield from _table(title, deltas, limit)
+    yield from _section("changed", map(_change, diff.changed), limit)
+    yield from _section("removed", map(item_text, diff.removed), limit)
+    yield from _section("added", map(item_text, diff.added), limit)
+
+
+def _table(title: str, deltas: Iterable[Delta], limit: int) -> Iterator[str]:
+    rows = [(d.name, amount(d.a, d.unit), amount(d.b, d.unit), signed(d)) for d in deltas]
+    wide = [max((len(r[k]) for r in rows), default=0) for k in range(3)]
+    lines = (
+        f"{n:<{wide[0]}}  {a:>{wide[1]}} → {b:>{wide[2]}}  {change}" for n, a, b, change in rows
+    )
+    yield from _section(title, lines, limit)
+
+
+def _section(title: str, lines: Iterable[str], limit: int) -> Iterator[str]:
+    found = list(lines)
+    if not found:
+        return
+    yield ""
+    yield f"{title}:"
+    for line in found[:limit]:
+        yield f"  {line}"
+    if len(found) > limit:
+        yield f"  … and {len(found) - limit:,} more"
+
+
+def item_text(item: Item) -> str:
+    """``%dot.3 = f32[8,4] dot  in main.1  train.py:31``."""
+    inside = f" with {item.inside:,} instructions inside" if item.inside else ""
+    where = f"  {item.line}" if item.line else f"  {item.op_name}" if item.op_name else ""
+    return f"%{item.name} = {item.shape} {item.opcode}{inside}  in {item.computation}{where}"
+
+
+def _change(change: Change) -> str:
+    fields = "; ".join(f"{k}: {a or '(none)'} → {b or '(none)'}" for k, a, b in change.fields)
+    name = f"%{change.a.name}"
+    if change.b.name != change.a.name:
+        name += f" (%{change.b.name})"
+    where = change.b.line or change.a.line
+    return f"{name} {change.a.opcode}  {fields}" + (f"  {where}" if where else "")
+
+
+def _collective(c: CollectiveItem, count: int) -> str:
+    times = "" if c.executions in (None, 1) else f" × {c.executions}"
+    wire = "" if c.wire_bytes is None else f", {bytes_text(c.wire_bytes)} on the wire"
+    where = f"  {c.line}" if c.line else ""
+    alike = f"{count:,} alike, each " if count > 1 else ""
+    return f"{c.kind} over {c.axes}: {alike}{bytes_text(c.payload_bytes)}{wire}{times}{where}"
+
+
+def _printable(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in line)

@@ -1,0 +1,239 @@
+"""Measured time of each instruction on each device, from a profiler trace.
+
+``measured_join.py`` makes it. On CPU a fused region may be reported under the name of the
+instruction that calls it; what finds no instruction is kept apart and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Computation, Instruction, Module
+from ..text.units import duration, grid, short
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# their events last as long as what they run, which has events of its own
+_CONTAINERS = ("while", "conditional", "call")
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredInstruction:
+    """One row; seconds of one step. ``slowest`` is the device that took longest.
+
+    ``self_seconds`` leaves out what ran inside, as the body of a while;
+    ``flight_seconds`` is from start to done of an asynchronous op, beside the others.
+    """
+
+    instruction: Instruction
+    mean_seconds: float  # over devices
+    self_seconds: float  # over devices
+    flight_seconds: float  # over devices
+    least_seconds: float
+    most_seconds: float
+    slowest: int
+    count: float  # events a step and device
+
+    @property
+    def spread(self) -> float:
+        """How much longer the slowest device takes than the mean; 0 when all are equal."""
+        return self.most_seconds / self.mean_seconds - 1 if self.mean_seconds else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Seconds of one step, measured: a row a device, a column an instruction.
+
+    ``unmatched`` is what the trace has of this program under names it does not have, by name,
+    ``other_programs`` what else ran, ``unnamed`` kernels of no HLO op; seconds of all steps
+    and devices. ``notes`` are for a person: what may be wrong with the join.
+    """
+
+    module: Module
+    devices: tuple[int, ...]
+    seconds: Floats
+    counts: Floats
+    steps: int
+    unmatched: Mapping[str, float]
+    self_seconds: Floats
+    flight: Floats
+    other_programs: Mapping[str, float] = field(default_factory=dict)
+    unnamed: Mapping[str, float] = field(default_factory=dict)
+    device_names: Mapping[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """Whether an instruction ran on some device."""
+        found: npt.NDArray[np.bool_] = self.counts.sum(axis=0) > 0
+        return found
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Seconds of each instruction, the mean over devices; NaN where it was not seen."""
+        means = self.seconds.mean(axis=0) if len(self.devices) else np.zeros(self.seen.shape)
+        return np.where(self.seen, means, np.nan)
+
+    @cached_property
+    def device_seconds(self) -> Floats:
+        """Seconds of one step of each device: self times, so that nothing counts twice.
+
+        Of a loop or call that spreads its inside over other threads, what its inside does
+        not account for.
+        """
+        own = self.self_seconds.copy()
+        inside: dict[int, Floats] = {}
+
+        def within(computation: Computation) -> Floats:
+            found = inside.get(computation.index)
+            if found is None:
+                inside[computation.index] = np.zeros(len(self.devices))  # a cycle in a cut dump
+                found = np.zeros(len(self.devices))
+                for i in computation.instructions:
+                    found = found + self.self_seconds[:, i.index]
+                    if i.opcode in _CONTAINERS:
+                        for _, c in i.called:
+                            found = found + within(c)
+                inside[computation.index] = found
+            return found
+
+        for i in self.module.instructions:
+            if i.opcode in _CONTAINERS and self.seen[i.index]:
+                held = sum((within(c) for _, c in i.called), np.zeros(len(self.devices)))
+                rest = np.maximum(0.0, self.seconds[:, i.index] - held)
+                own[:, i.index] = np.minimum(own[:, i.index], rest)
+        sums: Floats = own.sum(axis=1)
+        return sums
+
+    @property
+    def total_seconds(self) -> float:
+        """Of one step on one device, the mean over devices."""
+        return float(self.device_seconds.sum() / max(1, len(self.devices)))
+
+    @property
+    def flight_seconds(self) -> float:
+        """Asynchronous ops from start to done, one step, the mean over devices."""
+        return float(self.flight.sum() / max(1, len(self.devices)))
+
+    @property
+    def coverage(self) -> float:
+        """Part of the trace's time in this program that lands on an instruction."""
+        found = float(self.self_seconds.sum()) * self.steps
+        lost = sum(self.unmatched.values())
+        return found / (found + lost) if found + lost else 0.0
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        mean = np.nan_to_num(self.mean)
+        return [int(n) for n in np.argsort(-mean, kind="stable") if mean[n] > 0]
+
+    def row(self, n: int) -> MeasuredInstruction:
+        column = self.seconds[:, n]
+        return MeasuredInstruction(
+            self.module.instructions[n],
+            float(column.mean()),
+            float(self.self_seconds[:, n].mean()),
+            float(self.flight[:, n].mean()),
+            float(column.min()),
+            float(column.max()),
+            self.devices[int(column.argmax())],
+            float(self.counts[:, n].mean()),
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[MeasuredInstruction]:
+        return (self.row(n) for n in self._rows)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row an instruction that was seen, slowest first. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame([self._dict(r) for r in self])
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [self._dict(r) for r in self]
+
+    @staticmethod
+    def _dict(r: MeasuredInstruction) -> dict[str, Any]:
+        return {
+            "instruction": r.instruction.name,
+            "opcode": r.instruction.opcode,
+            "seconds": r.mean_seconds,
+            "self_seconds": r.self_seconds,
+            "flight_seconds": r.flight_seconds,
+            "least": r.least_seconds,
+            "most": r.most_seconds,
+            "slowest_device": r.slowest,
+            "spread": r.spread,
+            "count": r.count,
+        }
+
+    def remarks(self) -> tuple[str, ...]:
+        """``notes``, and what of the trace is not in the figures; a sentence each."""
+        out = list(self.notes)
+        for what, seconds in (
+            ("under names that this program does not have", self.unmatched),
+            ("of other programs", self.other_programs),
+            ("in kernels that belong to no HLO operation", self.unnamed),
+        ):
+            if seconds:
+                first = sorted(seconds.items(), key=lambda x: -x[1])[:3]
+                names = ", ".join(f"{short(name)} {duration(s)}" for name, s in first)
+                more = f" and {len(seconds) - 3} more" if len(seconds) > 3 else ""
+                total = duration(sum(seconds.values()))
+                out.append(f"not in these figures: {total} {what} ({names}{more})")
+        return tuple(out)
+
+    def summary(self) -> dict[str, float | int]:
+        """Its part of ``hloscope summary --json``."""
+        return {
+            "seconds_a_step": self.total_seconds,
+            "steps": self.steps,
+            "devices": len(self.devices),
+            "coverage": self.coverage,
+        }
+
+    def __repr__(self) -> str:
+        rows = [
+            (
+                short(r.instruction.name),
+                duration(r.mean_seconds),
+                duration(r.self_seconds),
+                duration(r.most_seconds),
+                str(r.slowest),
+                f"{r.count:g}",
+            )
+            for _, r in zip(range(12), self, strict=False)
+        ]
+        lines = [
+            f"measured: {duration(self.total_seconds)} a step on each of {len(self.devices)}"
+            f" devices, {self.steps} steps; {100 * self.coverage:.1f} % of this program's time"
+            " in the trace is on an instruction"
+        ]
+        if self.flight_seconds:
+            lines.append(f"asynchronous, beside it: {duration(self.flight_seconds)} a step")
+        lines += self.remarks()
+        lines.append(grid(("instruction", "mean", "self", "slowest", "device", "runs"), rows))
+        return "\n".join(lines)
+
+
+def remember(module: Module, found: Measured) -> Measured:
+    """Keeps a measurement on its module, for views made later; both are forgotten together."""
+    vars(module)["_measured"] = found
+    return found
+
+
+def measured_of(module: Module) -> Measured | None:
+    """The last measurement of a module, or None."""
+    found: Measured | None = vars(module).get("_measured")
+    return found

@@ -1,0 +1,115 @@
+"""Counts and bytes of a module: what ``hloscope summary --json`` prints.
+
+Each contribution adds keys to one plain dict; sizes are dense bytes, of one device unless
+``shapes`` says "global": a program of several devices that is not partitioned yet.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..comms.collectives_summary import collectives_summary, shardings_summary
+from ..comms.sharding import is_partitioned
+from ..why.compiler_messages import compiler_messages
+from .cost_summary import costs, peaks
+
+if TYPE_CHECKING:
+    from ...hlo import Instruction, Module, Target
+
+Contribution = Callable[["Module", "Target"], dict[str, Any]]
+
+
+def counts(module: Module, target: Target) -> dict[str, Any]:
+    """How much there is."""
+    entry = module.entry
+    parameters = entry.parameters if entry is not None else ()
+    root = entry.root if entry is not None else None
+    opcodes = Counter(module.opcodes_list)
+    kinds = Counter(_fusion_kind(i) for i in module.instructions if i.opcode == "fusion")
+    return {
+        "module": module.name,
+        "computations": len(module.computations),
+        "instructions": len(module.instructions),
+        "entry_instructions": len(entry.instructions) if entry is not None else 0,
+        "fusions": dict(sorted(kinds.items())),
+        "opcodes": dict(sorted(opcodes.items(), key=lambda kv: (-kv[1], kv[0]))),
+        "parameters": len(parameters),
+        "parameter_bytes": sum(p.shape.byte_size for p in parameters),
+        "output_bytes": root.shape.byte_size if root is not None else 0,
+        # Before partitioning a program of several devices still has its global shapes.
+        "shapes": shapes(module, target),
+        "partitions": partitions(module),
+        "replicas": module.replica_count,
+        "warnings": [str(w) for w in module.warnings],
+    }
+
+
+def shapes(module: Module, target: Target) -> str:
+    """``local`` to one device, or ``global``: of several devices, and not partitioned yet."""
+    several = partitions(module) > 1 or (module.dialect == "jaxpr" and len(target.devices) > 1)
+    return "global" if several and not is_partitioned(module) else "local"
+
+
+_TILES = re.compile(r"devices=\[([\d,]{1,60})\]")
+
+
+def partitions(module: Module) -> int:
+    """Partitions of the program; old dumps say so only in their parameters' shardings."""
+    if "num_partitions" in module.attributes or module.entry is None:
+        return module.num_partitions
+    found = [1]
+    for p in module.entry.instructions:
+        tiles = _TILES.search(p.attribute_text) if p.opcode == "parameter" else None
+        if tiles:
+            found.append(math.prod(int(n) for n in tiles.group(1).split(",") if n))
+    return max(found)
+
+
+_KIND = re.compile(r"(?:^|, ?)kind=(k[A-Z]\w*)")
+
+
+def _fusion_kind(fusion: Instruction) -> str:
+    """As ``Instruction.fusion_kind``, but thousands of them without splitting attributes."""
+    text = fusion.attribute_text
+    found = _KIND.search(text[: text.find('"')] if '"' in text else text)
+    return found.group(1) if found else fusion.fusion_kind or "unknown"
+
+
+def said(module: Module, target: Target) -> dict[str, Any]:
+    """What the compiler complained about; no key for a dump, of which nobody knows."""
+    found = compiler_messages(module, target)
+    if not found and not target.jax_version:
+        return {}
+    return {"compiler_messages": [m.to_dict() for m in found]}
+
+
+# In the order their keys are printed; an analysis adds its totals with one line.
+CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
+    ("counts", counts),
+    ("collectives", collectives_summary),
+    ("shardings", shardings_summary),
+    ("cost", costs),
+    ("memory", peaks),
+    ("compiler messages", said),
+)
+
+
+def summarize(
+    module: Module,
+    target: Target,
+    contributions: tuple[tuple[str, Contribution], ...] | None = None,
+) -> dict[str, Any]:
+    """The contributions' keys (default all); one that fails adds a warning instead of its keys."""
+    out: dict[str, Any] = {}
+    failed: list[str] = []
+    for name, contribution in CONTRIBUTIONS if contributions is None else contributions:
+        try:
+            out.update(contribution(module, target))
+        except Exception as error:
+            failed.append(f"{name} could not be worked out: {type(error).__name__}: {error}")
+    out["warnings"] = [*out.get("warnings", []), *failed]
+    return out

@@ -1,0 +1,1 @@
+"""Why a collective is there: origins, causes, what the compiler said."""

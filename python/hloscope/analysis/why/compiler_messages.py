@@ -1,0 +1,161 @@
+"""What the compiler complained about while partitioning, pinned to instructions and lines.
+
+    [SPMD] Involuntary full rematerialization. The compiler cannot go from sharding {…} to {…}
+    efficiently for HLO operation %name = f32[8,16]{1,0} copy(%x), …, metadata={op_name="…"}. …
+
+The operation is one of the program before partitioning (or, in old versions, is not named).
+The gathers that do it carry the metadata of that operation or of its user, so a collective is
+pinned when it has one of these and gathers no more than that array over axes it was cut along.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ...hlo import Instruction, Mesh, Module, StackFrame, Target, parse_shape
+from ...hlo.sharding_text import parse_sharding
+from ..base.table import NO_TARGET, per_target
+from ..comms.collectives import collectives
+from ..comms.sharding_words import spec_words
+from .provenance_origins import line_of
+from .shardy_dump import Spec, spec_of
+
+REMATERIALIZED = "involuntary full rematerialization"
+
+# XLA's spmd_partitioner.cc has worded it in three ways since 2021; they share this much.
+_REMATERIALIZATION = re.compile(
+    r"\[spmd\] Involuntary full rematerialization\..*? from sharding (?P<had>\{.*?\}) to "
+    r"(?P<needs>\{.*?\}) (?:efficiently|without doing)(?P<rest>.*)",
+    re.I | re.S,
+)
+_OPERATION = re.compile(r"HLO operation:? (%[\w.\-]+ = .*)", re.S)
+_HEAD = re.compile(r"%(?P<name>[\w.\-]+) = (?P<shape>\([^=]*?\)|\S+) (?P<opcode>[\w\-]+)\(")
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerMessage:
+    """One message. ``kind`` is '' for those that name no sharding that changes."""
+
+    text: str  # as XLA wrote it
+    kind: str = ""
+    operation: str = ""  # name before partitioning
+    opcode: str = ""
+    shape: str = ""
+    had: str = ""  # P('y', None, 'x') where mesh axes explain it, else XLA's text
+    needs: str = ""
+    op_name: str = ""
+    line: str = ""  # "train.py:31"
+    instructions: tuple[int, ...] = ()  # of the partitioned module, those that pay for it
+
+    def __str__(self) -> str:
+        if not self.kind:
+            return self.text
+        of = f"%{self.operation} {self.shape}" if self.operation else "a value"
+        at = f" at {self.line}" if self.line else ""
+        return f"{self.kind} of {of}{at}, from {self.had} to {self.needs}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "message": str(self),
+            "kind": self.kind or None,
+            "operation": self.operation,
+            "shape": self.shape,
+            "had": self.had,
+            "needs": self.needs,
+            "op_name": self.op_name,
+            "line": self.line,
+            "instructions": list(self.instructions),
+            "text": self.text,
+        }
+
+
+def compiler_messages(module: Module, target: Target | None = None) -> tuple[CompilerMessage, ...]:
+    """The compiler's messages of a capture, in its order."""
+    return _made(module, target if target is not None else NO_TARGET)
+
+
+@per_target
+def _made(module: Module, target: Target) -> tuple[CompilerMessage, ...]:
+    if not target.compiler_messages:
+        return ()
+    return tuple(_message(text, module, target) for text in target.compiler_messages)
+
+
+def _message(text: str, module: Module, target: Target) -> CompilerMessage:
+    m = _REMATERIALIZATION.search(text)
+    if m is None:
+        return CompilerMessage(text)
+    operation = _OPERATION.search(m["rest"])
+    said = operation[1] if operation else ""
+    head = _HEAD.match(said)
+    rank = parse_shape(head["shape"]).rank if head and head["shape"][0] != "(" else -1
+    specs = [_spec(m[side], rank, target.mesh) for side in ("had", "needs")]
+    had, needs = (
+        spec_words(s) if s is not None else t
+        for s, t in zip(specs, (m["had"], m["needs"]), strict=True)
+    )
+    found = _OP_NAME.search(said)
+    op_name = found[1] if found else ""
+    if head is None:
+        return CompilerMessage(text, REMATERIALIZED, had=had, needs=needs, op_name=op_name)
+    before = target.before_partitioning() if target.before_partitioning is not None else None
+    op = _operation(before, head["name"], head["opcode"], op_name)
+    source = _SOURCE.search(said)
+    line = line_of(op.frames) if op is not None else ""
+    return CompilerMessage(
+        text, REMATERIALIZED, head["name"], head["opcode"], head["shape"], had, needs, op_name,
+        line or (f"{source[1]}:{source[2]}" if source else ""),
+        _instructions(module, target, op, specs[0]) if op is not None else (),
+    )  # fmt: skip
+
+
+def _spec(text: str, rank: int, mesh: Mesh | None) -> Spec | None:
+    return spec_of(parse_sharding(text), rank, mesh) if rank >= 0 and mesh is not None else None
+
+
+def _operation(before: Module | None, name: str, opcode: str, op_name: str) -> Instruction | None:
+    """The operation a message names: by its name, else by its metadata if that is of one place."""
+    if before is None:
+        return None
+    named = before.find(name)
+    if named is not None and (named.opcode, named.op_name) == (opcode, op_name):
+        return named
+    alike = [i for i in before.instructions if op_name and i.op_name == op_name]
+    alike = [i for i in alike if i.opcode == opcode]
+    return alike[0] if len({i.frames for i in alike}) == 1 else None
+
+
+def _instructions(
+    module: Module, target: Target, op: Instruction, had: Spec | None
+) -> tuple[int, ...]:
+    """Collectives that gather the whole of what ``op`` makes."""
+    if had is None:
+        return ()
+    cut = {axis for dim in had for axis in dim}
+    places = {_place(i) for i in (op, *op.users) if i.op_name}
+    elements = op.shape.elements
+    out: list[int] = []
+    for row in collectives(module, target):
+        if row.kind != "all-gather" or not row.inserted or row.axes is None:
+            continue
+        sizes = [math.prod(parse_shape(p.shape).dimensions) for p in row.parts]
+        if (
+            (row.op_name, _frames(row.frames)) in places
+            and {a.partition(":")[0] for a in row.axes.split("+")} <= cut
+            and all(n <= elements and elements % n == 0 for n in sizes)
+        ):
+            out += row.members
+    return tuple(out)
+
+
+def _place(i: Instruction) -> tuple[str, tuple[object, ...]]:
+    return i.op_name, _frames(i.frames)
+
+
+def _frames(frames: tuple[StackFrame, ...]) -> tuple[object, ...]:
+    return tuple((f.file, f.line, f.column) for f in frames)

@@ -1,0 +1,267 @@
+"""What an op before partitioning asks the partitioner to move, by its shardings.
+
+dot, operands P('data', 'model') and P('model', None): partial sums over model
+copy (a constraint), from P('data', 'model', None) to P('data', None, None): gather over model
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+from ...hlo import Instruction, parse_shape
+from ..comms.collective import Collective
+from ..comms.sharding_words import spec_words
+from .provenance_origins import Origins
+from .shardy_dump import Spec
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``op`` needs ``operand``, which is laid out as ``had``, moved."""
+
+    op: Instruction
+    operand: Instruction | None
+    had: str
+    needs: str
+    axes: tuple[tuple[str, str, Instruction], ...]  # axis, of, the value it belongs to
+
+
+class Causes:
+    """Asks ops of the module before partitioning."""
+
+    def __init__(self, origins: Origins):
+        self.origins = origins
+        self.mesh = origins.mesh
+
+    def causes(self, op: Instruction, kind: str, axes: frozenset[str], shape: str) -> list[Cause]:
+        if kind in ("all-reduce", "reduce-scatter"):
+            return self._reductions(op, axes, shape)
+        if kind in ("all-gather", "all-to-all", "collective-permute", "collective-matmul"):
+            found = self._moves(op, kind, axes, shape)
+            if not found and kind == "collective-matmul":
+                found = self._reductions(op, axes, "")
+            return found
+        return []
+
+    def _reductions(self, op: Instruction, axes: frozenset[str], shape: str) -> list[Cause]:
+        """Partial results: the axes stand on a dimension that the op sums over."""
+        summed: list[tuple[str, Instruction]] = []
+        for operand, dims in _summed_dimensions(op):
+            spec = self.origins.spec(operand)
+            for d in dims if spec is not None else ():
+                summed += [(a, operand) for a in (spec or ())[d]]
+        if not axes <= {a for a, _ in summed}:
+            return []
+        result = self.origins.spec(op)
+        if result is None:
+            return []
+        had = " and ".join(
+            dict.fromkeys(spec_words(self.origins.spec(o)) for a, o in summed if a in axes)
+        )
+        over = "+".join(sorted(axes))
+        first = next(o for a, o in summed if a in axes)
+        return [
+            Cause(
+                op, first, had, f"summed over {over}; result {spec_words(result)}",
+                tuple((a, "operand", o) for a, o in summed if a in axes),
+            )
+        ]  # fmt: skip
+
+    def _sums_to(self, op: Instruction, result: Spec, axes: frozenset[str], shape: str) -> bool:
+        """Whether one device's partial result of ``op`` has as many elements as ``shape``."""
+        if not shape:
+            return True
+        sizes = self._sizes()
+        wanted = math.prod(parse_shape(shape).dimensions)
+        cut = [a for dim in result for a in dim]
+        tiles = math.prod(sizes.get(a, 1) for a in cut if a not in axes)
+        fine = math.prod(sizes.get(a, 1) for a in cut)
+        held = {-(-op.shape.elements // tiles), -(-op.shape.elements // fine)}
+        return wanted in held or op.opcode not in ("dot", "reduce")
+
+    def _moves(self, op: Instruction, kind: str, axes: frozenset[str], shape: str) -> list[Cause]:
+        """An operand is laid out along the axes, and the op needs it otherwise."""
+        after = self.origins.spec(op)
+        if after is None:
+            return []
+        if op.opcode == "copy" and op.operands:
+            operand = op.operands[0]
+            before = self.origins.spec(operand)
+            if before is None or not _explains(before, after, kind, axes):
+                return []
+            gained = [a for d in after for a in d if (a in axes) and kind != "all-gather"]
+            wanted = tuple((a, "result", op) for a in gained)
+            return [self._cause(op, operand, before, after, axes, wanted)]
+        for exactly in (True, False):
+            found = self._moved_operands(op, after, kind, axes, shape, exactly)
+            if found or kind != "all-gather":
+                break
+        return found if len(found) == 1 else []
+
+    def _moved_operands(
+        self,
+        op: Instruction,
+        after: Spec,
+        kind: str,
+        axes: frozenset[str],
+        shape: str,
+        exactly: bool,
+    ) -> list[Cause]:
+        found = []
+        for operand in dict.fromkeys(op.operands):
+            before = self.origins.spec(operand)
+            if before is None or not axes <= {a for d in before for a in d}:
+                continue
+            if not _same_kind(operand, shape):
+                continue
+            if kind == "collective-permute" and shape:
+                moved = math.prod(parse_shape(shape).dimensions)
+                if self._tile(operand.shape.dimensions, before) != moved:
+                    continue
+            if kind == "all-gather" and not self._gathered(operand, before, axes, shape, exactly):
+                continue
+            alike = operand.shape.dimensions == op.shape.dimensions
+            if kind != "all-gather" and alike and not _explains(before, after, kind, axes):
+                continue
+            used = [a for d in after for a in d]
+            wanted = tuple((a, "result", op) for a in used if a in axes)
+            found.append(self._cause(op, operand, before, after, axes, wanted))
+        return found
+
+    def reshards(
+        self, op: Instruction, row: Collective, axes: frozenset[str], shape: str
+    ) -> list[Cause]:
+        """Steps of a move that the partitioner makes up: tiles permuted, or gathered in pairs.
+
+        FSDP's gather from a table that is cut by rows: its tiles go to other devices, then pairs
+        of them are gathered. No sharding of ``op`` names the layout in between, so sizes tell:
+        the one operand whose tile it is, when that is the argument that moves in the partitioned
+        program, or when nothing else of ``op`` has that size.
+        """
+        kind = row.kind
+        after = self.origins.spec(op)
+        partly = any(":" in a for a in axes)
+        if after is None or not shape or (kind == "all-gather" and not partly):
+            return []
+        times = row.group_size if kind == "all-gather" else 1
+        argument = row.moves.name if row.moves and row.moves.kind == "argument" else ""
+        moved = math.prod(parse_shape(shape).dimensions)
+        base = frozenset(a.partition(":")[0] for a in axes)
+        found = []
+        for value in dict.fromkeys((*op.operands, op)):
+            spec = self.origins.spec(value)
+            if spec is None or not _same_kind(value, shape):
+                continue
+            cut = {a for d in spec for a in d}
+            tile = self._tile(value.shape.dimensions, spec)
+            fits = tile * times == moved and (base <= cut if partly else bool(base & cut))
+            if argument and (value is op or self.origins.describe(value) != argument):
+                continue
+            if fits and value is not op:
+                found.append((value, spec, base & cut))
+            elif self._could_be(value, moved):
+                return []
+        if len(found) != 1:
+            return []
+        operand, before, of = found[0]
+        needs = f"moved for it, laid out as the partitioner chose; result {spec_words(after)}"
+        said = tuple((a, "operand", operand) for d in before for a in d if a in of)
+        return [Cause(op, operand, spec_words(before), needs, said)]
+
+    def _tile(self, dimensions: tuple[int, ...], spec: Spec) -> int:
+        """Elements of one device's tile."""
+        sizes = self._sizes()
+        tiles = (math.prod(sizes.get(a, 1) for a in dim) for dim in spec)
+        return math.prod(-(-n // t) for n, t in zip(dimensions, tiles, strict=True))
+
+    def _could_be(self, value: Instruction, elements: int) -> bool:
+        """Whether cutting ``value`` over some of the mesh's axes gives so many elements."""
+        whole = value.shape.elements
+        return elements > 0 and any(
+            -(-whole // math.prod(some)) == elements
+            for n in range(len(self._sizes()) + 1)
+            for some in combinations(self._sizes().values(), n)
+        )
+
+    def _cause(
+        self,
+        op: Instruction,
+        operand: Instruction,
+        before: Spec,
+        after: Spec,
+        axes: frozenset[str],
+        wanted: tuple[tuple[str, str, Instruction], ...],
+    ) -> Cause:
+        moved = tuple((a, "operand", operand) for d in before for a in d if a in axes)
+        if op.opcode == "copy":
+            wanted = (("", "result", op), *wanted)
+        needs = (
+            f"needed as {spec_words(after)}"
+            if op.opcode == "copy"
+            else (f"result {spec_words(after)}")
+        )
+        return Cause(op, operand, spec_words(before), needs, moved + wanted)
+
+    def _gathered(
+        self, operand: Instruction, spec: Spec, axes: frozenset[str], shape: str, exactly: bool
+    ) -> bool:
+        """Whether gathering ``operand`` over ``axes`` gives an array like the row's."""
+        sizes = self._sizes()
+        local = []
+        for size, dim in zip(operand.shape.dimensions, spec, strict=True):
+            tiles = math.prod(sizes.get(a, 1) for a in dim if a not in axes)
+            local.append(-(-size // tiles))
+        wanted = parse_shape(shape).dimensions if shape else ()
+        if exactly:
+            return sorted(n for n in local if n > 1) == sorted(n for n in wanted if n > 1)
+        return math.prod(local) == math.prod(wanted)
+
+    def _sizes(self) -> dict[str, int]:
+        mesh = self.mesh
+        return dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh else {}
+
+
+def _summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...]]]:
+    """(operand, dimensions that the op sums over)."""
+    if op.opcode == "dot" and len(op.operands) == 2:
+        return [
+            (o, _numbers(op.attribute(f"{side}_contracting_dims")))
+            for o, side in zip(op.operands, ("lhs", "rhs"), strict=True)
+        ]
+    if op.opcode == "reduce" and op.operands:
+        arrays = op.operands[: len(op.operands) // 2]
+        return [(o, _numbers(op.attribute("dimensions"))) for o in arrays]
+    if op.opcode == "gather" and op.operands:  # rows of a table that is cut by rows
+        return [(op.operands[0], _numbers(op.attribute("start_index_map")))]
+    if op.opcode == "scatter" and len(op.operands) == 3:
+        updates = op.operands[2]
+        window = _numbers(op.attribute("update_window_dims"))
+        return [(updates, tuple(d for d in range(updates.shape.rank) if d not in window))]
+    return []
+
+
+def _same_kind(value: Instruction, shape: str) -> bool:
+    """Whether both hold integers, or both do not: converts move across collectives."""
+    if not shape:
+        return True
+    kinds = {t[:1] in "su" for t in (value.shape.element_type, parse_shape(shape).element_type)}
+    return len(kinds) == 1
+
+
+def _explains(before: Spec, after: Spec, kind: str, axes: frozenset[str]) -> bool:
+    """Whether going from one spec to the other takes the axes off a dimension, or moves them."""
+    was = {(a, d) for d, dim in enumerate(before) for a in dim}
+    now = {(a, d) for d, dim in enumerate(after) for a in dim}
+    lost = {a for a, _ in was - now}
+    gained = {a for a, _ in now - was}
+    if kind == "all-gather":
+        return axes <= lost
+    if kind == "all-to-all":
+        return axes <= lost & gained
+    return axes <= (lost | gained) and bool(lost)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    return tuple(int(n) for n in (text or "").strip("{}").replace(",", " ").split())

@@ -1,0 +1,209 @@
+"""Who said how a value is cut: an argument, a constraint at file:line, an output.
+
+First the value itself is followed back through layout changes, slices and loops: if it is a
+constraint's result or an argument that was given that axis, that is the origin. Else Shardy's
+own record is asked, and believed when all values that look alike agree.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo.sharding_text import parse_sharding
+from ..base.operands import callers, step_back
+from .shardy_dump import Key, ShardyDump, Spec, spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one mesh axis of a sharding came from.
+
+    ``kind`` is argument, constraint, output or unknown; ``of`` says whose: operand or result.
+    """
+
+    axis: str
+    of: str
+    kind: str
+    name: str = ""  # "params['w1']"
+    line: str = ""  # "train.py:31"
+    stack: tuple[str, ...] = ()  # that line and its callers', innermost first
+    # ops it was propagated along, from the value back; () direct, or not known
+    via: tuple[str, ...] = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        if self.kind == "unknown":
+            return f"{self.axis}: origin unknown"
+        where = f"constraint at {self.line}" if self.kind == "constraint" else ""
+        return f"{self.axis}: {where or f'{self.kind} {self.name}'}"
+
+
+class Origins:
+    """Specs and origins of values of the module before partitioning."""
+
+    def __init__(self, target: Target, before: Module, dump: ShardyDump | None):
+        self.target, self.before, self.dump = target, before, dump
+        self.mesh: Mesh | None = target.mesh
+
+    def spec(self, i: Instruction) -> Spec | None:
+        """Mesh axes per dimension; an array without annotation is replicated."""
+        if not i.shape.is_array or self.mesh is None:
+            return None
+        text = i.sharding_text
+        if text is None and i.opcode == "get-tuple-element" and i.operands:
+            whole = parse_sharding(i.operands[0].sharding_text or "")
+            index = int(i.attribute("index") or 0)
+            if index >= len(whole.parts):
+                return None
+            return spec_of(whole.parts[index], i.shape.rank, self.mesh)
+        return spec_of(parse_sharding(text or "{replicated}"), i.shape.rank, self.mesh)
+
+    def origin(self, axis: str, of: str, value: Instruction) -> Origin:
+        if is_constraint(value):  # it speaks for itself
+            return _constraint(axis, of, value)
+        if value.opcode == "copy" and of == "result":
+            return _constraint(axis, of, value)
+        found = self._named(axis, of, self._origin_text(axis, value), value)
+        key = self._key(value)
+        if found.kind == "unknown" or self.dump is None or key is None:
+            return found
+        return found if self._carried_from(value) else replace(found, via=self.dump.path(key, axis))
+
+    def _origin_text(self, axis: str, value: Instruction) -> str | Instruction | None:
+        if self.dump is None:
+            return None
+        came_from = self._carried_from(value)
+        if came_from is not None:
+            if is_constraint(came_from) and self._has(came_from, axis):
+                return came_from
+            if came_from.opcode == "parameter":
+                number = came_from.parameter_number
+                if axis in self._given_axes(number):
+                    return f"input: {number}"
+                return dict(self.dump.arguments.get(-1 if number is None else number, ())).get(axis)
+        key = self._key(value)
+        return self.dump.origin(key, axis) if key is not None else None
+
+    def _key(self, value: Instruction) -> Key | None:
+        """What the value is in Shardy's dump."""
+        spec = self.spec(value)
+        if spec is None:
+            return None
+        carried = value.opcode in ("get-tuple-element", "parameter")
+        return ("while" if carried else value.opcode, value.shape.dimensions, spec)
+
+    def _has(self, value: Instruction, axis: str) -> bool:
+        return any(axis in dim for dim in self.spec(value) or ())
+
+    def _given_axes(self, number: int | None) -> frozenset[str]:
+        """Mesh axes in the sharding that an argument was given."""
+        for a in self.target.arguments:
+            if a.parameter is not None and a.parameter == number and a.spec is not None:
+                return frozenset(axis for dim in a.spec for axis in dim)
+        return frozenset()
+
+    @staticmethod
+    def _carried_from(value: Instruction) -> Instruction | None:
+        """The constraint or argument that ``value`` is, but for layout, slices and loops."""
+        path: list[int] = []
+        at: Instruction | None = value
+        for _ in range(100):
+            if at is None or is_constraint(at):
+                return at
+            if at.opcode == "parameter" and at.computation.is_entry:
+                return at
+            at = step_back(at, path)
+        return None
+
+    def _named(
+        self, axis: str, of: str, said: str | Instruction | None, value: Instruction
+    ) -> Origin:
+        if isinstance(said, Instruction):
+            return _constraint(axis, of, said)
+        kind, _, number = (said or "").partition(": ")
+        if kind == "input" and number.isdigit():
+            return Origin(axis, of, "argument", self._argument(int(number)))
+        if kind == "output" and number.isdigit():
+            results = self.target.results
+            at = int(number)
+            name = results[at].name if at < len(results) else f"[{at}]"
+            return Origin(axis, of, "output", name)
+        if kind.startswith("constraint_"):
+            found = self.constraints.get(kind)
+            if found is not None:
+                return _constraint(axis, of, found)
+            on = self.dump.on_argument.get(kind) if self.dump is not None else None
+            if on is not None and axis in self._given_axes(on):
+                return Origin(axis, of, "argument", self._argument(on))
+        return Origin(axis, of, "unknown")
+
+    def _argument(self, number: int) -> str:
+        for a in self.target.arguments:
+            if a.parameter == number:
+                return a.name
+        return f"argument {number}"
+
+    @cached_property
+    def constraints(self) -> dict[str, Instruction]:
+        """constraint_k → its copy in HLO, when the copies of that shape and sharding say so.
+
+        Alike constraints from different lines are told apart by order, which Shardy's numbers
+        and HLO's name suffixes both follow; only if all of them fit in that order.
+        """
+        if self.dump is None:
+            return {}
+        copies = [
+            (i, spec)
+            for i in self.before.instructions
+            if is_constraint(i) and (spec := self.spec(i)) is not None
+        ]
+        groups: dict[tuple[tuple[int, ...], Spec], list[Instruction]] = {}
+        for i, spec in copies:
+            groups.setdefault((i.shape.dimensions, spec), []).append(i)
+        ordered = sorted((i for i, _ in copies), key=_suffix)
+        keys = [(i.shape.dimensions, self.spec(i)) for i in ordered]
+        in_order = keys == [(dims, spec) for _, dims, spec in self.dump.constraints]
+        out = {}
+        for at, (name, dims, spec) in enumerate(self.dump.constraints):
+            alike = groups.get((dims, spec), [])
+            if len({i.frames for i in alike}) == 1:
+                out[name] = alike[0]
+            elif in_order:
+                out[name] = ordered[at]
+        return out
+
+    def describe(self, value: Instruction) -> str:
+        if value.opcode == "parameter" and value.computation.is_entry:
+            number = value.parameter_number
+            return self._argument(number if number is not None else -1)
+        if value.opcode in ("parameter", "get-tuple-element"):
+            caller = callers(value.module).get(value.computation.index)
+            if caller is not None and caller.opcode == "while":
+                return "a value the loop carries"
+        return f"result of {value.op_name.rpartition('/')[2] or value.opcode}"
+
+
+_OURS = re.compile(r"site-packages|hloscope[/\\]capturing")  # not the person's own code
+
+
+def _constraint(axis: str, of: str, copy: Instruction) -> Origin:
+    stack = tuple(f"{f.file}:{f.line}" for f in copy.frames if not _OURS.search(f.file))
+    return Origin(axis, of, "constraint", line=line_of(copy.frames), stack=stack)
+
+
+def is_constraint(i: Instruction) -> bool:
+    return i.opcode == "copy" and i.op_name.rpartition("/")[2] == "sharding_constraint"
+
+
+def line_of(frames: tuple[StackFrame, ...]) -> str:
+    for frame in frames:
+        if "site-packages" not in frame.file:
+            return f"{frame.file}:{frame.line}"
+    return f"{frames[0].file}:{frames[0].line}" if frames else ""
+
+
+def _suffix(i: Instruction) -> int:
+    tail = i.name.rpartition(".")[2]
+    return int(tail) if tail.isdigit() else -1

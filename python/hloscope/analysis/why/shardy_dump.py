@@ -1,0 +1,134 @@
+"""Where Shardy says each sharding came from, read out of its verbose dump.
+
+After propagation every value names, per mesh axis, the origin of its sharding:
+
+    %2 = stablehlo.dot_general … sdy.sharding_origins = [{data = "constraint_1", …}]
+    %1 = sdy.reshard %0 <@mesh, [{"data"}, {}]> {sdy.sharding_origin_name = "constraint_1", …}
+
+The dump has no source lines and other names than HLO, so values are joined by what they are
+(operation, shape, sharding). Where several are alike and differ in origin, none is chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from ...hlo import Mesh
+from ...hlo.sharding import Sharding
+from ...hlo.sharding_text import parse_sharding, shardy_meshes, split_angle
+from .shardy_paths import ShardyPaths, read_paths
+
+Spec = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
+Key = tuple[str, tuple[int, ...], Spec]  # operation, dimensions, spec
+Origins = tuple[tuple[str, str], ...]  # (axis, origin)
+
+_OP = re.compile(r'^\s*(%[\w.]+)(?::\d+)? = "?([\w.]+)"?')
+_ORIGINS = re.compile(r"sdy\.sharding_origins = (\[[^\]]*\]|\{[^}]*\})")
+_ORIGIN = re.compile(r'("?)([\w.:()]+)\1 = "([^"]*)"')
+_ORIGIN_NAME = re.compile(r'sdy\.sharding_origin_name = "(constraint_\d+)"')
+_CONSTRAINT = re.compile(r"sdy\.(?:reshard|sharding_constraint) %[\w.#]+ (<@.*?>)(?: \{| :)")
+_ON_ARGUMENT = re.compile(r"sdy\.(?:reshard|sharding_constraint) %arg(\d+) ")
+_PER_VALUE = re.compile(r"sdy\.sharding = #sdy\.sharding_per_value<\[(.*?)\]>(?:, sdy\.|\}|,|$)")
+_ARGUMENT = re.compile(r"%arg(\d+): tensor<([^>]*)>(?: \{(.*?)\})?(?=, %arg|\) ->|\)$)")
+_TENSOR = re.compile(r"tensor<([^>]*)>")
+_NAMES = {
+    "dot_general": "dot", "broadcast_in_dim": "broadcast", "reshard": "copy",
+    "sharding_constraint": "copy",
+}  # fmt: skip
+
+
+@dataclass
+class ShardyDump:
+    """``origins``: every origin seen for a value that is (operation, shape, spec)."""
+
+    meshes: dict[str, Mesh]
+    arguments: dict[int, Origins] = field(default_factory=dict)
+    origins: dict[Key, set[Origins]] = field(default_factory=lambda: defaultdict(set))
+    constraints: list[tuple[str, tuple[int, ...], Spec]] = field(default_factory=list)
+    on_argument: dict[str, int] = field(default_factory=dict)  # constraint → argument it is on
+    values: dict[Key, list[str]] = field(default_factory=lambda: defaultdict(list))
+    paths: ShardyPaths = field(default_factory=ShardyPaths)
+
+    def origin(self, key: Key, axis: str) -> str | None:
+        """The origin of one axis of a value, when all that look like it agree."""
+        found = {dict(o).get(axis) for o in self.origins.get(key, ())}
+        return found.pop() if len(found) == 1 else None
+
+    def path(self, key: Key, axis: str) -> tuple[str, ...]:
+        """Ops an axis was propagated along, from the value back; () unless all alike agree."""
+        origin = self.origin(key, axis)
+        found = {self.paths.path(v, axis, origin or "") for v in self.values.get(key, ())}
+        return found.pop() if len(found) == 1 else ()
+
+
+def spec_of(sharding: Sharding, rank: int, mesh: Mesh | None) -> Spec | None:
+    """Axis names per dimension; () where whole; None when axes do not say it."""
+    spec = sharding.to_spec(mesh, rank) if mesh is not None else sharding.spec
+    if spec is None:
+        return None
+    return tuple(tuple(map(str, axes)) for axes in spec) + ((),) * (rank - len(spec))
+
+
+def read_shardy_dump(text: str) -> ShardyDump:
+    """Reads ``02.after_propagation.mlir``; what is not understood is left out."""
+    dump = ShardyDump(shardy_meshes(text), paths=read_paths(text))
+    for line in text.splitlines():
+        if "func.func" in line and "@main" in line:
+            _arguments(dump, line)
+            continue
+        m = _OP.match(line)
+        if m is not None and "sdy." in line:
+            _operation(dump, m[1], m[2], line)
+    dump.constraints.sort(key=lambda c: int(c[0].rpartition("_")[2]))
+    return dump
+
+
+def _arguments(dump: ShardyDump, line: str) -> None:
+    for number, _, attributes in _ARGUMENT.findall(line.partition(") -> ")[0] + ") -> "):
+        origins = _ORIGINS.search(attributes or "")
+        if origins:
+            dump.arguments[int(number)] = _pairs(origins[1])
+
+
+def _operation(dump: ShardyDump, value: str, op: str, line: str) -> None:
+    short = op.rpartition(".")[2]
+    name = _NAMES.get(short, short.replace("_", "-"))
+    body, _, types = line.rpartition(" : ")
+    results = _TENSOR.findall(types.rpartition("->")[2])
+    origins = _ORIGINS.search(line)
+    found = [_pairs(p) for p in re.findall(r"\{[^}]*\}", origins[1])] if origins else []
+    if constraint := _CONSTRAINT.search(line):
+        texts = [constraint[1]]
+    else:
+        per_value = _PER_VALUE.search(body)
+        texts = split_angle(per_value[1]) if per_value else []
+    for at, text in enumerate(texts):
+        if at >= len(results):
+            break
+        dims = _dimensions(results[at])
+        spec = spec_of(parse_sharding(text, dump.meshes), len(dims), None)
+        if spec is None:
+            continue
+        if name == "copy":
+            named = _ORIGIN_NAME.search(line)
+            if named:
+                dump.constraints.append((named[1], dims, spec))
+                if on := _ON_ARGUMENT.search(line):
+                    dump.on_argument[named[1]] = int(on[1])
+                axes = [a for dim in spec for a in dim]
+                dump.origins[name, dims, spec].add(tuple((a, named[1]) for a in axes))
+                continue
+        if at < len(found):
+            dump.origins[name, dims, spec].add(found[at])
+            dump.values[name, dims, spec].append(value if len(texts) == 1 else f"{value}#{at}")
+
+
+def _pairs(text: str) -> Origins:
+    return tuple((axis, origin) for _, axis, origin in _ORIGIN.findall(text))
+
+
+def _dimensions(tensor: str) -> tuple[int, ...]:
+    parts = tensor.partition(",")[0].split("x")
+    return tuple(int(p) for p in parts[:-1] if p.isdigit())

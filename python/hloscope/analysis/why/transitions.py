@@ -1,0 +1,74 @@
+"""Edges along which a value changes its sharding, in the module that is looked at.
+
+Before partitioning, values are annotated: the edges are those of ``Shardings.transitions``.
+After it, the change is a collective: the edge goes from what it moves to the op that runs it,
+with the shardings of its card; where the card is unknown there is no edge.
+"""
+
+from __future__ import annotations
+
+from ...hlo import Instruction, Module, Target
+from ..base.operands import step_back
+from ..base.table import NO_TARGET, per_target
+from ..comms.collective import Collective
+from ..comms.collectives import collectives
+from ..comms.sharding import Transition, shardings
+from .provenance import Provenance, reasons
+from .provenance_card import Why
+
+# Reductions make one value of many partial ones: no change of one value's sharding.
+_MOVES = ("all-gather", "all-to-all", "collective-permute")
+_COPIED = "needed as "
+_STEPS = 50  # of copies, casts and fusions between a collective and what runs it
+
+
+def transitions(module: Module, target: Target | None = None) -> tuple[Transition, ...]:
+    """Every such edge that is known, in program order."""
+    return _made(module, target if target is not None else NO_TARGET)
+
+
+@per_target
+def _made(module: Module, target: Target) -> tuple[Transition, ...]:
+    annotated = shardings(module, target).transitions
+    if annotated:
+        return annotated
+    out: dict[Transition, None] = {}
+    answers: Provenance | None = None
+    for row, card in zip(collectives(module, target), reasons(module, target), strict=True):
+        if card is None or not card.is_known or row.kind not in _MOVES:
+            continue
+        sources = moved(row)
+        cards = [card] * len(sources)
+        # The pieces of an all-to-all are one value; combined collectives move several.
+        if len(row.parts) > 1 and row.kind != "all-to-all":
+            answers = answers or Provenance(target)
+            cards = answers.parts(row)
+        for source, each in zip(sources, cards, strict=False):
+            if source is not None and each.is_known:
+                out[Transition(source, row.anchor, each.had, _after(each))] = None
+    return tuple(out)
+
+
+def moved(row: Collective) -> list[Instruction | None]:
+    """What runs the collective takes these operands for its operands; None where unclear.
+
+    A fusion around it can take more: what its other ops compute with.
+    """
+    taken = set(row.anchor.operands)
+    return [_taken(operand, taken) for operand in row.instruction.operands]
+
+
+def _taken(operand: Instruction, taken: set[Instruction]) -> Instruction | None:
+    at: Instruction | None = operand
+    path: list[int] = []
+    for _ in range(_STEPS):
+        if at is None or at in taken:
+            return at
+        at = step_back(at, path)
+    return None
+
+
+def _after(card: Why) -> str:
+    if card.needs.startswith(_COPIED):
+        return card.needs.removeprefix(_COPIED)
+    return f"{card.opcode} with {card.needs}"
