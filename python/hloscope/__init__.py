@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ._capture import Capture
 
 if TYPE_CHECKING:
+    from ._read import read
     from .analysis.report.check import check
     from .analysis.report.diff import diff
     from .capturing import CaptureError, capture
-    from .readers import ReadError, list_modules, read
+    from .readers import ReadError, list_modules
 
 __version__ = "0.1.0"
 
@@ -39,7 +40,7 @@ _LAZY = {
     "check": "analysis.report.check",
     "diff": "analysis.report.diff",
     "CaptureError": "capturing",
-    "read": "readers",
+    "read": "_read",
     "list_modules": "readers",
     "ReadError": "readers",
 }

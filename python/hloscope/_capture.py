@@ -123,13 +123,18 @@ class Capture:
         return found
 
     @property
+    def is_large(self) -> bool:
+        """Whether its analyses take a noticeable time, so that hosts show the picture first."""
+        return len(self.module.instructions) > AT_ONCE
+
+    @property
     def quick_summary(self) -> dict[str, Any]:
         """``summary`` where it is made already or takes no noticeable time, else its counts.
 
         The counts lack cost, memory and collectives: a notebook shows the picture of a large
         module first.
         """
-        if "summary" in self.__dict__ or len(self.module.instructions) <= AT_ONCE:
+        if "summary" in self.__dict__ or not self.is_large:
             return self.summary
         from .analysis.report.summary import CONTRIBUTIONS, summarize
 

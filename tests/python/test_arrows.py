@@ -9,17 +9,36 @@ import sys
 
 import pytest
 
-# folder or module of python/hloscope → what of hloscope it may import, beside itself
+BASE = {"hlo", "hardware", "analysis.base", "analysis.text"}
+COMMS = BASE | {"analysis.grouping", "analysis.comms"}
+MEMORY = COMMS | {"analysis.cost", "analysis.memory"}
+ANALYSES = MEMORY | {"analysis.why", "analysis.report"}
+CAPTURE = {"_capture", "_read"}
+# room of python/hloscope (a folder or a module) → what of hloscope it may import, beside itself.
+# Each file must be in one, and each must exist.
 PYTHON = {
     "hlo": set(),
+    "hardware": set(),
+    "_platforms": set(),
     "readers": {"hlo"},
-    "capturing": {"hlo", "readers"},
-    "analysis": {"hlo"},
-    "plan": {"hlo", "analysis", "capturing"},
-    "view": {"hlo", "analysis"},
+    "analysis.text": set(),
+    "analysis.base": BASE,
+    "analysis.grouping": BASE,
+    "analysis.comms": COMMS,
+    "analysis.cost": COMMS,
+    "analysis.memory": MEMORY,
+    "analysis.why": COMMS,
+    "analysis.report": ANALYSES,
+    "view": ANALYSES,
+    "_capture": ANALYSES | {"readers", "view", "show", "capturing"},
+    "_read": {"hlo", "hardware", "readers", "_capture"},
+    "capturing": {"hlo", "hardware", "readers", "_capture", "_platforms"},
+    "show": ANALYSES | CAPTURE | {"readers", "view", "capturing", "_platforms", ""},
+    "lab": {"hlo", "analysis.report", "readers", "view", "show", "", *CAPTURE},
+    "pytest_plugin": {"", "analysis.report"},
+    "__main__": {"show"},
+    "": {"_capture", "_read", "readers", "capturing", "analysis.report", "show"},
 }
-ALWAYS = {"_capture"}  # what every entry point returns
-LEAVES = {"hardware", "_platforms"}  # import nothing of hloscope, so that anyone may import them
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/mlir_child.py"}
 JS = {
@@ -35,57 +54,123 @@ JS = {
 }
 
 
-def imports_of(path, package):
-    """Modules imported anywhere in a file, as absolute dotted names."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+def for_types(tree):
+    """What stands under ``if TYPE_CHECKING``."""
+    tests = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)
+    ]
+    return {inner for n in tests for statement in n.body for inner in ast.walk(statement)}
+
+
+def imports_of(path, package, *, types=True):
+    """Modules imported anywhere in a file, in functions too, as absolute dotted names."""
+    tree = parsed(path)
+    skipped = set() if types else for_types(tree)
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
             name = f"{base}.{node.module}" if base and node.module else base or node.module
-            yield name
             yield from (f"{name}.{alias.name}" for alias in node.names)
+    if path.name == "__init__.py" and len(package) == 1:
+        import hloscope
+
+        yield from (f"hloscope.{place}" for place in hloscope._LAZY.values())
 
 
 def python_files(repo):
+    """(path, dotted name, dotted package) of every module."""
     root = repo / "python" / "hloscope"
     for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).parts
+        parts = path.relative_to(root).with_suffix("").parts
         package = ["hloscope", *parts[:-1]]
-        yield path, parts[0].removesuffix(".py"), package
+        name = package if parts[-1] == "__init__" else [*package, parts[-1]]
+        yield path, ".".join(name), package
 
 
-def room_of(repo, name):
-    """The folder or module of python/hloscope that a dotted name is in, or None."""
-    head, *rest = name.split(".")
-    root = repo / "python" / "hloscope"
-    if head != "hloscope" or not rest:
-        return None
-    known = (root / rest[0]).is_dir() or (root / f"{rest[0]}.py").exists()
-    return rest[0] if known else None
+def file_of(names, imported):
+    """The module that holds an imported name, or None when it is none of ours."""
+    while imported and imported not in names:
+        imported = imported.rpartition(".")[0]
+    return imported or None
+
+
+def room_of(module):
+    """The room a module of ours is in; the most exact of PYTHON, "" for hloscope itself."""
+    inside = module.removeprefix("hloscope").removeprefix(".")
+    while inside and inside not in PYTHON:
+        inside = inside.rpartition(".")[0]
+    return inside
 
 
 def test_python_arrows(repo):
+    files = list(python_files(repo))
+    names = {name for _, name, _ in files}
     wrong = []
-    for path, room, package in python_files(repo):
-        may = set() if room in LEAVES else PYTHON.get(room)
-        if may is None:
-            continue
-        allowed = {None, room} if room in LEAVES else {None, room, *may, *ALWAYS, *LEAVES}
-        for name in imports_of(path, package):
-            if room_of(repo, name) not in allowed:
-                wrong.append(f"{path.relative_to(repo)} imports {name}")
+    for path, name, package in files:
+        room = room_of(name)
+        for imported in imports_of(path, package):
+            of = file_of(names, imported)
+            if of is not None and room_of(of) not in {room, *PYTHON[room]}:
+                wrong.append(f"{path.relative_to(repo)} imports {imported}")
     assert wrong == []
+
+
+def test_every_python_file_is_in_a_room_and_every_room_exists(repo):
+    files = list(python_files(repo))
+    homeless = [name for _, name, _ in files if name not in ("hloscope", "hloscope.analysis")]
+    homeless = [name for name in homeless if not room_of(name)]
+    assert homeless == []
+    inhabited = {room_of(name) for _, name, _ in files}
+    assert set(PYTHON) - inhabited == set()
+
+
+def circles(arrows):
+    """Strongly connected parts of more than one file, each sorted."""
+    reach = {}
+    for start in arrows:
+        seen, todo = set(), [start]
+        while todo:
+            for nxt in arrows.get(todo.pop(), ()):
+                if nxt not in seen:
+                    seen.add(nxt)
+                    todo.append(nxt)
+        reach[start] = seen
+    found = {tuple(sorted(b for b in reach[a] if a in reach.get(b, ()))) for a in reach}
+    return sorted(c for c in found if len(c) > 1)
+
+
+def test_no_circle_of_python_files(repo):
+    """Imports in functions count; those for the type checker alone do not: they never run."""
+    files = list(python_files(repo))
+    names = {name for _, name, _ in files}
+    arrows = {}
+    for path, name, package in files:
+        found = (file_of(names, x) for x in imports_of(path, package, types=False))
+        arrows[name] = {x for x in found if x and x != name}
+    assert circles(arrows) == []
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [("a", "b", "c")]
 
 
 def test_only_capturing_imports_jax(repo):
     wrong = [
         f"{path.relative_to(repo)} imports {name}"
-        for path, room, package in python_files(repo)
+        for path, module, package in python_files(repo)
         for name in imports_of(path, package)
-        if name
-        and name.partition(".")[0] in ("jax", "jaxlib")
-        and room != "capturing"
+        if name.partition(".")[0] in ("jax", "jaxlib")
+        and room_of(module) != "capturing"
         and str(path.relative_to(repo)) not in JAXLIB
     ]
     assert wrong == []
@@ -109,8 +194,10 @@ def test_js_arrows(repo):
 def test_the_tables_name_rooms_that_contributing_names(repo):
     text = (repo / "CONTRIBUTING.md").read_text()
     for room in PYTHON:
-        if room != "plan":
-            assert f"python/hloscope/{room}/" in text
+        if room and not room.startswith("analysis."):
+            assert re.search(rf"python/hloscope/{room}(/|\.py)", text), room
+        elif room:
+            assert f"`{room.removeprefix('analysis.')}`" in text, room
     for room in JS:
         assert re.search(rf"js/{room}(/|\.ts)", text), room
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hloscope.readers import ReadError, list_modules, read
+from hloscope import read
+from hloscope.readers import ReadError, list_modules
 
 
 @pytest.fixture(scope="module")

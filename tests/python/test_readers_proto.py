@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hloscope import read
 from hloscope.hlo.compare import differences
-from hloscope.readers import ReadError, read, read_modules
+from hloscope.readers import ReadError, read_modules
 from hloscope.readers.proto import message_name, read_buffer_assignment, read_proto
 from hloscope.readers.proto_literals import float_text
 from hloscope.readers.proto_schema import message_class

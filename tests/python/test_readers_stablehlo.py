@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hloscope import read
 from hloscope.hlo import Module
-from hloscope.readers import ReadError, mlir_bytecode, read
+from hloscope.readers import ReadError, mlir_bytecode
 from hloscope.readers.mlir_types import shape_of
 
 

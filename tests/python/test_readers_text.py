@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hloscope import read
 from hloscope.hlo import Module
 from hloscope.hlo.compare import differences
-from hloscope.readers import ReadError, list_modules, read, read_modules
+from hloscope.readers import ReadError, list_modules, read_modules
 
 SMALL = """\
 HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}, num_partitions=2

@@ -62,10 +62,9 @@ def test_a_large_module_is_shown_before_it_is_analysed(
     capture: hs.Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("anywidget", reason="anywidget is not installed")
-    from hloscope.show import explorer_widget, html
+    from hloscope.show import html
 
     monkeypatch.setattr("hloscope._capture.AT_ONCE", 1)
-    monkeypatch.setattr(explorer_widget, "AT_ONCE", 1)
     monkeypatch.setattr(html, "ANALYSED_FIRST", 1)
     pretend_kernel(monkeypatch, allow_stdin=True)
     data, _ = widget.mimebundle(capture)
@@ -132,10 +131,9 @@ def test_the_widget_carries_the_view_and_sends_text_when_asked(live: Any) -> Non
 def test_analyses_go_along_while_small_and_come_when_asked(
     live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hloscope.show import explorer_widget
 
     assert live.widget._analyses == live.capture.analyses_bytes
-    monkeypatch.setattr(explorer_widget, "AT_ONCE", 0)
+    monkeypatch.setattr("hloscope._capture.AT_ONCE", 0)
     assert widget.widget(live.capture)._analyses == b""
     live.widget._answer(None, {"kind": "analyses", "id": 9}, [])
     assert live.sent == [({"kind": "analyses", "id": 9}, [live.capture.analyses_bytes])]

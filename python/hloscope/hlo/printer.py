@@ -8,10 +8,13 @@ Operands are printed without their types, as today's XLA does, and shapes with l
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from .module import Computation, Instruction, Module
 from .parts import FrameTable, escape
 from .shape import Shape
+
+if TYPE_CHECKING:
+    from .module import Computation, Instruction, Module
 
 _LITERALS = ("parameter", "constant")
 # Header attributes in XLA's order; others follow as they were read.

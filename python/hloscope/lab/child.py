@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from . import frames
 
 if TYPE_CHECKING:
-    from .. import Capture
+    from .._capture import Capture
 
 
 def limit(memory: int, seconds: int) -> None:
@@ -40,7 +40,7 @@ def limit(memory: int, seconds: int) -> None:
 
 
 def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -> Capture:
-    from ..readers import read
+    from .._read import read
 
     chosen = int(module) if module is not None and module.isdigit() else module
     cap = read(data, module=chosen)
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     # Before files may not be written: where modules were not compiled when they were installed,
     # Python keeps them compiled for the next child, which starts half a second sooner.
-    from .. import readers, view  # noqa: F401
+    from .. import _read, view  # noqa: F401
 
     limit(args.memory, args.seconds)
     # what libraries print must not break the frames

@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     for command in COMMANDS:
         add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.arguments(add)
-        add.set_defaults(run=command.run)
+        add.set_defaults(run=command.run, parser=top)
     return top
 
 

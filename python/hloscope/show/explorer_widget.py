@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from .._capture import AT_ONCE
 from .static import script
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def _at_once(capture: Capture) -> bytes:
     """Analyses that are quick go along with the View: no busy kernel is needed for them."""
-    return capture.analyses_bytes if len(capture.module.instructions) <= AT_ONCE else b""
+    return b"" if capture.is_large else capture.analyses_bytes
 
 
 class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]

@@ -66,7 +66,8 @@ def from_cell(cell: str, shell: Any) -> Source:
 def capture(source: Source, options: dict[str, Any]) -> Capture:
     """Captures or reads the source; options that do not apply to it are refused."""
     __tracebackhide__ = True
-    from .. import ReadError, read
+    from .._read import read
+    from ..readers import ReadError
 
     if not source.is_call and isinstance(source.value, str | Path):
         refused = [o for o in ("topology", "mesh") if o in options]

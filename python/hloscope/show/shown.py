@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def mark(capture: Capture) -> dict[str, Any]:
     return {
         "version": VERSION,
         "id": _remember(capture),
-        "name": _names().get(id(capture), ""),
+        "name": _names([capture]).get(id(capture), ""),
         "title": capture.title,
         "module": capture.module.name,
         "stage": capture.stage,
@@ -66,8 +67,9 @@ def mark(capture: Capture) -> dict[str, Any]:
 
 def listing() -> Json:
     """Identifier → name of the variable that holds it, or "", of captures that are alive."""
-    names = _names()
-    return Json({key: names.get(id(capture), "") for key, capture in _shown.items()})
+    alive = dict(_shown)
+    names = _names(alive.values())
+    return Json({key: names.get(id(capture), "") for key, capture in alive.items()})
 
 
 def page(key: str) -> Json:
@@ -99,18 +101,16 @@ def _remember(capture: Capture) -> str:
     return key
 
 
-def _names() -> dict[int, str]:
+def _names(captures: Iterable[Capture]) -> dict[int, str]:
     """id of a capture → its variable in the notebook; the first one that is not ``_…``."""
-    from .._capture import Capture
-
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     variables = dict(getattr(shell, "user_ns", None) or {})
+    wanted = set(map(id, captures))
     return {
         id(value): name
         for name, value in reversed(variables.items())
-        # not isinstance: it would ask the value, and a variable may be a lazy proxy
-        if issubclass(type(value), Capture) and not name.startswith("_")
+        if id(value) in wanted and not name.startswith("_")
     }
 
 

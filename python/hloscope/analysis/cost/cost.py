@@ -29,6 +29,7 @@ from . import flops as flops_module
 from .cost_bytes import bytes_accessed
 from .cost_pause import uncollected
 from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
+from .cost_text import cost_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -273,8 +274,6 @@ class Cost:
         )
 
     def __repr__(self) -> str:
-        from ..report.cost_text import cost_table
-
         return cost_table(self)
 
 

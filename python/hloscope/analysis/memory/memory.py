@@ -40,12 +40,13 @@ from ..grouping.scopes import scopes
 from .categories import CATEGORIES, argument_names, categorise
 from .liveness import KINDS, Liveness, simulate
 from .liveness_values import ARGUMENT, OUTPUT
+from .memory_audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
+from .memory_carries import Loop, Residual, find_loops, find_residuals
+from .memory_lines import buffer_frames
+from .memory_text import memory_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from .memory_audit import Donation, ParameterCopy
-    from .memory_carries import Loop, Residual
 
 Ints = npt.NDArray[np.int64]
 
@@ -269,8 +270,6 @@ class Memory:
     @cached_property
     def frames(self) -> Ints:
         """Stack frame of each buffer of ``liveness``, in ``module.source_frames()``; 0 for none."""
-        from .memory_lines import buffer_frames
-
         return buffer_frames(self)
 
     def _scope(self, i: Instruction) -> str:
@@ -327,15 +326,11 @@ class Memory:
     @cached_property
     def donations(self) -> tuple[Donation, ...]:
         """Which arguments share memory with outputs, which could, and donations for nothing."""
-        from .memory_audit import audit_donations
-
         return audit_donations(self)
 
     @cached_property
     def parameter_copies(self) -> tuple[ParameterCopy, ...]:
         """Copies and transposes of whole parameters, such as ``wrapped_transpose`` of a weight."""
-        from .memory_audit import find_parameter_copies
-
         return find_parameter_copies(self)
 
     @cached_property
@@ -346,15 +341,11 @@ class Memory:
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """What each while loop carries, element by element."""
-        from .memory_carries import find_loops
-
         return find_loops(self)
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
         """Values one loop stacks and a later loop reads: what is really stored for backward."""
-        from .memory_carries import find_residuals
-
         return find_residuals(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -400,8 +391,6 @@ class Memory:
         )
 
     def __repr__(self) -> str:
-        from ..report.cost_text import memory_table
-
         return memory_table(self)
 
 

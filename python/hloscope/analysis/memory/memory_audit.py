@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Shape
 from .liveness_values import ARGUMENT, OUTPUT, leaf_span
-from .memory import Memory
+
+if TYPE_CHECKING:
+    from .memory import Memory
 
 # what each outcome means, for tables and findings
 OUTCOMES = {

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Shape
 from ..base.phases import PHASES, phases
 from ..base.trips import trip_count
 from ..cost.cost_runs import Calls, Role
-from .memory import Memory
+
+if TYPE_CHECKING:
+    from .memory import Memory
 
 ROLES = ("stacked", "read by slices", "updated", "passed through", "counter")
 

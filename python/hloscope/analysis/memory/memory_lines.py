@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ...hlo import Instruction
 from ..cost.cost import estimated
+from ..cost.cost_lines import cost_lines
 from .liveness_values import ARGUMENT, CONSTANT
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ _FAR = 32  # instructions between a compiler's copy and what it is a copy of, at
 
 def buffer_frames(memory: Memory) -> Ints:
     """Innermost frame id, in ``module.source_frames()``, of each buffer; 0 for none."""
-    from ..report.source import cost_lines
-
     live = memory.liveness
     frame = cost_lines(memory.module, estimated(memory.module, memory.target))[0]
     found: Ints = frame[live.defined_by] if len(live.defined_by) else live.defined_by

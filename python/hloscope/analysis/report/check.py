@@ -3,92 +3,16 @@
     budgets ─▶ RULES (check_rules.py), each ─▶ breaches   over the limit
                                               problems   cannot be evaluated, so it is no pass
 
-Adding a budget is one field here, one rule there.
+Adding a budget is a field in check_result.py, a keyword here, a rule in check_rules.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
 
-from ...hlo import Module, Target
+from .check_result import BudgetError, Budgets, CheckReport, Program, Size
+from .check_rules import RULES, Result
 from .check_sizes import parse_size
-
-Size = int | str  # bytes, or "12GiB"
-
-
-class Program(Protocol):
-    """What is checked: a Capture."""
-
-    @property
-    def module(self) -> Module: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def title(self) -> str: ...
-
-
-class BudgetError(AssertionError):
-    """A budget is exceeded or cannot be evaluated; the message has one line for each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """One limit that is not kept. ``file`` and ``line`` are of the person's source; '' and 0
-    unknown."""
-
-    budget: str  # "max_peak", "forbid: all-gather over model"
-    message: str
-    file: str = ""
-    line: int = 0
-
-    def __str__(self) -> str:
-        at = f"{self.file}:{self.line}: " if self.file else ""
-        return f"{at}{self.budget}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """What ``hs.check`` returns; true when every budget was evaluated and is kept."""
-
-    title: str
-    breaches: tuple[Breach, ...]
-    problems: tuple[Breach, ...]  # budgets that cannot be evaluated
-    kept: tuple[str, ...]  # "max_peak: 9.1 GiB of 12.0 GiB"
-
-    def __bool__(self) -> bool:
-        return not self.breaches and not self.problems
-
-    @property
-    def status(self) -> int:
-        """0 kept, 1 a breach, 2 something cannot be evaluated: what the command exits with."""
-        return 2 if self.problems else 1 if self.breaches else 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"ok": bool(self), **asdict(self)}
-
-    def __str__(self) -> str:
-        lines = [str(b) for b in self.breaches]
-        lines += [f"cannot be evaluated: {p}" for p in self.problems]
-        lines += [f"ok: {k}" for k in self.kept]
-        return "\n".join([f"{self.title}:", *(f"  {line}" for line in lines)])
-
-    __repr__ = __str__
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """Limits, all optional. Sizes are bytes of one device."""
-
-    max_peak: int | None = None
-    max_wire_bytes: Mapping[str, int] | None = None  # by mesh axis; "total" for all
-    forbid: tuple[str, ...] = ()
-    max_instructions: int | None = None
-    require_donation: bool | tuple[str, ...] = False
-
-    def __bool__(self) -> bool:
-        return self != Budgets()
 
 
 def budgets(
@@ -160,8 +84,6 @@ def check(
 
 def check_budgets(cap: Program, wanted: Budgets) -> CheckReport:
     """The report for ``Budgets``."""
-    from .check_rules import RULES, Result
-
     result = Result()
     for rule in RULES:
         rule(cap, wanted, result)

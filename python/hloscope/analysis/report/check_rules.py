@@ -19,7 +19,7 @@ from ..comms.collectives import collectives
 from ..comms.collectives_find import KINDS
 from ..comms.collectives_table import bytes_text
 from ..memory.memory import analysed
-from .check import Breach, Budgets, Program
+from .check_result import Breach, Budgets, Program
 
 
 @dataclass

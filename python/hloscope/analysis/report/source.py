@@ -24,10 +24,9 @@ import numpy.typing as npt
 
 from ...hlo import FrameTable, Module, Target
 from ..base.frames import is_library
-from ..base.table import table
 from ..cost.cost import Cost, estimated
+from ..cost.cost_lines import cost_lines
 from ..cost.cost_pause import uncollected
-from ..cost.cost_runs import Role
 from ..memory.memory import Memory, analysed
 from ..text.units import duration, grid, quantity, size
 
@@ -210,18 +209,6 @@ class _Stacks:
         return out
 
 
-def cost_lines(module: Module, cost: Cost) -> tuple[npt.NDArray[np.int64], Floats]:
-    """(frame id, FLOPs over all executions) by instruction.
-
-    The frame is the instruction's own, or for a unit without one that of the heaviest
-    instruction fused into it; FLOPs stand where they are done, inside fusions.
-    """
-    frame = np.array(module.source_frames()[1], np.int64)
-    _borrow(module, cost, frame)
-    executed = cost.execution.runs[table(module).computation]
-    return frame, np.nan_to_num(cost.work.flops) * executed
-
-
 def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
     """FIGURES but live bytes by instruction, over all executions."""
     n = len(module.instructions)
@@ -237,18 +224,6 @@ def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
     for t in cost.transfers:
         wire[t.start] += t.wire_bytes * cost.runs[t.start]
     return [flops, np.nan_to_num(cost.bytes) * runs, seconds, wire]
-
-
-def _borrow(module: Module, cost: Cost, frame: npt.NDArray[np.int64]) -> None:
-    """Gives units without a line that of the heaviest instruction fused into them."""
-    t = table(module)
-    weight = np.nan_to_num(cost.work.flops) + np.nan_to_num(cost.work.transcendentals)
-    for e in cost.execution.calls.edges:
-        if e.role is Role.FUSED and frame[e.caller] == 0:
-            rows = np.arange(t.first[e.callee], t.first[e.callee] + t.size[e.callee])
-            rows = rows[frame[rows] > 0]
-            if len(rows):
-                frame[e.caller] = frame[rows[int(weight[rows].argmax())]]
 
 
 def source(module: Module, target: Target) -> Source:

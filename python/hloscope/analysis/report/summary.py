@@ -6,14 +6,13 @@ Each contribution adds keys to one plain dict; sizes are dense bytes, of one dev
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..comms.collectives_summary import collectives_summary, shardings_summary
-from ..comms.sharding import is_partitioned
+from ..comms.partitions import partitions, shapes
 from ..why.compiler_messages import compiler_messages
 from .cost_summary import costs, peaks
 
@@ -46,27 +45,6 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         "replicas": module.replica_count,
         "warnings": [str(w) for w in module.warnings],
     }
-
-
-def shapes(module: Module, target: Target) -> str:
-    """``local`` to one device, or ``global``: of several devices, and not partitioned yet."""
-    several = partitions(module) > 1 or (module.dialect == "jaxpr" and len(target.devices) > 1)
-    return "global" if several and not is_partitioned(module) else "local"
-
-
-_TILES = re.compile(r"devices=\[([\d,]{1,60})\]")
-
-
-def partitions(module: Module) -> int:
-    """Partitions of the program; old dumps say so only in their parameters' shardings."""
-    if "num_partitions" in module.attributes or module.entry is None:
-        return module.num_partitions
-    found = [1]
-    for p in module.entry.instructions:
-        tiles = _TILES.search(p.attribute_text) if p.opcode == "parameter" else None
-        if tiles:
-            found.append(math.prod(int(n) for n in tiles.group(1).split(",") if n))
-    return max(found)
 
 
 _KIND = re.compile(r"(?:^|, ?)kind=(k[A-Z]\w*)")

@@ -15,7 +15,7 @@ from ..terminal import BOLD, GREEN, RED, YELLOW
 from .shared import CommandError, add_source, existing, load, reason, write
 
 if TYPE_CHECKING:
-    from ...analysis.report.check import Breach, CheckReport
+    from ...analysis.report.check_result import Breach, CheckReport
 
 NAME = "check"
 HELP = "hold a module to budgets; status 1 when one is not kept, 2 when one cannot be evaluated"

@@ -19,9 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ..cli import parser
-
-    words = _words(parser())
+    words = _words(arguments.parser)
     fish = arguments.shell == "fish"
     write(_fish(words) if fish else _bash(words, arguments.shell), None)
 

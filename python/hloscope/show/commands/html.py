@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..._capture import AT_ONCE
 from ..terminal import working
 from .shared import CommandError, add_output, add_source, add_timing, load, write
 
@@ -22,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     output = arguments.output or _beside(arguments.file)
     capture = load(arguments)
-    large = len(capture.module.instructions) > AT_ONCE
+    large = capture.is_large
     with working("working out cost, memory and collectives …" if large else ""):
         page = str(capture.to_html())
     write(page, output)

@@ -9,7 +9,6 @@ import tempfile
 import webbrowser
 from pathlib import Path
 
-from ..._capture import AT_ONCE
 from ..terminal import working
 from ..text import summary_text
 from .shared import add_source, add_timing, load, write
@@ -35,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     name = re.sub(r"[^\w.-]+", "_", capture.title)[:60] or "module"
     folder = Path(tempfile.mkdtemp(prefix="hloscope-"))
     path = folder / f"{name}.html"
-    large = len(capture.module.instructions) > AT_ONCE
+    large = capture.is_large
     with working("working out cost, memory and collectives …" if large else ""):
         capture.to_html(path)
     write(str(path), None)

@@ -70,7 +70,7 @@ def add_picture(parser: argparse.ArgumentParser) -> None:
 def load(arguments: argparse.Namespace) -> Capture:
     """Reads FILE as the options say. Raises ``CommandError``."""
     source = content(arguments.file)
-    from ...readers import read
+    from ..._read import read
 
     module = arguments.module
     if module is not None and module.lstrip("-").isdigit():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...analysis.base.frames import is_library
 from ...analysis.cost.cost import estimated
-from ...analysis.report.source import cost_lines
+from ...analysis.cost.cost_lines import cost_lines
 
 if TYPE_CHECKING:
     from ..builder import Builder

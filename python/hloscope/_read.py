@@ -1,0 +1,84 @@
+"""``read``: a dump → Capture."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from ._capture import Capture
+from .hlo import Module, ReadWarning
+from .readers import ReadError, dump_directory, read_modules
+from .readers.entries import choose_module
+from .readers.sources import Source, bytes_of, load
+from .readers.xplane import is_trace
+
+
+def read(
+    source: Source,
+    *,
+    module: str | int | None = None,
+    stage: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    hardware: str | None = None,
+) -> Capture:
+    """Reads a dump: a path, a folder of ``xla_dump_to``, bytes, or HLO or StableHLO text.
+
+    ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
+    (``before_optimizations``, a pass name, ``after_optimizations``); by default the
+    largest module at its last stage. ``profile`` is a profiler trace (``….xplane.pb``, or a
+    folder such as XProf's) whose times are joined to the instructions; a trace is also a
+    source itself, by the HLO that it carries. ``hardware`` is the id of a chip to model time
+    on, such as "tpu-v5e": a dump does not say what it is for. Raises ``ReadError``, and
+    ``HardwareError`` for a chip nobody knows.
+
+        >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
+        >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
+        >>> read("/tmp/dump", profile="/tmp/trace")
+    """
+    if hardware is not None:
+        from .hardware import find
+
+        hardware = find(hardware).id  # wrong ids are told before minutes of reading
+    data, origin, path = load(source)
+    note = found_stage = ""
+    if path is not None and path.is_dir():
+        entries = dump_directory.list_directory(path)
+        entry, note = dump_directory.choose_entry(entries, module, stage, str(path))
+        assert entry.path is not None
+        data, origin, found_stage = bytes_of(entry.path), entry.path.name, entry.stage
+        module = None
+    elif stage is not None:
+        raise ReadError("stage= chooses among the files of a dump folder; this is one module")
+    modules = read_modules(data, origin)
+    timed = isinstance(data, bytes) and is_trace(data)
+    if timed and module is None:
+        module = 0  # the one with most measured time
+    chosen = choose_module(modules, module, origin or "the text")
+    if note:
+        chosen.warnings += (ReadWarning(note),)
+    found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    found.hardware = hardware
+    if profile is not None:
+        found.add_profile(Path(profile))
+    elif timed:
+        assert isinstance(data, bytes)
+        with contextlib.suppress(ReadError):  # a module that did not run while it was traced
+            found.add_profile(data if path is None else _all_hosts(source, path))
+    return found
+
+
+def _all_hosts(source: Source, file: Path) -> Path:
+    """The folder of traces that was asked for, not the one file that its HLO came from."""
+    asked = Path(source).expanduser() if isinstance(source, (str, os.PathLike)) else file
+    return asked if asked.is_dir() else file
+
+
+def _stage(module: Module, stage: str) -> str:
+    """What to call the stage: a dump's own word, else what the module looks like."""
+    if stage:
+        return stage
+    if module.dialect != "hlo":
+        return module.dialect
+    optimized = module.is_scheduled or any(i.opcode == "fusion" for i in module.instructions)
+    return "optimized" if optimized else "hlo"
