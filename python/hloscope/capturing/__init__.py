@@ -8,7 +8,9 @@
 ``placing.py``     moves arguments onto another mesh, shapes only
 ``topology.py``    TPU topologies without a TPU, meshes
 ``provenance.py``  Shardy and pre-partitioning dumps taken while compiling
+``dumping.py``     a folder to dump into that cannot take the process down
 ``messages.py``    what the compiler says on stderr
+``stderr.py``      descriptor 2, redirected once for the whole process
 ``sources.py``     the person's own source files
 ``jaxpr.py``       jaxpr → Module
 ``_compat.py``     everything that differs between jax versions

@@ -7,6 +7,7 @@ that moved costs a detail, never the capture.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,10 @@ def platforms_chosen() -> bool:
 def no_persistent_cache() -> Iterator[None]:
     """Compiles for real: a hit in jax's on-disk cache would leave no dump and no messages.
 
-    Without a cache folder there is nothing to switch off.
+    Without a cache folder there is nothing to switch off. The switch belongs to the process:
+    the first thread that compiles turns it off, and the last one turns it back.
     """
+    global _cache_users, _cache_before
     if not getattr(jax.config, "jax_compilation_cache_dir", None):
         yield
         return
@@ -108,14 +111,25 @@ def no_persistent_cache() -> Iterator[None]:
     except ImportError:
         yield
         return
-    before = jax.config.values.get("jax_enable_compilation_cache", True)
-    jax.config.update("jax_enable_compilation_cache", False)
-    compilation_cache.reset_cache()
+    with _cache_lock:
+        if _cache_users == 0:
+            _cache_before = jax.config.values.get("jax_enable_compilation_cache", True)
+            jax.config.update("jax_enable_compilation_cache", False)
+            compilation_cache.reset_cache()
+        _cache_users += 1
     try:
         yield
     finally:
-        jax.config.update("jax_enable_compilation_cache", before)
-        compilation_cache.reset_cache()
+        with _cache_lock:
+            _cache_users -= 1
+            if _cache_users == 0:
+                jax.config.update("jax_enable_compilation_cache", _cache_before)
+                compilation_cache.reset_cache()
+
+
+_cache_lock = threading.Lock()
+_cache_users = 0
+_cache_before: Any = True
 
 
 def partition_devices(lowered: Any, compiled: Any) -> tuple[Any, ...]:

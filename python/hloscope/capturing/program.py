@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._capture import Capture
-from ..hlo import Module
-from . import _compat, messages, provenance, stages
+from ..hlo import Module, ReadWarning
+from . import _compat, dumping, messages, provenance, stages
 from .describe import describe
 from .errors import CaptureError
 from .explain import explained
@@ -83,27 +82,48 @@ class Program:
             if not dump:
                 self._compiled = lowered.compile(compiler_options=options)
                 return
-            folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="hloscope-", ignore_cleanup_errors=True)
-            )
+            room = stack.enter_context(dumping.dump_folder(dumping.bytes_needed(lowered)))
             stack.enter_context(_compat.no_persistent_cache())
+            if room.path is None:
+                self._compiled = lowered.compile(compiler_options=options)
+                self._without_dump(room.why_not)
+                return
             try:
-                dumping = {**(options or {}), **provenance.options(folder)}
-                self._compiled = lowered.compile(compiler_options=dumping)
+                dumping_to = {**(options or {}), **provenance.options(room.path)}
+                self._compiled = lowered.compile(compiler_options=dumping_to)
             except Exception as error:
                 if "dump" not in str(error):
                     raise
                 self._compiled = lowered.compile(compiler_options=options)
                 return
-            if len(devices) > 1:
-                with contextlib.suppress(OSError):
-                    self.dumps = provenance.collect(folder)
-            self._optimized = stages.from_executable(
-                self._compiled, lambda: provenance.optimized_text(folder)
-            )
+            self._read_dump(room, len(devices))
+
+    def _read_dump(self, room: dumping.DumpFolder, device_count: int) -> None:
+        folder, why_not = str(room.path), room.why_not
+        cut_off = bool(why_not)
+        if device_count > 1 and not cut_off:
             with contextlib.suppress(OSError):
-                dumped = provenance.buffer_assignment(folder)
-                self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, dumped)
+                self.dumps = provenance.collect(folder)
+        self._optimized = stages.from_executable(
+            self._compiled, lambda: None if cut_off else provenance.optimized_text(folder)
+        )
+        with contextlib.suppress(OSError):
+            dumped = None if cut_off else provenance.buffer_assignment(folder)
+            self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, dumped)
+        if cut_off:
+            self._warn(self._optimized, why_not)
+
+    def _without_dump(self, why_not: str) -> None:
+        try:
+            self._optimized = stages.from_executable(self._compiled, lambda: None)
+        except CaptureError as error:
+            raise CaptureError(f"{error} ({why_not})") from error
+        self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, None)
+        self._warn(self._optimized, why_not)
+
+    @staticmethod
+    def _warn(module: Module, why_not: str) -> None:
+        module.warnings = (*module.warnings, ReadWarning(why_not))
 
     def _optimized_module(self) -> Module:
         compiled = self.compiled

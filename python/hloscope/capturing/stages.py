@@ -12,7 +12,7 @@ from ..readers import ReadError, read_modules
 from ..readers.proto import read_proto
 from . import _compat, jaxpr
 from .errors import CaptureError
-from .messages import stderr_held
+from .stderr import stderr_held
 
 
 def from_jaxpr(traced: Any) -> Module:
