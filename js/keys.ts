@@ -3,7 +3,7 @@ import type { Direction, GraphPane } from "./draw/graph-pane.ts";
 import type { Sidebar } from "./panels/chrome/sidebar.ts";
 import type { Toolbar } from "./panels/chrome/toolbar.ts";
 import type { PanelContext } from "./panels/panel.ts";
-import { reveal } from "./panels/parts.ts";
+import { reveal } from "./panels/parts/parts.ts";
 import { NOTHING } from "./state/store.ts";
 
 interface Parts {

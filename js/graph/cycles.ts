@@ -4,7 +4,7 @@
  * turns the fewest bytes against the flow, starting from the schedule; what still runs backwards
  * is marked. Everywhere else nothing is.
  */
-import { EdgeKind } from "./local.ts";
+import { EdgeKind } from "./edges.ts";
 
 /** Larger parts keep the order of the schedule. */
 const MAX_PART = 300;

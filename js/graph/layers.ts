@@ -2,8 +2,9 @@
  * A connected component as layers: real nodes, and for each edge over several ranks a chain of
  * dummy nodes, so that every segment joins neighbouring layers.
  */
+
+import { EdgeKind } from "./edges.ts";
 import type { LocalGraph } from "./local.ts";
-import { EdgeKind } from "./local.ts";
 
 export interface Layers {
   /** Real nodes come first; `nodes[k]` is the local node of real k. */

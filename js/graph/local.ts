@@ -4,19 +4,9 @@
  * 0..n-1 in schedule order.
  */
 import { markBackEdges } from "./cycles.ts";
+import { EdgeKind } from "./edges.ts";
 import { fillRanks } from "./rank.ts";
 import { reduceTransitively } from "./reduce.ts";
-
-export const enum EdgeKind {
-  /** Drawn along the flow. */
-  Plain = 0,
-  /** Replaced by a pair of labelled chips. */
-  Stub = 1,
-  /** Runs against the flow, part of a loop between groups: a pair of chips of another colour. */
-  Back = 2,
-  /** Implied by others: counted on its target, drawn when selected. */
-  Implied = 3,
-}
 
 export interface LocalGraph {
   n: number;

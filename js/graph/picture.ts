@@ -2,6 +2,8 @@
  * The whole picture for one projection: sizes from the inside out, then places from the outside in.
  * Layouts are kept by structure: of 96 equal layers one is laid out.
  */
+
+import { EdgeKind } from "./edges.ts";
 import type { ItemText, ItemWriter, Stubs } from "./items.ts";
 import {
   LAYOUT_OPTIONS,
@@ -10,7 +12,7 @@ import {
   type Ordered,
   orderGraph,
 } from "./layout.ts";
-import { EdgeKind, type LocalGraph, prepareLocal } from "./local.ts";
+import { type LocalGraph, prepareLocal } from "./local.ts";
 import * as M from "./metrics.ts";
 import { ItemKind, type Projection } from "./projection.ts";
 

@@ -2,7 +2,7 @@
  * Ranks (rows) of a container: longest path, at most `width` nodes a row, then tightening: a node
  * with more users than operands moves down to its users.
  */
-import { EdgeKind } from "./local.ts";
+import { EdgeKind } from "./edges.ts";
 import { topological } from "./reduce.ts";
 
 export function fillRanks(

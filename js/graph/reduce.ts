@@ -3,7 +3,7 @@
  * at its target. Compilers re-add a residual chain inside every consumer; without this a 24-layer
  * training step draws 37,882 edges, with it 7,244.
  */
-import { EdgeKind } from "./local.ts";
+import { EdgeKind } from "./edges.ts";
 
 /** Words of bitset work at most; beyond it only a few ranks of reachability are looked at. */
 const MAX_WORK = 60_000_000;

@@ -2,8 +2,8 @@
 
 import type { ViewModel } from "../base/model.ts";
 import { childGroups, perModel } from "../state/members.ts";
-import { COLLECTIVE_COLORINGS } from "./collective-colorings.ts";
-import { COST_COLORINGS } from "./cost-colorings.ts";
+import { COLLECTIVE_COLORINGS } from "./collectives/collective-colorings.ts";
+import { COST_COLORINGS } from "./cost/cost-colorings.ts";
 import type { Coloring } from "./panel.ts";
 
 const family: Coloring = {

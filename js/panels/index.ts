@@ -1,15 +1,15 @@
 /** The panels, in the order of their tabs. A new panel is one file and one line here. */
-import { collectives } from "./collectives.ts";
-import { cost } from "./cost.ts";
-import { details } from "./details.ts";
-import { devices } from "./devices.ts";
-import { measured } from "./measured.ts";
-import { memory } from "./memory.ts";
-import { outline } from "./outline.ts";
+import { collectives } from "./collectives/collectives.ts";
+import { cost } from "./cost/cost.ts";
+import { details } from "./details/details.ts";
+import { devices } from "./devices/devices.ts";
+import { outline } from "./find/outline.ts";
+import { searchResults } from "./find/search.ts";
+import { measured } from "./measured/measured.ts";
+import { memory } from "./memory/memory.ts";
 import type { Panel } from "./panel.ts";
-import { searchResults } from "./search.ts";
-import { sourceLines } from "./source-lines.ts";
-import { hloText } from "./text.ts";
+import { sourceLines } from "./text/source-lines.ts";
+import { hloText } from "./text/text.ts";
 
 export const PANELS: readonly Panel[] = [
   details,

@@ -1,6 +1,6 @@
 /** The what-if model in the browser: limits, unknown, loops, links. */
 import { describe, expect, it } from "vitest";
-import { highest } from "../../js/panels/memory-timeline.ts";
+import { highest } from "../../js/panels/memory/memory-timeline.ts";
 import { type Chip, transferTime } from "../../js/state/costs.ts";
 
 const chip = {

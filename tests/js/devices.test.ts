@@ -1,8 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { filterRows, shortLine } from "../../js/panels/collectives.ts";
-import { balanceText, imbalance, type Metric, received } from "../../js/panels/devices-metrics.ts";
-import { classColor, extent, heatColor } from "../../js/panels/heat.ts";
-import { drawnDimensions, holders, rangesText } from "../../js/panels/tiles.ts";
+import { filterRows, shortLine } from "../../js/panels/collectives/collectives.ts";
+import {
+  balanceText,
+  imbalance,
+  type Metric,
+  received,
+} from "../../js/panels/devices/devices-metrics.ts";
+import { drawnDimensions, holders, rangesText } from "../../js/panels/devices/tiles.ts";
+import { classColor, extent, heatColor } from "../../js/panels/parts/heat.ts";
 import { type CollectiveRow, totalsBy, totalWire } from "../../js/state/collectives.ts";
 import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
 

@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { markBackEdges } from "../../js/graph/cycles.ts";
+import { EdgeKind } from "../../js/graph/edges.ts";
 import { buildFlow, Hidden } from "../../js/graph/flow.ts";
-import { EdgeKind, prepareLocal } from "../../js/graph/local.ts";
+import { prepareLocal } from "../../js/graph/local.ts";
 import { Openness, openDefault, weights } from "../../js/graph/openness.ts";
 import { ItemKind, type Projection, project } from "../../js/graph/projection.ts";
 import { Tree } from "../../js/graph/tree.ts";

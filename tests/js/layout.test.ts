@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { EdgeKind } from "../../js/graph/edges.ts";
 import { buildFlow } from "../../js/graph/flow.ts";
 import { ItemWriter } from "../../js/graph/items.ts";
-import { EdgeKind } from "../../js/graph/local.ts";
 import { HEADER_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
 import { Openness, weights } from "../../js/graph/openness.ts";
 import { pack } from "../../js/graph/pack.ts";

@@ -1,6 +1,6 @@
 /** Axes of the log-log plots: decades that hold the values, labels that do not touch. */
 import { describe, expect, it } from "vitest";
-import { decades, labelStep } from "../../js/panels/log-plot.ts";
+import { decades, labelStep } from "../../js/panels/parts/log-plot.ts";
 
 describe("decades", () => {
   it("holds all positive values", () => {

@@ -1,8 +1,8 @@
 /** The treemap's layout: areas in proportion, inside their parent, side by side. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { tilesOf } from "../../js/panels/cost-treemap.ts";
-import { squarify } from "../../js/panels/cost-treemap-layout.ts";
+import { tilesOf } from "../../js/panels/cost/cost-treemap.ts";
+import { squarify } from "../../js/panels/cost/cost-treemap-layout.ts";
 import type { ScopeCost } from "../../js/state/scope-costs.ts";
 
 const values = fc

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -41,19 +42,42 @@ PYTHON = {
 }
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/mlir_child.py"}
+# The same of js/ and src/. "panels/cost" and its like may import only "panels/*" below.
+PARTS = {"base", "view", "state", "panels/panel", "panels/parts"}
 JS = {
-    "base": {"view"},
     "view": set(),
+    "theme": {"view"},
+    "theme-css": set(),
+    "base": {"view"},
     "state": {"base", "view"},
     "graph": {"base", "view"},
     "scene": {"base", "view", "graph"},
     "draw": {"base", "view", "scene", "graph", "state"},
-    "panels": {"base", "view", "state"},
+    "panels/panel": {"base", "view", "state"},
+    "panels/parts": PARTS,
+    "panels/*": PARTS,
+    "panels/chrome": PARTS | {"panels"},
+    "panels": PARTS | {"panels/*"},
+    "keys": PARTS | {"draw", "panels", "panels/chrome"},
+    "explorer": {
+        "base",
+        "view",
+        "state",
+        "draw",
+        "keys",
+        "panels/*",
+        *PARTS,
+        "panels",
+        "panels/chrome",
+    },
+    "mount": {"base", "view", "state", "explorer", "theme", "theme-css"},
     "widget": {"mount", "view", "base"},
     "snapshot": {"mount", "view", "base"},
+    "src": {"mount", "view"},
 }
 
 
+@cache
 def parsed(path):
     return ast.parse(path.read_text())
 
@@ -176,19 +200,68 @@ def test_only_capturing_imports_jax(repo):
     assert wrong == []
 
 
+_FROM = re.compile(r"""(?:^|\n)\s*(?:import|export)\b([^;'"]*?)\bfrom\s*["'](\.[^"']+)["']""")
+_BARE = re.compile(r"""\bimport\s*\(?\s*["'](\.[^"']+)["']""")
+
+
+def js_imports(path):
+    """(file, whether it is for types alone and gone from the bundle) of each import."""
+    text = path.read_text()
+    for clause, spec in _FROM.findall(text):
+        names = [n.strip() for n in clause.strip(" {}\n").split(",") if n.strip()]
+        only_types = clause.strip().startswith("type ") or (
+            clause.strip().startswith("{") and all(n.startswith("type ") for n in names)
+        )
+        yield (path.parent / spec).resolve(), only_types
+    for spec in _BARE.findall(text):
+        yield (path.parent / spec).resolve(), False
+
+
+def js_files(repo):
+    return sorted([*(repo / "js").rglob("*.ts"), *(repo / "src").glob("*.ts")])
+
+
+def js_room(repo, path):
+    """The most exact room of JS a file is in; "" when it is in none."""
+    inside = path.relative_to(repo).with_suffix("")
+    if inside.parts[0] == "src":
+        return "src"
+    name = "/".join(inside.parts[1:])
+    while name and name not in JS:
+        above = name.rpartition("/")[0]
+        if above == "panels" and (repo / "js" / name).is_dir():
+            return "panels/*"
+        name = above
+    return name
+
+
 def test_js_arrows(repo):
     wrong = []
-    root = repo / "js"
-    for path in sorted(root.rglob("*.ts")):
-        room = path.relative_to(root).parts[0].removesuffix(".ts")
-        if room not in JS:
-            continue
-        for found in re.findall(r"""(?:from|import)\s*\(?["'](\.[^"']+)["']""", path.read_text()):
-            target = (path.parent / found).resolve().relative_to(root.resolve())
-            other = target.parts[0].removesuffix(".ts")
-            if other not in {room, *JS[room]}:
-                wrong.append(f"{path.relative_to(repo)} imports {found}")
+    for path in js_files(repo):
+        room = js_room(repo, path)
+        assert room, f"{path.relative_to(repo)} is in no room"
+        for target, _ in js_imports(path):
+            other = js_room(repo, target)
+            same = other == room and (room != "panels/*" or path.parent == target.parent)
+            if not same and (other not in JS[room] or room == other):
+                wrong.append(f"{path.relative_to(repo)} imports {target.relative_to(repo)}")
     assert wrong == []
+
+
+def test_every_js_room_exists(repo):
+    inhabited = {js_room(repo, path) for path in js_files(repo)}
+    assert set(JS) - inhabited == set()
+
+
+def test_no_circle_of_js_files(repo):
+    """Imports of types alone do not count: they are gone from the bundle."""
+    arrows = {
+        str(path.relative_to(repo)): {
+            str(target.relative_to(repo)) for target, types in js_imports(path) if not types
+        }
+        for path in js_files(repo)
+    }
+    assert circles(arrows) == []
 
 
 def test_the_tables_name_rooms_that_contributing_names(repo):
@@ -199,7 +272,8 @@ def test_the_tables_name_rooms_that_contributing_names(repo):
         elif room:
             assert f"`{room.removeprefix('analysis.')}`" in text, room
     for room in JS:
-        assert re.search(rf"js/{room}(/|\.ts)", text), room
+        if "/" not in room and room != "src":
+            assert re.search(rf"js/{room}(/|\.ts)", text), room
 
 
 HEAVY = ["jax", "jaxlib", "IPython", "anywidget", "ipywidgets", "graphviz", "pandas", "google"]

@@ -10,7 +10,7 @@
 import { fill, h } from "../../base/dom.ts";
 import type { Store } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
-import { note } from "../parts.ts";
+import { note } from "../parts/parts.ts";
 import { icon, panelIcon } from "./icons.ts";
 
 export interface Sidebar {

@@ -5,7 +5,7 @@ import type { ViewModel } from "../../base/model.ts";
 import { groupPath, nameOf } from "../../state/members.ts";
 import type { Selection } from "../../view.ts";
 import type { PanelContext } from "../panel.ts";
-import { selectionLink } from "../parts.ts";
+import { selectionLink } from "../parts/parts.ts";
 
 function describe(model: ViewModel, s: Selection): string {
   if (s.kind === "none") return "";

@@ -2,7 +2,7 @@
 import { copyText, fill, h, saveFile } from "../../base/dom.ts";
 import { instructionsOf, nameOf } from "../../state/members.ts";
 import type { Coloring, PanelContext } from "../panel.ts";
-import { reveal } from "../parts.ts";
+import { reveal } from "../parts/parts.ts";
 import { type Icon, icon } from "./icons.ts";
 import { menu, popover } from "./popover.ts";
 

@@ -1,0 +1,135 @@
+/** The card of one collective: its figures, its devices, and why it is there. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import {
+  type CollectiveRow,
+  type Origin,
+  totalWire,
+  type WhyCard,
+} from "../../state/collectives.ts";
+import { compilerMessages } from "../../state/compiler.ts";
+import { devicesOf } from "../../state/devices.ts";
+import type { PanelContext } from "../panel.ts";
+import { compilerSections } from "../parts/compiler.ts";
+import { facts, longList, note, section, selectionLink } from "../parts/parts.ts";
+import { lineLink } from "../parts/source.ts";
+
+export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLElement {
+  const runs = Number.isFinite(row.executions)
+    ? format.plural(row.executions, "execution")
+    : "unknown number of executions";
+  const wire = Number.isFinite(row.wire)
+    ? `${format.bytes(row.wire)} per device and execution, ${format.bytes(totalWire(row))} in all`
+    : "unknown";
+  const rows: [string, HTMLElement | string | (HTMLElement | string)[]][] = [
+    [
+      "Runs in",
+      selectionLink(ctx, { kind: "instruction", index: row.anchor }, ctx.model.name(row.anchor)),
+    ],
+    ["Payload", `${format.bytes(row.payload)} (${format.count(row.payload)} B) per execution`],
+    ["On the wire", wire],
+    ["How often", runs],
+    ["Devices", groupsText(row)],
+    ["Moves", row.moves ? (row.movesArgument ? `argument ${row.moves}` : row.moves) : "unknown"],
+    ["Phase", row.phase],
+    ["Written by", row.written],
+  ];
+  if (row.line) rows.push(["Source", lineLink(ctx, row.line)]);
+  if (row.opName) rows.push(["op_name", h("code", null, row.opName)]);
+  const parts =
+    row.parts.length > 1
+      ? section(
+          row.kind === "collective-matmul" ? "Transfers" : "Arrays moved together",
+          longList(row.parts, (p) =>
+            h(
+              "li",
+              null,
+              h("span", { class: "mono" }, p.shape),
+              h("span", { class: "figure" }, format.bytes(p.bytes)),
+            ),
+          ),
+        )
+      : null;
+  const devices = devicesOf(ctx.model)
+    ? h(
+        "button",
+        {
+          class: "mini",
+          type: "button",
+          onclick: () => ctx.store.setOptions({ panel: "devices" }),
+        },
+        "Show on the devices",
+      )
+    : null;
+  const card = h("div", null, section(`${row.kind} over ${row.axes}`, facts(rows)));
+  if (devices) card.append(devices);
+  if (parts) card.append(parts);
+  card.append(why(ctx, row), ...compilerSections(ctx, row.members));
+  return card;
+}
+
+function groupsText(row: CollectiveRow): string {
+  const set = row.groups;
+  if (!set) return "unknown";
+  const list = set.rows
+    .slice(0, 4)
+    .map((r) =>
+      set.pairs ? `${r[0]}→${r[1]}` : `{${r.slice(0, 12).join(",")}${r.length > 12 ? ",…" : ""}}`,
+    )
+    .join(" ");
+  const more = set.rows.length > 4 ? " …" : "";
+  const what = set.pairs
+    ? format.plural(set.rows.length, "pair")
+    : `${format.plural(set.rows.length, "group")} of ${row.groupSize}`;
+  return `${what}: ${list}${more}`;
+}
+
+function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
+  if (row.written === "user") return section("Why", note("The program asks for it by name."));
+  const card = row.why;
+  if (!card) {
+    return section("Why", note("Unknown: the program before partitioning is not in this capture."));
+  }
+  if (card.unknown && compilerMessages(ctx.model, row.members).length) {
+    return section("Why", note("XLA's own warning tells: it went through the whole value."));
+  }
+  if (card.unknown) return section("Why", note(`Unknown: ${card.unknown}.`));
+  return section("Why", ...explained(ctx, card));
+}
+
+function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
+  const rows: [string, HTMLElement | string][] = [
+    ["Asked for by", `${card.opcode} ${card.shape}`],
+    ["Operand", `${card.operand}: ${card.had}`],
+    ["Needed", card.needs.replace(/^needed as /, "")],
+  ];
+  if (card.line) rows.push(["At", lineLink(ctx, card.line)]);
+  return [
+    facts(rows),
+    h("ul", { class: "list origins" }, ...card.origins.map((o) => originRow(ctx, o))),
+  ];
+}
+
+/** "propagated along tanh ← multiply ← dot", where Shardy recorded it. */
+function viaText({ via }: Origin): HTMLElement | null {
+  if (!via.length) return null;
+  const words = via.length > 12 ? [...via.slice(0, 11), "…"] : via;
+  return h("span", { class: "dim" }, ` propagated along ${words.join(" ← ")}`);
+}
+
+function originRow(ctx: PanelContext, o: Origin): HTMLElement {
+  const axis = o.axis ? `${o.of}'s ${o.axis} from ` : `${o.of} from `;
+  if (o.kind === "constraint") {
+    const callers = o.stack.slice(1, 3);
+    return h(
+      "li",
+      null,
+      `${axis}the constraint at `,
+      lineLink(ctx, o.line),
+      callers.length ? h("span", { class: "dim" }, ` called at ${callers.join(", ")}`) : null,
+      viaText(o),
+    );
+  }
+  if (o.kind === "unknown") return h("li", { class: "dim" }, `${axis}unknown`);
+  return h("li", null, `${axis}${o.kind} `, h("code", null, o.name), viaText(o));
+}

@@ -1,0 +1,212 @@
+/** What it costs: FLOPs, bytes and modelled time, in total, per op, on the roofline. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { ViewModel } from "../../base/model.ts";
+import { BOUNDS, type Costs, costsOf, UNKNOWN } from "../../state/costs.ts";
+import type { Panel, PanelContext } from "../panel.ts";
+import {
+  bars,
+  facts,
+  figuresTable,
+  type Head,
+  note,
+  numberCell,
+  plotWidth,
+  scrolled,
+  section,
+  selectionLink,
+} from "../parts/parts.ts";
+import { chipForm } from "./cost-chip.ts";
+import { rooflinePlot } from "./cost-roofline.ts";
+import { treemap } from "./cost-treemap.ts";
+
+const ROWS = 60;
+
+export const cost: Panel = {
+  id: "cost",
+  title: "Cost",
+  width: 0.42,
+  available: (model) => costsOf(model) !== null,
+  render(element, ctx) {
+    const costs = costsOf(ctx.model);
+    if (!costs) return;
+    const body = h("div");
+    element.append(h("div", { class: "cost" }, chipForm(ctx, costs), body));
+    // Closed when the numbers change, so that listeners of the old plot go with it.
+    let inner = new AbortController();
+    ctx.signal.addEventListener("abort", () => inner.abort(), { once: true });
+    const fill = () => {
+      const width = plotWidth(element);
+      body.replaceChildren(...contents({ ...ctx, signal: inner.signal }, costs, width));
+    };
+    const show = () => {
+      inner.abort();
+      inner = new AbortController();
+      fill();
+      ctx.store.repaint();
+    };
+    costs.on(show, ctx.signal);
+    fill();
+  },
+};
+
+function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
+  return [
+    totals(ctx, costs),
+    ...split(costs),
+    ...byScope(ctx, costs, width),
+    ...roofline(ctx, costs, width),
+    table(ctx, costs),
+    xla(costs),
+  ];
+}
+
+function totals(ctx: PanelContext, costs: Costs): HTMLElement {
+  const t = costs.totals;
+  const isGlobal = ctx.model.header.summary.shapes === "global";
+  const whose = isGlobal ? "of the whole program, before partitioning" : "on one device";
+  const rows: [string, string][] = [
+    ["FLOPs", `${format.quantity(t.flops, "FLOP")} ${whose}`],
+    ["Bytes accessed", format.bytes(t.bytes)],
+    ["Intensity", `${format.quantity(t.flops / t.bytes)} FLOP/B`],
+  ];
+  if (costs.chip) rows.push(["Modelled time", format.seconds(t.total)]);
+  const unknown = t.unknown
+    ? note(
+        `Without ${format.plural(t.unknown, "operation")} whose cost is not known, such as custom calls.`,
+      )
+    : null;
+  const lower = costs.extras.unknownLoops.some((_, row) => costs.tripsOf(row) === 1)
+    ? note("A loop's trip count is not known: it counts once.")
+    : null;
+  const out = h("div", { class: "totals" }, facts(rows));
+  if (unknown) out.append(unknown);
+  if (lower) out.append(lower);
+  return out;
+}
+
+/** Compute, memory, communication: exposed and hidden. */
+function split(costs: Costs): HTMLElement[] {
+  if (!costs.chip) return [note("Choose a chip to see modelled time.")];
+  const t = costs.totals;
+  const share = (v: number) =>
+    t.total > 0 ? `${format.seconds(v)} · ${Math.round((100 * v) / t.total)} %` : "0 s";
+  const hidden = Math.max(0, t.collective - t.exposed);
+  const rows = [
+    { label: "compute", value: t.compute, text: share(t.compute), color: "var(--compute)" },
+    { label: "memory", value: t.memory, text: share(t.memory), color: "var(--memory)" },
+    {
+      label: "exposed communication",
+      value: t.exposed,
+      text: share(t.exposed),
+      color: "var(--wire)",
+    },
+  ];
+  if (hidden > 1e-6 * t.collective) {
+    rows.push({
+      label: "hidden communication",
+      value: hidden,
+      text: format.seconds(hidden),
+      color: "var(--line)",
+    });
+  }
+  return [
+    section(
+      "Where modelled time goes",
+      bars(rows),
+      note(
+        `Peak figures, one op after another${costs.extras.torusIsKnown ? "" : "; the torus is assumed to match the mesh"}: a lower bound.`,
+      ),
+    ),
+  ];
+}
+
+function byScope(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
+  const map = treemap(ctx, costs, width);
+  return map ? [section("By scope", map)] : [];
+}
+
+function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
+  if (!costs.chip) return [];
+  return [section("Roofline", rooflinePlot(ctx, costs, costs.chip, width))];
+}
+
+function table(ctx: PanelContext, costs: Costs): HTMLElement {
+  const { first, count } = costs.ranking(ROWS);
+  const { chip } = costs;
+  // Columns that would be empty make the others narrow.
+  const looped = first.some((i) => costs.runs[i] !== 1);
+  const cycles = first.some((i) => costs.cycles && !Number.isNaN(costs.cycles[i]));
+  const body = first.map((i) => {
+    const runs = costs.runs[i];
+    return h(
+      "tr",
+      null,
+      h(
+        "th",
+        { scope: "row", title: ctx.model.label(i) },
+        selectionLink(ctx, { kind: "instruction", index: i }),
+        h("span", { class: "what dim" }, labelOf(ctx.model, i)),
+      ),
+      // The most asked for first: a narrow panel shows these.
+      chip &&
+        numberCell(
+          costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.seconds[i] * runs),
+        ),
+      chip &&
+        h(
+          "td",
+          null,
+          costs.bound[i] !== UNKNOWN &&
+            h("span", { class: `bound ${BOUNDS[costs.bound[i]]}` }, BOUNDS[costs.bound[i]]),
+        ),
+      looped && numberCell(runs === 1 ? "" : `×${format.count(runs)}`),
+      numberCell(
+        Number.isNaN(costs.flops[i]) ? "unknown" : format.quantity(costs.flops[i] * runs, "FLOP"),
+      ),
+      numberCell(format.bytes(costs.bytes[i] * runs)),
+      cycles &&
+        costs.cycles &&
+        numberCell(Number.isNaN(costs.cycles[i]) ? "" : format.count(costs.cycles[i])),
+    );
+  });
+  const heads: Head[] = [
+    ["Operation", "text"],
+    chip && ["Time", "number", "modelled, all runs"],
+    chip && ["Bound", "text", "what takes the time"],
+    looped && ["Runs", "number"],
+    ["FLOPs", "number"],
+    ["Bytes", "number"],
+    costs.cycles && ["Cycles", "number", "XLA's estimate of one run"],
+  ];
+  return section(
+    chip ? "Slowest operations" : "Operations with most FLOPs",
+    scrolled("Operations by cost", figuresTable(heads, h("tbody", null, ...body))),
+    count > ROWS ? note(`The first ${ROWS} of ${format.count(count)}.`) : null,
+  );
+}
+
+/** What the operation does, where its name does not say it. */
+function labelOf(model: ViewModel, i: number): string {
+  const label = model.label(i);
+  return model.name(i).startsWith(label) ? "" : label;
+}
+
+/** XLA's own cost analysis beside ours, the difference taken apart. */
+function xla(costs: Costs): HTMLElement {
+  const rows = costs.extras.xla;
+  if (!rows.length) return h("div");
+  const words = (x: (typeof rows)[number]) => {
+    const parts: string[] = [];
+    if (x.loops) parts.push(`${format.quantity(x.loops)} for loops, which XLA counts once`);
+    if (x.customCalls > 1) parts.push(`${format.quantity(x.customCalls)} for custom calls`);
+    if (Math.abs(x.other) > 1e-6 * Math.max(1, Math.abs(x.xla))) {
+      parts.push(`${format.quantity(x.other)} otherwise`);
+    }
+    return parts.length ? `ours adds ${parts.join(", ")}` : "the same as ours";
+  };
+  return section(
+    "XLA's own figures",
+    facts(rows.map((x) => [x.quantity, h("span", null, `${format.quantity(x.xla)}: ${words(x)}`)])),
+  );
+}

@@ -1,0 +1,73 @@
+/** What both the overview and a group say of the instructions inside. */
+
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { ViewModel } from "../../base/model.ts";
+import { Flag } from "../../view.ts";
+import type { PanelContext } from "../panel.ts";
+import { bars, note } from "../parts/parts.ts";
+
+/** Lights what passes the test in the graph; a second click puts it out. */
+export function highlighter(ctx: PanelContext, reason: string, test: (i: number) => boolean) {
+  return () => {
+    const { model, store } = ctx;
+    if (store.get("highlight")?.reason === reason) {
+      store.highlight(null);
+      return;
+    }
+    const found = new Set<number>();
+    for (let i = 0; i < model.instruction.count; i++) if (test(i)) found.add(i);
+    store.highlight({ instructions: found, reason });
+  };
+}
+
+/** Bars by opcode family; a click lights them in the graph. */
+export function families(ctx: PanelContext, members: readonly number[]): HTMLElement {
+  const { model } = ctx;
+  const counts = new Map<number, number>();
+  for (const i of members) {
+    if (model.has(i, Flag.Plumbing) && !model.has(i, Flag.Landmark)) continue;
+    const f = model.instruction.family[i];
+    counts.set(f, (counts.get(f) ?? 0) + 1);
+  }
+  const inside = new Set(members);
+  const rows = [...counts].sort((a, b) => b[1] - a[1]);
+  if (!rows.length) return note("Only plumbing: tuples, bitcasts, copies of layout.");
+  return bars(
+    rows.map(([f, n]) => ({
+      label: model.header.families[f]?.label ?? "other",
+      value: n,
+      text: format.count(n),
+      color: `var(--hlo-family-${f})`,
+      title: "Light these in the graph",
+      onclick: highlighter(
+        ctx,
+        model.header.families[f]?.label ?? "other",
+        (i) => model.instruction.family[i] === f && inside.has(i),
+      ),
+    })),
+  );
+}
+
+export function bytesOf(model: ViewModel, i: number): HTMLElement {
+  return h("span", { class: "figure" }, format.bytes(model.instruction.bytes[i]));
+}
+
+/** The largest outputs, parameters and plumbing left out (they are not new memory). */
+export function biggestOutputs(
+  model: ViewModel,
+  members: Iterable<number>,
+  limit: number,
+): number[] {
+  const { bytes } = model.instruction;
+  const out: number[] = [];
+  for (const i of members) {
+    if (!(bytes[i] > 0) || model.has(i, Flag.Plumbing) || model.has(i, Flag.Parameter)) continue;
+    if (out.length === limit && bytes[i] <= bytes[out[limit - 1]]) continue;
+    let at = out.length;
+    while (at > 0 && bytes[out[at - 1]] < bytes[i]) at--;
+    out.splice(at, 0, i);
+    if (out.length > limit) out.pop();
+  }
+  return out;
+}

@@ -1,0 +1,132 @@
+/** The module at a glance: what Details shows while nothing is selected. */
+
+import { type Child, h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { ViewModel } from "../../base/model.ts";
+import { costsOf } from "../../state/costs.ts";
+import { entryComputation, instructionsOf, materialized } from "../../state/members.ts";
+import type { Summary } from "../../view.ts";
+import type { PanelContext } from "../panel.ts";
+import { bars, facts, instructionRow, longList, note, section } from "../parts/parts.ts";
+import { biggestOutputs, bytesOf, families, highlighter } from "./details-members.ts";
+
+export function overview(ctx: PanelContext): Child[] {
+  const { model } = ctx;
+  const { summary, warnings } = model.header;
+  const real = materialized(model);
+  const every = instructionsOf(model, { kind: "group", index: 0 });
+  const biggest = biggestOutputs(
+    model,
+    every.filter((i) => real[i]),
+    10,
+  );
+  const entry = entryComputation(model);
+  const devices = summary.partitions * summary.replicas;
+  const whose =
+    summary.shapes === "global"
+      ? `Global shapes, before partitioning over ${format.count(devices)} devices.`
+      : devices > 1
+        ? `Sizes and work are of one device of ${format.count(devices)}.`
+        : "";
+  return [
+    h("h2", { class: "title" }, "Overview"),
+    whose && note(whose),
+    facts([
+      ["Module", h("code", null, summary.module)],
+      ...analysed(model),
+      [
+        "Instructions",
+        `${format.count(summary.instructions)} (${format.count(summary.entry_instructions)} in ENTRY)`,
+      ],
+      ["Computations", format.count(summary.computations)],
+      [
+        "Partitions",
+        summary.replicas > 1
+          ? `${format.count(summary.partitions)} × ${format.plural(summary.replicas, "replica")}`
+          : format.count(summary.partitions),
+      ],
+      [
+        "Parameters",
+        `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}`,
+      ],
+      ["Outputs", format.bytes(summary.output_bytes)],
+      ["Order", model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule"],
+    ]),
+    fusionKinds(ctx),
+    section(
+      "By opcode family, in ENTRY",
+      entry >= 0
+        ? families(ctx, instructionsOf(model, { kind: "computation", index: entry }))
+        : note("No ENTRY computation."),
+    ),
+    section("Opcodes", opcodes(ctx)),
+    biggest.length > 0 &&
+      section(
+        "Biggest outputs",
+        longList(biggest, (i) => instructionRow(ctx, i, bytesOf(model, i)), 10),
+      ),
+    warnings.length > 0 &&
+      section(
+        `Warnings (${warnings.length})`,
+        longList(warnings, (w) => h("li", null, h("span", { class: "wrap" }, w))),
+      ),
+  ];
+}
+
+/** Who says so, in few words; the Memory panel has the rest. */
+function peakSource(summary: Summary): string {
+  const source = String(summary.peak_source ?? "");
+  return source.startsWith("XLA") ? "XLA's figure" : source;
+}
+
+/** Totals that come with the analyses, after the first picture. */
+function analysed(model: ViewModel): [string, string][] {
+  const { summary } = model.header;
+  const rows: [string, string][] = [];
+  const number = (key: string) => {
+    const value = summary[key];
+    return typeof value === "number" ? value : null;
+  };
+  const flops = number("flops");
+  const accessed = number("bytes_accessed");
+  const peak = number("peak_live_bytes");
+  const costs = costsOf(model);
+  if (flops !== null) rows.push(["FLOPs", format.quantity(flops, "FLOP")]);
+  if (accessed !== null) rows.push(["Bytes accessed", format.bytes(accessed)]);
+  if (peak !== null) rows.push(["Peak memory", `${format.bytes(peak)}, ${peakSource(summary)}`]);
+  if (costs?.chip)
+    rows.push(["Modelled", `${format.seconds(costs.totals.total)} on ${costs.chip.label}`]);
+  return rows;
+}
+
+function fusionKinds(ctx: PanelContext): Child {
+  const kinds = Object.entries(ctx.model.header.summary.fusions ?? {}).filter(([, n]) => n > 0);
+  if (!kinds.length) return null;
+  kinds.sort((a, b) => b[1] - a[1]);
+  return section("Fusions by kind", facts(kinds.map(([kind, n]) => [kind, format.count(n)])));
+}
+
+function opcodes(ctx: PanelContext): HTMLElement {
+  const { model } = ctx;
+  const rows = Object.entries(model.header.summary.opcodes ?? {}).sort((a, b) => b[1] - a[1]);
+  const bar = ([op, n]: [string, number]) => ({
+    label: op,
+    value: n,
+    text: format.count(n),
+    title: `Light every ${op} in the graph`,
+    onclick: highlighter(ctx, `opcode ${op}`, (i) => model.opcode(i) === op),
+  });
+  const shown = bars(rows.slice(0, 10).map(bar));
+  if (rows.length <= 10) return shown;
+  return h(
+    "div",
+    null,
+    shown,
+    h(
+      "details",
+      null,
+      h("summary", null, `${format.count(rows.length - 10)} more opcodes`),
+      bars(rows.slice(10).map(bar)),
+    ),
+  );
+}

@@ -1,0 +1,143 @@
+/** Search results: every match with where it is, walked with the arrow keys. */
+import { fill, h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { ViewModel } from "../../base/model.ts";
+import { groupPath } from "../../state/members.ts";
+import { NOTHING } from "../../state/store.ts";
+import type { Panel } from "../panel.ts";
+import { note } from "../parts/parts.ts";
+import { baseName, stackOf } from "../parts/source.ts";
+import { virtualList } from "../parts/virtual.ts";
+
+const HELP: [string, string][] = [
+  ["dot", "any field: name, opcode, scope, shape, source"],
+  ["opcode:all-reduce", "by opcode"],
+  ["scope:mlp", "by op_name"],
+  ["shape:f32[8,", "by shape"],
+  ["file:train.py:31", "by source line, anywhere in its stack"],
+  ["opcode:dot scope:layer_3", "all of them"],
+];
+
+export const searchResults: Panel = {
+  id: "search",
+  title: "Search",
+  fills: true,
+  available: () => true,
+  render(element, ctx) {
+    const { model, search, store, graph, signal } = ctx;
+    const status = h("p", { class: "note", role: "status" });
+    const make = (k: number) => {
+      const i = search.results[k];
+      const frame = stackOf(model, i)[0];
+      return h(
+        "div",
+        {
+          class: "result",
+          id: `result-${k}`,
+          role: "option",
+          "aria-posinset": k + 1,
+          onclick: () => {
+            search.go(k);
+            go();
+          },
+          onpointerenter: () => store.hover({ kind: "instruction", index: i }),
+        },
+        h(
+          "div",
+          { class: "line" },
+          h("span", { class: "mono strong" }, model.name(i)),
+          h("span", { class: "tag" }, model.opcode(i)),
+          h("span", { class: "clip dim", title: model.opName(i) }, placeOf(model, i)),
+        ),
+        h(
+          "div",
+          { class: "line dim" },
+          h("span", { class: "mono" }, model.denseShape(i)),
+          frame && h("span", null, `${baseName(frame.file)}:${frame.line}`),
+        ),
+      );
+    };
+    const refresh = (result: HTMLElement, k: number) => {
+      const chosen = k === search.current;
+      result.classList.toggle("chosen", chosen);
+      result.setAttribute("aria-selected", String(chosen));
+      result.setAttribute("aria-setsize", String(search.results.length));
+    };
+    // The same instruction in another place is another row.
+    const key = (k: number) => `${k} ${search.results[k]}`;
+    const list = virtualList(46, { key, make, refresh }, signal);
+    list.element.setAttribute("role", "listbox");
+    list.element.setAttribute("aria-label", "Search results");
+    list.element.tabIndex = 0;
+    list.element.addEventListener("pointerleave", () => store.hover(NOTHING));
+    const go = () => {
+      const i = search.results[search.current];
+      if (i === undefined) return;
+      store.selectInstruction(i);
+      graph.reveal(i);
+    };
+    list.element.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown") search.step(1);
+      else if (event.key === "ArrowUp") search.step(-1);
+      else if (event.key === "Enter") go();
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    const help = h(
+      "div",
+      { class: "empty" },
+      note("Type in the search box at the top, or press /. All words must match. For example:"),
+      h(
+        "dl",
+        { class: "examples" },
+        ...HELP.flatMap(([query, meaning]) => [
+          h(
+            "dt",
+            null,
+            h(
+              "button",
+              { class: "link mono", type: "button", onclick: () => search.set(query) },
+              query,
+            ),
+          ),
+          h("dd", null, meaning),
+        ]),
+      ),
+    );
+    let shown: Uint32Array | null = null;
+    const update = () => {
+      const { query, results, current } = search;
+      if (!query.trim()) {
+        fill(element, help);
+        shown = null;
+        return;
+      }
+      status.textContent = results.length
+        ? `${format.plural(results.length, "match", "matches")}${current >= 0 ? `, at ${format.count(current + 1)}` : ""}`
+        : "Nothing matches. Try fewer words, or one of the prefixes opcode:, scope:, shape:, file:.";
+      if (shown === null) fill(element, h("div", { class: "column" }, status, list.element));
+      if (shown !== results) {
+        shown = results;
+        list.element.scrollTop = 0;
+      }
+      list.update(results.length);
+      if (current >= 0) {
+        list.element.setAttribute("aria-activedescendant", `result-${current}`);
+        list.show(current);
+      } else list.element.removeAttribute("aria-activedescendant");
+    };
+    search.on(update, signal);
+    update();
+  },
+};
+
+/** The scopes around it, the inner two: what tells one dot from the next. */
+function placeOf(model: ViewModel, i: number): string {
+  const path = groupPath(model, { kind: "instruction", index: i });
+  return path
+    .filter((g) => model.groupKind(g) === "scope")
+    .map((g) => model.groupLabel(g))
+    .slice(-2)
+    .join("/");
+}

@@ -1,0 +1,157 @@
+/** What loops store, recomputing, donation, copies of parameters, loop carries: lists of the Memory panel. */
+import { type Child, h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import { costsOf } from "../../state/costs.ts";
+import type { Memory } from "../../state/memory.ts";
+import type { PanelContext } from "../panel.ts";
+import { longList, note, section, selectionLink } from "../parts/parts.ts";
+import { sourceLink } from "./memory-live.ts";
+
+/** A row of a list: what it says, and its bytes at the right. */
+function entry(bytes: number, ...words: Child[]): HTMLElement {
+  return h(
+    "li",
+    { class: "figured" },
+    h("span", null, ...words),
+    h("span", { class: "figure" }, format.bytes(bytes)),
+  );
+}
+
+export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
+  const x = memory.extras;
+  const out: HTMLElement[] = [];
+  const link = (i: number, text?: string) =>
+    i < 0
+      ? h("span", null, text ?? "unknown")
+      : selectionLink(ctx, { kind: "instruction", index: i }, text);
+  if (x.residuals.length) {
+    const total = x.residuals.reduce((sum, r) => sum + r.bytes, 0);
+    out.push(
+      section(
+        "Stored between loops",
+        note(
+          `${format.bytes(total)} that one loop stacks and a later one reads: what is really saved.`,
+        ),
+        longList(x.residuals, (r) => {
+          const known = r.instruction >= 0;
+          const line = known ? memory.lineOf(ctx.model.instruction.frame[r.instruction]) : null;
+          const name = known ? ctx.model.opName(r.instruction).split("/").slice(-2).join("/") : "";
+          return entry(
+            r.bytes,
+            link(r.instruction, name || undefined),
+            line && sourceLink(ctx, line),
+            h("span", { class: "dim mono" }, `${r.shape}, ${r.slice} a step`),
+          );
+        }),
+      ),
+    );
+  }
+  if (x.remat.length) out.push(recompute(ctx, memory, link));
+  if (x.donations.length) {
+    const outcomes = [...new Set(x.donations.map((d) => d.outcome))].sort().reverse();
+    out.push(
+      section(
+        "Donation",
+        ...outcomes.map((outcome) => {
+          const rows = x.donations.filter((d) => d.outcome === outcome);
+          const total = rows.reduce((sum, d) => sum + d.bytes, 0);
+          return h(
+            "details",
+            { open: outcome !== "aliased" },
+            h("summary", null, `${outcome}: ${format.count(rows.length)}, ${format.bytes(total)}`),
+            longList(rows, (d) =>
+              entry(
+                d.bytes,
+                h("span", { class: "mono" }, d.argument),
+                d.output ? h("span", { class: "dim" }, `output ${d.output}`) : null,
+              ),
+            ),
+          );
+        }),
+      ),
+    );
+  }
+  if (x.copies.length) {
+    out.push(
+      section(
+        "Copies of parameters",
+        longList(x.copies, (c) =>
+          entry(
+            c.bytes,
+            link(c.instruction),
+            h("span", { class: "dim" }, `${c.argument}, another ${c.changes}`),
+          ),
+        ),
+      ),
+    );
+  }
+  for (const loop of x.loops) {
+    out.push(
+      h(
+        "details",
+        { class: "section" },
+        h(
+          "summary",
+          null,
+          `Loop %${ctx.model.name(loop.instruction)} carries ${format.bytes(loop.bytes)}` +
+            `${loop.trips === null ? ", trips unknown" : ` over ${format.plural(loop.trips, "trip")}`}` +
+            `${loop.phase ? `, ${loop.phase}` : ""}`,
+        ),
+        longList(loop.carries, (c) =>
+          entry(
+            c.bytes,
+            h("span", { class: "mono" }, `${c.index}: ${c.shape}`),
+            h("span", { class: "tag" }, c.role),
+            c.stored >= 0 ? link(c.stored) : null,
+          ),
+        ),
+      ),
+    );
+  }
+  return out;
+}
+
+function recompute(
+  ctx: PanelContext,
+  memory: Memory,
+  link: (i: number, text?: string) => HTMLElement,
+): HTMLElement {
+  const costs = costsOf(ctx.model);
+  const rows = memory.extras.remat;
+  const can = rows.filter((r) => !r.reason);
+  const cannot = rows.filter((r) => r.reason);
+  const lost = cannot.reduce((sum, r) => sum + r.bytes, 0);
+  return section(
+    "What recomputing would cost",
+    note(
+      "The largest temporaries live at the peak: bytes it would save, and what making them again costs once.",
+    ),
+    longList(can, (r) => {
+      const time = r.instructions.reduce((sum, i) => sum + (costs?.seconds[i] ?? 0), 0);
+      const parts = [
+        `${format.quantity(r.flops, "FLOP")}`,
+        r.wireBytes ? `${format.bytes(r.wireBytes)} on the wire` : "",
+        costs?.chip ? `${format.seconds(time)} modelled` : "",
+      ];
+      return entry(
+        r.bytes,
+        link(r.instruction),
+        h("span", { class: "dim" }, parts.filter(Boolean).join(", ")),
+      );
+    }),
+    cannot.length
+      ? h(
+          "details",
+          { open: !can.length },
+          h(
+            "summary",
+            null,
+            `${format.count(cannot.length)} cannot be made again: ${format.bytes(lost)}`,
+          ),
+          longList(cannot, (r) =>
+            entry(r.bytes, link(r.instruction), h("span", { class: "dim" }, r.reason)),
+          ),
+        )
+      : null,
+  );
+}

@@ -1,0 +1,83 @@
+/** Live bytes over the schedule, who holds them, donation, copies, what loops store. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import { type Memory, memoryOf } from "../../state/memory.ts";
+import type { Panel } from "../panel.ts";
+import { facts, plotWidth, section } from "../parts/parts.ts";
+import { audits } from "./memory-audits.ts";
+import { liveList } from "./memory-live.ts";
+import { timeline } from "./memory-timeline.ts";
+
+const SPACES: Record<string, Record<number, string>> = {
+  tpu: { 0: "HBM", 1: "VMEM", 2: "sync flags", 5: "host", 6: "SMEM" },
+  gpu: { 0: "HBM", 1: "collective memory", 5: "host" },
+};
+
+export const memory: Panel = {
+  id: "memory",
+  title: "Memory",
+  width: 0.42,
+  available: (model) => memoryOf(model) !== null,
+  render(element, ctx) {
+    const found = memoryOf(ctx.model);
+    if (!found) return;
+    const list = liveList(ctx, found, () => show(found.extras.peakPoint));
+    const line = timeline(found, plotWidth(element), (point) => show(point));
+    let point = found.extras.peakPoint;
+    const show = (next: number) => {
+      point = next;
+      line.show(point);
+      list.show(point);
+    };
+    // A selected instruction that executes moves the marker to where it does.
+    const where = new Map<number, number>();
+    found.schedule.forEach((i, p) => {
+      where.set(i, p);
+    });
+    ctx.store.on(
+      "selection",
+      () => {
+        const s = ctx.store.get("selection");
+        const p = s.kind === "instruction" ? where.get(s.index) : undefined;
+        if (p !== undefined && p !== point) show(p);
+      },
+      ctx.signal,
+    );
+    element.append(
+      h(
+        "div",
+        { class: "memory" },
+        peaks(found),
+        section("Live bytes over the schedule", line.element),
+        list.element,
+        ...audits(ctx, found),
+      ),
+    );
+    show(point);
+  },
+};
+
+function peaks(memory: Memory): HTMLElement {
+  const x = memory.extras;
+  const rows: [string, string][] = [
+    ["Peak", `${format.bytes(x.peakBytes)} (${format.count(x.peakBytes)} B, ${x.peakSource})`],
+  ];
+  if (!x.peakSource.startsWith("simulated")) {
+    rows.push(["Simulated", `${format.bytes(x.simulatedBytes)} from the schedule`]);
+  }
+  if (x.xlaPeakBytes !== null && x.xlaPeakBytes !== x.peakBytes) {
+    const without = x.platform === "cpu" ? ", without temporaries" : "";
+    rows.push(["XLA's peak_memory", `${format.bytes(x.xlaPeakBytes)}${without}`]);
+  }
+  const chip = SPACES[x.platform] ?? {};
+  const spaces = x.spaces.filter((s) => s.peak > 0);
+  if (spaces.length > 1) {
+    for (const s of spaces) {
+      rows.push([
+        chip[s.space] ?? `memory space ${s.space}`,
+        `${format.bytes(s.peak)} at its own peak`,
+      ]);
+    }
+  }
+  return facts(rows);
+}

@@ -1,0 +1,71 @@
+/** Python stack frames as rows that open or copy their line. */
+
+import { h } from "../../base/dom.ts";
+import type { ViewModel } from "../../base/model.ts";
+import { sourcesOf } from "../../state/sources.ts";
+import type { PanelContext } from "../panel.ts";
+import { copyButton } from "./parts.ts";
+
+export interface FrameLine {
+  file: string;
+  line: number;
+  function: string;
+}
+
+/** Innermost frame first. */
+export function stackOf(model: ViewModel, i: number): FrameLine[] {
+  const { frame, strings } = model;
+  const out: FrameLine[] = [];
+  for (let f = model.instruction.frame[i]; f >= 0 && out.length < 100; f = frame.parent[f]) {
+    out.push({
+      file: strings.get(frame.file[f]),
+      line: frame.line[f],
+      function: strings.get(frame.function[f]),
+    });
+  }
+  return out;
+}
+
+export const baseName = (file: string): string =>
+  file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
+
+/** "dir/train.py:31" as a link to that line in the source panel, heated by `figure`, else in the editor. */
+export function lineLink(
+  ctx: PanelContext,
+  line: string,
+  { text = line, figure }: { text?: string; figure?: string } = {},
+): HTMLElement {
+  const at = line.lastIndexOf(":");
+  const file = line.slice(0, at);
+  const number = Number(line.slice(at + 1));
+  const { openSource } = ctx.host;
+  const go = sourcesOf(ctx.model)?.has(file)
+    ? () => ctx.store.showLine(file, number, figure)
+    : openSource && (() => openSource(file, number));
+  if (!go) return h("code", { title: line }, text);
+  return h("button", { class: "link", type: "button", title: line, onclick: go }, text);
+}
+
+export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
+  return h(
+    "ol",
+    { class: "list stack" },
+    ...frames.map(({ file, line, function: name }) => {
+      const text = `${baseName(file)}:${line}`;
+      const { openSource } = ctx.host;
+      return h(
+        "li",
+        { title: `${file}:${line}` },
+        openSource
+          ? h(
+              "button",
+              { class: "link", type: "button", onclick: () => openSource(file, line) },
+              text,
+            )
+          : h("span", { class: "mono" }, text),
+        name && h("span", { class: "dim" }, `in ${name}`),
+        copyButton(() => `${file}:${line}`, "file and line"),
+      );
+    }),
+  );
+}

@@ -1,0 +1,216 @@
+/** The person's own Python with heat per line; a line lights its operations. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import { FIGURES, type Figure, type LineFigures, sourcesOf } from "../../state/sources.ts";
+import type { Panel, PanelContext } from "../panel.ts";
+import { note } from "../parts/parts.ts";
+import { baseName } from "../parts/source.ts";
+
+const LABELS: Record<Figure, string> = {
+  flops: "FLOPs",
+  seconds: "Modelled time",
+  bytes: "Bytes accessed",
+  wire: "Wire bytes",
+  live: "Live bytes at peak",
+};
+const text = (figure: Figure, value: number) =>
+  figure === "flops"
+    ? format.quantity(value, "FLOP")
+    : figure === "seconds"
+      ? format.seconds(value)
+      : format.bytes(value);
+
+export const sourceLines: Panel = {
+  id: "source",
+  title: "Source",
+  width: 0.42,
+  fills: true,
+  available: (model) => sourcesOf(model) !== null,
+  render(element, ctx) {
+    const sources = sourcesOf(ctx.model);
+    if (!sources) return;
+    sources.work(); // the chip or a trip count may have changed while nobody looked
+    let figure: Figure = sources.hasSeconds ? "seconds" : "flops";
+    let libraries = false;
+    const body = h("div", {
+      class: "source-files",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "Source lines",
+    });
+    const choose = h(
+      "select",
+      {
+        onchange: () => {
+          figure = choose.value as Figure;
+          show();
+        },
+      },
+      ...FIGURES.map((f) => h("option", { value: f }, LABELS[f])),
+    );
+    choose.value = figure;
+    const folded = h("input", {
+      type: "checkbox",
+      onchange: () => {
+        libraries = folded.checked;
+        show();
+      },
+    });
+    const show = () => {
+      const files = sources.files(libraries);
+      const most = Math.max(1e-300, ...files.flatMap((f) => f.lines.map((l) => l.own[figure])));
+      body.replaceChildren(
+        ...files.map((file) => fileSection(ctx, file.file, file.text, file.lines, figure, most)),
+      );
+      const lost = sources.unattributed[figure];
+      const whose =
+        figure === "live" ? "arguments and values without a line" : "operations that name no line";
+      if (lost > 0) {
+        body.append(h("p", { class: "note unattributed" }, `${text(figure, lost)} of ${whose}.`));
+      }
+      point();
+    };
+    /** Marks the line that another panel points at, and brings it into view. */
+    const point = () => {
+      const at = ctx.store.get("line");
+      if (!at) return;
+      const file = [...body.querySelectorAll<HTMLElement>("[data-file]")].find(
+        (f) => f.dataset.file === at.file,
+      );
+      if (!file && !libraries && sources.isLibrary(at.file)) {
+        libraries = folded.checked = true;
+        show(); // comes back here
+        return;
+      }
+      const row = () => file?.querySelector<HTMLElement>(`[data-line="${at.line}"]`);
+      if (file && !row()) file.querySelector<HTMLElement>("button.whole")?.click();
+      for (const old of body.querySelectorAll(".pointed")) old.classList.remove("pointed");
+      const found = row();
+      if (!found) return;
+      found.classList.add("pointed");
+      const above = found.getBoundingClientRect().top - body.getBoundingClientRect().top;
+      body.scrollTop += above - body.clientHeight / 3;
+    };
+    const take = () => {
+      const asked = FIGURES.find((f) => f === ctx.store.get("line")?.figure);
+      if (!asked || asked === figure) return point();
+      figure = choose.value = asked;
+      show();
+    };
+    ctx.store.on("line", take, ctx.signal);
+    sources.costs.on(() => {
+      sources.work();
+      show();
+    }, ctx.signal);
+    element.append(
+      h(
+        "div",
+        { class: "column" },
+        h(
+          "div",
+          { class: "bar-row" },
+          h("label", { class: "field" }, "Heat by ", choose),
+          h("label", { class: "field" }, folded, "libraries"),
+        ),
+        body,
+      ),
+    );
+    const asked = FIGURES.find((f) => f === ctx.store.get("line")?.figure);
+    if (asked) figure = choose.value = asked;
+    show();
+  },
+};
+
+/** Lines around those that cost something; all of them when asked for. */
+function fileSection(
+  ctx: PanelContext,
+  file: string,
+  source: string | null,
+  lines: LineFigures[],
+  figure: Figure,
+  most: number,
+): HTMLElement {
+  const byLine = new Map(lines.map((l) => [l.line, l]));
+  const total = lines.reduce((sum, l) => sum + l.own[figure], 0);
+  const list = h("div", { class: "source-list" });
+  const texts = source?.split("\n") ?? null;
+  const row = (number: number) =>
+    lineRow(ctx, file, number, texts, byLine.get(number), figure, most);
+  const near = () => {
+    let before = 0;
+    for (const line of [...byLine.keys()].sort((a, b) => a - b)) {
+      const from = Math.max(before + 1, texts ? line - 2 : line);
+      const to = texts ? Math.min(texts.length, line + 1) : line;
+      if (before && from > before + 1) list.append(h("div", { class: "cut" }, "⋯"));
+      for (let n = from; n <= to; n++) list.append(row(n));
+      before = Math.max(before, to);
+    }
+  };
+  near();
+  const whole =
+    texts &&
+    h(
+      "button",
+      {
+        class: "mini whole",
+        type: "button",
+        onclick: (event: MouseEvent) => {
+          list.replaceChildren(...texts.map((_, k) => row(k + 1)));
+          (event.currentTarget as HTMLElement).remove();
+        },
+      },
+      "whole file",
+    );
+  return h(
+    "section",
+    { class: "source-file", "data-file": file },
+    h(
+      "h3",
+      { title: file },
+      h("span", { class: "mono" }, baseName(file)),
+      total > 0 ? h("span", { class: "dim" }, text(figure, total)) : null,
+      whole,
+    ),
+    texts ? null : note("Not readable at capture: lines only."),
+    list,
+  );
+}
+
+function lineRow(
+  ctx: PanelContext,
+  file: string,
+  number: number,
+  texts: string[] | null,
+  found: LineFigures | undefined,
+  figure: Figure,
+  most: number,
+): HTMLElement {
+  const own = found?.own[figure] ?? 0;
+  const total = found?.total[figure] ?? 0;
+  const heat = own > 0 ? Math.max(4, Math.round((100 * own) / most)) : 0;
+  const children = [
+    h("span", { class: "number" }, String(number)),
+    h("span", { class: "heat" }, total > 0 ? text(figure, total) : ""),
+    h("span", { class: "code" }, texts?.[number - 1] ?? (found?.function || "")),
+  ];
+  const style: Record<string, string> = heat ? { "--heat": `${heat}%` } : {};
+  if (!found) return h("div", { class: "source-line", "data-line": number }, ...children);
+  return h(
+    "button",
+    {
+      class: `source-line hot${own > 0 ? " own" : ""}`,
+      type: "button",
+      "data-line": number,
+      style,
+      title: `${file}:${number}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}\n${format.plural(found.instructions.length, "operation")}`,
+      onclick: () => {
+        const reason = `${baseName(file)}:${number}`;
+        const same = ctx.store.get("highlight")?.reason === reason;
+        ctx.store.highlight(same ? null : { instructions: new Set(found.instructions), reason });
+        if (!same && found.instructions.length) ctx.graph.reveal(found.instructions[0]);
+      },
+      ondblclick: () => ctx.host.openSource?.(file, number),
+    },
+    ...children,
+  );
+}
