@@ -51,6 +51,15 @@ def seeds() -> Path:
 
 
 @pytest.fixture(scope="session")
+def real() -> Path:
+    """The folder of other people's programs and traces beside the checkout; skips without it."""
+    folder = Path(os.environ.get("HLOSCOPE_REAL") or REPO.parent / "shared" / "real")
+    if not folder.is_dir():
+        pytest.skip(f"no real programs at {folder} (set HLOSCOPE_REAL)")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def libtpu() -> None:
     """Skips where TPU programs cannot be compiled."""
     if importlib.util.find_spec("libtpu") is None:

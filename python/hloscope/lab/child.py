@@ -119,6 +119,9 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         except (ReadError, ValueError, LookupError) as e:
             send(describe(e, data))
             return
+        except RecursionError:
+            send(frames.error("this is nested too deep to read"))
+            return
         wants = args.want.split(",")
         if "view" in wants:
             send(frames.progress("Preparing the view", 0.6))
@@ -141,8 +144,6 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
     except MemoryError:
         del data
         send(frames.error(f"reading this needs more than {args.memory / 2**30:.1f} GiB of memory"))
-    except RecursionError:
-        send(frames.error("this is nested too deep to read"))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,13 +9,26 @@ from ..analysis.base.families import families
 from ..analysis.base.flags import QUIET, flags
 from ..analysis.base.labels import labels
 from ..analysis.base.table import table
-from ..analysis.grouping.folds import folds
-from ..analysis.grouping.groups import KINDS, group_tree
+from ..analysis.grouping.folds import Folds, folds, no_folds
+from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
 
 if TYPE_CHECKING:
     from .._capture import Capture
+    from ..hlo import Module
 
 _INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, not opened unasked
+
+
+def _groups(module: Module) -> tuple[GroupTree, Folds]:
+    """Groups and folds; where they cannot be worked out, computations alone."""
+    try:
+        tree = group_tree(module)
+        return tree, folds(module, tree)
+    except MemoryError:
+        raise
+    except Exception:
+        tree = plain_tree(module)
+        return tree, no_folds(tree)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +52,7 @@ class Picture:
         module = capture.module
         self.instructions = module.instructions
         self.table = table(module)
-        self.tree = group_tree(module)
-        self.folds = folds(module, self.tree)
+        self.tree, self.folds = _groups(module)
         self.labels = labels(module)
         self.family = families(module).tolist()
         self.quiet = (flags(module) & QUIET) != 0

@@ -14,8 +14,8 @@ from ..analysis.base.families import FAMILIES, families
 from ..analysis.base.flags import flags, output_bytes
 from ..analysis.base.labels import labels
 from ..analysis.base.table import NO_TARGET, Table, csr, table
-from ..analysis.grouping.folds import Folds, folds
-from ..analysis.grouping.groups import KINDS, GroupTree, group_tree
+from ..analysis.grouping.folds import Folds, folds, no_folds
+from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from . import sections as _sections
@@ -40,11 +40,30 @@ class Context:
 
     @cached_property
     def groups(self) -> GroupTree:
-        return group_tree(self.module)
+        return self.or_without(
+            "the groups", lambda: group_tree(self.module), lambda: plain_tree(self.module)
+        )
 
     @cached_property
     def folds(self) -> Folds:
-        return folds(self.module, self.groups)
+        return self.or_without(
+            "repeated groups",
+            lambda: folds(self.module, self.groups),
+            lambda: no_folds(self.groups),
+        )
+
+    def or_without(self, what: str, make: Callable[[], T], plain: Callable[[], T]) -> T:
+        """``make()``; where that fails, ``plain()`` and a warning: the picture goes on."""
+        try:
+            return make()
+        except MemoryError:
+            raise
+        except Exception as error:
+            self.warnings.append(
+                f"{what} could not be worked out, and the picture does without: "
+                f"{type(error).__name__}: {error} (a bug in hloscope, please report it)"
+            )
+            return plain()
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """The result of an analysis, shared between sections by name."""
@@ -90,7 +109,7 @@ def build_view(
             "dialect": module.dialect,
             "isScheduled": module.is_scheduled,
             "summary": summary,
-            "warnings": [str(w) for w in module.warnings],
+            "warnings": [str(w) for w in module.warnings] + c.warnings,
             "extras": {},
         }
         return builder.finish(VIEW_MAGIC)
@@ -129,10 +148,14 @@ def _instructions(b: Builder, c: Context) -> None:
     shapes = b.strings.ids([s.text for s in t.shapes])
     dense = b.strings.ids([s.dense_text for s in t.shapes])
     b.text_column("instruction.name", [i.name for i in t.instructions])
-    b.text_column("instruction.label", labels(module))
+    words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
+    b.text_column("instruction.label", words)
     b.column("instruction.opcode", "u16", t.opcode)
-    b.column("instruction.family", "u8", families(module))
-    b.column("instruction.flags", "u16", flags(module))
+    zeros: Any = np.zeros(len(t.instructions), np.int64)
+    kinds: Any = c.or_without("kinds of operations", lambda: families(module), lambda: zeros)
+    b.column("instruction.family", "u8", kinds)
+    marks: Any = c.or_without("what to draw quietly", lambda: flags(module), lambda: zeros)
+    b.column("instruction.flags", "u16", marks)
     b.column("instruction.shape", "u32", shapes[t.shape])
     b.column("instruction.dense_shape", "u32", dense[t.shape])
     b.column("instruction.bytes", "f64", output_bytes(t))

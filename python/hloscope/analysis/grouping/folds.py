@@ -61,6 +61,12 @@ def folds(module: Module, tree: GroupTree) -> Folds:
     return Folds(tuple(out), of_group, group_class)
 
 
+def no_folds(tree: GroupTree) -> Folds:
+    """Every group on its own."""
+    n = len(tree.parent)
+    return Folds((), np.full(n, -1, np.int64), np.arange(n))
+
+
 def classes(t: Table, tree: GroupTree) -> Ints:
     """Equal small numbers for isomorphic groups, by first appearance."""
     base = instruction_hashes(t, tree.group)

@@ -46,6 +46,8 @@ MOSTLY = 0.8
 WIDE, UNNAMED_WIDE = 64, 20
 # What may be taken in to make a group one step, as a share of its boxes.
 TAKEN_IN = 0.15
+# A new group has at most this share of the boxes of the group it is cut from: cutting ends.
+SMALLER = 0.95
 # One call may become this many times two groups.
 PIECES = 3
 # More instructions than this in one computation are left to components.py.
@@ -158,6 +160,7 @@ class _Cut:
     ) -> None:
         self.node, self.t, self.quiet, self.found, self.free = node, t, quiet, found, free
         self.budget = budget
+        self.most = SMALLER * self._boxes(free)
         self.made: list[Node] = []
         self.first = first = int(t.first[node.computation])
         self.size = int(t.size[node.computation])
@@ -228,6 +231,8 @@ class _Cut:
             for part in (rows[~later], rows[later]):
                 if pieces > 1 and len(part) < len(rows):
                     self._take(label, part, pieces - 1)
+            return
+        if self._boxes(taken) > self.most:
             return
         child = Node("scope", label, self.node.computation, path=(*self.node.path, label))
         child.members = taken

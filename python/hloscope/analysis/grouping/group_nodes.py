@@ -31,18 +31,24 @@ class Node:
     index: int = -1
 
 
-def simplify(node: Node, quiet: NDArray[np.bool_]) -> int:
-    """Dissolves tiny scopes into their parent and lets only children vanish; counts boxes."""
+def simplify(top: Node, quiet: NDArray[np.bool_]) -> None:
+    """Dissolves tiny scopes into their parent and lets only children vanish."""
+    nodes = _within(top)
+    boxes: dict[int, int] = {}
+    for node in reversed(nodes):  # children first, however deep names are nested
+        boxes[id(node)] = _simplify(node, quiet, boxes)
+
+
+def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> int:
     boxes = int((~quiet[node.members]).sum())
     kept: list[Node] = []
     dissolved: list[Ints] = []
     for child in node.children:
-        inside = simplify(child, quiet)
-        if inside < (1 if _is_part(child) else MIN_BOXES):
-            dissolved.append(_everything(child))
+        if inside[id(child)] < (1 if _is_part(child) else MIN_BOXES):
+            dissolved += [n.members for n in _within(child)]
         else:
             kept.append(child)
-        boxes += inside
+        boxes += inside[id(child)]
     if dissolved:
         node.members = np.sort(np.concatenate([node.members, *dissolved]))
     node.children = kept
@@ -62,5 +68,9 @@ def _is_part(node: Node) -> bool:
     return len(names) == 1 and not names[0].endswith(CALLED) and not node.children
 
 
-def _everything(node: Node) -> Ints:
-    return np.concatenate([node.members, *map(_everything, node.children)])
+def _within(top: Node) -> list[Node]:
+    """A group and all groups in it, parents before children."""
+    out = [top]
+    for node in out:  # grows
+        out.extend(node.children)
+    return out

@@ -85,19 +85,26 @@ def group_tree(module: Module) -> GroupTree:
     return _Builder(module).build()
 
 
+def plain_tree(module: Module) -> GroupTree:
+    """Computations under their callers and nothing else: for when ``group_tree`` fails."""
+    return _Builder(module, plain=True).build()
+
+
 class _Builder:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, plain: bool = False) -> None:
         self.module = module
+        self.plain = plain
         self.t: Table = table(module)
-        self.scopes: Scopes = scopes(module)
-        self.calls = calls(module)
+        if not plain:
+            self.scopes: Scopes = scopes(module)
+            self.calls = calls(module)
         self.budget = Budget()
-        self.flags = flags(module)
+        n = len(self.t.instructions)
+        self.flags = np.zeros(n, np.uint16) if plain else flags(module)
         self.quiet = (self.flags & QUIET) != 0
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
         self.nodes: list[Node] = []
         self.parents: list[int] = []
-        n = len(self.t.instructions)
         self.group = np.zeros(n, np.int64)
         self.of_computation = [-1] * len(self.t.first)
         firsts, sizes = self.t.first.tolist(), self.t.size.tolist()
@@ -152,7 +159,9 @@ class _Builder:
         self.of_computation[c] = self._add(top, parent)
         self.group[first:last] = top.index
         queue.append(c)
-        if kind in ("fusion", "reducer") or int((~self.quiet[first:last]).sum()) <= FLAT:
+        if self.plain or kind in ("fusion", "reducer"):
+            return
+        if int((~self.quiet[first:last]).sum()) <= FLAT:
             return
         self._scope(top, first, last, owner)
         simplify(top, self.quiet)
@@ -190,14 +199,17 @@ class _Builder:
                 trie[prefix[:-1]].children.append(trie[prefix])
         return trie[path]
 
-    def _cut(self, node: Node) -> None:
-        cut_by_calls(node, self.t, self.quiet, self.calls, self.budget)
-        for child in node.children:
-            self._cut(child)
-        cut_wide(node, self.t, self.quiet)
-        if node.kind == "entry":
+    def _cut(self, top: Node) -> None:
+        """Cuts groups into smaller ones, each before what is in it; then what is left of each."""
+        nodes = [top]
+        for node in nodes:  # grows as groups are made
+            cut_by_calls(node, self.t, self.quiet, self.calls, self.budget)
+            nodes.extend(node.children)
+        for node in reversed(nodes):
+            cut_wide(node, self.t, self.quiet)
+        if top.kind == "entry":
             output = np.flatnonzero(self.flags & OUTPUT)
-            gather_results(node, self.t, self.quiet, output)
+            gather_results(top, self.t, self.quiet, output)
 
     def _number(self, top: Node) -> None:
         stack = [(child, top.index) for child in reversed(top.children)]
