@@ -232,7 +232,7 @@ export type CoreColumn = string;
  *
  * phase.of                u8 n    into extras.phases: forward, backward, rematerialised, optimiser; 0 unknown
  *
- * collective.kind         StringId u32 k  all-gather, …, or collective-matmul
+ * collective.kind         StringId u32 k  all-gather, …, collective-matmul or halo-exchange
  * collective.instruction  u32 k   the op itself; the start of an async pair
  * collective.anchor       u32 k   what runs it: itself, or the fusion around it
  * collective.axes         StringId u32 k  "model", "data+fsdp"; "4 groups of 2" when no axes are known
@@ -251,7 +251,7 @@ export type CoreColumn = string;
  * collective.group_set    i32 k   into extras.collectives.groups; -1 unknown
  * collective_member.offsets/values u32  instructions that stand for it
  * collective_part.offsets u32     rows k + 1
- * collective_part.shape   StringId u32    arrays of a combined one, transfers of a collective matmul
+ * collective_part.shape   StringId u32    arrays of a combined one, transfers of a collective matmul or halo exchange
  * collective_part.bytes   f64
  *
  * device.id               u32 d   jax's id; the row is the partition number

@@ -147,7 +147,7 @@ def test_every_channel_is_one_row(name, topology, compiled):
     built = compiled(name, topology)
     ours: Counter[str] = Counter()
     for row in built.capture.collectives:
-        if row.kind == "collective-matmul":
+        if row.is_of_permutes:
             ours["collective-permute"] += len(row.parts)
         else:
             ours[row.kind] += 1
@@ -227,7 +227,7 @@ def test_traffic_adds_up_to_wire_bytes(name, topology, compiled):
         sent = found.traffic([row]).sum(axis=1)
         assert np.diagonal(found.traffic([row])).max() == 0
         expected = row.total_wire_bytes or 0
-        if row.kind in ("collective-permute", "collective-matmul"):
+        if row.kind == "collective-permute" or row.is_of_permutes:
             assert sent.max() == pytest.approx(expected)
         else:
             assert sent == pytest.approx(np.full(len(sent), expected), abs=(row.executions or 1))

@@ -39,7 +39,9 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
   const parts =
     row.parts.length > 1
       ? section(
-          row.kind === "collective-matmul" ? "Transfers" : "Arrays moved together",
+          ["collective-matmul", "halo-exchange"].includes(row.kind)
+            ? "Transfers"
+            : "Arrays moved together",
           longList(row.parts, (p) =>
             h(
               "li",

@@ -9,10 +9,13 @@ from ...hlo import Instruction, StackFrame
 from ...hlo.devices import DeviceGroups
 from ..base.operands import Source
 
+# Kinds whose parts are collective-permutes of their own, run one by one.
+OF_PERMUTES = ("collective-matmul", "halo-exchange")
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One array of a combined collective, or one transfer of a collective matmul."""
+    """One array of a combined collective, or one transfer of several that belong together."""
 
     shape: str
     bytes: int  # of one execution of the part
@@ -24,9 +27,9 @@ class Part:
 class Collective:
     """One logical collective. Bytes are of one execution; ``executions`` counts loop trips.
 
-    ``payload_bytes`` is the larger of operand and result; of a collective matmul, all that its
-    permutes move. ``wire_bytes`` is what one device sends, by ring formulas; None for kinds
-    without one. ``executions`` is None when a trip count is unknown.
+    ``payload_bytes`` is the larger of operand and result; of a collective matmul or a halo
+    exchange, all that its permutes move. ``wire_bytes`` is what one device sends, by ring
+    formulas; None for kinds without one. ``executions`` is None when a trip count is unknown.
     """
 
     index: int
@@ -50,6 +53,11 @@ class Collective:
     @property
     def name(self) -> str:
         return self.instruction.name
+
+    @property
+    def is_of_permutes(self) -> bool:
+        """Whether it stands for several permutes: a collective matmul, or a halo exchange."""
+        return self.kind in OF_PERMUTES
 
     @property
     def multiplicity(self) -> int | None:

@@ -2,6 +2,7 @@
 
 collectives_find.py       which instructions are one collective
 collectives_windowed.py   collective matmuls
+collectives_halo.py       halo exchanges
 wire.py                   bytes on the wire, with the sources of the formulas
 phases.py, trips.py       forward or backward; how often
    └─▶ Collectives: rows, totals, traffic
@@ -22,12 +23,13 @@ from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from ..base.frames import FrameFinder
 from ..base.meshes import module_mesh
-from ..base.operands import source_of
+from ..base.operands import Source, source_of
 from ..base.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
 from ..base.trips import multiplicity
-from .collective import Collective, Part, Total, total_of
+from .collective import OF_PERMUTES, Collective, Part, Total, total_of
 from .collectives_find import Found, find, payload
+from .collectives_halo import join_halos
 from .collectives_windowed import join_windowed
 from .wire import Traffic, add_traffic, wire_bytes
 
@@ -118,7 +120,7 @@ class Collectives:
         out = np.zeros((self.num_devices, self.num_devices))
         for row in self.rows if rows is None else rows:
             times = 1 if row.executions is None else row.executions
-            if row.kind != "collective-matmul":
+            if not row.is_of_permutes:
                 add_traffic(out, row.kind, row.payload_bytes * times, row.groups)
                 continue
             for part in row.parts:
@@ -159,7 +161,7 @@ def collectives(module: Module, target: Target | None = None) -> Collectives:
 def _made(module: Module, target: Target) -> Collectives:
     replicas, partitions = device_counts(module, target)
     maker = _Maker(module, target, replicas, partitions)
-    found = join_windowed(module, find(module))
+    found = join_windowed(module, join_halos(module, find(module)))
     rows = tuple(maker.row(index, f) for index, f in enumerate(found))
     return Collectives(rows, maker.mesh, replicas * partitions)
 
@@ -194,8 +196,6 @@ class _Maker:
         total = sum(p.bytes * max(1, p.executions) for p in parts)
         size = groups.group_size if groups is not None else 0
         value = self.phase[op.index] or self.phase[anchor.index]
-        operand = found.transfers[0].op if found.transfers else op
-        moved = source_of(operand.operands[0], self.target) if operand.operands else None
         wire = self.wire(found, parts, groups, size, total)
         return Collective(
             index=index,
@@ -214,8 +214,15 @@ class _Maker:
             inserted=_inserted(op, anchor, named.op_name),
             op_name=named.op_name,
             frames=frames,
-            moves=moved,
+            moves=self.moved(found),
         )
+
+    def moved(self, found: Found) -> Source | None:
+        """What it moves; of several permutes, what the one tells that knows most."""
+        ops = [f.op for f in found.transfers] or [found.op]
+        sources = [source_of(op.operands[0], self.target) for op in ops if op.operands]
+        order = ("argument", "value", "constant", "loop")
+        return min(sources, key=lambda s: order.index(s.kind), default=None)
 
     def groups_and_parts(self, found: Found) -> tuple[DeviceGroups | None, tuple[Part, ...]]:
         if not found.transfers:
@@ -229,8 +236,28 @@ class _Maker:
             runs = self.counts[one.anchor.computation.index]
             inner = runs // whole if runs is not None and whole else -1
             parts += (Part(arrays[0][0] if arrays else "", size, one.op, inner),)
-        first = device_groups(found.transfers[0].op, self.replicas, self.partitions)
-        return first, parts
+        return self.pairs([f.op for f in found.transfers]), parts
+
+    def pairs(self, ops: list[Instruction]) -> DeviceGroups | None:
+        """Who sends to whom in any of several permutes."""
+        found = [device_groups(op, self.replicas, self.partitions) for op in ops]
+        each = {g.text: g.pairs for g in found if g is not None and g.pairs is not None}
+        if len(each) < 2 or None in found:
+            return found[0]
+        pairs = np.unique(np.concatenate(list(each.values())), axis=0)
+        return DeviceGroups(" ".join(each), pairs=pairs)
+
+    def most_sent(self, parts: tuple[Part, ...]) -> int | None:
+        """What the device that sends most sends: the ends of a chain have one neighbour."""
+        sent = np.zeros(self.replicas * self.partitions, dtype=np.int64)
+        for part in parts:
+            groups = device_groups(part.instruction, self.replicas, self.partitions)
+            if groups is None or groups.pairs is None:
+                return None
+            moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
+            from_here = moving[moving[:, 0] < len(sent), 0]
+            np.add.at(sent, from_here, part.bytes * part.executions)
+        return int(sent.max(initial=0))
 
     def wire(
         self,
@@ -240,8 +267,8 @@ class _Maker:
         size: int,
         total: int,
     ) -> int | None:
-        if found.kind == "collective-matmul":
-            return None if any(p.executions < 0 for p in parts) else total
+        if found.kind in OF_PERMUTES:
+            return None if any(p.executions < 0 for p in parts) else self.most_sent(parts)
         if found.kind == "collective-permute":
             if groups is None or groups.pairs is None:
                 return None

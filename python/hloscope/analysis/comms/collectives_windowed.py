@@ -8,7 +8,8 @@ it in both directions, unrolls short ones, and leaves a last permute behind the 
 
 All permutes of one dot have the same op_name (…/dot_general) and frame, were inserted, and
 hang together by data; that is what joins them. Two layers that share a permute of zeros stay
-two: a permute passes its membership to its first successor of each ring only.
+two: a permute passes its membership to its first successor of each ring only. A permute that
+feeds the loop, where both directions start, is of the loop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 
 from ...hlo import Instruction, Module
 from .collectives_find import Found, base_kind, by_computation
+from .collectives_halo import is_closed
 
 Signature = tuple[str, int, str, int]  # op_name and where in the source
 
@@ -54,7 +56,10 @@ def _may_join(f: Found) -> bool:
     name = f.op.op_name or f.anchor.op_name
     inserted = "is_spmd_generated" in f.op.attribute_text
     in_loop = bool(WINDOWED.search(f.anchor.computation.name))
-    return in_loop or bool(_DOT.search(name) and (inserted or "shard_map" not in name))
+    if in_loop:
+        return True
+    # Rings close: an open chain of pairs is something else.
+    return bool(_DOT.search(name)) and (inserted or "shard_map" not in name) and is_closed(f.op)
 
 
 def _windowed_loops(module: Module) -> dict[int, Instruction]:
@@ -98,6 +103,10 @@ def _join_flat(
             elif sign[before] == sign[me] and (before, pairs) not in followed:
                 followed.add((before, pairs))
                 root[top(me)] = top(before)
+        if top(me) == me:
+            loop = _fed(f, loops)
+            if loop is not None and _signature(loops[loop]) == sign[me]:
+                root[me] = top(loop)
     _join_by_user(members, sign, root, top)
 
     rings: dict[int, list[Found]] = defaultdict(list)
@@ -158,6 +167,23 @@ def _before(op: Instruction, owner: dict[int, int], loops: dict[int, Instruction
         elif at.opcode not in _ENDS and at.op_name in ("", name) and not base_kind(at.opcode):
             frontier += [(o, depth + 1) for o in at.operands]
     return sorted(set(out))
+
+
+def _fed(f: Found, loops: dict[int, Instruction]) -> int | None:
+    """The windowed loop that what ``f`` brings goes into."""
+    name = f.op.op_name
+    seen: set[int] = set()
+    frontier = [(i, 0) for m in f.members for i in f.op.module.instructions[m].users]
+    while frontier:
+        at, depth = frontier.pop(0)
+        if at.index in seen or depth > _REACH:
+            continue
+        seen.add(at.index)
+        if at.index in loops:
+            return at.index
+        if at.opcode not in _ENDS and at.op_name in ("", name) and not base_kind(at.opcode):
+            frontier += [(u, depth + 1) for u in at.users]
+    return None
 
 
 def _whole(op: Instruction, anchor: Instruction, parts: list[Found]) -> Found:

@@ -182,7 +182,7 @@ def find_transfers(
     out: list[Transfer] = []
     maker = TransferMaker(target)
     for row in rows:
-        if row.kind == "collective-matmul":
+        if row.is_of_permutes:
             for part in row.parts:
                 i = part.instruction
                 if executed[computation[i.index]]:

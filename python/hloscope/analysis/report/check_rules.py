@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from ...hlo import Instruction, Module, StackFrame
 from ...hlo.shape import ELEMENT_BITS
 from ..base.families import OPCODES
-from ..comms.collective import Collective
+from ..comms.collective import OF_PERMUTES, Collective
 from ..comms.collectives import collectives
 from ..comms.collectives_find import KINDS
 from ..comms.collectives_table import bytes_text
@@ -150,7 +150,7 @@ Found = Iterator[tuple[str, StackFrame | None]]
 def _matches(cap: Program, what: str) -> Found:
     kind, over, axis = what.strip().partition(" over ")
     kind, axis = kind.strip(), axis.strip()
-    if kind in (*KINDS, "collective-matmul", "collective"):
+    if kind in (*KINDS, *OF_PERMUTES, "collective"):
         return _collectives(cap, kind, axis)
     if over:
         raise ValueError(f"{kind} is no collective; those are: {', '.join(KINDS)}")
@@ -181,7 +181,7 @@ def _has(i: Instruction, kind: str) -> bool:
 
 def _collectives(cap: Program, kind: str, axis: str) -> Found:
     found = collectives(cap.module, cap.target)
-    rows = [r for r in found if kind in ("collective", r.kind)]
+    rows = [r for r in found if kind in ("collective", r.kind) or kind in _opcodes(r)]
     if axis and rows:
         axes = found.mesh.axis_names if found.mesh is not None else ()
         if axis not in axes:
@@ -193,7 +193,17 @@ def _collectives(cap: Program, kind: str, axis: str) -> Found:
         rows = [r for r in rows if axis in _axes(r)]
     for r in rows:
         over = f" over {r.axes_or_groups}" if _crosses(r) else ""
-        yield f"%{r.name} moves {bytes_text(r.payload_bytes)}{over}", r.source
+        first = r.parts[0].instruction.name if kind in _opcodes(r) else r.name
+        count = f", one of {len(r.parts)} of a {r.kind}" if kind in _opcodes(r) else ""
+        what = f"%{first}{count}," if count else f"%{first}"
+        yield f"{what} moves {bytes_text(r.payload_bytes)}{over}", r.source
+
+
+def _opcodes(r: Collective) -> frozenset[str]:
+    """What really runs where a row stands for several: a budget counts these too."""
+    if not r.is_of_permutes:
+        return frozenset()
+    return frozenset(p.instruction.opcode.removesuffix("-start") for p in r.parts)
 
 
 _HOST_OPS = frozenset({"infeed", "outfeed"})
