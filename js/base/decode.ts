@@ -25,17 +25,63 @@ export interface Block<H> {
 
 export class BadBlock extends Error {}
 
-/** Throws BadBlock when the bytes are cut off or were never gzip. */
-export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
+/** Inflated bytes that any block may have, and how many times its compressed size beyond that. */
+export const INFLATE_LIMIT = { always: 64 << 20, times: 200, most: 1 << 30 };
+
+/**
+ * Inflates a block. Throws BadBlock when the bytes are cut off or were never gzip, when they do
+ * not begin with `magic` (before inflating the rest), and past `INFLATE_LIMIT`: a few MiB of
+ * gzip can hold gigabytes.
+ */
+export async function gunzip(bytes: Uint8Array, magic: string): Promise<Uint8Array> {
+  const { always, times, most } = INFLATE_LIMIT;
+  const limit = Math.min(most, Math.max(always, times * bytes.length));
   const stream = new Blob([bytes as BlobPart])
     .stream()
     .pipeThrough(new DecompressionStream("gzip"));
+  const reader = stream.getReader();
+  const parts: Uint8Array[] = [];
+  let total = 0;
   try {
-    return new Uint8Array(await new Response(stream).arrayBuffer());
-  } catch {
-    throw new BadBlock("The data is damaged or cut off: it cannot be unpacked. Load it again.");
+    for (;;) {
+      const { done, value } = await reader.read().catch(() => {
+        throw new BadBlock("The data is damaged or cut off: it cannot be unpacked. Load it again.");
+      });
+      if (done) break;
+      parts.push(value);
+      total += value.length;
+      if (total >= magic.length && total - value.length < magic.length) {
+        const first = joined(parts, total);
+        if (!beginsWith(first, magic)) throw notOurs(magic);
+        parts.splice(0, parts.length, first);
+      }
+      if (total > limit) {
+        const mib = Math.round(limit / 2 ** 20).toLocaleString("en-US");
+        throw new BadBlock(`The data is larger than ${mib} MiB unpacked; it is not shown.`);
+      }
+    }
+  } catch (error) {
+    void reader.cancel().catch(() => undefined);
+    throw error;
   }
+  return joined(parts, total);
 }
+
+function joined(parts: Uint8Array[], total: number): Uint8Array {
+  if (parts.length === 1) return parts[0];
+  const out = new Uint8Array(total);
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}
+
+const beginsWith = (raw: Uint8Array, magic: string): boolean =>
+  String.fromCharCode(...raw.subarray(0, magic.length)) === magic;
+const notOurs = (magic: string) =>
+  new BadBlock(`The data does not begin with ${magic}; it was not written by hloscope.`);
 
 /** Decodes an uncompressed block; throws BadBlock with one clear sentence. */
 export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; version: number }>(
@@ -44,9 +90,7 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
   version: number,
 ): Block<H> {
   const view = new DataView(raw.buffer, raw.byteOffset, raw.byteLength);
-  if (raw.length < 12 || String.fromCharCode(...raw.subarray(0, 4)) !== magic) {
-    throw new BadBlock(`The data does not begin with ${magic}; it was not written by hloscope.`);
-  }
+  if (raw.length < 12 || !beginsWith(raw, magic)) throw notOurs(magic);
   const found = view.getUint32(4, true);
   if (found !== version) {
     throw new BadBlock(
@@ -57,13 +101,16 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
   if (12 + headerBytes > raw.length) {
     throw new BadBlock("The data is cut off inside its header; load it again.");
   }
-  const header = JSON.parse(new TextDecoder().decode(raw.subarray(12, 12 + headerBytes))) as H;
+  const header = parsed<H>(raw.subarray(12, 12 + headerBytes));
   const start = Math.ceil((12 + headerBytes) / 8) * 8;
   // Typed arrays need aligned offsets; one copy if the block itself is not aligned.
   const body = (raw.byteOffset + start) % 8 === 0 ? raw : raw.slice();
   const columns = new Map<string, Column>();
   for (const [name, spec] of Object.entries(header.columns)) {
-    const Ctor = ARRAYS[spec.dtype];
+    const Ctor = Object.hasOwn(ARRAYS, spec?.dtype) ? ARRAYS[spec.dtype] : null;
+    if (!Ctor || !isCount(spec.offset) || !isCount(spec.length) || spec.offset % 8) {
+      throw new BadBlock(`The data is damaged: its header describes no column at ${name}.`);
+    }
     const begin = body.byteOffset + start + spec.offset;
     if (start + spec.offset + spec.length * Ctor.BYTES_PER_ELEMENT > body.length) {
       throw new BadBlock(`The data is cut off inside column ${name}; load it again.`);
@@ -71,6 +118,19 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
     columns.set(name, new Ctor(body.buffer as ArrayBuffer, begin, spec.length));
   }
   return { header, columns };
+}
+
+const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** The header as an object with columns; what else is in it `validate.ts` looks at. */
+function parsed<H extends { columns: object }>(bytes: Uint8Array): H {
+  try {
+    const found = JSON.parse(new TextDecoder().decode(bytes)) as H | null;
+    if (typeof found?.columns === "object" && found.columns !== null) return found;
+  } catch {
+    // says the same as a header of another form
+  }
+  throw new BadBlock("The data is damaged: its header cannot be read. Load it again.");
 }
 
 /** Strings decoded when asked for, and kept. */

@@ -13,6 +13,7 @@ import {
   type ViewHeader,
 } from "../view.ts";
 import { BadBlock, type Block, type Column, decodeBlock, gunzip, StringTable } from "./decode.ts";
+import { checkAnalyses, checkText, checkView } from "./validate.ts";
 
 export interface Csr {
   offsets: Uint32Array;
@@ -159,6 +160,7 @@ export class ViewModel {
     if (header.instructions !== this.instruction.count) {
       throw new BadBlock("the file has changed meanwhile; load it again.");
     }
+    checkAnalyses(block, this.block);
     const base = this.strings.append(stringsOf(block));
     for (const [name, column] of columns) {
       if (name.startsWith("strings.")) continue;
@@ -231,12 +233,23 @@ export class ViewModel {
   }
 }
 
+/** Throws BadBlock for what is no View; what it returns holds what js/view.ts says. */
 export async function decodeView(gz: Uint8Array): Promise<ViewModel> {
-  return new ViewModel(decodeBlock<ViewHeader>(await gunzip(gz), VIEW_MAGIC, VIEW_VERSION));
+  return readView(await gunzip(gz, VIEW_MAGIC));
 }
 
+/** The same for an inflated block. */
+export function readView(raw: Uint8Array): ViewModel {
+  const block = decodeBlock<ViewHeader>(raw, VIEW_MAGIC, VIEW_VERSION);
+  const model = new ViewModel(block);
+  checkView(block);
+  return model;
+}
+
+/** Throws BadBlock for another block; `ViewModel.extend` holds it against its View. */
 export async function decodeAnalyses(gz: Uint8Array): Promise<Block<AnalysesHeader>> {
-  return decodeBlock<AnalysesHeader>(await gunzip(gz), ANALYSES_MAGIC, VIEW_VERSION);
+  const raw = await gunzip(gz, ANALYSES_MAGIC);
+  return decodeBlock<AnalysesHeader>(raw, ANALYSES_MAGIC, VIEW_VERSION);
 }
 
 /** HLO text with the byte span of each instruction's line, and attributes split by Python. */
@@ -279,6 +292,15 @@ export class TextModel {
   }
 }
 
+/** Throws BadBlock for what is no text block. */
 export async function decodeText(gz: Uint8Array): Promise<TextModel> {
-  return new TextModel(decodeBlock(await gunzip(gz), TEXT_MAGIC, VIEW_VERSION));
+  const raw = await gunzip(gz, TEXT_MAGIC);
+  const block = decodeBlock<{ columns: ViewHeader["columns"]; version: number }>(
+    raw,
+    TEXT_MAGIC,
+    VIEW_VERSION,
+  );
+  const model = new TextModel(block);
+  checkText(block);
+  return model;
 }
