@@ -364,8 +364,8 @@ def test_a_bad_line_is_passed_over_with_its_place() -> None:
     m = body("  %a = f32[4]{0} parameter(0)\n  what is this\n  ROOT %b = f32[4]{0} negate(%a)")
     assert [i.name for i in m.instructions] == ["a", "b"]
     (w,) = m.warnings
-    assert (w.line, w.column) == (5, 1)
-    assert str(w) == "line 5, column 1: not an instruction: 'what is this'"
+    assert (w.line, w.column) == (5, 3)
+    assert str(w) == "line 5, column 3: not an instruction: 'what is this'"
 
 
 def test_missing_operands_and_duplicate_names() -> None:

@@ -115,6 +115,7 @@ def _dense_text(shape: Shape) -> str:
 
 
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{.*\})?\Z", re.S)
+_BLANK = re.compile(r"\s+")
 _LAYOUT_TILE = re.compile(r"(?<![A-Z])([A-Z]++)((?:\([^()]*+\))++)")
 
 
@@ -166,7 +167,9 @@ def _parse_layout(text: str) -> Layout:
 
 
 def without_comments(text: str) -> str:
-    """The text without ``/*index=5*/`` and the like; one that never ends is left."""
+    """The text without ``/*index=5*/`` and ``// …``; one that never ends is left."""
+    if "//" in text:
+        text = _LINE_COMMENT.sub("", text)
     if "/*" not in text:
         return text
     parts, at = [], 0
@@ -175,6 +178,9 @@ def without_comments(text: str) -> str:
         at = end + 2
     parts.append(text[at:])
     return "".join(parts)
+
+
+_LINE_COMMENT = re.compile(r"//[^\n]*")
 
 
 def parse_shape(text: str) -> Shape:
@@ -198,6 +204,8 @@ def _parse_shape(text: str, depth: int) -> Shape:
     if clean.startswith("b(") and clean.endswith(")") and depth <= MAX_TUPLE_DEPTH:
         inner = _parse_shape(clean[2:-1], depth + 1)
         return Shape(f"b({inner.text})", "buffer", tuple_shapes=(inner,))
+    if _BLANK.search(clean):
+        clean = _BLANK.sub("", clean)
     m = _ARRAY.match(clean)
     if m is None:
         raise ValueError(f"not a shape: {text[:80]!r}")

@@ -2,33 +2,56 @@
 
 Hard because it must be fast and must never give up: a step of 100,000 instructions is
 13 MB of text, and what people have is logs with a module somewhere inside, written by
-any XLA since 2018, cut off anywhere. So one master pattern recognises a whole
-well-formed instruction line, and every line it does not recognise goes to a slow path
-that looks closer:
+any XLA since 2018 or by hand, cut off anywhere. So one master pattern recognises a whole
+line exactly as XLA prints it, and everything else goes to XLA's grammar, which knows no
+lines (hlo_statements.py):
 
     HloModule jit_f, is_scheduled=true            header: attributes as raw text
     FileNames / FunctionNames / …                  tables (frame_tables.py)
     %add (x: f32[], y: f32[]) -> f32[] {           opens a computation
       %x = f32[] parameter(0)                      master pattern
-      %s = f32[2]{0} constant({ "a\\"b", …         slow path, may span lines
+      %c = f32[4] custom-call(%x), kernel={        grammar, may span lines
     }, execution_thread="main"                     closes it
 
-Operands are resolved when their computation closes, so forward references work.
+Operands are resolved when their computation closes (hlo_operands.py), so forward references
+work. What neither understands is kept in the text and becomes a warning with its line.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import count
 
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning, split_attributes
-from ..hlo.shape import Shape, parse_shape, split_top, without_comments
-from . import scan
+from ..hlo.shape import Shape, parse_shape
+from . import hlo_entry, hlo_operands, hlo_statements, scan
 from .frame_tables import TABLES, FrameTableBuilder
+from .hlo_statements import Limits, Statement
 
 MAX_WARNINGS = 200
+MAX_NESTED = 50
 
-# One well-formed instruction line, or any other line (group 7). Possessive throughout:
+
+def _canonical_attributes() -> str:
+    """``, key=value, …`` as XLA prints them on one line, brackets and quotes closed."""
+    quoted = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+    inner = r'[^{}"\n]*+'
+    for _ in range(7):
+        inner = rf'[^{{}}"\n]*+(?:(?:{quoted}|\{{{inner}\}})[^{{}}"\n]*+)*+'
+    plain = r'[^\s,{}()\[\]"/]++'
+    square = r"\[[^\]\n]*+\](?: \{[^{}\"\n]*+\})?"
+    value = (
+        rf"(?:{plain}(?:{square})?+|\{{{inner}\}}|{quoted}"
+        rf"|(?:{plain}|\[[^\]\n]*+\]|\([^()\n]*+\))++(?: \{{[^{{}}\"\n]*+\}})?+)"
+    )
+    # metadata stands in almost every line, nearly always with one string in it
+    metadata = r'metadata=\{[^{}"\n]*+"[^"\\\n]*+"[^{}"\n]*+\}'
+    attribute = rf"(?:{metadata}|[\w.\-]++={value})"
+    return rf"{attribute}(?:, ?+{attribute})*+"
+
+
+# One instruction line as XLA prints it, or any other line (group 7). Possessive throughout:
 # no backtracking into a part that matched, so no line takes more than linear time.
 _MASTER = re.compile(
     r"^[ \t]*+(?:"
@@ -36,7 +59,7 @@ _MASTER = re.compile(
     r"([a-z][^\s(]*+(?:\([^\s(]*+)*+|\([^\n]*?\)(?:\{[^\s}]*\})?) "  # 3 shape
     r"([a-zA-Z][\w.\-]*+)"  # 4 opcode
     r"\(((?:[^()\"\n]++|\((?:[^()\"\n]++|\([^()\"\n]*+\))*+\))*+)\)"  # 5 arguments
-    r"(?:,[ ]?([^\n]*+))?+$"  # 6 attributes
+    rf"(?:, ?+({_canonical_attributes()}))?+$"  # 6 attributes
     r"|([^\n]*+))",  # 7 anything else
     re.M,
 )
@@ -45,11 +68,9 @@ _START = re.compile(
     r"[ \t]*HloModule[ \t]+"
 )
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4,8} [^\]\n]{1,200}\] ?", re.M)
-_HEADER = re.compile(r"[ \t]*(ENTRY[ \t]+)?%?([^\s=(),{}\"]+)[ \t]*([({])")
-_ASSIGNS = re.compile(r"[ \t]*(ROOT[ \t]+)?%?([^\s=(),{}\"]+)[ \t]*=[ \t]*")
-_OPCODE = re.compile(r"[ \t]*([a-zA-Z][\w.\-]*)\(")
-_PERCENT_NAME = re.compile(r"%([^\s,(){}=\"]+)")
-_LITERAL_OPCODES = frozenset({"constant", "parameter", "iota"})
+_HEADER_LINE = re.compile(r"(ENTRY )?%([^\s=(),{}\"]+) \([^\n=]*\) -> [^\n=]* \{\Z")
+_MODULE_NAME = re.compile(r"%?([^\s,]+)")
+_LOOKS_LIKE_AN_INSTRUCTION = re.compile(r"(?:ROOT\s+)?%?[^\s=(),{}\"]+\s*=\s*[^\n]+\(")
 
 
 def read_hlo_text(text: str, warnings: list[ReadWarning] | None = None) -> list[Module]:
@@ -57,7 +78,7 @@ def read_hlo_text(text: str, warnings: list[ReadWarning] | None = None) -> list[
     starts = _module_starts(text)
     modules = []
     if not starts:
-        if not re.search(r"^[ \t]*(?:ROOT )?%?[^\s=(),{}\"]+ = [^\n]+\(", text, re.M):
+        if not re.search(r"(?:^|[{;])[ \t]*(?:ROOT )?%?[^\s=(),{}\"]+ = [^\n]+\(", text, re.M):
             return []
         starts = [0]
     line, counted = 1, 0
@@ -94,8 +115,12 @@ class _ModuleReader:
         self.dropped_warnings = 0
         self.column_shift: list[int] | None = None
         self.text = self._strip_log_prefixes(chunk)
+        self.limits = Limits(self.text)
         self.shapes: dict[str, Shape] = {}
         self.computations: list[Computation] = []
+        self.by_name: dict[str, Computation] = {}
+        self.names = hlo_operands.Names()
+        self.nested: list[Computation] = []  # written out in place, being read
         self.entry: Computation | None = None
         self.tables = FrameTableBuilder()
         self.module = Module("", (), None)
@@ -104,10 +129,11 @@ class _ModuleReader:
         self.open: Computation | None = None
         self.body: list[Instruction] = []
         self.root: Instruction | None = None
+        self.unshaped: dict[int, int] = {}  # id of an instruction without a shape → its place
+        self.by_hand = True  # no computation begins as XLA prints it
         self.resume = 0  # lines that begin before this offset are consumed already
-        self.one_line_before = 0  # before this offset no argument list spans lines
-        self.closed: Instruction | None = None  # known not to have a string still open
         self.end = 0  # where the last line that belonged to the module ended
+        self.stray: list[tuple[str, int]] = []  # lines outside of computations, not understood
 
     def read(self) -> Module:
         self._read_lines()
@@ -122,11 +148,18 @@ class _ModuleReader:
         new = Instruction.__new__
         for m in _MASTER.finditer(self.text):
             root, name, shape_text, opcode, arguments, attributes, other = m.groups()
-            if name is None:
-                if other or self.open is None:
-                    self._other_line(m.start(), m.end())
-                continue
             if m.start() < self.resume:
+                continue
+            if name is None:
+                if not other:
+                    continue
+                if other == "}" and self.open is not None:
+                    self._close("", m.end())
+                elif self.open is None and (head := _HEADER_LINE.match(other)) is not None:
+                    self._begin(head[2], head[1] is not None, m.start())
+                    self.by_hand = False
+                else:
+                    self._other_line(m.start(), m.end())
                 continue
             if self.open is None:
                 self._loose_instruction(m.start())
@@ -152,59 +185,101 @@ class _ModuleReader:
             self.body.append(i)
 
     def _other_line(self, begin: int, end: int) -> None:
-        """A line the master pattern did not recognise."""
-        if begin < self.resume:
-            return
-        line = self.text[begin:end]
-        bare = line.strip()
-        if self._continues_quote(begin, end):
-            return
-        if not bare or bare.startswith("//"):
-            return
-        if self.open is not None:
-            if bare[0] == "}":
-                self._close(bare, end)
-            elif not self._slow_instruction(begin, end):
-                header = _header(line)
-                if header is not None:
-                    self._warn("the computation before this line was not closed", begin)
-                    self._close("}", begin)
-                    self._open(header, begin, line)
-                else:
-                    self._warn(f"not an instruction: {bare[:60]!r}", begin)
-            return
-        start = _START.match(line)
+        """A line that the master pattern did not recognise: statement by statement."""
+        at = begin
+        while self.resume <= at <= end:
+            at = scan.skip_inline(self.text, at)
+            if at > end:  # a comment over several lines
+                end = self.text.find("\n", at)
+                end = len(self.text) if end < 0 else end
+            if at >= end:
+                break
+            at = self._inside(at, end) if self.open is not None else self._outside(at, end)
+            if at > end:
+                end = self.text.find("\n", at)
+                end = len(self.text) if end < 0 else end
+        self.resume = max(self.resume, at)
+
+    def _inside(self, at: int, end: int) -> int:
+        """One statement within a computation; returns where it ends."""
+        text = self.text
+        if text[at] == "}":
+            found = hlo_statements.continuation(self.limits, at + 1, end)
+            if found.text and found.strange < 0:
+                self._close(found.text, found.end)
+                return found.end
+            self._close("", at + 1)
+            return at + 1
+        if text[at] == "," and self.body:
+            return self._continue(self.body[-1], at, end)
+        statement = hlo_statements.instruction(self.limits, at, end)
+        if isinstance(statement, Statement):
+            self._take(statement)
+            return statement.end
+        header = hlo_statements.header(self.limits, at, end)
+        if header is not None:
+            self._warn("the computation before this line was not closed", at)
+            self._close("", at)
+            self._open(header.name, header.is_entry, at)
+            return header.body
+        if statement is None and _START.match(text, at) is None:
+            self._warn(f"not an instruction: {text[at:end].strip()[:60]!r}", at)
+        elif statement is not None:
+            self._warn(statement, at)
+        return end
+
+    def _outside(self, at: int, end: int) -> int:
+        text = self.text
+        start = _START.match(text, at)
         if start is not None and not self.module.name:
-            self._module_header(line[start.end() :], begin)
-            self.end = end
-            return
+            return self._module_header(start.end(), end)
+        bare = text[at:end].strip()
         if bare in TABLES or (self.tables.open and self.tables.add(bare)):
             self.tables.begin(bare)
             self.end = end
-            return
-        header = _header(line)
-        if header is not None and header.group(2) != "HloModule":
-            self._open(header, begin, line)
-            self.end = end
-        elif _ASSIGNS.match(line) and "(" in line and self.computations == []:
-            self._loose_instruction(begin)
-            self._slow_instruction(begin, end)
-        elif bare.startswith("%") or bare.startswith("ENTRY "):
-            self._warn(f"not the beginning of a computation: {bare[:60]!r}", begin)
+            return end
+        header = hlo_statements.header(self.limits, at, end)
+        if header is not None:
+            self._begin(header.name, header.is_entry, at)
+            return header.body
+        if _LOOKS_LIKE_AN_INSTRUCTION.match(text, at, end) and not self.computations:
+            statement = hlo_statements.instruction(self.limits, at, end)
+            if isinstance(statement, Statement):
+                self._loose_instruction(at)
+                self._take(statement)
+                return statement.end
+        if bare.startswith(("%", "ENTRY ")):
+            self._warn(f"not the beginning of a computation: {bare[:60]!r}", at)
+        elif self.module.name and len(self.stray) < MAX_WARNINGS:
+            self.stray.append((bare[:60], at))
+        return end
 
-    def _module_header(self, rest: str, begin: int) -> None:
-        name, comma, attributes = rest.partition(",")
-        self.module.name = name.strip().lstrip("%") or "module"
-        if comma:
-            self.module.attributes = split_attributes(attributes)
+    def _module_header(self, at: int, end: int) -> int:
+        name = _MODULE_NAME.match(self.text, at, end)
+        self.module.name = name.group(1) if name else "module"
+        at = name.end() if name else end
+        found = hlo_statements.continuation(self.limits, at, end)
+        if found.strange >= 0:
+            what = self.text[found.strange : found.strange + 60].split("\n")[0]
+            self._warn(f"not an attribute of the module: {what!r}", found.strange)
+        if found.text:
+            self.module.attributes = split_attributes(found.text)
+        self.end = max(found.end, at)
+        return self.end
 
     # -- computations ------------------------------------------------------------
 
-    def _open(self, header: re.Match[str], begin: int, line: str) -> None:
+    def _begin(self, name: str, is_entry: bool, begin: int) -> None:
+        for line, where in self.stray:
+            self._warn(f"passed over, no part of the module: {line!r}", where)
+        self.stray = []
+        self._open(name, is_entry, begin)
+
+    def _open(self, name: str, is_entry: bool, begin: int) -> None:
         c = Computation.__new__(Computation)
         c.index = len(self.computations)
-        c.name = header.group(2)
-        c.is_entry = header.group(1) is not None
+        c.name = name
+        c.is_entry = is_entry
         c.module = self.module
         c.attribute_text = ""
         c.text_span = (begin, begin)
@@ -215,13 +290,9 @@ class _ModuleReader:
     def _loose_instruction(self, begin: int) -> None:
         """An instruction outside any computation: what is left of a dump cut at its head."""
         self._warn("an instruction before any computation begins", begin)
-        header = re.match(r"()(.*)", "unnamed")
-        assert header is not None
-        self._open(header, begin, "")
-        assert self.open is not None
-        self.open.is_entry = False
+        self._open("unnamed", False, begin)
 
-    def _close(self, bare: str, end: int, complete: bool = True) -> None:
+    def _close(self, attributes: str, end: int, complete: bool = True) -> None:
         c = self.open
         assert c is not None
         by_name: dict[str, Instruction] = {}
@@ -235,100 +306,91 @@ class _ModuleReader:
         c.root = self.root or (self.body[-1] if self.body and complete else None)
         if c.root is not None:
             c.root.is_root = True
-        c.attribute_text = bare.lstrip("}").lstrip(", ").strip()
+        c.attribute_text = attributes
         c.text_span = (c.text_span[0] if c.text_span else 0, end)
+        c.index = len(self.computations)
         self.computations.append(c)
+        self.by_name[c.name] = c
         if c.is_entry:
             self.entry = c
         self.open, self.end = None, end
 
     def _resolve(self, by_name: dict[str, Instruction]) -> None:
-        for i in self.body:
-            arguments = i.argument_text
-            if not arguments or i.opcode in _LITERAL_OPCODES:
-                i.operands = ()
-                continue
-            if "/*" in arguments:
-                arguments = without_comments(arguments)
-            names = _PERCENT_NAME.findall(arguments) if "%" in arguments else _bare_names(arguments)
-            try:
-                i.operands = tuple([by_name[n] for n in names])
-            except KeyError:
-                i.operands = tuple([by_name[n] for n in names if n in by_name])
-                missing = [n for n in names if n not in by_name]
-                at = i.text_span[0] if i.text_span else 0
-                self._warn(f"%{i.name} has an operand that is not here: {missing[0][:60]!r}", at)
+        resolver = hlo_operands.Resolver(self.body, by_name, self.names, self._shape, self._warn)
+        if self.unshaped or resolver.resolve():
+            # operands written out in place were added, or shapes have to be inferred
+            self.body = resolver.with_nested(self.unshaped, self.by_name)
+            self.unshaped = {}
+            first = self.count - (len(self.body) - len(resolver.added))
+            self.count = first + len(self.body)
+            for index, i in enumerate(self.body, first):
+                i.index = index
 
-    # -- the slow path -------------------------------------------------------------
+    # -- statements by grammar -------------------------------------------------------
 
-    def _slow_instruction(self, begin: int, end: int) -> bool:
-        """An instruction with quotes, deep nesting or several lines; False if it is not one."""
-        text = self.text
-        m = _ASSIGNS.match(text, begin, end)
-        if m is None:
-            return False
-        shape_end = scan.shape_end(text, m.end(), end)
-        opcode = _OPCODE.match(text, shape_end)
-        if opcode is None:
-            self._warn(f"no opcode after the shape of {m.group(2)[:60]!r}", shape_end)
-            return "(" in text[begin:end]
-        close = scan.closing(text, opcode.end() - 1, self._limit(end))
-        if close < 0 and self._limit(end) > end:
-            self.one_line_before = self._limit(end)  # else every such line looks that far
-        if close < 0:
-            self._warn(f"the arguments of %{m.group(2)[:60]} are not closed", opcode.end() - 1)
-            close = end
-        stop = text.find("\n", close)
-        stop = len(text) if stop < 0 else stop
+    def _take(self, s: Statement) -> None:
+        """Adds an instruction that the grammar found."""
         i = Instruction.__new__(Instruction)
         i.index = self.count
         self.count += 1
-        i.name = m.group(2)
-        i.opcode = opcode.group(1)
-        i.shape = self._shape(text[m.end() : shape_end].strip(), m.end())
+        i.name = s.name
+        i.opcode = s.opcode
+        i.shape = hlo_operands.NO_SHAPE if s.shape is None else self._shape(s.shape, s.shape_at)
         assert self.open is not None
         i.computation = self.open
-        i.argument_text = text[opcode.end() : close]
-        i.attribute_text = text[close + 1 : stop].lstrip(", ").rstrip()
-        i.text_span = (
-            begin + len(text[begin : m.end()]) - len(text[begin : m.end()].lstrip()),
-            stop,
-        )
+        i.argument_text = s.arguments
+        i.attribute_text = s.attributes
+        i.text_span = (s.begin, s.end)
         i._attributes = None
-        i.is_root = m.group(1) is not None
+        i.is_root = s.is_root
+        if s.shape is None:
+            self.unshaped[id(i)] = s.shape_at
         if i.is_root:
             self.root = i
         self.body.append(i)
-        self.resume = max(self.resume, stop)
-        return True
+        for message, at in s.problems:
+            self._warn(message, at)
+        if "={" in s.attributes:
+            self._in_place(i, s.arguments_at + len(s.arguments), s.end)
 
-    def _limit(self, end: int) -> int:
-        """How far an argument list may reach: the end of its computation."""
-        if end < self.one_line_before:
-            return end
-        close = self.text.find("\n}", end)
-        return len(self.text) if close < 0 else close
+    def _in_place(self, i: Instruction, begin: int, end: int) -> None:
+        """Computations written out as attributes become computations with a name."""
+        names = []
+        outer = (self.open, self.body, self.root, self.unshaped)
+        while (found := hlo_statements.computation_in_place(self.text, begin, end)) is not None:
+            role, at, begin = found
+            if len(self.nested) > MAX_NESTED:
+                self._warn("computations nested too deeply are passed over", at)
+                break
+            used = {c.name for c in (*self.computations, *self.nested)}
+            name = next(n for k in count() if (n := f"_.{k}" if k else "_") not in used)
+            self._open(name, False, at)
+            assert self.open is not None
+            self.nested.append(self.open)
+            self.unshaped = {}
+            while (at := scan.skip(self.text, at)) < begin:
+                line = self.text.find("\n", at)
+                at = self._inside(at, min(line if line >= 0 else begin, begin))
+            self._close("", begin)
+            self.nested.pop()
+            self.open, self.body, self.root, self.unshaped = outer
+            names.append((role, name))
+        if names:
+            attributes = dict(i.attributes)
+            attributes |= {role: f"%{name}" for role, name in names}
+            i.attribute_text = ", ".join(f"{k}={v}" for k, v in attributes.items())
+            i._attributes = None
 
-    def _continues_quote(self, begin: int, end: int) -> bool:
-        """Whether this line continues a quoted string that the last instruction left open."""
-        if self.open is None or not self.body:
-            return False
-        last = self.body[-1]
-        assert last.text_span is not None
-        if last is self.closed or not scan.open_quote(last.attribute_text):
-            self.closed = last
-            return False
-        close = scan.quote_end(self.text, begin, self._limit(end))
-        if close < 0:
-            self.closed = last
-            return False
-        stop = self.text.find("\n", close)
-        stop = len(self.text) if stop < 0 else stop
-        last.attribute_text += self.text[last.text_span[1] : stop]
-        last.text_span = (last.text_span[0], stop)
-        last._attributes = None
-        self.resume = max(self.resume, stop)
-        return True
+    def _continue(self, i: Instruction, at: int, end: int) -> int:
+        """Attributes on a line of their own belong to the instruction before it."""
+        found = hlo_statements.continuation(self.limits, at, end)
+        if found.strange >= 0:
+            what = self.text[found.strange : found.strange + 60].split("\n")[0]
+            self._warn(f"not an attribute of %{i.name[:60]}: {what!r}", found.strange)
+        i.attribute_text = ", ".join(x for x in (i.attribute_text, found.text) if x)
+        i._attributes = None
+        i.text_span = (i.text_span[0] if i.text_span else at, found.end)
+        return max(found.end, at + 1)
 
     def _shape(self, text: str, at: int) -> Shape:
         shape = self.shapes.get(text)
@@ -344,36 +406,23 @@ class _ModuleReader:
     # -- the end ---------------------------------------------------------------------
 
     def _finish(self) -> None:
+        cut = self.open is not None
         if self.open is not None:
             self._warn(f"the dump ends inside %{self.open.name}", len(self.text))
             self._close("", len(self.text), complete=False)
-        if self.entry is None and self.computations:
-            self.entry = self._guess_entry()
-        if self.dropped_warnings:
-            self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
         m = self.module
         m.name = m.name or "module"
         m.computations = tuple(self.computations)
-        m.entry = self.entry
         m.frames = self.tables.build() if self.tables.used else FrameTable()
+        if self.entry is None and self.computations:
+            self.entry, note = hlo_entry.without_entry(m, cut, self.by_hand)
+            self._warn(note, len(self.text))
+        m.entry = self.entry
         m.source_text = self.text[: self.end]
         m.first_line = self.first_line
+        if self.dropped_warnings:
+            self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
         m.warnings = tuple(self.warnings)
-
-    def _guess_entry(self) -> Computation | None:
-        """The last computation that nothing calls, where no line says ENTRY."""
-        module = self.module
-        module.computations = tuple(self.computations)
-        called = {c.name for i in module.instructions for c in i.called_computations}
-        module.__dict__.pop("instructions", None)
-        module.__dict__.pop("_by_name", None)
-        for c in reversed(self.computations):
-            if c.name not in called and c.root is not None:
-                self._warn(f"no ENTRY computation; taking %{c.name}, which nothing calls", 0)
-                c.is_entry = True
-                return c
-        self._warn("no ENTRY computation: the dump may be cut off", len(self.text))
-        return None
 
     def _warn(self, message: str, at: int) -> None:
         if len(self.warnings) >= MAX_WARNINGS:
@@ -395,16 +444,3 @@ class _ModuleReader:
             self.column_shift.append(m.end() if m else 0)
             lines.append(line[m.end() :] if m else line)
         return "\n".join(lines)
-
-
-def _header(line: str) -> re.Match[str] | None:
-    """``%name (parameters) -> shape {`` or ``name {``."""
-    m = _HEADER.match(line)
-    if m is None or not line.rstrip().endswith("{"):
-        return None
-    return m if m.group(3) == "{" or "->" in line else None
-
-
-def _bare_names(arguments: str) -> list[str]:
-    """Operand names printed without ``%``: the last word of each part."""
-    return [p.split()[-1] for p in split_top(arguments) if p]

@@ -1,13 +1,40 @@
-"""Scanning to the end of a shape, a bracket or a quote, without recursion."""
+"""Scanning to the end of a shape, a bracket, a quote or an attribute, without recursion.
+
+Comments (``/*index=5*/``, ``// to the end of the line``) and quoted strings are stepped over
+as XLA's lexer does, so that a bracket in one of them closes nothing.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-_BRACKET = re.compile(r'[()\[\]{}"]')
+# Blanks, line ends and comments: what XLA's lexer passes over between two tokens.
+SPACE = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+"
+_SPACE = re.compile(SPACE)
+_INLINE_SPACE = re.compile(r"(?:[ \t]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+")
+_BRACKET = re.compile(r'[()\[\]{}"]|/\*|//')
 _QUOTE_REST = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.S)
+_ARRAY_SHAPE = re.compile(
+    rf"[a-z][a-z0-9]*{SPACE}\[(?:[^\[\]\n=<]|<=)*+\](?:{SPACE}\{{(?:[\d:][^{{}}]*+)?\}})?"
+)
 _WORD = re.compile(r"[^\s(]*")
+_BODY = re.compile(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a computation in place
+_KEY = re.compile(r"([\w.\-]+)=")
+_PLAIN = re.compile(r"(?:[^\s,{}()\[\]\"'/]++|/(?![/*]))++")
+_SINGLE = re.compile(r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'")
+
+
+def skip(text: str, at: int) -> int:
+    """Offset of the next token: past blanks, line ends and comments."""
+    m = _SPACE.match(text, at)
+    return m.end() if m else at
+
+
+def skip_inline(text: str, at: int) -> int:
+    """As ``skip``, but not past the end of the line (a comment may be longer)."""
+    m = _INLINE_SPACE.match(text, at)
+    return m.end() if m else at
 
 
 def closing(text: str, at: int, limit: int) -> int:
@@ -24,6 +51,14 @@ def closing(text: str, at: int, limit: int) -> int:
             position = quote_end(text, position, limit)
             if position < 0:
                 return -1
+        elif c == "/*":
+            position = text.find("*/", position, limit) + 2
+            if position < 2:
+                return -1
+        elif c == "//":
+            position = text.find("\n", position, limit)
+            if position < 0:
+                return -1
         elif c in "([{":
             depth += 1
         else:
@@ -38,19 +73,84 @@ def quote_end(text: str, at: int, limit: int) -> int:
     return -1 if m is None else m.end()
 
 
-def open_quote(text: str) -> bool:
-    """Whether a string is still open at the end of the text."""
-    return '"' in text and any(not end for end in _QUOTED.findall(text))
-
-
 def shape_end(text: str, at: int, limit: int) -> int:
-    """Offset just after the shape that begins at ``at``."""
-    if text[at : at + 1] == "(":
-        end = closing(text, at, limit)
+    """Offset just after the shape that begins at ``at``; ``at`` when none begins there."""
+    if text.startswith(("(", "b("), at):
+        end = closing(text, text.index("(", at), limit)
         if end < 0:
             return limit
-        if text[end + 1 : end + 2] == "{":
+        if text.startswith("{", end + 1):
             end = closing(text, end + 1, limit)
         return limit if end < 0 else end + 1
-    space = text.find(" ", at, limit)
-    return limit if space < 0 else space
+    m = _ARRAY_SHAPE.match(text, at, limit)
+    if m is not None and not text.startswith("(", m.end()):
+        return m.end()
+    m = _WORD.match(text, at, limit)
+    return at if m is None or text.startswith("(", m.end()) else m.end()
+
+
+@dataclass(slots=True)
+class Attributes:
+    """``text``: the attributes as XLA spells them, ``a=1, b={2}``; ``end``: just after them.
+
+    ``strange``: offset of something that is no attribute (kept in ``text``), else -1.
+    """
+
+    text: str
+    end: int
+    strange: int = -1
+
+
+def attributes(text: str, at: int, limit: int) -> Attributes:
+    """The attributes that follow at ``at``, each after a comma; they may span lines."""
+    parts: list[str] = []
+    end = at
+    while True:
+        comma = skip(text, end)
+        if comma >= limit or text[comma] != ",":
+            return Attributes(", ".join(parts), end)
+        begin = skip(text, comma + 1)
+        key = _KEY.match(text, begin, limit)
+        value_at = skip(text, key.end()) if key else begin
+        reach = len(text) if _BODY.match(text, value_at) else limit
+        stop = value_end(text, value_at, reach, key.group(1)) if key else -1
+        if key is None or stop < 0 or stop == value_at:
+            line = text.find("\n", begin, limit)
+            line = limit if line < 0 else line
+            if begin > line or not text[begin:line].strip():  # a comma at the end of a line
+                return Attributes(", ".join(parts), comma + 1, comma)
+            parts.append(text[begin:line].strip())
+            return Attributes(", ".join(parts), line, begin)
+        parts.append(key.group() + text[value_at:stop])
+        end = stop
+        limit = max(limit, end)
+
+
+def value_end(text: str, at: int, limit: int, key: str) -> int:
+    """Offset just after an attribute's value; -1 when a bracket or quote stays open."""
+    begin = at
+    while at < limit:
+        c = text[at]
+        if c in "{([":
+            at = closing(text, at, limit) + 1
+        elif c == '"':
+            at = quote_end(text, at + 1, limit)
+        elif c == "'":
+            m = _SINGLE.match(text, at, limit)
+            at = m.end() if m else 0
+        else:
+            m = _PLAIN.match(text, at, limit)
+            if m is None:
+                break
+            at = m.end()
+        if at <= 0:
+            return -1
+        # mesh['x'=2] {'x'}, [4,2] <= [8], …: a blank inside the value
+        after = skip(text, at)
+        if after > at and after < limit:
+            mesh = key == "device_ids" or text.startswith("mesh[", begin)
+            if text.startswith("<=", after) or (mesh and text[after] == "{"):
+                at = after
+            elif text[at - 2 : at] == "<=" and text[after] == "[":
+                at = after
+    return at

@@ -1,0 +1,186 @@
+"""The operands of a computation's instructions, resolved by name once all are known.
+
+    add(%a, %b)                      names: nearly every instruction there is
+    add(f32[4]{0} %a, f32[] %b)      names with their types, until 2021
+    add(a, %b)                       with and without %
+    multiply(%a, f32[] constant(2))  written out in place: becomes an instruction of its own
+    add(%t#0, %t#1)                  elements of a tuple, likewise
+
+Every part between commas gives an operand or a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..hlo.module import Computation, Instruction
+from ..hlo.shape import Shape, split_top, without_comments
+from . import hlo_infer, scan
+from .hlo_statements import nested
+
+NO_SHAPE = Shape("", "opaque")  # until it is inferred
+_PERCENT_NAME = re.compile(r"%([^\s,(){}=\"]+)")
+_TYPED = (
+    r"(?:\s|/\*[^*]*\*/)*+(?:(?:[a-z]\w*\[[^\[\]]*+\](?:\{[^{}]*+\})?"
+    r"|\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\))*+\))\s+)?%[^\s,(){}=\"#]++\s*+"
+)
+_ALL_TYPED = re.compile(rf"{_TYPED}(?:,{_TYPED})*+\Z")
+_NAMED = re.compile(r"%?([^\s,(){}=\"#]+)((?:#\d+)*)\Z")
+_LITERAL_OPCODES = frozenset({"constant", "parameter", "iota"})
+MAX_NESTED = 100_000
+
+
+class Names:
+    """Names for instructions that have none: ``constant.anon``, ``constant.anon.1``, …"""
+
+    def __init__(self) -> None:
+        self._used: dict[str, int] = {}
+
+    def fresh(self, opcode: str, taken: dict[str, Instruction]) -> str:
+        while True:
+            n = self._used.get(opcode, 0)
+            self._used[opcode] = n + 1
+            name = f"{opcode}.anon.{n}" if n else f"{opcode}.anon"
+            if name not in taken:
+                return name
+
+
+class Resolver:
+    """One computation's operands. ``warn`` takes a message and an offset in the text."""
+
+    def __init__(
+        self,
+        body: list[Instruction],
+        by_name: dict[str, Instruction],
+        names: Names,
+        shape: Callable[[str, int], Shape],
+        warn: Callable[[str, int], None],
+    ) -> None:
+        self.body = body
+        self.by_name = by_name
+        self.names = names
+        self.shape = shape
+        self.warn = warn
+        self.added: list[Instruction] = []
+        self.before: dict[int, list[Instruction]] = {}  # id of a user → what it wrote out
+        self.resolved = False
+
+    def resolve(self) -> bool:
+        """Sets ``operands`` of all; True when some were written out in place."""
+        if self.resolved:
+            return bool(self.added)
+        self.resolved = True
+        by_name = self.by_name
+        # Both spellings of a name, so that splitting at commas is all that is needed.
+        known = by_name | {"%" + n: i for n, i in by_name.items()}
+        for i in self.body:
+            arguments = i.argument_text
+            if not arguments or i.opcode in _LITERAL_OPCODES:
+                i.operands = ()
+                continue
+            try:
+                i.operands = tuple([known[n] for n in arguments.split(", ")])
+            except KeyError:
+                i.operands = self._closer(i, without_comments(arguments), known)
+        return bool(self.added)
+
+    def _closer(
+        self, i: Instruction, arguments: str, known: dict[str, Instruction]
+    ) -> tuple[Instruction, ...]:
+        typed = _ALL_TYPED.match(arguments)
+        names = _PERCENT_NAME.findall(arguments) if typed else arguments.split(",")
+        try:
+            return tuple([known[n.strip()] for n in names])
+        except KeyError:
+            return self._one_by_one(i, arguments)
+
+    def _one_by_one(self, i: Instruction, arguments: str) -> tuple[Instruction, ...]:
+        at = i.text_span[0] if i.text_span else 0
+        found = []
+        missing = []
+        for part in split_top(arguments):
+            operand = self._operand(i, part)
+            if operand is not None:
+                found.append(operand)
+            elif part:
+                missing.append(part)
+        if missing:
+            named = _NAMED.match(missing[0].split()[-1])
+            what = named[1] if named else missing[0]
+            self.warn(f"%{i.name} has an operand that is not here: {what[:60]!r}", at)
+        return tuple(found)
+
+    def _operand(self, user: Instruction, part: str) -> Instruction | None:
+        named = _NAMED.match(part)
+        if named is None:
+            end = scan.shape_end(part, 0, len(part))
+            named = _NAMED.match(part[end:].strip()) if 0 < end < len(part) else None
+        if named is not None:
+            found = self.by_name.get(named[1])
+            for index in named[2].split("#")[1:]:
+                found = self._element(user, found, int(index)) if found is not None else None
+            return found
+        if len(self.added) >= MAX_NESTED:
+            return None
+        s = nested(part)
+        if s is None:
+            return None
+        at = user.text_span[0] if user.text_span else 0
+        shape = NO_SHAPE if s.shape is None else self.shape(s.shape, at)
+        i = self._add(user, self.names.fresh(s.opcode, self.by_name), s.opcode, shape)
+        i.argument_text, i.attribute_text = s.arguments, s.attributes
+        if s.opcode not in _LITERAL_OPCODES and s.arguments.strip():
+            if len(part) > 20_000:
+                return None
+            place = self.before[id(user)].index(i)
+            i.operands = self._one_by_one(i, s.arguments)
+            own = self.before.pop(id(i), [])
+            self.before[id(user)][place:place] = own
+        return i
+
+    def _element(self, user: Instruction, base: Instruction, index: int) -> Instruction | None:
+        name = f"{base.name}_{index}"
+        if name in self.by_name:
+            return self.by_name[name]
+        shapes = base.shape.tuple_shapes
+        if index >= len(shapes):
+            return None
+        i = self._add(user, name, "get-tuple-element", shapes[index])
+        i.argument_text, i.attribute_text = f"%{base.name}", f"index={index}"
+        i.operands = (base,)
+        return i
+
+    def _add(self, user: Instruction, name: str, opcode: str, shape: Shape) -> Instruction:
+        i = Instruction.__new__(Instruction)
+        i.index = 0
+        i.name, i.opcode, i.shape = name, opcode, shape
+        i.computation = user.computation
+        i.argument_text = i.attribute_text = ""
+        i.operands = ()
+        i.text_span = user.text_span
+        i._attributes = None
+        i.is_root = False
+        self.added.append(i)
+        self.by_name[name] = i
+        self.before.setdefault(id(user), []).append(i)
+        return i
+
+    def with_nested(
+        self, unshaped: dict[int, int], computations: dict[str, Computation]
+    ) -> list[Instruction]:
+        """All instructions in order, those written out in place before their users, with the
+        shapes that were left out."""
+        self.resolve()
+        body = [x for i in self.body for x in (*self.before.get(id(i), ()), i)]
+        for i in body:
+            if i.shape is not NO_SHAPE:
+                continue
+            shape = hlo_infer.shape_of(i, computations)
+            if shape is None:
+                at = unshaped.get(id(i), i.text_span[0] if i.text_span else 0)
+                self.warn(f"%{i.name} has no shape, and none follows from its operands", at)
+            else:
+                i.shape = shape
+        return body
+
