@@ -22,6 +22,7 @@ from .sharding import Sharding, from_axes
 from .target import Mesh
 
 _DEVICES = re.compile(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
+_COMMENT = re.compile(r"/\*[^*\"]*\*/")
 _LAST_DIMS = re.compile(r"last_tile_dims=\{([^}]*)\}")
 _METADATA = re.compile(r",?\s*metadata=\{.*?\}+(?=\s*\}|\s*$|\s+shard_)", re.S)
 _MAXIMAL = re.compile(r"maximal(?:_mesh\[)?[ ,]*device(?:_id)?=(\d+)")
@@ -46,6 +47,8 @@ def _parse_cached(text: str) -> Sharding:
 
 def _parse(text: str, meshes: dict[str, Mesh]) -> Sharding:
     bare = text.strip()
+    if "/*" in bare:  # XLA counts the leaves of a tuple: /*index=5*/
+        bare = _COMMENT.sub("", bare)
     if "sdy.sharding_per_value" in bare:
         inner = bare[bare.index("<[") + 1 : bare.rindex("]") + 1]
         parts = tuple(_shardy(p, meshes) for p in split_angle(inner[1:-1]))

@@ -8,12 +8,10 @@ figures must not pass for the program's.
 from __future__ import annotations
 
 from ..hlo.module import Computation, Module
-from ..hlo.shape import split_top
+from ..hlo.shape import parse_shape, split_top, without_comments
 
 
-def without_entry(
-    module: Module, cut: bool, by_hand: bool
-) -> tuple[Computation | None, str]:
+def without_entry(module: Module, cut: bool, by_hand: bool) -> tuple[Computation | None, str]:
     """The program, or None where nothing shows that it is here; and what to tell people.
 
     ``cut``: whether the text ended inside a computation. ``by_hand``: whether no line begins
@@ -47,6 +45,10 @@ def _fits(module: Module, c: Computation) -> bool:
     layout = module.attributes.get("entry_computation_layout", "")
     if not layout:
         return not module.frames.frames
-    inside = layout.strip()[1:-1].split("->")[0].strip()
-    parameters = [p for p in split_top(inside[1:-1]) if p] if inside.startswith("(") else []
-    return len(parameters) == len(c.parameters)
+    inside, _, _ = layout.strip()[1:-1].partition("->")
+    inside = without_comments(inside).strip()
+    try:
+        wanted = [parse_shape(p).dense_text for p in split_top(inside[1:-1]) if p]
+    except ValueError:
+        return False
+    return wanted == [p.shape.dense_text for p in c.parameters]

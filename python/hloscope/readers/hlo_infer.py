@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ..hlo.module import Computation, Instruction
-from ..hlo.shape import ELEMENT_BITS, Shape, parse_shape, split_top
+from ..hlo.shape import ELEMENT_BITS, Shape, parse_shape
 
 _NUMBER = re.compile(r"-?\d+")
 _SAME = frozenset(
@@ -128,7 +128,9 @@ def _reduce(i: Instruction, shapes: list[Shape]) -> Shape:
 
 def _pad(i: Instruction, shapes: list[Shape]) -> Shape:
     out = []
-    for n, text in zip(shapes[0].dimensions, (i.attribute("padding") or "").split("x"), strict=True):
+    for n, text in zip(
+        shapes[0].dimensions, (i.attribute("padding") or "").split("x"), strict=True
+    ):
         low, high, inside = [*(int(p) for p in text.split("_")), 0][:3]
         out.append(n + low + high + max(0, n - 1) * inside)
     return _array(shapes[0].element_type, out)

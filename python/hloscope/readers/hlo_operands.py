@@ -183,4 +183,3 @@ class Resolver:
             else:
                 i.shape = shape
         return body
-

@@ -167,13 +167,15 @@ def _first(find, text: str, at: int, limits: list[int]) -> int:  # type: ignore[
     return -1
 
 
-_IN_PLACE = re.compile(rf"\b({'|'.join(CALL_ROLES)})={SPACE}\{{(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )")
+_IN_PLACE = re.compile(
+    rf"\b({'|'.join(CALL_ROLES)})={SPACE}\{{(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )"
+)
 
 
 def computation_in_place(text: str, begin: int, end: int) -> tuple[str, int, int] | None:
     """``to_apply={ a = … ROOT b = … }``: (role, where its body begins, its closing brace)."""
     m = _IN_PLACE.search(text, begin, end)
-    if m is None:
+    if m is None or text.count('"', begin, m.start()) % 2:
         return None
     close = scan.closing(text, m.end() - 1, end)
     return (m.group(1), m.end(), close) if close >= 0 else None
@@ -195,9 +197,10 @@ def header(limits: Limits, at: int, line_end: int) -> Header | None:
         brace = scan.skip(text, _result_end(text, arrow.end(), limit))
         if not text.startswith("{", brace):
             return None
-    elif not _BODY.match(text, brace + 1):
-        if text[brace + 1 : line_end].strip() or brace > line_end:
-            return None  # prose: a brace, and then no instruction
+    elif not _BODY.match(text, brace + 1) and (
+        brace > line_end or text[brace + 1 : line_end].strip()
+    ):
+        return None  # prose: a brace, and then no instruction
     return Header(m.group(2), m.group(1) is not None, brace + 1)
 
 

@@ -121,6 +121,7 @@ class _ModuleReader:
         self.by_name: dict[str, Computation] = {}
         self.names = hlo_operands.Names()
         self.nested: list[Computation] = []  # written out in place, being read
+        self.out_of_order = False  # a computation within another was numbered after it
         self.entry: Computation | None = None
         self.tables = FrameTableBuilder()
         self.module = Module("", (), None)
@@ -373,6 +374,7 @@ class _ModuleReader:
                 at = self._inside(at, min(line if line >= 0 else begin, begin))
             self._close("", begin)
             self.nested.pop()
+            self.out_of_order = True
             self.open, self.body, self.root, self.unshaped = outer
             names.append((role, name))
         if names:
@@ -413,6 +415,9 @@ class _ModuleReader:
         m = self.module
         m.name = m.name or "module"
         m.computations = tuple(self.computations)
+        if self.out_of_order:
+            for index, i in enumerate(i for c in m.computations for i in c.instructions):
+                i.index = index
         m.frames = self.tables.build() if self.tables.used else FrameTable()
         if self.entry is None and self.computations:
             self.entry, note = hlo_entry.without_entry(m, cut, self.by_hand)

@@ -149,8 +149,7 @@ def value_end(text: str, at: int, limit: int, key: str) -> int:
         after = skip(text, at)
         if after > at and after < limit:
             mesh = key == "device_ids" or text.startswith("mesh[", begin)
-            if text.startswith("<=", after) or (mesh and text[after] == "{"):
-                at = after
-            elif text[at - 2 : at] == "<=" and text[after] == "[":
+            ranges = text[at - 2 : at] == "<=" and text[after] == "["
+            if ranges or text.startswith("<=", after) or (mesh and text[after] == "{"):
                 at = after
     return at
