@@ -98,9 +98,10 @@ export interface Summary {
   entry_instructions: number;
   fusions: Record<string, number>;
   opcodes: Record<string, number>;
-  parameters: number;
-  parameter_bytes: number;
-  output_bytes: number;
+  /** null, as the bytes are: unknown, of a dump that was cut off before its program. */
+  parameters: number | null;
+  parameter_bytes: number | null;
+  output_bytes: number | null;
   /** "global": of several devices and not partitioned yet; then bytes are of whole arrays. */
   shapes?: "local" | "global";
   partitions: number;

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hlo_snippets import SNIPPETS
 from hlo_styles import styles, write
+from hloscope import diff, read
 from hloscope.hlo import Module
 from hloscope.hlo.compare import differences
 from hloscope.hlo.shape import parse_shape
@@ -231,3 +234,26 @@ def test_a_dump_cut_before_its_entry_has_no_totals() -> None:
         assert m.entry is None
         assert "totals are unknown" in m.warnings[-1].message
         assert m.instructions
+
+
+def test_figures_of_a_cut_dump_are_of_what_is_there() -> None:
+    m = (
+        "HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[9]{0})->f32[]}\n\n"
+        "%body (a: f32[8,8]) -> f32[8,8] {\n  %a = f32[8,8]{1,0} parameter(0)\n"
+        "  ROOT %d = f32[8,8]{1,0} dot(%a, %a), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0}\n}\n\n%next (b: f32[8,8]) -> f32[8,8] {\n  %b = f32[8,8]{1,0} par"
+    )
+    cap = read(m)
+    cost = cap.cost("tpu-v5e")
+    assert math.isnan(cost.total_flops)
+    assert cost.to_dict()["flops"] is None
+    assert "modelled_seconds" not in cost.to_dict()
+    (row,) = [r for r in cost if r.flops > 0]
+    assert row.flops == 2 * 8**3
+    assert cap.summary["parameter_bytes"] is None
+    assert cap.summary["output_bytes"] is None
+    assert "flops" not in cap.summary
+    assert "parameters    unknown" in str(cap)
+    assert "nothing" not in str(diff(cap, cap)).split("\n")[0]
+    with pytest.raises(ValueError, match="needs an ENTRY"):
+        _ = cap.memory

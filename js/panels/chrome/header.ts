@@ -16,7 +16,7 @@ export function keyFigures(model: ViewModel): string[] {
   out.push(format.plural(summary.instructions, "instruction"));
   const fusions = Object.values(summary.fusions ?? {}).reduce((a, b) => a + b, 0);
   if (fusions) out.push(format.plural(fusions, "fusion"));
-  if (summary.parameters) {
+  if (summary.parameters && summary.parameter_bytes !== null) {
     out.push(
       `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}${summary.shapes === "global" ? " (global)" : ""}`,
     );

@@ -47,9 +47,11 @@ export function overview(ctx: PanelContext): Child[] {
       ],
       [
         "Parameters",
-        `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}`,
+        summary.parameters === null || summary.parameter_bytes === null
+          ? "unknown"
+          : `${format.count(summary.parameters)}: ${format.bytes(summary.parameter_bytes)}`,
       ],
-      ["Outputs", format.bytes(summary.output_bytes)],
+      ["Outputs", summary.output_bytes === null ? "unknown" : format.bytes(summary.output_bytes)],
       ["Order", model.header.isScheduled ? "scheduled: as it runs" : "as printed, not a schedule"],
     ]),
     fusionKinds(ctx),

@@ -32,8 +32,10 @@ def human_bytes(n: float) -> str:
     raise AssertionError("unreachable")
 
 
-def exact_bytes(n: int) -> str:
+def exact_bytes(n: int | None) -> str:
     """``185.2 MiB (194,152,460 B)``."""
+    if n is None:
+        return "unknown"
     return human_bytes(n) if n < 1024 else f"{human_bytes(n)} ({n:,} B)"
 
 
@@ -115,7 +117,9 @@ def _a_device(s: Summary) -> str:
 
 
 def _memory(s: Summary, capture: Capture) -> list[Row]:
-    where = _a_device(s)
+    where = _a_device(s) if s["output_bytes"] is not None else ""
+    if s["parameters"] is None:
+        return [("parameters", "unknown"), ("outputs", "unknown")]
     return [
         ("parameters", f"{s['parameters']:,} of {exact_bytes(s['parameter_bytes'])}{where}"),
         ("outputs", f"{exact_bytes(s['output_bytes'])}{where}"),

@@ -102,12 +102,17 @@ class Cost:
     roofline: Roofline | None = None
 
     def _total(self, column: Floats) -> float:
+        if self.module.entry is None:
+            return float("nan")  # the dump was cut off before its program
         unit = self.is_unit
         return float(np.nansum(column[unit] * self.runs[unit]))
 
     @cached_property
     def total_flops(self) -> float:
-        """FLOPs of one execution on one device, transcendentals left out."""
+        """FLOPs of one execution on one device, transcendentals left out.
+
+        NaN, like the other totals, for a dump that was cut off before its ENTRY.
+        """
         return self._total(self.flops)
 
     @cached_property
@@ -168,6 +173,8 @@ class Cost:
     @cached_property
     def total_estimated_cycles(self) -> float | None:
         """Sum over units × runs; None when the dump has none."""
+        if self.module.entry is None:
+            return None
         found = [c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]]
         return float(sum(found)) if found else None
 
@@ -246,7 +253,7 @@ class Cost:
             ],
             "estimated_cycles": self.total_estimated_cycles,
         }
-        if self.roofline is not None:
+        if self.roofline is not None and self.module.entry is not None:
             out |= self.roofline.to_dict()
         return out
 
@@ -280,7 +287,9 @@ class Cost:
 _CYCLES = re.compile(r'"estimated_cycles"\s*:\s*"?(\d{1,15})')
 
 
-def _whole(value: float) -> int | float:
+def _whole(value: float) -> int | float | None:
+    if value != value:
+        return None
     return int(value) if value == int(value) else value
 
 

@@ -8,11 +8,14 @@
 
 A loop whose trip count nobody knows counts once and is listed in ``unknown``, so totals with
 such a loop are lower bounds until a count is given.
+
+In a dump that was cut before ENTRY, what nothing calls counts once: figures of single
+instructions are then of one run of what is there, and there are no totals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -106,14 +109,21 @@ def call_graph(module: Module) -> Calls:
         below[int(t.computation[e.caller])].append(e)
     order = _callees_first(below)
     executed = np.zeros(len(below), bool)
-    if module.entry is not None:
-        executed[module.entry.index] = True
+    executed[_first(module, edges)] = True
     for c in reversed(order):
         if executed[c]:
             for e in below[c]:
                 if e.role >= Role.BODY:
                     executed[e.callee] = True
     return Calls(tuple(edges), tuple(tuple(b) for b in below), order, executed)
+
+
+def _first(module: Module, edges: Iterable[Edge]) -> list[int]:
+    """ENTRY; without one, all that nothing here calls."""
+    if module.entry is not None:
+        return [module.entry.index]
+    called = {e.callee for e in edges}
+    return [c.index for c in module.computations if c.index not in called]
 
 
 def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
@@ -166,8 +176,7 @@ def count_runs(
     unknown: list[Instruction] = []
     parents: list[int] = []
     left_out: list[int] = []
-    if module.entry is not None:
-        runs[module.entry.index] = 1
+    runs[_first(module, calls.edges)] = 1
     for c in reversed(calls.order):
         for e in calls.below[c]:
             times, inside, condition = 1.0, int(loop_of[c]), bool(in_condition[c])

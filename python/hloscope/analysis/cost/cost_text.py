@@ -33,7 +33,9 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
             lines.append(f"  XLA's own {x.quantity}: {quantity(x.xla)}{because}")
     if cost.total_estimated_cycles is not None:
         lines.append(f"  XLA's estimated cycles: {cost.total_estimated_cycles:,.0f}")
-    if cost.roofline is not None:
+    if cost.module.entry is None:
+        lines.append("  the dump is cut off before its ENTRY: below, one run of what is there")
+    elif cost.roofline is not None:
         lines += [f"  {t}" for t in cost.roofline.text()]
     if cost.unknown_trip_counts:
         lines.append(

@@ -250,6 +250,8 @@ def _wire(rows: tuple[Collective, ...]) -> Mapping[str, float]:
 
 
 def _categories(p: Program) -> Mapping[str, float]:
+    if p.module.dialect != "hlo" or p.module.entry is None:
+        return {}  # nobody knows what lives in a dump that was cut before its program
     return analysed(p.module, p.target).by_category
 
 

@@ -25,7 +25,8 @@ Contribution = Callable[["Module", "Target"], dict[str, Any]]
 def counts(module: Module, target: Target) -> dict[str, Any]:
     """How much there is."""
     entry = module.entry
-    parameters = entry.parameters if entry is not None else ()
+    # A dump that was cut before ENTRY has them all the same: unknown, not none.
+    parameters = entry.parameters if entry is not None else None
     root = entry.root if entry is not None else None
     opcodes = Counter(module.opcodes_list)
     kinds = Counter(_fusion_kind(i) for i in module.instructions if i.opcode == "fusion")
@@ -36,9 +37,11 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         "entry_instructions": len(entry.instructions) if entry is not None else 0,
         "fusions": dict(sorted(kinds.items())),
         "opcodes": dict(sorted(opcodes.items(), key=lambda kv: (-kv[1], kv[0]))),
-        "parameters": len(parameters),
-        "parameter_bytes": sum(p.shape.byte_size for p in parameters),
-        "output_bytes": root.shape.byte_size if root is not None else 0,
+        "parameters": None if parameters is None else len(parameters),
+        "parameter_bytes": None
+        if parameters is None
+        else sum(p.shape.byte_size for p in parameters),
+        "output_bytes": None if root is None else root.shape.byte_size,
         # Before partitioning a program of several devices still has its global shapes.
         "shapes": shapes(module, target),
         "partitions": partitions(module),
