@@ -1,0 +1,88 @@
+"""Stages that a pipeline can be cut into, and what each costs: plain frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure with the range it can lie in: of a printed one, half a unit of its last digit."""
+
+    value: float
+    low: float
+    high: float
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.value:.6g}"
+        return f"{self.value:.4g} [{self.low:.4g}–{self.high:.4g}]"
+
+
+def exactly(value: float) -> Interval:
+    """A figure without doubt about it."""
+    return Interval(value, value, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Layers ``start`` to ``end`` (both included) as one stage on one submesh.
+
+    Seconds are of one microbatch, bytes of one device. ``fixed_bytes`` is there throughout
+    (weights, gradients, temporaries), ``activation_bytes`` once for every microbatch in flight;
+    None where nobody said.
+    """
+
+    start: int
+    end: int
+    submesh: tuple[int, ...]
+    forward: Interval
+    backward: Interval
+    option: str = ""  # how it is sharded inside
+    fixed_bytes: float | None = None
+    activation_bytes: float | None = None
+
+    @property
+    def devices(self) -> int:
+        n = 1
+        for size in self.submesh:
+            n *= size
+        return n
+
+    @property
+    def seconds(self) -> Interval:
+        """Forward and backward."""
+        return self.forward + self.backward
+
+    @property
+    def label(self) -> str:
+        layers = f"{self.start}" if self.start == self.end else f"{self.start}–{self.end}"
+        mesh = "×".join(map(str, self.submesh))
+        return f"layers {layers} on {mesh}" + (f" as {self.option}" if self.option else "")
+
+    def memory(self, in_flight: int) -> float | None:
+        """Bytes of one device with that many microbatches in flight; None when unknown."""
+        if self.fixed_bytes is None or self.activation_bytes is None:
+            return None
+        return self.fixed_bytes + in_flight * self.activation_bytes
+
+
+def objective(stages: Sequence[Choice], microbatches: int) -> Interval:
+    """Σ t + (B−1) · max t: a pipeline fills once, then its slowest stage sets the pace.
+
+    Source: Zheng et al. 2022, Alpa, equation 2. Monotone in every t, so that the ends of the
+    interval are those of all times at their lowest and at their highest.
+    """
+    times = [c.seconds for c in stages]
+
+    def score(values: Iterable[float]) -> float:
+        found = list(values)
+        return sum(found) + (microbatches - 1) * max(found)
+
+    return Interval(
+        score(t.value for t in times), score(t.low for t in times), score(t.high for t in times)
+    )
