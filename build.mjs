@@ -15,6 +15,13 @@ const common = {
 const targets = [
   { ...common, entryPoints: ["js/widget.ts"], format: "esm", outfile: `${out}/widget.js` },
   { ...common, entryPoints: ["js/snapshot.ts"], format: "iife", outfile: `${out}/snapshot.js` },
+  { ...common, entryPoints: ["js/plan.ts"], format: "iife", outfile: `${out}/plan.js` },
+  {
+    ...common,
+    entryPoints: ["js/plan-widget.ts"],
+    format: "esm",
+    outfile: `${out}/plan-widget.js`,
+  },
 ];
 if (process.argv.includes("--watch")) {
   for (const t of targets) await (await context({ ...t, minify: false })).watch();

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .analysis.report.check import check
     from .analysis.report.diff import diff
     from .capturing import CaptureError, capture
+    from .plan.transformer import transformer
     from .readers import ReadError, list_modules
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "diff",
     "list_modules",
     "read",
+    "transformer",
 ]
 
 _LAZY = {
@@ -43,6 +45,7 @@ _LAZY = {
     "read": "_read",
     "list_modules": "readers",
     "ReadError": "readers",
+    "transformer": "plan.transformer",
 }
 
 

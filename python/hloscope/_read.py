@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from ._capture import Capture
 from .hlo import Module, ReadWarning
@@ -12,6 +13,9 @@ from .readers import ReadError, dump_directory, read_modules
 from .readers.entries import choose_module
 from .readers.sources import Source, bytes_of, load
 from .readers.xplane import is_trace
+
+if TYPE_CHECKING:
+    from .plan.stage_log import StageLog
 
 
 def read(
@@ -32,6 +36,9 @@ def read(
     on, such as "tpu-v5e": a dump does not say what it is for. Raises ``ReadError``, and
     ``HardwareError`` for a chip nobody knows.
 
+    The log of Alpa's automatic stage construction, with any text around it, is no program: for
+    one a ``StageLog`` is returned.
+
         >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
         >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
         >>> read("/tmp/dump", profile="/tmp/trace")
@@ -41,6 +48,11 @@ def read(
 
         hardware = find(hardware).id  # wrong ids are told before minutes of reading
     data, origin, path = load(source)
+    log = _stage_log(data, origin)
+    if log is not None:
+        if module is not None or stage is not None or profile is not None:
+            raise ReadError("a stage log has no modules: read it without module, stage, profile")
+        return cast(Capture, log)  # no type can tell the two apart: the content decides
     note = found_stage = ""
     if path is not None and path.is_dir():
         entries = dump_directory.list_directory(path)
@@ -66,6 +78,27 @@ def read(
         with contextlib.suppress(ReadError):  # a module that did not run while it was traced
             found.add_profile(data if path is None else _all_hosts(source, path))
     return found
+
+
+def _stage_log(data: bytes | str, origin: str) -> StageLog | None:
+    """The log of a planner, where the text holds one and no HLO."""
+    rows, head = "ModuleProfileResult(", "HloModule"
+    raw = isinstance(data, bytes)
+    if (rows.encode() if raw else rows) not in data:  # type: ignore[operator]
+        return None
+    if (head.encode() if raw else head) in data:  # type: ignore[operator]
+        return None
+    from .plan.alpa_log import StageLogError, is_stage_log
+    from .plan.stage_log import read_stage_log
+    from .readers.decode import to_text
+
+    text = to_text(data)[0] if isinstance(data, bytes) else data
+    if not is_stage_log(text):
+        return None
+    try:
+        return read_stage_log(text, origin)
+    except StageLogError as error:
+        raise ReadError(f"{origin or 'the text'}: {error}") from None
 
 
 def _all_hosts(source: Source, file: Path) -> Path:

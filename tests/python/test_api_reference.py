@@ -14,7 +14,7 @@ import pytest
 
 # Working parts of an analysis that a result carries along; figures are in the result itself.
 INTERNAL = {"Calls", "Levels", "Values"}
-ROOMS = ("hlo", "hardware", "readers", "analysis", "capturing", "_capture", "pytest_plugin")
+ROOMS = ("hlo", "hardware", "readers", "analysis", "capturing", "_capture", "plan", "pytest_plugin")
 
 
 @pytest.fixture(scope="module")

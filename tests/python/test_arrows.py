@@ -32,13 +32,14 @@ PYTHON = {
     "analysis.report": ANALYSES,
     "view": ANALYSES,
     "_capture": ANALYSES | {"readers", "view", "show", "capturing"},
-    "_read": {"hlo", "hardware", "readers", "_capture"},
+    "_read": {"hlo", "hardware", "readers", "_capture", "plan"},
+    "plan": ANALYSES | {"capturing", "_capture", "show"},
     "capturing": {"hlo", "hardware", "readers", "_capture", "_platforms"},
     "show": ANALYSES | CAPTURE | {"readers", "view", "capturing", "_platforms", ""},
     "lab": {"hlo", "analysis.report", "readers", "view", "show", "", *CAPTURE},
     "pytest_plugin": {"", "analysis.report"},
     "__main__": {"show"},
-    "": {"_capture", "_read", "readers", "capturing", "analysis.report", "show"},
+    "": {"_capture", "_read", "plan", "readers", "capturing", "analysis.report", "show"},
 }
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/mlir_child.py"}
@@ -74,6 +75,8 @@ JS = {
     "widget": {"mount", "view", "base"},
     "snapshot": {"mount", "view", "base"},
     "src": {"mount", "view"},
+    "plan": {"base", "theme"},
+    "plan-widget": {"plan"},
 }
 
 

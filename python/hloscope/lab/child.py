@@ -40,10 +40,14 @@ def limit(memory: int, seconds: int) -> None:
 
 
 def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -> Capture:
+    from .._capture import Capture as _Capture
     from .._read import read
+    from ..readers import ReadError
 
     chosen = int(module) if module is not None and module.isdigit() else module
     cap = read(data, module=chosen)
+    if not isinstance(cap, _Capture):
+        raise ReadError(f"{name} is a log of pipeline stages: hs.read shows it in a notebook")
     cap.origin = name
     if hardware:
         cap.hardware = hardware

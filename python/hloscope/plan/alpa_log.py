@@ -17,6 +17,7 @@ import ast
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from .stage_choices import Interval
 
@@ -128,7 +129,11 @@ def _profile(key: tuple[int, ...], found: dict[str, str]) -> Profile:
         return Interval(value * unit, max(0.0, value - half) * unit, (value + half) * unit)
 
     return Profile(
-        *key[:5],
+        key[0],
+        key[1],
+        key[2],
+        key[3],
+        key[4],
         get("compute_cost", 1.0),
         get("peak_memory"),
         get("invar_size"),
@@ -158,7 +163,7 @@ def _submeshes(text: str, used: set[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def _chosen(text: str, warnings: list[str]) -> Chosen | None:
-    found = {m[1]: _literal(m[2]) for m in _CHOSEN.finditer(text)}
+    found: dict[str, Any] = {m[1]: _literal(m[2]) for m in _CHOSEN.finditer(text)}
     if not found:
         return None
     try:

@@ -110,9 +110,7 @@ class Schedule:
             "bubble_share": self.bubble_share,
             "in_flight": [self.most_in_flight(d) for d in range(self.devices)],
             "memory": [self.memory(d) for d in range(self.devices)],
-            "work": [
-                [w.device, w.stage, w.microbatch, w.kind, w.start, w.end] for w in self.work
-            ],
+            "work": [[w.device, w.stage, w.microbatch, w.kind, w.start, w.end] for w in self.work],
         }
 
 
@@ -258,7 +256,7 @@ def _zero_bubble(f: Sequence[float], b: Sequence[float], count: int) -> list[Wor
     stages = len(f)
     tries = [
         _greedy(f, b, count, ranks, [ahead(d) for d in range(stages)])
-        for ranks in ("BFW", "BWF")
+        for ranks in ("FBW", "BFW")
         for ahead in (lambda d: stages, lambda d: stages - d)
     ]
     return min(tries, key=lambda work: max(w.end for w in work))

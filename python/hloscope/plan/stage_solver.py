@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from .stage_choices import Choice, Interval, objective
 
@@ -132,7 +133,6 @@ def every_solution(
     by_end: dict[int, list[Choice]] = defaultdict(list)
     for c in choices:
         by_end[c.end].append(c)
-    count = 0
 
     def before(end: int, left: int, tail: tuple[Choice, ...]) -> Iterator[tuple[Choice, ...]]:
         if end < 0:
@@ -143,11 +143,8 @@ def every_solution(
             if c.devices <= left and fits(c, len(tail), microbatches, memory_bytes):
                 yield from before(c.start - 1, left - c.devices, (c, *tail))
 
-    for stages in before(layers - 1, devices, ()):
+    for stages in islice(before(layers - 1, devices, ()), limit):
         yield Solution(stages, objective(stages, microbatches))
-        count += 1
-        if count >= limit:
-            return
 
 
 def can_be_optimal(solution: Solution, others: Sequence[Solution], microbatches: int) -> bool:

@@ -139,9 +139,7 @@ def _row(name: str, s: Sizes, t: float, k: float, n: float) -> Layer:
     return found.with_exchange((scatter,) if m > 1 else ())
 
 
-def _grid(
-    name: str, s: Sizes, t: float, k: float, n: float, bias: bool, *, swapped: bool
-) -> Layer:
+def _grid(name: str, s: Sizes, t: float, k: float, n: float, bias: bool, *, swapped: bool) -> Layer:
     """2D, 2.5D and 3D: both operands split; ``swapped`` turns the cube for every other layer."""
     size = s.element_bytes
     m = math.prod(s.tensor)

@@ -13,7 +13,7 @@ TENSOR_KINDS = {"1d": 1, "2d": 2, "2.5d": 3, "3d": 3}
 CONTEXT_KINDS = ("ring", "ulysses")
 RECOMPUTE = ("none", "attention", "block")
 # bytes of optimiser state a parameter, besides a float32 master copy where weights are narrower
-OPTIMIZERS = {"sgd": 0, "momentum": 4, "adam": 8, "lion": 4, "adafactor": 0}
+OPTIMIZERS = {"sgd": 0, "momentum": 4, "adam": 8, "lion": 4}
 
 
 @dataclass(frozen=True, slots=True)

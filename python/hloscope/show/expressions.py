@@ -80,7 +80,7 @@ def capture(source: Source, options: dict[str, Any]) -> Capture:
             raise UsageError(f"%hlo: {error}") from None
     else:
         found = _live(source, options)
-    if options.get("title"):
+    if options.get("title") and isinstance(found, Capture):
         found.title = options["title"]
     return found
 

@@ -129,6 +129,8 @@ class HloMagics(Magics):  # type: ignore[misc]
                 raise UsageError(f"%%hlo takes options only on its first line, not {rest!r}")
             source = expressions.from_cell(cell, self.shell)
         capture = expressions.capture(source, {k: v for k, v in options.items() if v is not None})
+        if not isinstance(capture, Capture):
+            return capture  # the log of a planner, which shows itself
         capture.display |= {name: value for name, value in display.items() if value is not None}
         return capture
 

@@ -9,7 +9,7 @@
 
 nbconvert takes the widget when its state was saved with the notebook, and then needs the
 network; else text/html. Its own runs (``--execute``, papermill, documentation builders) always
-save the state, so there the bundle has no widget: see ``_someone_is_there``.
+save the state, so there the bundle has no widget: see ``someone_is_there``.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
         "text/html": frame(
             capture,
             height_px=capture.display.get("height", 640),
-            at_once=_someone_is_there(),
+            at_once=someone_is_there(),
         ),
         MARKER: mark(capture),
     }
-    if _someone_is_there():
+    if someone_is_there():
         with suppress(ImportError):  # without anywidget the page is the same explorer
             data |= _view_only(widget(capture, **capture.display))
     return data, {}
@@ -60,7 +60,7 @@ def _view_only(made: HloscopeWidget) -> dict[str, Any]:
     return {WIDGET: bundle[WIDGET]} if bundle and WIDGET in bundle else {}
 
 
-def _someone_is_there() -> bool:
+def someone_is_there() -> bool:
     """Whether a front end that can talk to a widget runs this cell.
 
     Needs a Jupyter kernel, and a request that allows input: Jupyter, VS Code and Colab do,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from . import check, completion, diff, dot, html, json, list, open, summary, svg
+from . import check, completion, diff, dot, html, json, list, open, stages, summary, svg
 
 
 class Command(Protocol):
@@ -20,4 +20,16 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int | None: ...
 
 
-COMMANDS: tuple[Command, ...] = (open, summary, html, dot, svg, json, list, diff, check, completion)
+COMMANDS: tuple[Command, ...] = (
+    open,
+    summary,
+    html,
+    dot,
+    svg,
+    json,
+    list,
+    diff,
+    check,
+    stages,
+    completion,
+)

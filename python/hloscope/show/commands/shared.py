@@ -86,6 +86,10 @@ def load(arguments: argparse.Namespace) -> Capture:
             )
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error
+    if type(found).__name__ == "StageLog":
+        raise CommandError(
+            f"{arguments.file} is a log of pipeline stages: hloscope stages {arguments.file}"
+        )
     if isinstance(source, bytes):
         found.origin = "stdin"
     return found

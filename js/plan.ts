@@ -1,0 +1,14 @@
+/** Entry of a saved planning page: one script, one block of JSON, no network. */
+import { mountPlan } from "./plan/mount.ts";
+import type { PlanView } from "./plan/view.ts";
+
+function start(): void {
+  const element = document.getElementById("hloscope");
+  const data = document.getElementById("hloscope-plan")?.textContent;
+  if (!element || !data) return;
+  const view = JSON.parse(data) as PlanView;
+  element.replaceChildren();
+  mountPlan(element, { view }, true);
+}
+
+start();

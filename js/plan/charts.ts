@@ -1,0 +1,150 @@
+/** The Pareto plot and the heatmap. */
+import { fill, h, svg } from "../base/dom.ts";
+import { quantity } from "../base/format.ts";
+import { head, said } from "./parts.ts";
+import { choose, type Selecting } from "./table.ts";
+import type { Heatmap, Scatter } from "./view.ts";
+
+const W = 860;
+const H = 300;
+const LEFT = 84;
+const BOTTOM = 34;
+
+/** Round numbers that span lo to hi, four or so. */
+function ticks(lo: number, hi: number): number[] {
+  const raw = (hi - lo) / 4;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= raw) ?? raw;
+  const out: number[] = [];
+  for (let v = Math.ceil(lo / step) * step; v <= hi + step * 1e-9; v += step) out.push(v);
+  return out;
+}
+
+export function scatter(s: Scatter, selecting: Selecting): HTMLElement {
+  const shown = s.points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
+  const range = (values: number[]): [number, number] => {
+    const lo = Math.min(...values);
+    const hi = Math.max(...values);
+    const pad = (hi - lo || Math.abs(hi) || 1) * 0.06;
+    return [Math.max(0, lo - pad), hi + pad];
+  };
+  const [x0, x1] = range(shown.map((p) => p.x));
+  const [y0, y1] = range(shown.map((p) => p.y));
+  const at = (p: { x: number; y: number }) => ({
+    x: LEFT + ((p.x - x0) / (x1 - x0)) * (W - LEFT - 16),
+    y: 10 + (1 - (p.y - y0) / (y1 - y0)) * (H - BOTTOM - 10),
+  });
+  const out = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": s.title });
+  for (const v of ticks(x0, x1)) {
+    const { x } = at({ x: v, y: y0 });
+    out.append(
+      svg("line", { x1: x, x2: x, y1: 10, y2: H - BOTTOM, class: "axis" }),
+      svg(
+        "text",
+        { x, y: H - BOTTOM + 14, "text-anchor": "middle", class: "dim" },
+        quantity(v, s.x.unit),
+      ),
+    );
+  }
+  for (const v of ticks(y0, y1)) {
+    const { y } = at({ x: x0, y: v });
+    out.append(
+      svg("line", { x1: LEFT, x2: W - 16, y1: y, y2: y, class: "axis" }),
+      svg(
+        "text",
+        { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "dim" },
+        quantity(v, s.y.unit),
+      ),
+    );
+  }
+  out.append(
+    svg("text", { x: W - 16, y: H - 4, "text-anchor": "end" }, s.x.name),
+    svg("text", { x: 2, y: 10 }, s.y.name),
+  );
+  const front = shown.filter((p) => p.front).sort((a, b) => a.x - b.x);
+  if (front.length > 1) {
+    const points = front.map((p) => Object.values(at(p)).join(",")).join(" ");
+    out.append(svg("polyline", { points, class: "frontier" }));
+  }
+  const dots = new Map<number, SVGElement>();
+  for (const p of [...shown].sort((a, b) => Number(a.front) - Number(b.front))) {
+    const { x, y } = at(p);
+    const words = `${p.label}: ${quantity(p.x, s.x.unit)}, ${quantity(p.y, s.y.unit)}`;
+    const dot = svg(
+      "circle",
+      {
+        cx: x,
+        cy: y,
+        r: p.front ? 6 : 5,
+        class: p.front ? "dot front" : "dot",
+        tabindex: "0",
+        role: "button",
+        "aria-label": words,
+      },
+      svg("title", null, words),
+    );
+    dot.addEventListener("click", () => choose(selecting, p.id));
+    dot.addEventListener("keydown", (event) => {
+      if ((event as KeyboardEvent).key === "Enter") choose(selecting, p.id);
+    });
+    dots.set(p.id, dot);
+    out.append(dot);
+  }
+  selecting.changed.push(() => {
+    for (const [id, dot] of dots) dot.classList.toggle("chosen", selecting.ids.includes(id));
+  });
+  const left = s.points.length - shown.length;
+  const note = left ? `${s.note ?? ""} ${left} without these figures are not drawn.` : s.note;
+  return h("section", null, ...head(s.title, note), out as unknown as HTMLElement);
+}
+
+export function heatmap(s: Heatmap): HTMLElement {
+  const body = h("div", { class: "wide" });
+  const draw = (metric: number) => {
+    const m = s.metrics[metric];
+    const known = m.values.flat().filter((v): v is number => v !== null);
+    const most = Math.max(...known, Number.MIN_VALUE);
+    const rows = s.rows.map((name, r) =>
+      h(
+        "tr",
+        null,
+        h("th", { scope: "row" }, name),
+        ...s.columns.map((column, c) => {
+          const value = m.values[r][c];
+          const mark = s.marked.find((x) => x.row === r && x.column === c);
+          const cell = h(
+            "td",
+            {
+              class: mark ? "marked" : undefined,
+              title: `${name}, ${column}${mark ? `: ${mark.label}` : ""}`,
+            },
+            value === null ? "" : said(value, m.unit),
+          );
+          if (value !== null) {
+            cell.style.setProperty(
+              "background",
+              `rgba(var(--heat),${(0.05 + 0.5 * (value / most)).toFixed(3)})`,
+            );
+          }
+          return cell;
+        }),
+      ),
+    );
+    const top = h(
+      "tr",
+      null,
+      h("th", null, ""),
+      ...s.columns.map((c) => h("th", { scope: "col" }, c)),
+    );
+    fill(body, h("table", { class: "heat" }, h("thead", null, top), h("tbody", null, ...rows)));
+  };
+  const select = h(
+    "select",
+    { "aria-label": "figure" },
+    ...s.metrics.map((m, k) => h("option", { value: String(k) }, m.name)),
+  );
+  select.addEventListener("change", () => draw(Number(select.value)));
+  draw(0);
+  const bar = h("div", { class: "bar" }, h("label", null, "figure", select));
+  return h("section", null, ...head(s.title, s.note), bar, body);
+}

@@ -1,0 +1,117 @@
+/** Small parts of planning pages: facts, words, bars, the grid of devices. */
+import { copyText, h, svg } from "../base/dom.ts";
+import { quantity } from "../base/format.ts";
+import type { Bars, Cell, Facts, Grid, Words } from "./view.ts";
+
+/** Classes k0, k1, … of the style sheet. */
+const COLOURS = 12;
+
+export const said = (value: Cell, unit = ""): string =>
+  value === null ? "unknown" : typeof value === "number" ? quantity(value, unit) : value;
+
+export function head(title: string | undefined, note?: string): (HTMLElement | null)[] {
+  return [title ? h("h3", null, title) : null, note ? h("p", { class: "note" }, note) : null];
+}
+
+export function facts(s: Facts): HTMLElement {
+  const rows = s.rows.map(([name, value]) =>
+    h("div", null, h("dt", null, name), h("dd", null, value)),
+  );
+  return h("section", null, ...head(s.title), h("dl", { class: "facts" }, ...rows));
+}
+
+export function words(s: Words): HTMLElement {
+  const copy = h("button", { class: "action", type: "button" }, "Copy");
+  copy.addEventListener("click", async () => {
+    copy.textContent = (await copyText(s.text)) ? "Copied" : "Select it and press Ctrl+C";
+  });
+  const bar = s.code ? h("div", { class: "bar" }, copy) : null;
+  return h("section", null, ...head(s.title), h("pre", { tabindex: "0" }, s.text), bar);
+}
+
+export function legend(parts: string[]): HTMLElement {
+  return h(
+    "div",
+    { class: "legend" },
+    ...parts.map((part, k) => h("span", null, h("i", { class: `k${k % COLOURS}` }), part)),
+  );
+}
+
+const LABEL = 150;
+const WIDTH = 760;
+const ROW = 24;
+
+/** Rows of stacked parts, all to one scale. */
+export function stacked(s: Omit<Bars, "type" | "title">): SVGElement {
+  const sums = s.rows.map((r) => r.values.reduce((a, v) => a + v, 0));
+  const most = Math.max(...sums, Number.MIN_VALUE);
+  const out = svg("svg", {
+    viewBox: `0 0 ${LABEL + WIDTH + 90} ${s.rows.length * ROW + 4}`,
+    role: "img",
+    "aria-label": s.rows.map((r, k) => `${r.name}: ${quantity(sums[k], s.unit)}`).join("; "),
+  });
+  s.rows.forEach((row, k) => {
+    const y = k * ROW + 2;
+    out.append(
+      svg("text", { x: LABEL - 8, y: y + 15, "text-anchor": "end" }, row.name.slice(0, 30)),
+    );
+    let x = LABEL;
+    row.values.forEach((value, part) => {
+      const width = (value / most) * WIDTH;
+      if (!(width > 0)) return;
+      const title = `${row.name}, ${s.parts[part]}: ${quantity(value, s.unit)}`;
+      out.append(
+        svg(
+          "rect",
+          { x, y, width, height: ROW - 6, class: `k${part % COLOURS}` },
+          svg("title", null, title),
+        ),
+      );
+      x += width;
+    });
+    out.append(svg("text", { x: x + 6, y: y + 15, class: "dim" }, quantity(sums[k], s.unit)));
+  });
+  return out;
+}
+
+export function bars(s: Bars): HTMLElement {
+  return h("section", null, ...head(s.title, s.note), legend(s.parts), stacked(s));
+}
+
+const CELL = 46;
+
+/** Devices as squares, coloured by the stage that runs on them. */
+export function grid(s: Grid): HTMLElement {
+  const out = svg("svg", {
+    width: s.columns * CELL + 2,
+    height: s.rows * CELL + 2,
+    role: "img",
+    "aria-label": s.stages
+      .map((stage) => `${stage.label}: ${stage.devices.length} devices`)
+      .join("; "),
+  });
+  s.stages.forEach((stage, k) => {
+    for (const [row, column] of stage.devices) {
+      const at = { x: column * CELL + 2, y: row * CELL + 2 };
+      out.append(
+        svg(
+          "rect",
+          { ...at, width: CELL - 4, height: CELL - 4, rx: 4, class: `k${k % COLOURS}` },
+          svg("title", null, stage.label),
+        ),
+        svg(
+          "text",
+          { x: at.x + CELL / 2 - 2, y: at.y + CELL / 2 + 2, class: "on", "text-anchor": "middle" },
+          `${k}`,
+        ),
+      );
+    }
+  });
+  return h(
+    "section",
+    null,
+    ...head(s.title, s.note),
+    out,
+    legend(s.stages.map((stage, k) => `${k}: ${stage.label}`)),
+  );
+}

@@ -1,0 +1,136 @@
+/**
+ * What Python sends for a page of planning: sections in order, all figures worked out already.
+ * Written by python/hloscope/plan/*_view.py; numbers are plain units (s, B, FLOP), null is unknown.
+ */
+export type Cell = string | number | null;
+
+export interface Column {
+  name: string;
+  /** "s", "B", "FLOP" or "": how numbers are written. */
+  unit?: string;
+}
+
+export interface Facts {
+  type: "facts";
+  title?: string;
+  rows: [string, string][];
+}
+
+export interface Words {
+  type: "text";
+  title: string;
+  text: string;
+  code?: boolean;
+}
+
+export interface Table {
+  type: "table";
+  title: string;
+  note?: string;
+  columns: Column[];
+  rows: Cell[][];
+  /** One a row: what "open" and "diff" name; absent where nothing can be opened. */
+  ids?: (number | null)[];
+  /** Pages beside this one, by row. */
+  links?: (string | null)[];
+  marked?: number[];
+  /** Code of each row, shown when it is selected. */
+  code?: string[];
+}
+
+export interface Scatter {
+  type: "scatter";
+  title: string;
+  note?: string;
+  x: Column;
+  y: Column;
+  points: { id: number; x: number; y: number; label: string; front: boolean }[];
+}
+
+export interface Heatmap {
+  type: "heatmap";
+  title: string;
+  note?: string;
+  rows: string[];
+  columns: string[];
+  metrics: { name: string; unit: string; values: (number | null)[][] }[];
+  marked: { row: number; column: number; label: string }[];
+}
+
+export interface Gantt {
+  type: "gantt";
+  title: string;
+  note?: string;
+  options: {
+    kind: string;
+    microbatches: number;
+    seconds: number;
+    bubble: number;
+    lanes: string[];
+    /** lane, start, end, kind of work, label */
+    work: [number, number, number, string, string][];
+    /** By lane: (second, bytes from then on); null where unknown. */
+    memory: ([number, number][] | null)[];
+    inFlight: number[];
+  }[];
+  chosen: number;
+  /** Figures that can be changed by hand where a kernel answers. */
+  edit?: { name: string; label: string; value: number; unit: string }[];
+}
+
+export interface Grid {
+  type: "grid";
+  title: string;
+  note?: string;
+  /** Devices in order, each the number of its stage. */
+  stages: { label: string; devices: [number, number][] }[];
+  rows: number;
+  columns: number;
+}
+
+export interface ExplorerCase {
+  /** By mesh: its label, facts, seconds by part, bytes by part. */
+  meshes: { label: string; fits: boolean; facts: number[]; time: number[]; memory: number[] }[];
+  /** Why there is none. */
+  why?: string;
+}
+
+export interface Explorer {
+  type: "explorer";
+  title: string;
+  note?: string;
+  sliders: { name: string; values: number[]; at: number }[];
+  facts: Column[];
+  time: string[];
+  memory: string[];
+  /** Row-major over the sliders. */
+  cases: ExplorerCase[];
+}
+
+export interface Bars {
+  type: "bars";
+  title: string;
+  note?: string;
+  unit: string;
+  parts: string[];
+  rows: { name: string; values: number[] }[];
+}
+
+export type Section = Facts | Words | Table | Scatter | Heatmap | Gantt | Grid | Explorer | Bars;
+
+export interface PlanView {
+  title: string;
+  sections: Section[];
+}
+
+/** What a kernel answers: a new view, or a page to show below. */
+export interface Answer {
+  view?: PlanView;
+  html?: string;
+}
+
+export interface PlanHost {
+  view: PlanView;
+  /** Absent on a saved page. */
+  ask?(what: string, values: Record<string, unknown>): Promise<Answer>;
+}

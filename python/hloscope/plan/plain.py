@@ -1,0 +1,21 @@
+"""What goes to the front end: plain data that JSON has words for, and who answers it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# (what, values) → {"view": PlanView} or {"html": page}; ``ValueError`` is told to the person
+Answers = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+
+
+def plain(view: Any) -> Any:
+    """The same without what JSON has no word for: NaN and infinity become null, unknown."""
+    if isinstance(view, float):
+        return view if math.isfinite(view) else None
+    if isinstance(view, Mapping):
+        return {str(k): plain(v) for k, v in view.items()}
+    if isinstance(view, (list, tuple)):
+        return [plain(v) for v in view]
+    return view

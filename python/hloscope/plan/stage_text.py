@@ -1,0 +1,89 @@
+"""Stage logs and plans as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .stage_choices import Interval
+from .words import bytes_text, columns, seconds_text
+
+if TYPE_CHECKING:
+    from .stage_log import StageLog
+    from .stage_plan import StagePlan
+    from .stage_solver import Solution
+
+ROWS = 20
+
+
+def interval_text(i: Interval) -> str:
+    """ "34 ms [17 ms – 51 ms]"."""
+    if i.low == i.high:
+        return seconds_text(i.value)
+    return f"{seconds_text(i.value)} [{seconds_text(i.low)} – {seconds_text(i.high)}]"
+
+
+def _pipeline(s: Solution) -> list[str]:
+    rows = [("stage", "layers", "submesh", "sharding", "forward", "backward", "memory at rest")]
+    for n, c in enumerate(s.stages):
+        layers = str(c.start) if c.start == c.end else f"{c.start}–{c.end}"
+        rows.append(
+            (
+                str(n), layers, "×".join(map(str, c.submesh)), c.option or "",
+                interval_text(c.forward), interval_text(c.backward), bytes_text(c.fixed_bytes),
+            )
+        )  # fmt: skip
+    return ["  " + line for line in columns(rows)]
+
+
+def text(p: StagePlan) -> str:
+    """What ``print`` shows of a plan."""
+    b = p.microbatches
+    out = [
+        f"{len(p.layers)} layers on {p.devices} devices, {b} microbatches; times {p.origin}",
+        f"{len(p.choices)} stages on a submesh were weighed, "
+        f"{'more than ' if p.solutions_cut else ''}{len(p.solutions)} whole pipelines",
+    ]
+    if p.memory_bytes is not None:
+        out.append(f"memory limit {bytes_text(p.memory_bytes)} a device")
+    for title, s in (("best", p.best), ("chosen", p.given)):
+        if s is None:
+            continue
+        out += ["", f"{title}: Σt + {b - 1}·max t = {interval_text(s.objective)}", *_pipeline(s)]
+    if p.best is None:
+        out += ["", "no pipeline uses these devices within the memory limit"]
+    many = len(p.possibly_optimal)
+    if many > 1:
+        out += ["", f"{many} pipelines can be optimal within the rounding of the times"]
+    if p.shown is not None:
+        out += ["", *_schedules(p)]
+    if p.failed:
+        out += ["", f"left out: {len(p.failed)}", *("  " + f for f in p.failed[:ROWS])]
+    return "\n".join(out)
+
+
+def _schedules(p: StagePlan) -> list[str]:
+    rows = [("schedule", "a step", "bubble", "in flight")]
+    for kind, s in p.schedules().items():
+        held = ", ".join(str(s.most_in_flight(d)) for d in range(s.devices))
+        rows.append((kind, seconds_text(s.seconds), f"{100 * s.bubble_share:.1f} %", held))
+    return columns(rows, " nn")
+
+
+def log_text(log: StageLog) -> str:
+    """What ``print`` shows of a log."""
+    meshes = ", ".join("×".join(map(str, s)) for s in log.submeshes)
+    out = [
+        f"{log.title}: {len(log.rows)} profiled modules of {log.layers} layers, "
+        f"submeshes {meshes}; times measured, as printed",
+    ]
+    if log.profiling_seconds:
+        out.append(f"profiling took {sum(log.profiling_seconds.values()):.2f} s")
+    for i in log.identities:
+        name = ("forward", "backward")[i.module] if i.module < 2 else f"module {i.module}"
+        out.append(f"{name}: {i.formula} in {i.holds} of {i.rows} rows")
+    out += [f"warning: {w}" for w in log.warnings]
+    if log.microbatches is not None:
+        out += ["", text(log.plan())]
+    else:
+        out.append("the text does not say how many microbatches: see plan(microbatches=…)")
+    return "\n".join(out)

@@ -1,0 +1,190 @@
+"""The analytic transformer: every value of a printed notebook, and what it leaves to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import pytest
+from hloscope.plan.rates import Rates
+from hloscope.plan.transformer import Transformer
+from hloscope.plan.transformer_layers import Layer
+
+# The notebook's system: peaks in FLOP/s and B/s, NVLink for up to 4 devices.
+RATES = Rates("A100", 312e12, 78e12, 1555e9, ((4, 600e9), (0, 100e9)))
+
+
+@pytest.fixture(scope="module")
+def printed(seeds: Path) -> list[str]:
+    return next(seeds.glob("003_*")).read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    return hs.transformer(
+        batch=1, seq=2048, embed=12288, heads=96, depth=96, mesh={"tensor": 4}, hardware=RATES,
+        wire="whole",
+    )  # fmt: skip
+
+
+def row(m: Transformer, layer: Layer) -> dict[str, Any]:
+    """A layer as the notebook names and scales it: TFLOP, GB, ms."""
+    t, gb, ms = m.time(layer), 1e-9, 1e3
+    out: dict[str, Any] = {
+        "layer": layer.name,
+        "flops_fwd": layer.flops_fwd * 1e-12,
+        "flops_bwd": layer.flops_bwd * 1e-12,
+        "activation_in_mem": layer.in_bytes * gb,
+        "activation_in_other_mem": layer.other_in_bytes * gb,
+        "activation_out_mem": layer.out_bytes * gb,
+        "activation_buffer": layer.kept_bytes * gb,
+        "weights_mem": layer.weight_bytes * gb,
+        "total_mem_fwd": layer.bytes_fwd * gb,
+        "activation_grad_mem": layer.gradient_bytes * gb,
+        "weights_grad_mem": layer.weight_bytes * gb,
+        "total_mem_bwd": layer.bytes_bwd * gb,
+        "intensity": t.intensity,
+    }
+    for way in ("fwd", "bwd"):
+        found = getattr(layer, f"exchanges_{way}")
+        out[f"comm_{way}"] = m.sent(found[0]) * gb if found else None
+        out[f"comm_{way}_type"] = found[0].kind.replace("-", "") if found else None
+        out[f"t_comp_{way}"] = getattr(t, f"compute_{way}") * ms
+        out[f"t_mem_{way}"] = getattr(t, f"memory_{way}") * ms
+        out[f"t_{way}"] = getattr(t, f"busy_{way}") * ms
+        out[f"t_comm_{way}"] = getattr(t, f"wire_{way}") * ms
+        out[f"t_total_{way}"] = getattr(t, way) * ms
+        out[f"frac_t_comm_{way}"] = getattr(t, f"wire_{way}") / getattr(t, way)
+    both = (*layer.exchanges_fwd, *layer.exchanges_bwd)
+    out["comm_size"] = both[0].size if both else None
+    index = m.rates.link_index(both[0].size) if both else None
+    out["comm_topology"] = None if index is None else ("nvlink", "ib")[index]
+    return out
+
+
+def same(ours: Any, cell: str) -> bool:
+    if ours is None or isinstance(ours, str):
+        return (ours or "") == cell
+    return bool(cell) and round(ours, 6) == float(cell)
+
+
+def test_every_printed_value(printed: list[str], model: Transformer) -> None:
+    """454 of 454: two tables, their sums over 96 blocks, the shares of communication."""
+    wrong, count = [], 0
+    heads = [n for n, line in enumerate(printed) if line.startswith("Unnamed: 0,")]
+    for head, block in zip(heads, ("mlp", "attention"), strict=True):
+        names = printed[head].split(",")[1:]
+        rows = [row(model, layer) for layer in model.blocks[block]]
+        for n, ours in enumerate(rows, start=head + 1):
+            for name, cell in zip(names, printed[n].split(",")[1:], strict=True):
+                count += 1
+                if not same(ours[name], cell):
+                    wrong.append((block, ours["layer"], name, cell, ours[name]))
+        for line in printed[head + 1 + len(rows) :]:
+            total = re.match(r"(\w+)\s+([\d.]+)$", line)
+            if total:
+                count += 1
+                ours_sum = 96 * sum(r[total[1]] for r in rows)
+                if f"{ours_sum:.6f}" != total[2]:
+                    wrong.append((block, "sum", total[1], total[2], ours_sum))
+            if line.startswith("time spend in comms"):
+                count += 1
+                share = sum(r["t_comm_fwd"] for r in rows) / sum(r["t_total_fwd"] for r in rows)
+                assert share == pytest.approx(float(line.split("=")[1]), rel=1e-12)
+                break
+    assert wrong == []
+    assert count == 454
+
+
+def test_one_device_sends_nothing() -> None:
+    m = hs.transformer(embed=512, heads=8, depth=2, hardware="h100")
+    assert all(not x.exchanges_fwd and not x.exchanges_bwd for b in m.blocks.values() for x in b)
+    assert m.totals.wire_bytes == {}
+    assert m.totals.seconds["bubble"] == 0
+
+
+def test_a_pipeline_idles_while_it_fills() -> None:
+    kw = {"embed": 512, "heads": 8, "depth": 8, "batch": 8, "hardware": "h100"}
+    m = hs.transformer(mesh={"pipeline": 4}, microbatches=8, **kw)
+    t = m.totals.seconds
+    busy = t["matmuls"] + t["other layers"]
+    assert t["bubble"] == pytest.approx(busy / 8 * 3)
+
+
+def test_fsdp_holds_a_share_and_sends_three_times() -> None:
+    kw = {"embed": 512, "heads": 8, "depth": 2, "batch": 8, "hardware": "h100"}
+    plain = hs.transformer(mesh={"data": 8}, **kw).totals
+    shared = hs.transformer(mesh={"data": 8}, fsdp=True, **kw).totals
+    assert shared.memory["optimizer state"] == plain.memory["optimizer state"] / 8
+    # all-gather twice and reduce-scatter once, where an all-reduce is two of them
+    assert shared.wire_bytes["data"] == pytest.approx(plain.wire_bytes["data"] * 3 / 2)
+
+
+def test_parameters_add_up_over_all_devices() -> None:
+    base = hs.transformer(embed=512, heads=8, depth=2, hardware="h100")
+    held = sum(x.parameters for b in base.blocks.values() for x in b) * 2
+    assert held == base.totals.parameters
+    for mesh, copies in (({"tensor": 4}, 1), ({"tensor": (2, 2)}, 1), ({"tensor": (2, 2, 2)}, 1)):
+        m = base.with_sizes(mesh=mesh)
+        split = 1
+        for n in m.sizes.tensor:
+            split *= n
+        grid = sum(
+            x.parameters for b in m.blocks.values() for x in b if x.name in ("qkv_proj", "fc1")
+        )
+        one = sum(
+            x.parameters for b in base.blocks.values() for x in b if x.name in ("qkv_proj", "fc1")
+        )
+        assert grid * split == pytest.approx(one * copies)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"heads": 7}, "embed 4096 does not divide by 7 (heads)"),
+        ({"mesh": {"tensor": 5}}, "heads 32 does not divide by 5 (the tensor axis)"),
+        ({"mesh": {"rows": 2}}, "the mesh has an axis 'rows'"),
+        ({"mesh": {"data": 3}}, "batch 1 does not divide by 3 (data × microbatches)"),
+        ({"recompute": "some"}, "recompute is 'some'; there are none, attention, block"),
+        ({"seq": 0}, "seq is 0; it must be at least 1"),
+        ({"wire": "star"}, "wire is 'star'"),
+        ({"sequence": 4}, "a transformer has no 'sequence'"),
+    ],
+)
+def test_sizes_that_cannot_be(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        hs.transformer(**{"hardware": "h100", **given})
+
+
+def test_a_chip_without_published_vector_rate_takes_memory_time() -> None:
+    m = hs.transformer(embed=512, heads=8, depth=2, hardware="tpu-v5e")
+    act = next(x for x in m.blocks["mlp"] if x.name == "act")
+    assert m.rates.vector is None
+    assert m.time(act).compute_fwd is None
+    assert m.time(act).fwd == act.bytes_fwd / m.rates.memory_bandwidth
+
+
+def test_best_meshes_are_all_meshes_in_order() -> None:
+    m = hs.transformer(embed=1024, heads=16, depth=4, batch=16, hardware="h100")
+    found = m.best_meshes(8, limit=1000)
+    times = [(x.totals.fits is False, x.totals.step_seconds) for x in found]
+    assert times == sorted(times)
+    assert all(x.sizes.devices == 8 for x in found)
+    with pytest.raises(ValueError, match="no mesh of 7 devices"):
+        m.best_meshes(7)
+
+
+def test_shows_itself_as_text_data_and_page(model: Transformer, tmp_path: Path) -> None:
+    assert "all figures modelled" in repr(model)
+    assert model.to_dict()["totals"]["step_seconds"] > 0
+    assert len(model.to_pandas()) == 14
+    small = model.explore(batch=[1], chips=[4, 8])
+    page = Path(small.to_html(tmp_path / "model.html")).read_text()
+    assert "http" not in page.split("<script>")[0].replace("http-equiv", "").replace("https://", "")
+    data, _ = small._repr_mimebundle_()
+    assert "iframe" in data["text/html"]
+    section = small.view["sections"][1]
+    assert [s["name"] for s in section["sliders"]] == ["batch", "chips"]
+    assert len(section["cases"]) == 2
