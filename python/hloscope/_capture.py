@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .analysis.comms.collectives import Collectives
     from .analysis.comms.sharding import Shardings
     from .analysis.cost.cost import Cost
+    from .analysis.findings.finding import Findings
     from .analysis.memory.memory import Memory
     from .analysis.report.measured import Measured
     from .analysis.report.source import Source
@@ -27,7 +28,7 @@ STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
 # Instructions up to which the analyses take no noticeable time.
 AT_ONCE = 20_000
 # What is kept of a capture and depends on the chip.
-_MODELLED = ("summary", "source", "analyses_bytes")
+_MODELLED = ("summary", "source", "findings", "analyses_bytes")
 
 
 class Capture:
@@ -198,6 +199,16 @@ class Capture:
         from .analysis.report.source import source
 
         return source(self.module, self.target)
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What is worth acting on, most at stake first: sentences with evidence and line.
+
+        Raises ``ValueError`` for a stage that is no HLO, or a dump without ENTRY.
+        """
+        from .analysis.findings.rules import findings
+
+        return findings(self.module, self.target)
 
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
         """Runs the program under ``jax.profiler`` and keeps what it measured.

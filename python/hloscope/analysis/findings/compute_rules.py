@@ -1,0 +1,192 @@
+"""Arithmetic that costs more than it must."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from ...hlo import Instruction
+from ..base.phases import REMATERIALISED, phases
+from ..text.units import duration, quantity
+from .facts import Facts
+from .finding import Finding, names, percent
+
+_DIMS = re.compile(r"\d+")
+
+
+def wide_matmuls(facts: Facts) -> Iterator[Finding]:
+    """Matmuls in f64, or in f32 where the chip has a much faster type for them."""
+    cost = facts.cost
+    chip = cost.hardware
+    work = np.where(cost.is_unit, np.nan_to_num(cost.matmul_flops) * cost.runs, 0.0)
+    if not work.any():
+        return
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for n in np.flatnonzero(work).tolist():
+        by_type[cost.matmul_dtype[n]].append(n)
+    fast = chip.matmul_rate("bf16") if chip is not None else None
+    for dtype, rows in by_type.items():
+        base = dtype.partition(":")[0]
+        if base not in ("f64", "c128") and (base != "f32" or chip is None):
+            continue
+        if base == "f64" and facts.target.platform == "cpu":
+            continue
+        slow = chip.matmul_rate(dtype) if chip is not None else None
+        flops = float(work[rows].sum())
+        share_of_work = flops / float(work.sum())
+        saved, share = None, share_of_work
+        if slow and fast and facts.total_seconds and facts.seconds is not None:
+            here = float(facts.seconds[rows].sum())
+            saved = max(0.0, here - max(flops / fast, here * slow / fast))
+            share = saved / facts.total_seconds
+            if slow * 1.5 > fast:
+                continue
+        elif base == "f32":
+            continue
+        rows.sort(key=lambda n: -work[n])
+        first = cost.module.instructions[rows[0]]
+        frame, inferred = facts.line(first)
+        faster = f"; bf16 would be {fast / slow:.0f}× as fast" if slow and fast else ""
+        yield Finding(
+            "wide-matmul",
+            f"{percent(share_of_work)} of the matmul FLOPs run in {dtype.replace(':', ', ')}"
+            + (f" precision{faster}" if ":" in dtype else faster),
+            f"{quantity(flops, 'FLOP')} in {len(rows):,} operations:"
+            f" {names([cost.module.instructions[n] for n in rows])}",
+            "cast the operands to bf16 (with preferred_element_type=jnp.float32 to keep the sum"
+            " exact), or lower jax.default_matmul_precision where the result allows it"
+            if base == "f32"
+            else "look for Python floats and numpy arrays that make values 64-bit, or turn"
+            " jax_enable_x64 off",
+            share,
+            saved,
+            None,
+            "",
+            tuple(cost.module.instructions[n] for n in rows),
+            frame,
+            inferred,
+        )
+
+
+def narrow_matmuls(facts: Facts) -> Iterator[Finding]:
+    """Matmuls with a dimension far below the matrix unit's 128: most of the unit idles."""
+    cost = facts.cost
+    chip = cost.hardware
+    if facts.target.platform != "tpu" or chip is None or not facts.total_seconds:
+        return
+    seconds = facts.seconds
+    if seconds is None:
+        return
+    groups: dict[tuple[int, int, int], list[Instruction]] = defaultdict(list)
+    for n in np.flatnonzero(cost.is_unit & (np.nan_to_num(cost.matmul_flops) > 0)).tolist():
+        i = cost.module.instructions[n]
+        dims = matmul_dims(i)
+        if dims is not None and _padded(dims) >= 4 * prod(dims):
+            groups[dims].append(i)
+    for dims, rows in groups.items():
+        flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
+        rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
+        padded = flops * _padded(dims) / prod(dims) / rate
+        share = padded / facts.total_seconds
+        if not share >= 0.05:
+            continue
+        m, n, k = dims
+        frame, inferred = facts.line(rows[0])
+        yield Finding(
+            "narrow-matmul",
+            f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {m}×{n}×{k} use at most"
+            f" {percent(prod(dims) / _padded(dims))} of the matrix unit",
+            f"rows × columns × contracted = {m}×{n}×{k}: the unit works on 8×128×128 blocks, so"
+            f" these take {duration(padded)} or more, not {duration(flops / rate)}"
+            f" ({names(rows)})",
+            "batch more rows into one product, or join small heads or experts into one dimension"
+            " of at least 128",
+            min(1.0, share),
+            padded,
+            None,
+            "",
+            tuple(rows),
+            frame,
+            inferred,
+        )
+
+
+def _padded(dims: tuple[int, int, int]) -> int:
+    """The product in the blocks of 8 sublanes and 128 lanes that a TPU's unit works on."""
+    m, n, k = dims
+    rows, columns = sorted((m, n))
+    return -(-rows // 8) * 8 * -(-columns // 128) * 128 * -(-k // 128) * 128
+
+
+def matmul_dims(i: Instruction) -> tuple[int, int, int] | None:
+    """(rows, columns, contracted) of a dot, alone or as the only one of a fusion."""
+    if i.opcode == "fusion" and i.called_computations:
+        dots = [x for x in i.called_computations[0].instructions if x.opcode in _MATMUL]
+        return matmul_dims(dots[0]) if len(dots) == 1 else None
+    if len(i.operands) != 2:
+        return None
+    a, b = i.operands[0].shape, i.operands[1].shape
+    if i.opcode == "dot":
+        contract = _ints(i.attribute("lhs_contracting_dims"))
+        batch = _ints(i.attribute("lhs_batch_dims"))
+        k = prod(a.dimensions[d] for d in contract)
+        each = prod(a.dimensions[d] for d in batch)
+        if not k or not each:
+            return None
+        return a.elements // (k * each), b.elements // (k * each), k
+    labels = i.attribute("dim_labels") or ""
+    if i.opcode != "convolution" or "window" in i.attributes or "_" not in labels:
+        return None
+    left, _, rest = labels.partition("_")
+    right, _, _ = rest.partition("->")
+    if sorted(left) != ["b", "f"] or sorted(right) != ["i", "o"]:
+        return None
+    k = a.dimensions[left.index("f")]
+    return a.dimensions[left.index("b")], b.dimensions[right.index("o")], k
+
+
+_MATMUL = ("dot", "convolution")
+
+
+def _ints(text: str | None) -> list[int]:
+    return [int(n) for n in _DIMS.findall(text or "")]
+
+
+def rematerialisation(facts: Facts) -> Iterator[Finding]:
+    """What is computed again in the backward pass, and what it costs."""
+    cost = facts.cost
+    again = phases(facts.module) == REMATERIALISED
+    executed = cost.execution.runs[facts.table.computation]
+    flops = np.nan_to_num(cost.work.flops) * executed
+    total, redone = float(flops.sum()), float(flops[again].sum())
+    if not total or redone < 0.1 * total:
+        return
+    wire = [row for row in facts.collectives if row.phase == "rematerialised"]
+    seconds = None
+    if facts.seconds is not None:
+        seconds = float(facts.seconds[again].sum()) or None
+    rows = np.flatnonzero(again & (flops > 0))
+    rows = rows[np.argsort(-flops[rows], kind="stable")][:200]
+    heaviest = [facts.module.instructions[int(n)] for n in rows]
+    frame, inferred = facts.line(heaviest[0])
+    gathers = f", and {len(wire):,} collectives run again" if wire else ""
+    yield Finding(
+        "rematerialisation",
+        f"{percent(redone / total)} of all FLOPs are spent computing values again for the"
+        " backward pass",
+        f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')} are in rematerialised"
+        f" operations{gathers}: heaviest {names(heaviest)}",
+        "if memory allows, save the dearest of them (jax.checkpoint policies such as"
+        " dots_with_no_batch_dims_saveable, or save_only_these_names)",
+        redone / total,
+        seconds,
+        None,
+        "",
+        tuple(heaviest),
+        frame,
+        inferred,
+    )

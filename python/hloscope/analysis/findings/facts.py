@@ -1,0 +1,146 @@
+"""What the rules ask of a program, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Module, StackFrame, Target
+from ..base.frames import own_line
+from ..base.phases import PHASES, phases
+from ..base.table import Table, table
+from ..comms.collectives import Collectives, collectives
+from ..cost.cost import Cost, estimated
+from ..memory.memory import Memory, analysed
+
+# Shares of the modelled step, of the bytes moved or of the peak below which nobody should care.
+WORTH_SAYING = 0.02
+_SERVED = 6  # steps to look for a line around an instruction that the compiler made
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """One program on one target. Seconds are modelled, of one step on one device."""
+
+    module: Module
+    target: Target
+
+    @cached_property
+    def table(self) -> Table:
+        return table(self.module)
+
+    @cached_property
+    def cost(self) -> Cost:
+        return estimated(self.module, self.target)
+
+    @cached_property
+    def memory(self) -> Memory:
+        return analysed(self.module, self.target)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        return collectives(self.module, self.target)
+
+    @cached_property
+    def runs(self) -> npt.NDArray[np.float64]:
+        """Executions of each instruction in one step; 0 for what is fused or applied."""
+        return np.where(self.cost.is_unit, self.cost.runs, 0.0)
+
+    @cached_property
+    def seconds(self) -> npt.NDArray[np.float64] | None:
+        """Modelled seconds of all executions, a row an instruction; None without a chip."""
+        r = self.cost.roofline
+        return None if r is None else np.nan_to_num(r.seconds) * self.runs
+
+    @cached_property
+    def total_seconds(self) -> float | None:
+        r = self.cost.roofline
+        return r.total_seconds if r is not None and r.total_seconds > 0 else None
+
+    @cached_property
+    def moved(self) -> npt.NDArray[np.float64]:
+        """Bytes accessed by all executions, a row an instruction."""
+        return np.nan_to_num(self.cost.bytes) * self.runs
+
+    def time_share(self, seconds: float | None, moved: float) -> float:
+        """Part of the modelled step; without a chip, part of all bytes accessed."""
+        if seconds is not None and self.total_seconds:
+            return seconds / self.total_seconds
+        total = float(self.moved.sum())
+        return moved / total if total else 0.0
+
+    def wire_share(self, wire_bytes: float, seconds: float | None) -> float:
+        """Part of the modelled step; without a chip, half the part of all bytes on the wire."""
+        if seconds is not None and self.total_seconds:
+            return seconds / self.total_seconds
+        total = self.collectives.wire_bytes
+        return 0.5 * wire_bytes / total if total else 0.0
+
+    def peak_share(self, held: float) -> float:
+        """Part of the peak; worth less while the device has room for ten times as much."""
+        peak = self.memory.peak_bytes
+        if not peak:
+            return 0.0
+        chip = self.cost.hardware
+        room = chip.memory_bytes if chip is not None else None
+        return held / peak * (0.2 if room and peak < 0.1 * room else 1.0)
+
+    @cached_property
+    def wire_seconds(self) -> dict[int, float]:
+        """Modelled seconds on the wire of all executions, by instruction of the start."""
+        r = self.cost.roofline
+        if r is None:
+            return {}
+        pairs = zip(r.transfers, r.transfer_seconds.tolist(), strict=True)
+        return {t.start: s * float(self.cost.runs[t.start]) for t, s in pairs}
+
+    def seconds_of_wire(self, members: Iterable[int]) -> float | None:
+        """Modelled seconds on the wire of a collective's members; None without a chip."""
+        if self.cost.roofline is None:
+            return None
+        return sum(self.wire_seconds.get(m, 0.0) for m in members)
+
+    def phase(self, i: Instruction) -> str:
+        return PHASES[int(phases(self.module)[i.index])]
+
+    def line(self, i: Instruction) -> tuple[StackFrame | None, bool]:
+        """The Python line of an instruction, and whether it is that of what it serves.
+
+        The compiler's own copies carry none: the nearest user, then the nearest operand, that
+        has one is what they are for.
+        """
+        found = self._own(i)
+        if found is not None:
+            return found, False
+        for around in (lambda x: x.users, lambda x: x.operands):
+            front: Sequence[Instruction] = (i,)
+            for _ in range(_SERVED):
+                front = tuple(dict.fromkeys(y for x in front[:8] for y in around(x)))
+                for x in front:
+                    found = self._own(x)
+                    if found is not None:
+                        return found, True
+        return None, False
+
+    def _own(self, i: Instruction) -> StackFrame | None:
+        found = own_line(i.frames)
+        if found is None and i.opcode == "fusion" and i.called_computations:
+            inside = i.called_computations[0].instructions
+            work = self.cost.work.flops
+            for x in sorted(inside, key=lambda x: -float(np.nan_to_num(work[x.index]))):
+                found = own_line(x.frames)
+                if found is not None:
+                    break
+        return found
+
+    def code(self, frame: StackFrame | None) -> str:
+        """The text of a line, where the capture kept the file; else ""."""
+        text = self.target.sources.get(frame.file) if frame is not None else None
+        if text is None or frame is None:
+            return ""
+        lines = text.splitlines()
+        return lines[frame.line - 1].strip() if 0 < frame.line <= len(lines) else ""

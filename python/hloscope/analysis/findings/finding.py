@@ -1,0 +1,174 @@
+"""``Finding`` and ``Findings``: what ``cap.findings`` is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...hlo import Instruction, StackFrame
+from ..text.units import duration, size
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence worth acting on, with its evidence. Figures are per device and step.
+
+    ``seconds`` (modelled) and ``bytes`` are what is at stake, None where not known;
+    ``bytes_of`` says of what: "wire", "memory traffic" or "peak memory". ``share`` is the part
+    of the modelled step or of the peak, 0 to 1: what findings are ranked by. ``instructions``
+    are the evidence, the heaviest first.
+    """
+
+    rule: str  # "gathered-twice"
+    title: str
+    evidence: str
+    advice: str
+    share: float
+    seconds: float | None = None
+    bytes: int | None = None
+    bytes_of: str = ""
+    instructions: tuple[Instruction, ...] = ()
+    frame: StackFrame | None = None  # the Python line it is about
+    inferred: bool = False  # the line is that of what the evidence serves
+
+    @property
+    def line(self) -> str:
+        """``train.py:31``; "" when unknown."""
+        return f"{self.frame.file}:{self.frame.line}" if self.frame is not None else ""
+
+    @property
+    def at_stake(self) -> str:
+        """``1.2 ms, 12.5 MiB on the wire``."""
+        parts = []
+        if self.seconds is not None:
+            parts.append(f"{duration(self.seconds)} modelled")
+        if self.bytes is not None:
+            of = {"wire": " on the wire"}.get(self.bytes_of, f" of {self.bytes_of}")
+            parts.append(f"{size(self.bytes)}{of}")
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        head = f"{self.title} [{self.at_stake}]" if self.at_stake else self.title
+        at = f"\n    at {self.line}{' (inferred)' if self.inferred else ''}" if self.line else ""
+        return f"{head}{at}\n    {self.evidence}\n    Try: {self.advice}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "title": self.title,
+            "evidence": self.evidence,
+            "advice": self.advice,
+            "share": self.share,
+            "seconds": self.seconds,
+            "bytes": self.bytes,
+            "bytes_of": self.bytes_of or None,
+            "line": self.line or None,
+            "line_inferred": self.inferred,
+            "instructions": [i.name for i in self.instructions],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The program in figures; None is unknown. Times are of one step on one device.
+
+    ``mfu`` is matmul FLOPs over what the chip could do in that time (Chowdhery et al. 2022,
+    "PaLM", appendix B, with the FLOPs that are compiled): with a measured step measured, else
+    an upper bound, as the modelled time is a lower one.
+    """
+
+    hardware: str | None
+    seconds: float | None
+    seconds_are: str  # "measured", "modelled", "unknown"
+    mfu: float | None
+    bound_by: str  # "compute", "memory", "communication" or ""
+    bound_share: float
+    peak_bytes: int | None
+    memory_bytes: float | None  # of the device
+    largest: str  # the category with most bytes at the peak
+    largest_bytes: int
+
+    def __str__(self) -> str:
+        parts = []
+        if self.seconds is not None:
+            parts.append(f"step {duration(self.seconds)} {self.seconds_are} on {self.hardware}")
+        if self.mfu is not None:
+            most = "" if self.seconds_are == "measured" else "≤ "
+            parts.append(f"MFU {most}{100 * self.mfu:.0f} %")
+        if self.bound_by:
+            parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the time)")
+        if self.peak_bytes is not None:
+            of = f" of {size(self.memory_bytes)}" if self.memory_bytes else ""
+            most = (
+                f", most of it {self.largest}" if self.largest_bytes * 2 > self.peak_bytes else ""
+            )
+            parts.append(f"peak memory {size(self.peak_bytes)}{of}{most}")
+        return " · ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What ``cap.findings`` is: most at stake first. Iterate it for ``Finding``."""
+
+    rows: tuple[Finding, ...]
+    headline: Headline
+    rules: tuple[str, ...]  # all that were asked
+    failed: tuple[str, ...]  # rules that could not be worked out, and why
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Finding:
+        return self.rows[index]
+
+    def of(self, rule: str) -> tuple[Finding, ...]:
+        """Those of one rule. Raises ``ValueError`` for a rule nobody knows."""
+        if rule not in self.rules:
+            raise ValueError(f"no rule {rule!r}; there are: {', '.join(self.rules)}")
+        return tuple(f for f in self.rows if f.rule == rule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the headline and one dict a finding."""
+        return {
+            "headline": self.headline.to_dict(),
+            "findings": [f.to_dict() for f in self.rows],
+            "failed": list(self.failed),
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a finding. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame([f.to_dict() for f in self.rows])
+
+    def __repr__(self) -> str:
+        lines = [str(self.headline)]
+        if not self.rows:
+            lines.append(f"Nothing to report: {len(self.rules)} rules found nothing worth saying.")
+        lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]
+        lines += [f"not worked out: {reason}" for reason in self.failed]
+        return "\n".join(lines)
+
+
+def names(instructions: Sequence[Instruction], limit: int = 3) -> str:
+    """``%a, %b and 4 more``."""
+    shown = ", ".join(f"%{i.name}" for i in instructions[:limit])
+    more = len(instructions) - limit
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+__all__ = ["Finding", "Findings", "Headline", "names", "percent"]

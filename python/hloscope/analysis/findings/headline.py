@@ -1,0 +1,45 @@
+"""The one line over all: step time, MFU, what bounds it, memory used of available."""
+
+from __future__ import annotations
+
+from .facts import Facts
+from .finding import Headline
+
+
+def headline(facts: Facts) -> Headline:
+    """Modelled time; a measured step replaces it where a trace was joined (``with_step``)."""
+    cost, r = facts.cost, facts.cost.roofline
+    memory = facts.memory
+    chip = cost.hardware
+    bound, bound_share = "", 0.0
+    seconds = facts.total_seconds
+    if r is not None and seconds:
+        parts = {
+            "compute": r.compute_seconds,
+            "memory": r.memory_seconds,
+            "communication": r.exposed_seconds,
+        }
+        bound = max(parts, key=lambda k: parts[k])
+        bound_share = parts[bound] / seconds
+    largest, largest_bytes = next(iter(memory.by_category.items()), ("", 0))
+    return Headline(
+        hardware=chip.label if chip is not None else None,
+        seconds=seconds,
+        seconds_are="modelled" if seconds else "unknown",
+        mfu=mfu(facts, seconds),
+        bound_by=bound,
+        bound_share=bound_share,
+        peak_bytes=memory.peak_bytes,
+        memory_bytes=chip.memory_bytes if chip is not None else None,
+        largest=largest,
+        largest_bytes=largest_bytes,
+    )
+
+
+def mfu(facts: Facts, seconds: float | None) -> float | None:
+    """Matmul FLOPs over what the chip could do in ``seconds``; None without a chip."""
+    cost = facts.cost
+    if cost.hardware is None or not seconds:
+        return None
+    peak = max(cost.hardware.matmul.get("bf16", 0.0), cost.hardware.matmul.get("f16", 0.0))
+    return cost.total_matmul_flops / (peak * seconds) if peak else None

@@ -1,0 +1,221 @@
+"""Memory traffic that only moves or converts what is there already."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ...hlo import Instruction
+from ..base.operands import source_of
+from ..text.units import duration, size
+from .facts import Facts
+from .finding import Finding, names, percent
+
+_ORDER = frozenset({"copy", "transpose"})
+_MOVING = frozenset({
+    "copy", "transpose", "bitcast", "reshape", "parameter", "slice", "dynamic-slice", "tuple",
+    "get-tuple-element", "constant", "compare", "select", "add", "convert",
+})  # fmt: skip
+_STEPS = 12
+
+
+def _reorders(i: Instruction) -> bool:
+    """A copy or transpose, alone or as all that a fusion does."""
+    if i.opcode in _ORDER:
+        return bool(i.operands) and i.shape.is_array and not _same_order(i)
+    if i.opcode != "fusion" or not i.called_computations:
+        return False
+    inside = i.called_computations[0].instructions
+    plain = {"copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get-tuple-element"}
+    return all(x.opcode in plain for x in inside) and any(
+        x.opcode in _ORDER and not _same_order(x) for x in inside
+    )
+
+
+def _same_order(i: Instruction) -> bool:
+    """A copy to the same layout: between memory spaces, or to have the value twice."""
+    if i.opcode != "copy" or not i.operands:
+        return False
+    a, b = i.operands[0].shape.layout, i.shape.layout
+    return a is not None and b is not None and a.minor_to_major == b.minor_to_major
+
+
+def served(i: Instruction) -> Instruction | None:
+    """The first real work that uses a value, behind further moves."""
+    at = i
+    for _ in range(_STEPS):
+        users = at.users
+        if not users:
+            return None
+        at = users[0]
+        if at.opcode not in _MOVING and not at.opcode.endswith(("-start", "-done")):
+            return at
+    return None
+
+
+def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
+    """Values put into another order again and again, for one operand of one line."""
+    t = facts.table
+    groups: dict[tuple[str, int, str], list[Instruction]] = defaultdict(list)
+    for n in t.where("copy", "transpose", "fusion").tolist():
+        if facts.runs[n] == 0 or facts.moved[n] == 0:
+            continue
+        i = t.instructions[n]
+        if _reorders(i):
+            frame, _ = facts.line(i)
+            where = (frame.file, frame.line) if frame is not None else ("", 0)
+            groups[*where, i.shape.dense_text].append(i)
+    for rows in groups.values():
+        rows.sort(key=lambda i: -float(facts.moved[i.index]))
+        moved = float(sum(facts.moved[i.index] for i in rows))
+        seconds = None
+        if facts.seconds is not None:
+            seconds = float(sum(facts.seconds[i.index] for i in rows))
+        share = facts.time_share(seconds, moved)
+        if share < 0.03:
+            continue
+        first = rows[0]
+        for_what = served(first)
+        frame, inferred = facts.line(first)
+        source = source_of(first.operands[0], facts.target) if first.operands else None
+        of = f" of {source.name}" if source is not None and source.kind != "value" else ""
+        runs = sum(facts.runs[i.index] for i in rows)
+        layout = _layouts(first)
+        yield Finding(
+            "layout-copies",
+            f"{runs:,.0f} {'transposes or layout copies' if runs > 1 else 'layout copy'}"
+            f" of {first.shape.dense_text}{of} take {percent(share)} of the"
+            f" {'step' if seconds is not None else 'bytes moved'}",
+            f"{names(rows)} write the same values in another order{layout}"
+            + (f", for %{for_what.name} ({for_what.opcode})" if for_what is not None else ""),
+            "store the array in the order its user wants (swap the dimensions where it is made,"
+            " or in the einsum's subscripts), so that no operand has to be turned",
+            share,
+            seconds,
+            int(moved),
+            "memory traffic",
+            tuple(rows),
+            frame,
+            inferred,
+        )
+
+
+def _layouts(i: Instruction) -> str:
+    if i.opcode != "copy" or not i.operands:
+        return ""
+    a, b = i.operands[0].shape.layout, i.shape.layout
+    if a is None or b is None or not a.minor_to_major:
+        return ""
+
+    def text(order: tuple[int, ...]) -> str:
+        return "{" + ",".join(map(str, order)) + "}"
+
+    return f" ({text(a.minor_to_major)} → {text(b.minor_to_major)})"
+
+
+def update_copies(facts: Facts) -> Iterator[Finding]:
+    """A whole buffer copied in a loop so that a slice of it can be updated."""
+    t = facts.table
+    for n in t.where("copy").tolist():
+        i = t.instructions[n]
+        if facts.runs[n] < 2 or not i.shape.is_array or not _same_order(i):
+            continue
+        updates = [u for u in i.users if _updates(u, i)]
+        if not updates:
+            continue
+        moved = float(facts.moved[n])
+        seconds = None if facts.seconds is None else float(facts.seconds[n])
+        share = facts.time_share(seconds, moved)
+        frame, inferred = facts.line(updates[0])
+        yield Finding(
+            "update-copies",
+            f"A loop copies all of {i.shape.dense_text} {facts.runs[n]:,.0f} times to update a"
+            " slice of it",
+            f"%{i.name} copies {size(i.shape.byte_size)} before %{updates[0].name} writes into"
+            " it: something still reads the old value",
+            "read what is needed of the old value before the update, or carry the array through"
+            " the loop untouched and update it last",
+            share,
+            seconds,
+            int(moved),
+            "memory traffic",
+            (i, *updates),
+            frame,
+            inferred,
+        )
+
+
+def _updates(u: Instruction, value: Instruction) -> bool:
+    if u.opcode == "dynamic-update-slice":
+        return u.operands[0] is value
+    if u.opcode != "fusion" or not u.called_computations:
+        return False
+    root = u.called_computations[0].root
+    while root is not None and root.opcode in ("bitcast", "convert", "copy") and root.operands:
+        root = root.operands[0]
+    if root is None or root.opcode != "dynamic-update-slice":
+        return False
+    inside = root.operands[0]
+    while inside.opcode in ("bitcast", "convert", "copy") and inside.operands:
+        inside = inside.operands[0]
+    number = inside.parameter_number
+    return inside.opcode == "parameter" and number is not None and u.operands[number] is value
+
+
+def converts(facts: Facts) -> Iterator[Finding]:
+    """Whole arrays converted and nothing else, where that takes a real part of the step."""
+    t = facts.table
+    groups: dict[tuple[str, str, str], list[Instruction]] = defaultdict(list)
+    for n in t.where("convert", "fusion").tolist():
+        if facts.runs[n] == 0 or facts.moved[n] == 0:
+            continue
+        i = t.instructions[n]
+        types = _converts(i)
+        if types is None:
+            continue
+        source = source_of(i.operands[0], facts.target)
+        kind = source.kind if source.kind == "argument" else "value"
+        groups[*types, kind].append(i)
+    for (before, after, kind), rows in groups.items():
+        rows.sort(key=lambda i: -float(facts.moved[i.index]))
+        moved = float(sum(facts.moved[i.index] for i in rows))
+        seconds = None
+        if facts.seconds is not None:
+            seconds = float(sum(facts.seconds[i.index] for i in rows))
+        share = facts.time_share(seconds, moved)
+        if share < 0.05 or len(rows) < 2:
+            continue
+        frame, inferred = facts.line(rows[0])
+        took = f" ({duration(seconds)})" if seconds is not None else ""
+        yield Finding(
+            "repeated-converts",
+            f"{len(rows):,} whole arrays are converted from {before} to {after}"
+            f"{' (arguments)' if kind == 'argument' else ''}: {percent(share)} of the"
+            f" {'step' if seconds is not None else 'bytes moved'}{took}",
+            f"nothing else is done with them there: {names(rows)}",
+            f"keep them in {after} between steps, or convert where they are used so that the"
+            " conversion fuses with the work",
+            share,
+            seconds,
+            int(moved),
+            "memory traffic",
+            tuple(rows),
+            frame,
+            inferred,
+        )
+
+
+def _converts(i: Instruction) -> tuple[str, str] | None:
+    """(from, to) for a convert alone, or a fusion of nothing but one."""
+    if not i.operands or not i.shape.is_array or not i.operands[0].shape.is_array:
+        return None
+    before, after = i.operands[0].shape.element_type, i.shape.element_type
+    if before == after or not {before[0], after[0]} <= {"f", "b"}:
+        return None
+    if i.opcode == "convert":
+        return before, after
+    if len(i.operands) != 1 or not i.called_computations:
+        return None
+    inside = i.called_computations[0].instructions
+    plain = {"convert", "bitcast", "reshape", "parameter", "copy", "transpose"}
+    return (before, after) if all(x.opcode in plain for x in inside) else None

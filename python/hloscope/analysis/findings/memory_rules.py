@@ -1,0 +1,254 @@
+"""Memory that is held twice, for nothing, or where it need not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hlo import Instruction
+from ..comms.sharding import shardings
+from ..memory.memory_audit import Donation
+from ..text.units import size
+from .facts import Facts
+from .finding import Finding, percent
+
+_STEPS = 12
+
+
+def not_donated(facts: Facts) -> Iterator[Finding]:
+    """Arguments that an output replaces, and that could have given it their memory."""
+    rows = [
+        d for d in facts.memory.donations if d.outcome == "could be donated" and _replaces(facts, d)
+    ]
+    if not rows:
+        return
+    total = sum(d.bytes for d in rows)
+    rows.sort(key=lambda d: -d.bytes)
+    shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
+    more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+    yield Finding(
+        "not-donated",
+        f"{len(rows):,} argument{'s' if len(rows) > 1 else ''} that the step replaces"
+        f" {'are' if len(rows) > 1 else 'is'} not donated: {size(total)} held twice",
+        f"{shown}{more}: an output of the same shape is computed from each and has memory of"
+        " its own",
+        "jax.jit(step, donate_argnums=(…)) for the arguments that the caller drops",
+        facts.peak_share(total),
+        None,
+        total,
+        "peak memory",
+        _parameters(facts, rows),
+        None,
+    )
+
+
+def _parameters(facts: Facts, rows: list[Donation]) -> tuple[Instruction, ...]:
+    entry = facts.module.entry
+    numbers = {p.parameter_number: p for p in entry.parameters} if entry is not None else {}
+    return tuple(numbers[d.parameter] for d in rows if d.parameter in numbers)
+
+
+def _replaces(facts: Facts, donation: Donation) -> bool:
+    """Whether the output meant is made from the argument itself: an update, not a coincidence."""
+    entry = facts.module.entry
+    if entry is None or entry.root is None or donation.output is None:
+        return False
+    at = entry.root
+    if at.opcode == "tuple" and donation.output:
+        at = at.operands[donation.output[0]]
+    parameter = next(
+        (p for p in entry.parameters if p.parameter_number == donation.parameter), None
+    )
+    front, seen = [at], {at.index}
+    for _ in range(_STEPS):
+        ahead = []
+        for x in front:
+            for o in x.operands:
+                if o is parameter:
+                    return _elementwise(facts, x, o)
+                if x.opcode in _PASSING and o.index not in seen:
+                    seen.add(o.index)
+                    ahead.append(o)
+        front = ahead
+    return False
+
+
+_PASSING = frozenset({"get-tuple-element", "bitcast", "copy", "reshape", "tuple", "convert"})
+_UPDATING = frozenset({"add", "subtract", "multiply", "dynamic-update-slice", "scatter", "select"})
+
+
+def _elementwise(facts: Facts, user: Instruction, parameter: Instruction) -> bool:
+    if user.opcode in _UPDATING:
+        return user.operands[0] is parameter or user.shape.dense_text == parameter.shape.dense_text
+    if user.opcode == "while":
+        return True
+    if user.opcode != "fusion" or not user.called_computations:
+        return False
+    inside = user.called_computations[0]
+    if any(x.opcode in ("dot", "convolution", "reduce") for x in inside.instructions):
+        return False
+    number = next((n for n, o in enumerate(user.operands) if o is parameter), None)
+    if number is None or number >= len(inside.parameters):
+        return False
+    uses = inside.parameters[number].users
+    return any(u.opcode in _UPDATING for u in uses)
+
+
+def donated_in_vain(facts: Facts) -> Iterator[Finding]:
+    """Donated arguments whose memory no output could take, and why."""
+    rows = [d for d in facts.memory.donations if d.outcome == "donated, unused" and d.bytes]
+    if not rows:
+        return
+    rows.sort(key=lambda d: -d.bytes)
+    total = sum(d.bytes for d in rows)
+    why = _why_in_vain(facts, rows[0])
+    shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
+    more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+    yield Finding(
+        "donated-in-vain",
+        f"{len(rows):,} donated argument{'s' if len(rows) > 1 else ''} could not be used:"
+        f" {size(total)} in {shown}{more}",
+        f"`{rows[0].argument}`: {why}",
+        "give the output the argument's shape, dtype and sharding, or drop the donation",
+        facts.peak_share(total),
+        None,
+        total,
+        "peak memory",
+        _parameters(facts, rows),
+        None,
+    )
+
+
+def _why_in_vain(facts: Facts, donation: Donation) -> str:
+    """No output of that shape, of that type, or none left."""
+    entry = facts.module.entry
+    found = _parameters(facts, [donation])
+    if entry is None or entry.root is None or not found:
+        return "no output could take its memory"
+    shape = found[0].shape
+    outputs = list(entry.root.shape.leaves())
+    same = [s for s in outputs if s.dense_text == shape.dense_text]
+    if same:
+        if any(s == shape for s in same):
+            n = len(same)
+            word = "the one output" if n == 1 else f"all {n} outputs"
+            return f"{word} of {shape.dense_text} already lie in other arguments' memory"
+        return f"the outputs of {shape.dense_text} have another layout or sharding"
+    dims = [s for s in outputs if s.dimensions == shape.dimensions and s.is_array]
+    if dims:
+        types = ", ".join(sorted({s.element_type for s in dims}))
+        return f"it is {shape.dense_text}, and the outputs of that shape are {types}"
+    elements = [s for s in outputs if s.byte_size == shape.byte_size]
+    if elements:
+        return f"no output is {shape.dense_text} on a device (as large: {elements[0].dense_text})"
+    return f"no output is {shape.dense_text} on a device"
+
+
+def does_not_fit(facts: Facts) -> Iterator[Finding]:
+    """A peak above what the chip has."""
+    chip = facts.cost.hardware
+    peak = facts.memory.peak_bytes
+    if chip is None or peak <= chip.memory_bytes:
+        return
+    top = facts.memory.live_at_peak[:3]
+    shown = ", ".join(f"{v.name} ({size(v.bytes)})" for v in top)
+    yield Finding(
+        "does-not-fit",
+        f"The peak of {size(peak)} does not fit into the {size(chip.memory_bytes)} of a"
+        f" {chip.label}",
+        f"largest at the peak: {shown}",
+        "shard or rematerialise the largest of them, or take smaller microbatches",
+        1.0,
+        None,
+        int(peak - chip.memory_bytes),
+        "peak memory",
+        tuple(v.instruction for v in top),
+        top[0].frames[0] if top and top[0].frames else None,
+    )
+
+
+def padding(facts: Facts) -> Iterator[Finding]:
+    """Arrays that tiles make much larger than they are."""
+    total = facts.memory.padding_at_peak
+    if not total or total < 0.1 * facts.memory.peak_bytes:
+        return
+    worst = sorted(facts.memory.live_at_peak, key=lambda v: -v.padding_bytes)[:5]
+    first = worst[0]
+    frames = first.frames
+    yield Finding(
+        "padding",
+        f"{percent(total / facts.memory.peak_bytes)} of the peak is padding: {size(total)}",
+        f"the most in {first.name}: {first.shape.dense_text} takes {size(first.bytes)} for"
+        f" {size(first.bytes - first.padding_bytes)} of data, as its last dimensions are filled"
+        " up to whole tiles",
+        "put a large dimension last, or merge small trailing dimensions into one",
+        facts.peak_share(total),
+        None,
+        total,
+        "peak memory",
+        tuple(v.instruction for v in worst),
+        frames[0] if frames else None,
+    )
+
+
+def residuals(facts: Facts) -> Iterator[Finding]:
+    """What forward loops store for backward ones, where it is most of the peak."""
+    rows = sorted(facts.memory.residuals, key=lambda r: -r.bytes)
+    total = sum(r.bytes for r in rows)
+    peak = facts.memory.peak_bytes
+    if not rows or not peak or total < 0.3 * peak:
+        return
+    first = rows[0]
+    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    yield Finding(
+        "residuals",
+        f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
+        f" pass: {size(total)}",
+        f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
+        "rematerialise the largest (jax.checkpoint around the loop's body with a policy), or"
+        " shard it: what is stored is what the policy names, in the sharding it has there",
+        facts.peak_share(total) * 0.5,
+        None,
+        total,
+        "peak memory",
+        tuple(r.stored for r in rows if r.stored is not None),
+        frame,
+        inferred,
+    )
+
+
+def replicated_state(facts: Facts) -> Iterator[Finding]:
+    """Optimiser state that every device holds whole, where memory is scarce."""
+    chip = facts.cost.hardware
+    peak = facts.memory.peak_bytes
+    if chip is None or peak < 0.5 * chip.memory_bytes or len(facts.target.devices) < 2:
+        return
+    found = shardings(facts.module, facts.target)
+    rows = [
+        v
+        for v in facts.memory.live_at_peak
+        if v.category == "optimiser state" and v.kind == "argument"
+    ]
+    whole = {
+        a.instruction.index
+        for a in found
+        if a.instruction is not None and a.replicas >= len(facts.target.devices)
+    }
+    rows = [v for v in rows if v.instruction.index in whole]
+    total = sum(v.bytes for v in rows)
+    if not total:
+        return
+    n = len(facts.target.devices)
+    yield Finding(
+        "replicated-state",
+        f"{size(total)} of optimiser state is replicated on all {n:,} devices",
+        f"the largest: {rows[0].name} ({size(rows[0].bytes)}), in a peak of {size(peak)} of"
+        f" {size(chip.memory_bytes)}",
+        "shard the optimiser state over the data axis (ZeRO, Rajbhandari et al. 2020): each"
+        " device then updates its part",
+        facts.peak_share(total * (n - 1) / n),
+        None,
+        int(total * (n - 1) / n),
+        "peak memory",
+        tuple(v.instruction for v in rows),
+        None,
+    )

@@ -1,0 +1,98 @@
+"""What is in the program and need not be: constants, callbacks, the compiler's own warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..text.units import size
+from ..why.compiler_messages import REMATERIALIZED, compiler_messages
+from .facts import Facts
+from .finding import Finding, names
+
+_LARGE = 1 << 20  # bytes: what a person would rather pass as an argument
+_CALLBACK = re.compile(r"callback|host_compute", re.I)
+
+
+def full_rematerialization(facts: Facts) -> Iterator[Finding]:
+    """The partitioner's own warnings: arrays gathered whole to change their sharding."""
+    for m in compiler_messages(facts.module, facts.target):
+        if m.kind != REMATERIALIZED:
+            continue
+        rows = [facts.module.instructions[n] for n in m.instructions]
+        members = facts.collectives.by_instruction
+        moved = [members[i.index] for i in rows if i.index in members]
+        wire = sum(row.total_wire_bytes or 0 for row in moved)
+        seconds = facts.seconds_of_wire(n for row in moved for n in row.members)
+        frame, inferred = facts.line(rows[0]) if rows else (None, False)
+        yield Finding(
+            "full-rematerialization",
+            f"XLA gathers all of {m.shape or 'an array'} to change its sharding",
+            f"it knows no direct way from {m.had} to {m.needs}"
+            + (f" ({names(rows)})" if rows else ""),
+            "put a with_sharding_constraint between the two whose change it can do in one step"
+            " (move one mesh axis at a time)",
+            max(0.05, facts.wire_share(wire, seconds)),
+            seconds,
+            wire or None,
+            "wire",
+            tuple(rows),
+            frame,
+            inferred,
+        )
+
+
+def large_constants(facts: Facts) -> Iterator[Finding]:
+    """Arrays that are part of the program text."""
+    t = facts.table
+    rows = [t.instructions[n] for n in t.where("constant").tolist()]
+    rows = [i for i in rows if i.shape.byte_size >= _LARGE]
+    if not rows:
+        return
+    rows.sort(key=lambda i: -i.shape.byte_size)
+    total = sum(i.shape.byte_size for i in rows)
+    frame, inferred = facts.line(rows[0])
+    yield Finding(
+        "large-constant",
+        f"{size(total)} of constants are baked into the program",
+        f"{len(rows):,} of at least {size(_LARGE)}: {names(rows)}, the largest"
+        f" {rows[0].shape.dense_text}",
+        "pass the array as an argument: a closed-over array is copied into every compiled"
+        " program, slows compiling down and cannot be donated or sharded",
+        max(0.02, facts.peak_share(total)),
+        None,
+        total,
+        "peak memory",
+        tuple(rows),
+        frame,
+        inferred,
+    )
+
+
+def host_callbacks(facts: Facts) -> Iterator[Finding]:
+    """Calls into Python, and transfers to and from the host, inside the step."""
+    t = facts.table
+    calls = [
+        t.instructions[n]
+        for n in t.where("custom-call").tolist()
+        if facts.runs[n] and _CALLBACK.search(t.instructions[n].custom_call_target or "")
+    ]
+    calls += [t.instructions[n] for n in t.where("infeed", "outfeed").tolist() if facts.runs[n]]
+    if not calls:
+        return
+    times = sum(float(facts.runs[i.index]) for i in calls)
+    frame, inferred = facts.line(calls[0])
+    yield Finding(
+        "host-callback",
+        f"The step calls back into the host {times:,.0f} times",
+        f"the devices wait for Python each time: {names(calls)}",
+        "take jax.debug.print, pure_callback and io_callback out of the compiled step, or run"
+        " them every so many steps",
+        0.1,
+        None,
+        None,
+        "",
+        tuple(calls),
+        frame,
+        inferred,
+    )
