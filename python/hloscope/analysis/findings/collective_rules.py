@@ -10,7 +10,7 @@ from ..base.operands import callers, step_back
 from ..comms.collective import Collective
 from ..text.units import duration, size
 from .facts import Facts
-from .finding import Finding, names, percent
+from .finding import Finding, names, percent, short_line
 
 _STEPS = 60
 _TINY = 1 << 16  # bytes: below it a transfer is nothing but latency on every chip of chips.toml
@@ -40,15 +40,15 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         row = facts.collectives.by_instruction.get(t.start)
         if row is not None and seconds > 0:
             waits[row.index] = seconds
-    groups: dict[tuple[str, str, str, str], list[Collective]] = defaultdict(list)
+    groups: dict[tuple[str, str, bool | None], list[Collective]] = defaultdict(list)
     for index in waits:
         row = facts.collectives[index]
-        groups[row.kind, row.axes_or_groups, row.line, row.phase].append(row)
-    for (kind, _, _, phase), rows in groups.items():
+        groups[row.kind, row.axes_or_groups, row.inserted].append(row)
+    for (kind, _, _), rows in groups.items():
         rows.sort(key=lambda row: -waits[row.index])
         seconds = sum(waits[row.index] for row in rows)
         share = seconds / facts.total_seconds
-        if share < 0.05:
+        if share < 0.05 or max(row.payload_bytes for row in rows) < _TINY:
             continue
         first = rows[0]
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
@@ -57,10 +57,10 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "exposed-collective",
             f"The chip waits {duration(seconds)} ({percent(share)} of the step) for {many}"
-            f" {_where(first)}{f', {phase}' if phase else ''}",
+            f" {_where(first)}",
             f"{duration(seconds)} of {duration(max(whole, seconds))} on the wire have no compute"
-            f" beside them; {size(first.payload_bytes)} each{_times(first)}"
-            f" ({names([row.instruction for row in rows])})",
+            f" beside them{_lines(rows, waits, seconds)}; the longest is %{first.name},"
+            f" {size(first.payload_bytes)} of {_moved(first)}{_times(first)}",
             _advice(first),
             share,
             seconds,
@@ -70,6 +70,20 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _lines(rows: list[Collective], waits: dict[int, float], seconds: float) -> str:
+    """``: 60 % at llama.py:37, 30 % at llama.py:38``."""
+    at: dict[str, float] = defaultdict(float)
+    for row in rows:
+        at[row.line] += waits[row.index]
+    if len(at) < 2:
+        return ""
+    most = sorted(at.items(), key=lambda x: -x[1])[:4]
+    return ": " + ", ".join(
+        f"{percent(s / seconds)} {f'at {short_line(line)}' if line else 'without a line'}"
+        for line, s in most
+    )
 
 
 def _advice(row: Collective) -> str:
@@ -250,8 +264,8 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
             " array inside one function, or reduce the sum by hand in shard_map",
             facts.wire_share(wire, seconds),
             seconds,
-            part * n,
-            "payload",
+            wire,
+            "wire",
             tuple(dict.fromkeys((row.instruction, other[0].instruction, user))),
             frame,
             inferred,

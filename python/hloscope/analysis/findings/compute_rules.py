@@ -33,6 +33,8 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         base = dtype.partition(":")[0]
         if base not in ("f64", "c128") and (base != "f32" or chip is None):
             continue
+        if base == "f32" and not facts.is_optimised:
+            continue
         if base == "f64" and facts.target.platform == "cpu":
             continue
         slow = chip.matmul_rate(dtype) if chip is not None else None
@@ -46,6 +48,8 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             if slow * 1.5 > fast:
                 continue
         elif base == "f32":
+            continue
+        if share < 0.05:
             continue
         rows.sort(key=lambda n: -work[n])
         first = cost.module.instructions[rows[0]]

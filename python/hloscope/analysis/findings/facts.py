@@ -14,6 +14,7 @@ from ..base.frames import own_line
 from ..base.phases import PHASES, phases
 from ..base.table import Table, table
 from ..comms.collectives import Collectives, collectives
+from ..comms.sharding import is_partitioned
 from ..cost.cost import Cost, estimated
 from ..memory.memory import Memory, analysed
 
@@ -32,6 +33,17 @@ class Facts:
     @cached_property
     def table(self) -> Table:
         return table(self.module)
+
+    @cached_property
+    def is_optimised(self) -> bool:
+        """Whether XLA's passes have run: only then do memory traffic and schedule mean much.
+
+        Before them nothing is fused, so every elementwise step would count as memory traffic.
+        """
+        m = self.module
+        if m.is_scheduled:
+            return True
+        return bool(len(self.table.where("fusion"))) and is_partitioned(m)
 
     @cached_property
     def cost(self) -> Cost:

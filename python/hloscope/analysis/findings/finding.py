@@ -84,6 +84,7 @@ class Headline:
     hardware: str | None
     seconds: float | None
     seconds_are: str  # "measured", "modelled", "unknown"
+    is_optimised: bool  # else neither time nor traffic mean anything yet
     mfu: float | None
     bound_by: str  # "compute", "memory", "communication" or ""
     bound_share: float
@@ -94,14 +95,16 @@ class Headline:
 
     def __str__(self) -> str:
         parts = []
+        if not self.is_optimised:
+            parts.append("not optimised yet: no step time")
         if self.seconds is not None:
             parts.append(f"step {duration(self.seconds)} {self.seconds_are} on {self.hardware}")
         if self.mfu is not None:
             most = "" if self.seconds_are == "measured" else "≤ "
-            parts.append(f"MFU {most}{100 * self.mfu:.0f} %")
+            parts.append(f"MFU {most}{percent(self.mfu)}")
         if self.bound_by:
             parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the time)")
-        if self.peak_bytes is not None:
+        if self.peak_bytes is not None and self.is_optimised:
             of = f" of {size(self.memory_bytes)}" if self.memory_bytes else ""
             most = (
                 f", most of it {self.largest}" if self.largest_bytes * 2 > self.peak_bytes else ""
@@ -167,8 +170,13 @@ def names(instructions: Sequence[Instruction], limit: int = 3) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def short_line(line: str) -> str:
+    """``/home/me/train.py:31`` → ``train.py:31``."""
+    return line.replace("\\", "/").rsplit("/", 1)[-1]
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-__all__ = ["Finding", "Findings", "Headline", "names", "percent"]
+__all__ = ["Finding", "Findings", "Headline", "names", "percent", "short_line"]

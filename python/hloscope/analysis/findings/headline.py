@@ -13,6 +13,8 @@ def headline(facts: Facts) -> Headline:
     chip = cost.hardware
     bound, bound_share = "", 0.0
     seconds = facts.total_seconds
+    if not facts.is_optimised:
+        seconds = None  # nothing is fused yet: modelled time would mean nothing
     if r is not None and seconds:
         parts = {
             "compute": r.compute_seconds,
@@ -26,6 +28,7 @@ def headline(facts: Facts) -> Headline:
         hardware=chip.label if chip is not None else None,
         seconds=seconds,
         seconds_are="modelled" if seconds else "unknown",
+        is_optimised=facts.is_optimised,
         mfu=mfu(facts, seconds),
         bound_by=bound,
         bound_share=bound_share,

@@ -14,29 +14,32 @@ from .headline import headline
 
 Rule = Callable[[Facts], Iterable[Finding]]
 
-RULES: tuple[tuple[str, Rule], ...] = (
-    ("exposed-collective", collective_rules.exposed),
-    ("reduced-twice", collective_rules.reduced_twice),
-    ("gathered-twice", collective_rules.gathered_twice),
-    ("collective-of-constant", collective_rules.of_constant),
-    ("gathered-then-sliced", collective_rules.gathered_then_sliced),
-    ("reduced-then-sliced", collective_rules.reduced_then_sliced),
-    ("tiny-collectives", collective_rules.tiny),
-    ("full-rematerialization", program_rules.full_rematerialization),
-    ("layout-copies", layout_rules.copies_and_transposes),
-    ("update-copies", layout_rules.update_copies),
-    ("repeated-converts", layout_rules.converts),
-    ("wide-matmul", compute_rules.wide_matmuls),
-    ("narrow-matmul", compute_rules.narrow_matmuls),
-    ("rematerialisation", compute_rules.rematerialisation),
-    ("not-donated", memory_rules.not_donated),
-    ("donated-in-vain", memory_rules.donated_in_vain),
-    ("does-not-fit", memory_rules.does_not_fit),
-    ("padding", memory_rules.padding),
-    ("residuals", memory_rules.residuals),
-    ("replicated-state", memory_rules.replicated_state),
-    ("large-constant", program_rules.large_constants),
-    ("host-callback", program_rules.host_callbacks),
+# What a rule needs of the program: its memory traffic and schedule, or just its operations.
+OPTIMISED, ANY_STAGE = True, False
+
+RULES: tuple[tuple[str, Rule, bool], ...] = (
+    ("exposed-collective", collective_rules.exposed, OPTIMISED),
+    ("reduced-twice", collective_rules.reduced_twice, ANY_STAGE),
+    ("gathered-twice", collective_rules.gathered_twice, ANY_STAGE),
+    ("collective-of-constant", collective_rules.of_constant, ANY_STAGE),
+    ("gathered-then-sliced", collective_rules.gathered_then_sliced, OPTIMISED),
+    ("reduced-then-sliced", collective_rules.reduced_then_sliced, OPTIMISED),
+    ("tiny-collectives", collective_rules.tiny, OPTIMISED),
+    ("full-rematerialization", program_rules.full_rematerialization, ANY_STAGE),
+    ("layout-copies", layout_rules.copies_and_transposes, OPTIMISED),
+    ("update-copies", layout_rules.update_copies, OPTIMISED),
+    ("repeated-converts", layout_rules.converts, OPTIMISED),
+    ("wide-matmul", compute_rules.wide_matmuls, ANY_STAGE),
+    ("narrow-matmul", compute_rules.narrow_matmuls, OPTIMISED),
+    ("rematerialisation", compute_rules.rematerialisation, ANY_STAGE),
+    ("not-donated", memory_rules.not_donated, OPTIMISED),
+    ("donated-in-vain", memory_rules.donated_in_vain, ANY_STAGE),
+    ("does-not-fit", memory_rules.does_not_fit, OPTIMISED),
+    ("padding", memory_rules.padding, OPTIMISED),
+    ("residuals", memory_rules.residuals, OPTIMISED),
+    ("replicated-state", memory_rules.replicated_state, OPTIMISED),
+    ("large-constant", program_rules.large_constants, ANY_STAGE),
+    ("host-callback", program_rules.host_callbacks, ANY_STAGE),
 )
 
 
@@ -58,11 +61,13 @@ def _made(module: Module, target: Target) -> Findings:
     facts = Facts(module, target)
     rows: list[Finding] = []
     failed: list[str] = []
-    for name, rule in RULES:
+    for name, rule, optimised in RULES:
+        if optimised and not facts.is_optimised:
+            continue
         try:
             rows += [f for f in rule(facts) if f.share >= WORTH_SAYING]
         except Exception as error:  # one rule that fails leaves the others
             failed.append(f"{name}: {type(error).__name__}: {error}")
-    order = [name for name, _ in RULES]
+    order = [name for name, *_ in RULES]
     rows.sort(key=lambda f: (-round(f.share, 6), order.index(f.rule), f.title))
     return Findings(tuple(rows), headline(facts), tuple(order), tuple(failed))
