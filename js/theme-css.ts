@@ -148,6 +148,16 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .value .mini,.crumbs .mini,.stack .mini{margin-left:6px}
 @media (hover:hover){.facts .mini,.stack .mini{opacity:0}.facts dd:hover .mini,.stack li:hover .mini,.mini:focus-visible{opacity:1}}
 .note{color:var(--dim);padding:1px 0}
+.headline{display:flex;flex-wrap:wrap;gap:4px 8px;margin:2px 0 10px;padding:0;list-style:none}
+.headline li{padding:1px 8px;border-radius:9px;background:var(--bg3);font-size:12px;font-variant-numeric:tabular-nums}
+.findings{list-style:none;margin:0;padding:0;counter-reset:finding}
+.finding{position:relative;border:1px solid var(--line);border-radius:6px;padding:8px 10px 8px 32px;margin-bottom:8px;overflow-wrap:anywhere}
+.finding::before{counter-increment:finding;content:counter(finding);position:absolute;left:10px;top:8px;color:var(--dim);font-weight:650}
+.finding p{margin:4px 0}
+.finding-title{display:block;text-align:left;font-weight:650;color:var(--text)}
+button.finding-title:hover{color:var(--accent);text-decoration:underline}
+.finding-line{display:flex;flex-wrap:wrap;gap:2px 8px;align-items:baseline;margin-top:2px}
+.finding-line code{white-space:pre-wrap}
 .link{color:var(--accent);font-family:var(--mono);font-size:12px;overflow-wrap:anywhere}
 .link:hover{text-decoration:underline}
 .list li{display:flex;gap:2px 10px;align-items:baseline;flex-wrap:wrap;padding:1px 0}

@@ -5,6 +5,7 @@ import { details } from "./details/details.ts";
 import { devices } from "./devices/devices.ts";
 import { outline } from "./find/outline.ts";
 import { searchResults } from "./find/search.ts";
+import { findings } from "./findings.ts";
 import { measured } from "./measured/measured.ts";
 import { memory } from "./memory/memory.ts";
 import type { Panel } from "./panel.ts";
@@ -12,6 +13,7 @@ import { sourceLines } from "./text/source-lines.ts";
 import { hloText } from "./text/text.ts";
 
 export const PANELS: readonly Panel[] = [
+  findings,
   details,
   hloText,
   cost,

@@ -10,7 +10,7 @@ export const NOTHING: Selection = { kind: "none", index: -1 };
 export const DEFAULT_OPTIONS: Options = {
   theme: "auto",
   colorBy: "family",
-  panel: "details",
+  panel: "findings",
   height: 640,
   hardware: null,
 };

@@ -208,7 +208,10 @@ class Capture:
         """
         from .analysis.findings.rules import findings
 
-        return findings(self.module, self.target)
+        found = findings(self.module, self.target)
+        if self.measured is not None and self.measured.total_seconds:
+            found = found.with_step(self.measured.total_seconds)
+        return found
 
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
         """Runs the program under ``jax.profiler`` and keeps what it measured.
@@ -252,7 +255,8 @@ class Capture:
                 + (f"; it has {has}" if has else ": it has no HLO operations at all")
             )
         remember(self.module, found)
-        self.__dict__.pop("summary", None)  # it says what was measured
+        self.__dict__.pop("summary", None)  # it says what was measured, as findings do
+        self.__dict__.pop("findings", None)
         self.__dict__.pop("analyses_bytes", None)
         return found
 

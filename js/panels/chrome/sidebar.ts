@@ -8,7 +8,7 @@
  * The panel folds away to the rail; small explorers begin so, until a person chooses.
  */
 import { fill, h } from "../../base/dom.ts";
-import type { Store } from "../../state/store.ts";
+import { DEFAULT_OPTIONS, type Store } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
 import { icon, panelIcon } from "./icons.ts";
@@ -87,7 +87,8 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   let current: AbortController | null = null;
   let shown = "";
   const show = (id: string) => {
-    const panel = offered.find((p) => p.id === id) ?? offered[0];
+    const panel =
+      offered.find((p) => p.id === id) ?? offered.find((p) => p.id === "details") ?? offered[0];
     if (!panel || panel.id === shown) return;
     current?.abort();
     current = new AbortController();
@@ -203,7 +204,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     const wide = width >= 700;
     tabs.setAttribute("aria-orientation", wide ? "vertical" : "horizontal");
     // A panel that was asked for by name is shown whatever the room.
-    if (chosen || width === 0 || store.get("options").panel !== "details") return;
+    if (chosen || width === 0 || store.get("options").panel !== DEFAULT_OPTIONS.panel) return;
     setHidden(width < ROOM_FOR_BOTH);
   };
   setHidden(false);
@@ -214,6 +215,15 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     () => {
       offer();
       show(store.get("options").panel);
+    },
+    ctx.signal,
+  );
+  // Whoever picks something wants to know about it; a panel that was asked for stays.
+  store.on(
+    "selection",
+    () => {
+      const untouched = !chosen && store.get("options").panel === DEFAULT_OPTIONS.panel;
+      if (untouched && store.get("selection").kind !== "none") show("details");
     },
     ctx.signal,
   );

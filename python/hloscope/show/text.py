@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .._capture import Capture
 
 MAX_LINES = 25
+TOLD = 3  # findings
 WIDTH = 100  # characters; longer values are cut
 
 Summary = Mapping[str, Any]
@@ -167,6 +168,10 @@ def summary_text(capture: Capture, summary: Summary | None = None) -> str:
     width = max(len(name) for name, _ in rows)
     lines = [_cut(f"{capture.title} · {_subtitle(capture)}")]
     lines += [_cut(f"  {name:<{width}}  {value}") for name, value in rows]
+    found = summary.get("findings", [])
+    lines += [_cut(f"  {n}. {f['title']}") for n, f in enumerate(found[:TOLD], 1)]
+    if len(found) > TOLD:
+        lines.append(f"  … and {len(found) - TOLD:,} more in cap.findings")
     warnings = [str(w) for w in summary.get("warnings", [])]
     warnings += [f"XLA: {m['message']}" for m in summary.get("compiler_messages", []) if m["kind"]]
     room = max(1, MAX_LINES - len(lines) - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, StackFrame
@@ -34,6 +34,7 @@ class Finding:
     instructions: tuple[Instruction, ...] = ()
     frame: StackFrame | None = None  # the Python line it is about
     inferred: bool = False  # the line is that of what the evidence serves
+    code: str = ""  # the line's text, where the capture kept the file
 
     @property
     def line(self) -> str:
@@ -53,7 +54,10 @@ class Finding:
 
     def __str__(self) -> str:
         head = f"{self.title} [{self.at_stake}]" if self.at_stake else self.title
-        at = f"\n    at {self.line}{' (inferred)' if self.inferred else ''}" if self.line else ""
+        at = ""
+        if self.line:
+            code = f": {self.code}" if self.code else ""
+            at = f"\n    at {self.line}{' (inferred)' if self.inferred else ''}{code}"
         return f"{head}{at}\n    {self.evidence}\n    Try: {self.advice}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,6 +72,7 @@ class Finding:
             "bytes_of": self.bytes_of or None,
             "line": self.line or None,
             "line_inferred": self.inferred,
+            "code": self.code or None,
             "instructions": [i.name for i in self.instructions],
         }
 
@@ -93,7 +98,8 @@ class Headline:
     largest: str  # the category with most bytes at the peak
     largest_bytes: int
 
-    def __str__(self) -> str:
+    def parts(self) -> list[str]:
+        """One figure each, in words."""
         parts = []
         if not self.is_optimised:
             parts.append("not optimised yet: no step time")
@@ -110,7 +116,10 @@ class Headline:
                 f", most of it {self.largest}" if self.largest_bytes * 2 > self.peak_bytes else ""
             )
             parts.append(f"peak memory {size(self.peak_bytes)}{of}{most}")
-        return " · ".join(parts)
+        return parts
+
+    def __str__(self) -> str:
+        return " · ".join(self.parts())
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -133,6 +142,13 @@ class Findings:
 
     def __getitem__(self, index: int) -> Finding:
         return self.rows[index]
+
+    def with_step(self, seconds: float) -> Findings:
+        """The same with a measured step time in the headline."""
+        h = self.headline
+        mfu = h.mfu * h.seconds / seconds if h.mfu is not None and h.seconds and seconds else None
+        step = replace(h, seconds=seconds, seconds_are="measured", mfu=mfu)
+        return replace(self, headline=step)
 
     def of(self, rule: str) -> tuple[Finding, ...]:
         """Those of one rule. Raises ``ValueError`` for a rule nobody knows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ...hlo import Module, Target
 from ..base.table import NO_TARGET, per_target
@@ -65,7 +66,9 @@ def _made(module: Module, target: Target) -> Findings:
         if optimised and not facts.is_optimised:
             continue
         try:
-            rows += [f for f in rule(facts) if f.share >= WORTH_SAYING]
+            rows += [
+                replace(f, code=facts.code(f.frame)) for f in rule(facts) if f.share >= WORTH_SAYING
+            ]
         except Exception as error:  # one rule that fails leaves the others
             failed.append(f"{name}: {type(error).__name__}: {error}")
     order = [name for name, *_ in RULES]

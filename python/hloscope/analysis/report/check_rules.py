@@ -18,8 +18,13 @@ from ..comms.collective import OF_PERMUTES, Collective
 from ..comms.collectives import collectives
 from ..comms.collectives_find import KINDS
 from ..comms.collectives_table import bytes_text
+from ..findings.rules import RULES as FINDINGS
+from ..findings.rules import findings
 from ..memory.memory import analysed
 from .check_result import Breach, Budgets, Program
+
+
+FINDING_RULES = tuple(name for name, *_ in FINDINGS)
 
 
 @dataclass
@@ -156,6 +161,8 @@ def _matches(cap: Program, what: str) -> Found:
         raise ValueError(f"{kind} is no collective; those are: {', '.join(KINDS)}")
     if kind == "host-transfer":
         return _instructions(cap.module, _is_host_transfer)
+    if kind == "findings" or kind in FINDING_RULES:
+        return _findings(cap, kind)
     if kind in ELEMENT_BITS:
         return _instructions(
             cap.module,
@@ -170,9 +177,22 @@ def _matches(cap: Program, what: str) -> Found:
     present = {i.opcode for i in cap.module.instructions}
     if kind in OPCODES or kind in present:
         return _instructions(cap.module, lambda i: i.opcode == kind)
-    near = get_close_matches(kind, [*KINDS, "host-transfer", *ELEMENT_BITS, *OPCODES], 1)
+    near = get_close_matches(
+        kind, [*KINDS, "host-transfer", *FINDING_RULES, *ELEMENT_BITS, *OPCODES], 1
+    )
     hint = f"; did you mean {near[0]}?" if near else ""
     raise ValueError(f"neither a collective, a type, an opcode nor host-transfer{hint}")
+
+
+def _findings(cap: Program, kind: str) -> Found:
+    """What ``cap.findings`` says, of one rule or of all; it needs a program that is compiled."""
+    found = findings(cap.module, cap.target)
+    for failure in found.failed:
+        if kind in ("findings", failure.partition(":")[0]):
+            raise ValueError(f"could not be worked out: {failure}")
+    for f in found:
+        if kind in ("findings", f.rule):
+            yield f.title, f.frame
 
 
 def _has(i: Instruction, kind: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..comms.collectives_summary import collectives_summary, shardings_summary
 from ..comms.partitions import partitions, shapes
+from ..findings.rules import findings
 from ..why.compiler_messages import compiler_messages
 from .cost_summary import costs, peaks
 
@@ -60,6 +61,18 @@ def _fusion_kind(fusion: Instruction) -> str:
     return found.group(1) if found else fusion.fusion_kind or "unknown"
 
 
+def worth_saying(module: Module, target: Target) -> dict[str, Any]:
+    """The findings' titles; no key for what is not HLO or has no ENTRY."""
+    if module.dialect != "hlo" or module.entry is None:
+        return {}
+    return {
+        "findings": [
+            {"rule": f.rule, "title": f.title, "line": f.line or None, "share": f.share}
+            for f in findings(module, target)
+        ]
+    }
+
+
 def said(module: Module, target: Target) -> dict[str, Any]:
     """What the compiler complained about; no key for a dump, of which nobody knows."""
     found = compiler_messages(module, target)
@@ -75,6 +88,7 @@ CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
     ("shardings", shardings_summary),
     ("cost", costs),
     ("memory", peaks),
+    ("findings", worth_saying),
     ("compiler messages", said),
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from . import check, completion, diff, dot, html, json, list, open, stages, summary, svg
+from . import check, completion, diff, dot, findings, html, json, list, open, stages, summary, svg
 
 
 class Command(Protocol):
@@ -23,6 +23,7 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     open,
     summary,
+    findings,
     html,
     dot,
     svg,

@@ -40,7 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         action="append",
         default=[],
-        help='"all-gather over model", all-to-all, f64, host-transfer, an opcode; repeatable',
+        help='"all-gather over model", all-to-all, f64, host-transfer, an opcode, "findings" or '
+        "one of them such as gathered-twice; repeatable",
     )
     parser.add_argument(
         "--max-instructions", metavar="N", type=int, help="size of the program, fused ones too"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import collectives, compiler, cost, measured, memory, sharding, source, transitions
+from . import collectives, compiler, cost, findings, measured, memory, sharding, source, transitions
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -25,6 +25,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("measured", measured.add),
     ("collectives", collectives.add),
     ("compiler", compiler.add),
+    ("findings", findings.add),
     ("sharding", sharding.add),
     ("transitions", transitions.add),
 )

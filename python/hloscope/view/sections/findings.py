@@ -1,0 +1,44 @@
+"""``extras.findings``: the headline and the ranked sentences of the Findings panel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...analysis.findings.finding import Finding
+from ...analysis.findings.rules import findings
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..core import Context
+
+EVIDENCE = 500  # instructions of one finding that travel with the page
+
+
+def add(builder: Builder, context: Context) -> None:
+    """Nothing for a module that is not HLO, or has no ENTRY."""
+    module = context.module
+    if module.dialect != "hlo" or module.entry is None:
+        return
+    found = findings(module, context.target)
+    context.extras["findings"] = {
+        "headline": found.headline.parts(),
+        "rules": len(found.rules),
+        "failed": list(found.failed),
+        "rows": [_row(f, context) for f in found],
+    }
+
+
+def _row(f: Finding, context: Context) -> dict[str, Any]:
+    return {
+        "rule": f.rule,
+        "title": f.title,
+        "evidence": f.evidence,
+        "advice": f.advice,
+        "share": f.share,
+        "atStake": f.at_stake,
+        "line": f.line,
+        "inferred": f.inferred,
+        "code": f.code,
+        "count": len(f.instructions),
+        "instructions": [i.index for i in f.instructions[:EVIDENCE]],
+    }
