@@ -19,7 +19,11 @@ export const findings: Panel = {
     );
     if (found.rows.length) {
       element.append(
-        h("ol", { class: "findings" }, ...found.rows.map((row, k) => h("li", null, card(ctx, row, k === 0)))),
+        h(
+          "ol",
+          { class: "findings" },
+          ...found.rows.map((row, k) => h("li", null, card(ctx, row, k === 0))),
+        ),
       );
     } else {
       element.append(

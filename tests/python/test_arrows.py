@@ -13,7 +13,8 @@ import pytest
 BASE = {"hlo", "hardware", "analysis.base", "analysis.text"}
 COMMS = BASE | {"analysis.grouping", "analysis.comms"}
 MEMORY = COMMS | {"analysis.cost", "analysis.memory"}
-ANALYSES = MEMORY | {"analysis.why", "analysis.report"}
+FINDINGS = MEMORY | {"analysis.why"}
+ANALYSES = FINDINGS | {"analysis.findings", "analysis.report"}
 CAPTURE = {"_capture", "_read"}
 # room of python/hloscope (a folder or a module) → what of hloscope it may import, beside itself.
 # Each file must be in one, and each must exist.
@@ -29,6 +30,7 @@ PYTHON = {
     "analysis.cost": COMMS,
     "analysis.memory": MEMORY,
     "analysis.why": COMMS,
+    "analysis.findings": FINDINGS,
     "analysis.report": ANALYSES,
     "view": ANALYSES,
     "_capture": ANALYSES | {"readers", "view", "show", "capturing"},

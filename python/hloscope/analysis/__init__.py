@@ -8,6 +8,7 @@
 ``cost/``      FLOPs, bytes accessed, executions; the roofline's modelled seconds
 ``memory/``    live ranges over the schedule, the peak, donation, what loops store
 ``why/``       on comms: origins and causes of collectives, what the compiler said
+``findings/``  what is worth acting on, ranked, with evidence and line
 ``report/``    what a person asks for: summary, source lines, measured time, diff, check
 ``text/``      numbers and tables as text: a leaf
 =============  ==============================================================================
