@@ -23,7 +23,6 @@ from ..findings.rules import findings
 from ..memory.memory import analysed
 from .check_result import Breach, Budgets, Program
 
-
 FINDING_RULES = tuple(name for name, *_ in FINDINGS)
 
 
