@@ -9,7 +9,7 @@ from ...hlo import Instruction
 from ..base.operands import callers, step_back
 from ..comms.collective import Collective
 from ..text.units import duration, size
-from .facts import Facts
+from .facts import WORTH_SAYING, Facts
 from .finding import Finding, names, percent, short_line
 
 _STEPS = 60
@@ -32,7 +32,7 @@ def _times(row: Collective) -> str:
 def exposed(facts: Facts) -> Iterator[Finding]:
     """Transfers that the chip waits for, by kind, axes and line."""
     r = facts.cost.roofline
-    if r is None or not facts.total_seconds:
+    if r is None or not facts.total_seconds or facts.on_host:
         return
     waits: dict[int, float] = defaultdict(float)
     for t in r.transfers:
@@ -124,8 +124,8 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
         if source is None:
             continue
         key = (
-            row.moves.instruction.index, row.instruction.computation.index, row.phase,
-            row.parts[0].shape, row.instruction.attribute("dimensions"), _slice_of(source),
+            row.moves.instruction.index, row.instruction.computation.index,
+            row.instruction.shape.elements, row.executions, _slice_of(source),
         )  # fmt: skip
         seen[key].append(row)
     for rows in seen.values():
@@ -138,9 +138,8 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
         frame, inferred = facts.line(again[0].anchor)
         yield Finding(
             "gathered-twice",
-            f"{_moved(rows[0])} is gathered {len(rows)} times {_where(rows[0])}"
-            f"{f' in the {rows[0].phase} pass' if rows[0].phase else ''}",
-            f"the same shards make the same {rows[0].parts[0].shape}:"
+            f"{_moved(rows[0])} is gathered {len(rows)} times {_where(rows[0])}",
+            f"the same shards are gathered as {_shapes(rows)}{_phases(rows)}:"
             f" {names([row.instruction for row in rows])}",
             "gather it once: constrain the value to be replicated right where it is first used,"
             " and use that result again",
@@ -154,6 +153,15 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _shapes(rows: list[Collective]) -> str:
+    return " and ".join(dict.fromkeys(row.parts[0].shape for row in rows))
+
+
+def _phases(rows: list[Collective]) -> str:
+    found = [p for p in dict.fromkeys(row.phase for row in rows) if p]
+    return f", {' and '.join(found)}" if found else ""
+
+
 def _slice_of(value: Instruction) -> str:
     """Which part of its source a value is, as text; the same text is the same part."""
     parts = []
@@ -162,10 +170,15 @@ def _slice_of(value: Instruction) -> str:
     for _ in range(_STEPS):
         if at is None:
             break
-        if at.opcode in ("slice", "dynamic-slice", "get-tuple-element", "transpose", "fusion"):
+        if at.opcode in ("slice", "dynamic-slice", "get-tuple-element") or _slices(at):
             parts.append(at.name if at.opcode != "slice" else at.attribute("slice") or at.name)
         at = step_back(at, path)
     return "/".join(parts)
+
+
+def _slices(i: Instruction) -> bool:
+    inside = i.called_computations[0].instructions if i.opcode == "fusion" else ()
+    return any(x.opcode in ("slice", "dynamic-slice") for x in inside)
 
 
 def of_constant(facts: Facts) -> Iterator[Finding]:
@@ -184,7 +197,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
             f" %{operands[0].name} is the same constant everywhere",
             "constrain the constant's sharding where it is made, or make it inside the function"
             " with the sharding it is used in",
-            facts.wire_share(wire, seconds),
+            max(WORTH_SAYING, facts.wire_share(wire, seconds)),
             seconds,
             wire or row.total_payload_bytes,
             "wire",
@@ -194,26 +207,34 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
         )
 
 
+_OWN = ("rng", "partition-id", "replica-id", "infeed", "recv", "custom-call")
+
+
 def _is_constant(value: Instruction) -> bool:
-    path: list[int] = []
-    at = value
-    for _ in range(_STEPS):
-        if at.opcode == "constant":
-            return True
-        if at.opcode == "broadcast" and at.operands:
-            at = at.operands[0]
-            continue
-        if at.opcode == "fusion" and not at.operands:
-            inside = at.called_computations[0].instructions if at.called_computations else ()
-            return bool(inside) and all(
-                x.opcode in ("constant", "broadcast", "reshape", "bitcast", "convert", "copy")
-                for x in inside
-            )
-        step = step_back(at, path)
-        if step is None:
+    """Whether nothing that a value is made from differs between devices or runs."""
+    front, seen = [value], {value.index}
+    while front:
+        x = front.pop()
+        if x.opcode.startswith(_OWN) or len(seen) > 100:
             return False
-        at = step
-    return False
+        if x.opcode == "parameter":
+            caller = callers(x.module).get(x.computation.index)
+            number = x.parameter_number
+            if caller is None or caller.opcode not in ("fusion", "call") or number is None:
+                return False
+            ahead = caller.operands[number : number + 1]
+        elif x.opcode in ("fusion", "call") and x.called_computations:
+            root = x.called_computations[0].root
+            ahead = (root,) if root is not None else ()
+        elif x.called_computations and x.opcode not in ("reduce", "map"):
+            return False
+        else:
+            ahead = x.operands
+        for o in ahead:
+            if o.index not in seen:
+                seen.add(o.index)
+                front.append(o)
+    return True
 
 
 _SAME = frozenset({
@@ -262,7 +283,7 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
             f" in %{row.name} and in %{other[0].name} (such as the two uses of a tied embedding)",
             "add the two partial gradients before they are reduced: compute both uses from one"
             " array inside one function, or reduce the sum by hand in shard_map",
-            facts.wire_share(wire, seconds),
+            max(WORTH_SAYING, facts.wire_share(wire, seconds)),
             seconds,
             wire,
             "wire",
@@ -465,7 +486,7 @@ def _from_partition(value: Instruction) -> bool:
 def tiny(facts: Facts) -> Iterator[Finding]:
     """Many small collectives of one kind: latency again and again where one would do."""
     r = facts.cost.roofline
-    if r is None or not facts.total_seconds:
+    if r is None or not facts.total_seconds or facts.on_host:
         return
     groups: dict[tuple[str, str, int], list[Collective]] = defaultdict(list)
     for row in facts.collectives:

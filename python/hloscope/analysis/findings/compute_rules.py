@@ -76,54 +76,48 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def narrow_matmuls(facts: Facts) -> Iterator[Finding]:
-    """Matmuls with a dimension far below the matrix unit's 128: most of the unit idles."""
+def idle_matmuls(facts: Facts) -> Iterator[Finding]:
+    """Matmuls too thin for the chip: reading their operands takes longer than multiplying."""
     cost = facts.cost
-    chip = cost.hardware
-    if facts.target.platform != "tpu" or chip is None or not facts.total_seconds:
-        return
-    seconds = facts.seconds
-    if seconds is None:
+    chip, seconds = cost.hardware, facts.seconds
+    if chip is None or seconds is None or not facts.total_seconds or facts.on_host:
         return
     groups: dict[tuple[int, int, int], list[Instruction]] = defaultdict(list)
     for n in np.flatnonzero(cost.is_unit & (np.nan_to_num(cost.matmul_flops) > 0)).tolist():
-        i = cost.module.instructions[n]
-        dims = matmul_dims(i)
-        if dims is not None and _padded(dims) >= 4 * prod(dims):
-            groups[dims].append(i)
+        dims = matmul_dims(cost.module.instructions[n])
+        if dims is not None and facts.runs[n]:
+            groups[dims].append(cost.module.instructions[n])
     for dims, rows in groups.items():
+        # All operands come from main memory once, prefetched or not.
+        read = sum(facts.moved[i.index] for i in rows) / chip.memory_bandwidth
+        took = max(float(read), float(sum(seconds[i.index] for i in rows)))
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
         rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
-        padded = flops * _padded(dims) / prod(dims) / rate
-        share = padded / facts.total_seconds
-        if not share >= 0.05:
+        share = min(1.0, took / facts.total_seconds)
+        if not (share >= 0.1 and flops / rate < 0.1 * took):
             continue
+        rows.sort(key=lambda i: -float(seconds[i.index]))
         m, n, k = dims
         frame, inferred = facts.line(rows[0])
+        thin = min((m, "rows"), (n, "columns"), (k, "contracted elements"))
         yield Finding(
-            "narrow-matmul",
-            f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {m}×{n}×{k} use at most"
-            f" {percent(prod(dims) / _padded(dims))} of the matrix unit",
-            f"rows × columns × contracted = {m}×{n}×{k}: the unit works on 8×128×128 blocks, so"
-            f" these take {duration(padded)} or more, not {duration(flops / rate)}"
-            f" ({names(rows)})",
-            "batch more rows into one product, or join small heads or experts into one dimension"
-            " of at least 128",
-            min(1.0, share),
-            padded,
+            "idle-matmul",
+            f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {m}×{n}×{k}"
+            f" ({percent(share)} of the step) use{'' if len(rows) > 1 else 's'} at most {percent(flops / rate / took)} of the"
+            " matrix unit",
+            f"rows × columns × contracted = {m}×{n}×{k}: with {thin[0]:,} {thin[1]} the"
+            f" multiplication is {duration(flops / rate)} and reading the operands"
+            f" {duration(took)} ({names(rows)})",
+            "batch more rows into one product (larger batch, several heads or experts at once),"
+            " or store the operands in a narrower type",
+            share,
+            took - flops / rate,
             None,
             "",
             tuple(rows),
             frame,
             inferred,
         )
-
-
-def _padded(dims: tuple[int, int, int]) -> int:
-    """The product in the blocks of 8 sublanes and 128 lanes that a TPU's unit works on."""
-    m, n, k = dims
-    rows, columns = sorted((m, n))
-    return -(-rows // 8) * 8 * -(-columns // 128) * 128 * -(-k // 128) * 128
 
 
 def matmul_dims(i: Instruction) -> tuple[int, int, int] | None:

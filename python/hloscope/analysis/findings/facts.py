@@ -45,6 +45,11 @@ class Facts:
             return True
         return bool(len(self.table.where("fusion"))) and is_partitioned(m)
 
+    @property
+    def on_host(self) -> bool:
+        """Devices that are one CPU: no wire between them, and no chip to plan for."""
+        return self.target.platform == "cpu" and not self.target.hardware
+
     @cached_property
     def cost(self) -> Cost:
         return estimated(self.module, self.target)

@@ -31,7 +31,7 @@ RULES: tuple[tuple[str, Rule, bool], ...] = (
     ("update-copies", layout_rules.update_copies, OPTIMISED),
     ("repeated-converts", layout_rules.converts, OPTIMISED),
     ("wide-matmul", compute_rules.wide_matmuls, ANY_STAGE),
-    ("narrow-matmul", compute_rules.narrow_matmuls, OPTIMISED),
+    ("idle-matmul", compute_rules.idle_matmuls, OPTIMISED),
     ("rematerialisation", compute_rules.rematerialisation, ANY_STAGE),
     ("not-donated", memory_rules.not_donated, OPTIMISED),
     ("donated-in-vain", memory_rules.donated_in_vain, ANY_STAGE),

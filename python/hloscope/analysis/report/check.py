@@ -64,7 +64,8 @@ def check(
     (a collective over ``data+model`` counts for both) or one number for all. ``forbid`` names
     collectives ("all-gather", "all-gather over model"), element types ("f64"), opcodes,
     "host-transfer", "findings" or the rule of one ("gathered-twice"). ``require_donation``:
-    True for every donated argument being used for an output, or patterns of arguments ("params*") that must be.
+    True for every donated argument being used for an output, or patterns of arguments
+    ("params*") that must be.
 
     >>> hs.check(cap, max_peak="12GiB", forbid=["all-gather over model"], raises=True)
     """

@@ -1,0 +1,264 @@
+"""Programs made so that one finding is true of them, each with a healthy twin.
+
+A case is a function of nothing that returns a Capture; ``HEALTHY`` says the same of the twin.
+Nothing runs: shapes are enough. "tpu" cases compile for v5e:2x4 and need libtpu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+F32, BF16 = jnp.float32, jnp.bfloat16
+
+
+@dataclass(frozen=True)
+class Case:
+    rule: str
+    ill: Callable[[], hs.Capture]
+    healthy: Callable[[], hs.Capture]
+    says: str  # of the finding's title or evidence
+    platform: str = "cpu"
+
+
+CASES: list[Case] = []
+
+
+def case(rule: str, says: str, platform: str = "cpu") -> Callable[[Any], Any]:
+    """Registers ``make(ill: bool)``."""
+
+    def add(make: Callable[[bool], hs.Capture]) -> Callable[[bool], hs.Capture]:
+        CASES.append(Case(rule, partial(make, True), partial(make, False), says, platform))
+        return make
+
+    return add
+
+
+def mesh(*axes: str) -> Mesh:
+    shape = (8,) if len(axes) == 1 else (2, 4)
+    return Mesh(np.array(jax.devices()).reshape(shape), axes)
+
+
+def shaped(shape: tuple[int, ...], dtype: Any = F32, on: Mesh | None = None, *spec: Any) -> Any:
+    sharding = NamedSharding(on, P(*spec)) if on is not None else None
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+
+def on_tpu(fn: Any, *args: Any, axes: dict[str, int], **options: Any) -> hs.Capture:
+    return hs.capture(fn, *args, topology="v5e:2x4", mesh=axes, **options)
+
+
+@case("exposed-collective", "all-reduce", "tpu")
+def contracted_dimension_sharded(ill: bool) -> hs.Capture:
+    def step(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ w)
+
+    specs = (P(None, "x"), P("x", None)) if ill else (P("x", None), P(None, None))
+    fn = jax.jit(step, in_shardings=specs, out_shardings=P(None, None) if ill else P("x", None))
+    return on_tpu(fn, shaped((4096, 8192), BF16), shaped((8192, 8192), BF16), axes={"x": 8})
+
+
+@case("reduced-twice", "13,107,200")
+def tied_embedding(ill: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def loss(e: Any, head: Any, ids: Any, labels: Any) -> Any:
+        hidden = jnp.tanh(e[ids])
+        logits = hidden @ (e if ill else head).T
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).sum()
+
+    e, ids = shaped((6400, 512), F32, on, None, None), shaped((1024,), jnp.int32, on, "data")
+    head = shaped((6400, 512), F32, on, None, None)
+    return hs.capture(jax.jit(jax.grad(loss, argnums=(0, 1))), e, head, ids, ids)
+
+
+@case("gathered-twice", "gathered 2 times")
+def gathered_again(ill: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def layer(x: Any, w: Any) -> Any:
+        whole = jax.lax.all_gather(w, "data", tiled=True)
+        x = jnp.tanh(x @ whole)
+        if ill:  # once more, in another type
+            whole = jax.lax.all_gather(w.astype(jnp.float16), "data", tiled=True).astype(F32)
+        return jnp.sin(x @ whole)
+
+    fn = jax.shard_map(layer, mesh=on, in_specs=(P("data"), P("data")), out_specs=P("data"))
+    return hs.capture(jax.jit(fn), shaped((64, 1024)), shaped((1024, 1024)))
+
+
+@case("collective-of-constant", "constant")
+def constant_exchanged(ill: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def layer(x: Any) -> Any:
+        made = jnp.full((64, 512), 0.5) if ill else jnp.sin(x)
+        moved = jax.lax.all_to_all(made, "data", 0, 1, tiled=True)
+        return x.sum() + moved
+
+    fn = jax.shard_map(layer, mesh=on, in_specs=P("data"), out_specs=P("data"))
+    return hs.capture(jax.jit(fn), shaped((512, 512)))
+
+
+@case("gathered-then-sliced", "keeps only a slice")
+def there_and_back(ill: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def layer(x: Any) -> Any:
+        whole = jax.lax.all_gather(jnp.sin(x), "data", tiled=True)
+        at = jax.lax.axis_index("data") * 64
+        part = jax.lax.dynamic_slice_in_dim(whole, at, 64, 1)
+        return part if ill else part + whole.sum()
+
+    fn = jax.shard_map(layer, mesh=on, in_specs=P("data"), out_specs=P(None, "data"))
+    return hs.capture(
+        jax.jit(fn, out_shardings=NamedSharding(on, P(None, "data"))), shaped((512, 512))
+    )
+
+
+@case("layout-copies", "transposes or layout copies")
+def cache_turned(ill: bool) -> hs.Capture:
+    """One decode step against a cache whose head dimension is not next to the heads."""
+
+    def step(q: Any, caches: Any) -> Any:
+        for cache in caches:
+            q = jnp.einsum(
+                "bhs,bshd->bhd" if ill else "bhs,bhsd->bhd",
+                jax.nn.softmax(jnp.einsum("bhd,bshd->bhs" if ill else "bhd,bhsd->bhs", q, cache)),
+                cache,
+            )
+        return q
+
+    shape = (4, 2048, 16, 64) if ill else (4, 16, 2048, 64)
+    return hs.capture(jax.jit(step), shaped((4, 16, 64)), [shaped(shape) for _ in range(4)])
+
+
+@case("update-copies", "to update a slice")
+def reads_the_old(ill: bool) -> hs.Capture:
+    def step(buffer: Any, x: Any) -> Any:
+        def body(k: Any, carry: Any) -> Any:
+            b, total = carry
+            new = jax.lax.dynamic_update_slice(b, x * total, (k, 0))
+            total = total + (jnp.sin(b).sum() if ill else jnp.sin(total)) + new[0, 0]
+            return new, total
+
+        return jax.lax.fori_loop(0, 64, body, (buffer, 1.0))
+
+    return hs.capture(jax.jit(step, donate_argnums=0), shaped((2048, 512)), shaped((1, 512)))
+
+
+@case("wide-matmul", "f32, highest", "tpu")
+def highest_precision(ill: bool) -> hs.Capture:
+    def step(x: Any, w: Any) -> Any:
+        return jnp.dot(x, w, precision="highest" if ill else None)
+
+    fn = jax.jit(step, in_shardings=(P("x"), P()), out_shardings=P("x"))
+    return on_tpu(fn, shaped((1024, 1024)), shaped((1024, 1024)), axes={"x": 8})
+
+
+@case("idle-matmul", "matrix unit", "tpu")
+def one_row(ill: bool) -> hs.Capture:
+    fn = jax.jit(lambda x, w: x @ w, in_shardings=(P(), P()), out_shardings=P())
+    rows = 8 if ill else 4096
+    return on_tpu(fn, shaped((rows, 4096), BF16), shaped((4096, 4096), BF16), axes={"x": 8})
+
+
+def _deep(params: Any, x: Any, remat: bool) -> Any:
+    def block(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ w) @ w.T
+
+    for w in params:
+        x = (jax.checkpoint(block) if remat else block)(x, w)
+    return (x * x).sum()
+
+
+@case("rematerialisation", "computing values again")
+def everything_again(ill: bool) -> hs.Capture:
+    fn = jax.jit(jax.grad(partial(_deep, remat=ill)))
+    return hs.capture(fn, [shaped((256, 512)) for _ in range(4)], shaped((64, 256)))
+
+
+@case("not-donated", "not donated")
+def replaced_state(ill: bool) -> hs.Capture:
+    def step(params: Any, momentum: Any, x: Any) -> Any:
+        grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+        momentum = 0.9 * momentum + grads
+        return params - 0.1 * momentum, momentum
+
+    fn = jax.jit(step, donate_argnums=() if ill else (0, 1))
+    return hs.capture(fn, shaped((1024, 1024)), shaped((1024, 1024)), shaped((64, 1024)))
+
+
+@case("donated-in-vain", "no output is")
+def nothing_takes_it(ill: bool) -> hs.Capture:
+    def step(x: Any, w: Any) -> Any:
+        return (x @ w).sum(0) if ill else x @ w + x
+
+    fn = jax.jit(step, donate_argnums=0)
+    return hs.capture(fn, shaped((1024, 1024)), shaped((1024, 1024)))
+
+
+@case("residuals", "store for the backward pass")
+def stored_by_a_scan(ill: bool) -> hs.Capture:
+    def loss(ws: Any, x: Any) -> Any:
+        def block(x: Any, w: Any) -> Any:
+            return jnp.sin(jnp.tanh(x @ w)), None
+
+        body = block if ill else jax.checkpoint(block)
+        x, _ = jax.lax.scan(body, x, ws)
+        return (x * x).sum()
+
+    shapes = shaped((16, 128, 128)), shaped((4096, 128))
+    if not ill:
+        shapes = shaped((2, 1024, 1024)), shaped((64, 1024))
+    return hs.capture(jax.jit(jax.grad(loss)), *shapes)
+
+
+@case("replicated-state", "replicated on all 8 devices")
+def whole_momentum(ill: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def step(params: Any, opt_state: Any, x: Any) -> Any:
+        grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+        mu = 0.9 * opt_state["mu"] + grads
+        return params - mu, {"mu": mu}
+
+    spec = (None, None) if ill else ("data", None)
+    w = shaped((32768, 32768), F32, on, None, None)
+    mu = {"mu": shaped((32768, 32768), F32, on, *spec)}
+    fn = jax.jit(step, donate_argnums=(0, 1), out_shardings=(w.sharding, {"mu": mu["mu"].sharding}))
+    return hs.capture(fn, w, mu, shaped((8, 32768), F32, on, "data", None), hardware="tpu-v5e")
+
+
+@case("does-not-fit", "does not fit")
+def too_large(ill: bool) -> hs.Capture:
+    n = 65536 if ill else 1024
+    return hs.capture(jax.jit(lambda x: jnp.sin(x) @ x), shaped((n, n)), hardware="tpu-v5e")
+
+
+@case("large-constant", "baked into the program")
+def closed_over(ill: bool) -> hs.Capture:
+    table = np.random.default_rng(0).normal(size=(1024, 512)).astype(np.float32)
+    if ill:
+        return hs.capture(jax.jit(lambda x: jnp.sin(x) @ table), shaped((64, 1024)))
+    return hs.capture(jax.jit(lambda x, t: jnp.sin(x) @ t), shaped((64, 1024)), shaped((1024, 512)))
+
+
+@case("host-callback", "calls back into the host")
+def printing(ill: bool) -> hs.Capture:
+    def step(x: Any) -> Any:
+        y = jnp.sin(x)
+        if ill:
+            jax.debug.print("sum {s}", s=y.sum())
+        return y * 2
+
+    return hs.capture(jax.jit(step), shaped((512, 512)))

@@ -1,0 +1,221 @@
+"""Each finding on a program made for it, and silent on its healthy twin."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import hloscope as hs
+import pytest
+from findings_programs import CASES
+from hloscope.analysis.findings.rules import RULES
+
+ALLREDUCE = """
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+"""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.rule)
+def test_a_finding_is_on_its_program_and_not_on_the_twin(case):
+    if case.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+    found = case.ill().findings
+    assert found.failed == ()
+    rows = found.of(case.rule)
+    assert rows, [f.rule for f in found]
+    assert any(case.says in f.title + f.evidence for f in rows), [str(f) for f in rows]
+    healthy = case.healthy().findings
+    assert healthy.failed == ()
+    assert healthy.of(case.rule) == ()
+
+
+def module(body: str, header: str = "", before: str = "") -> hs.Capture:
+    text = f"HloModule m, is_scheduled=true{header}\n{before}\nENTRY %main {body}\n"
+    cap = hs.read(text)
+    assert cap.warnings == ()
+    cap.hardware = "tpu-v5e"
+    return cap
+
+
+def rules(cap: hs.Capture) -> set[str]:
+    assert cap.findings.failed == ()
+    return {f.rule for f in cap.findings}
+
+
+SLICED = """(x: f32[1024,1024]) -> f32[{n},1024] {{
+  %x = f32[1024,1024]{{1,0}} parameter(0)
+  %reduced = f32[1024,1024]{{1,0}} all-reduce(%x), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum
+  %id = u32[] partition-id()
+  %at = s32[] convert(%id)
+  %zero = s32[] constant(0)
+  ROOT %part = f32[{n},1024]{{1,0}} dynamic-slice(%reduced, %{at}, %zero), dynamic_slice_sizes={{{n},1024}}
+}}"""  # noqa: E501
+
+
+def test_a_reduce_that_is_cut_by_device_could_be_a_reduce_scatter():
+    header = ", num_partitions=8"
+    ill = module(SLICED.format(n=128, at="at"), header, ALLREDUCE)
+    assert "reduced-then-sliced" in rules(ill)
+    row = ill.findings.of("reduced-then-sliced")[0]
+    assert row.bytes == ill.collectives[0].wire_bytes // 2
+    healthy = module(SLICED.format(n=128, at="zero"), header, ALLREDUCE)
+    assert "reduced-then-sliced" not in rules(healthy)
+
+
+def small_reduces(chained: bool) -> hs.Capture:
+    lines = [f"  %p{k} = f32[64]{{0}} parameter({k})" for k in range(10)]
+    for k in range(10):
+        operand = f"%r{k - 1}" if chained and k else f"%p{k}"
+        lines.append(
+            f"  %r{k} = f32[64]{{0}} all-reduce({operand}), channel_id={k + 1},"
+            " replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum"
+        )
+    names = ", ".join(f"%r{k}" for k in range(10))
+    shapes = ", ".join(["f32[64]{0}"] * 10)
+    lines.append(f"  ROOT %out = ({shapes}) tuple({names})")
+    inputs = ", ".join(f"p{k}: f32[64]" for k in range(10))
+    outputs = ", ".join(["f32[64]"] * 10)
+    body = f"({inputs}) -> ({outputs}) {{\n" + "\n".join(lines) + "\n}"
+    return module(body, ", num_partitions=8", ALLREDUCE)
+
+
+def test_small_collectives_are_counted_only_where_none_needs_another():
+    found = small_reduces(chained=False).findings.of("tiny-collectives")
+    assert len(found) == 1
+    assert found[0].title.startswith("10 all-reduces")
+    assert "tiny-collectives" not in rules(small_reduces(chained=True))
+
+
+CONVERTED = """({inputs}) -> f32[] {{
+{parameters}
+{converts}
+  ROOT %out = f32[] custom-call({names}), custom_call_target="use"
+}}"""
+
+
+def converted(after: str) -> hs.Capture:
+    n = range(4)
+    return module(
+        CONVERTED.format(
+            inputs=", ".join(f"p{k}: f32[1024,1024]" for k in n),
+            parameters="\n".join(f"  %p{k} = f32[1024,1024]{{1,0}} parameter({k})" for k in n),
+            converts="\n".join(
+                f"  %c{k} = {after}[1024,1024]{{1,0}} convert(%p{k})"
+                if after != "f32"
+                else f"  %c{k} = f32[1024,1024]{{1,0}} negate(%p{k})"
+                for k in n
+            ),
+            names=", ".join(f"%c{k}" for k in n),
+        )
+    )
+
+
+def test_whole_arguments_converted_each_step():
+    found = converted("bf16").findings.of("repeated-converts")
+    assert len(found) == 1
+    assert "from f32 to bf16 (arguments)" in found[0].title
+    assert "repeated-converts" not in rules(converted("f32"))
+
+
+PADDED = """(x: f32[{shape}]) -> f32[{shape}] {{
+  %x = f32[{shape}]{{1,0:T(8,128)}} parameter(0)
+  ROOT %y = f32[{shape}]{{1,0:T(8,128)}} sine(%x)
+}}"""
+
+
+def test_padding_is_said_with_the_array_that_has_most():
+    found = module(PADDED.format(shape="65536,2")).findings.of("padding")
+    assert len(found) == 1
+    assert "65536,2" in found[0].evidence
+    assert "padding" not in rules(module(PADDED.format(shape="1024,128")))
+
+
+def test_every_rule_has_a_test(request):
+    here = request.path.read_text() + (request.path.parent / "findings_programs.py").read_text()
+    elsewhere = {"full-rematerialization"}  # test_compiler_messages.py provokes one
+    for name, *_ in RULES:
+        assert f'"{name}"' in here or name in elsewhere, name
+
+
+def test_before_xla_has_run_only_what_is_certain_is_said():
+    cap = hs.read(
+        "HloModule m\n\nENTRY %main (x: f32[4096,4096]) -> f32[4096,4096] {\n"
+        "  %x = f32[4096,4096]{1,0} parameter(0)\n"
+        "  %t = f32[4096,4096]{1,0} transpose(%x), dimensions={1,0}\n"
+        "  ROOT %c = f32[4096,4096]{0,1} copy(%t)\n}\n"
+    )
+    cap.hardware = "h100"
+    assert len(cap.findings) == 0
+    assert cap.findings.headline.seconds is None
+    assert str(cap.findings).startswith("not optimised yet: no step time")
+
+
+def test_what_is_no_program_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="findings need HLO, and this is jaxpr"):
+        _ = hs.capture(lambda x: x + 1, 1.0).at("jaxpr").findings
+    with pytest.raises(ValueError, match="no rule 'gathered'; there are: exposed-collective"):
+        hs.capture(lambda x: x + 1, 1.0).findings.of("gathered")
+
+
+def test_a_rule_that_fails_is_named_and_the_others_stand(monkeypatch):
+    from hloscope.analysis.findings import rules as module_of_rules
+
+    def broken(facts):
+        raise RuntimeError("on purpose")
+
+    cap = next(c for c in CASES if c.rule == "host-callback").ill()
+    monkeypatch.setattr(
+        module_of_rules, "RULES", (("broken", broken, False), *module_of_rules.RULES)
+    )
+    assert cap.findings.failed == ("broken: RuntimeError: on purpose",)
+    assert [f.rule for f in cap.findings] == ["host-callback"]
+    assert "not worked out: broken: RuntimeError: on purpose" in str(cap.findings)
+
+
+def test_findings_are_plain_data_and_a_budget():
+    cap = next(c for c in CASES if c.rule == "host-callback").ill()
+    plain = json.loads(json.dumps(cap.findings.to_dict()))
+    assert plain["findings"][0]["rule"] == "host-callback"
+    assert plain["findings"][0]["line"].partition(":")[0].endswith("findings_programs.py")
+    assert plain["findings"][0]["code"].startswith("jax.debug.print")
+    assert cap.summary["findings"][0]["rule"] == "host-callback"
+    assert "1. The step calls back into the host" in str(cap)
+    report = hs.check(cap, forbid=["host-callback"])
+    assert report.status == 1
+    assert report.breaches[0].line > 0
+    assert hs.check(cap, forbid="gathered-twice").status == 0
+    assert hs.check(cap, forbid="findings").status == 1
+    assert (
+        hs.check(cap, forbid="gatherd-twice")
+        .problems[0]
+        .message.endswith("did you mean gathered-twice?")
+    )
+
+
+def test_the_command_says_them(tmp_path, capsys):
+    from hloscope.show.cli import main
+
+    cap = next(c for c in CASES if c.rule == "host-callback").ill()
+    file = tmp_path / "step.hlo"
+    file.write_text(cap.text)
+    assert main(["findings", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "1. The step calls back into the host" in out
+    assert "Try: " in out
+    assert main(["findings", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"][0]["rule"] == "host-callback"
+
+
+def test_real_dumps_say_what_is_true_of_them(seeds):
+    step = hs.read(next(seeds.glob("004_*")))
+    twice = step.findings.of("reduced-twice")
+    assert len(twice) == 1
+    assert "13,107,200 of 45,399,040 B" in twice[0].title
+    layer = hs.read(next(seeds.glob("000_*")))
+    constant = layer.findings.of("collective-of-constant")
+    assert [f.instructions[0].opcode for f in constant] == ["all-to-all"]
+    assert constant[0].bytes == 50_331_648
