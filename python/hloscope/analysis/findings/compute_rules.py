@@ -103,8 +103,8 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "idle-matmul",
             f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {m}×{n}×{k}"
-            f" ({percent(share)} of the step) use{'' if len(rows) > 1 else 's'} at most {percent(flops / rate / took)} of the"
-            " matrix unit",
+            f" ({percent(share)} of the step) use{'' if len(rows) > 1 else 's'} at most"
+            f" {percent(flops / rate / took)} of the matrix unit",
             f"rows × columns × contracted = {m}×{n}×{k}: with {thin[0]:,} {thin[1]} the"
             f" multiplication is {duration(flops / rate)} and reading the operands"
             f" {duration(took)} ({names(rows)})",
