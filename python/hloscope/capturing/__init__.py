@@ -7,6 +7,7 @@
 ``describe.py``    devices, mesh, arguments, XLA's own figures → Target
 ``placing.py``     moves arguments onto another mesh, shapes only
 ``topology.py``    TPU topologies without a TPU, meshes
+``marks.py``       exact provenance: numbers operations carry through the compiler
 ``provenance.py``  Shardy and pre-partitioning dumps taken while compiling
 ``dumping.py``     a folder to dump into that cannot take the process down
 ``messages.py``    what the compiler says on stderr

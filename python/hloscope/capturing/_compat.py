@@ -7,6 +7,8 @@ that moved costs a detail, never the capture.
 from __future__ import annotations
 
 import contextlib
+import copy
+import io
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -192,6 +194,30 @@ def argument_shardings(lowered: Any, count: int) -> Sequence[Any]:
     lowering = getattr(lowered, "_lowering", None)
     found = getattr(lowering, "compile_args", {}).get("in_shardings", ())
     return tuple(found) if len(found) == count else ()
+
+
+def copy_of_module(lowered: Any) -> tuple[Any, Any, Any] | None:
+    """``(Lowered, its MLIR module, MLIR's Python bindings)``, the first two copied.
+
+    jax caches what it compiles by the module object: the copy keeps out of all its caches.
+    None where a program is lowered in another way.
+    """
+    from jax._src.lib import mlir
+
+    ir: Any = mlir.ir  # type: ignore[attr-defined]
+    lowering: Any = getattr(lowered, "_lowering", None)
+    module = getattr(lowering, "_hlo", None)
+    if module is None:
+        return None
+    with module.context:
+        data = io.BytesIO()
+        module.operation.write_bytecode(data)
+        copied = ir.Module.parse(data.getvalue())
+    other = copy.copy(lowering)
+    other._hlo, other._executable = copied, None
+    program = copy.copy(lowered)
+    program._lowering = other
+    return program, copied, ir
 
 
 def debug_names(traced: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -37,6 +37,7 @@ def capture(
     static_argnums: Any = None,
     compiler_options: Mapping[str, Any] | None = None,
     provenance: bool = True,
+    exact: bool = True,
     title: str | None = None,
     hardware: str | None = None,
     profile: int = 0,
@@ -54,7 +55,11 @@ def capture(
     in_shardings, static_argnums: for a plain function, as ``jax.jit`` takes them.
     compiler_options: as ``Lowered.compile`` takes them.
     provenance: also keeps Shardy's and the partitioner's dumps, which explaining where
-        collectives come from needs; it compiles anew, False reuses what jax has compiled.
+        collectives come from needs.
+    exact: follows every operation through the compiler, so that each instruction knows which
+        StableHLO operations it comes from (``Instruction.origins``). The program is the same;
+        the numbers in some instructions' names may differ. This and ``provenance`` compile
+        anew: with both False what jax has compiled is reused.
     hardware: id of the chip to model time on, such as "h100", instead of the devices' own.
     profile: runs that many steps with these arguments under ``jax.profiler``, after one
         unmeasured; the times are in ``cap.measured`` and in the view. The one option that
@@ -72,7 +77,7 @@ def capture(
     if hardware is not None:
         hardware = find(hardware).id  # wrong ids are told before minutes of compiling
     options = Options(
-        dict(compiler_options) if compiler_options else None, provenance, title, hardware
+        dict(compiler_options) if compiler_options else None, provenance, exact, title, hardware
     )
     if profile:
         _refuse_unmeasurable(fn, args, kwargs, profile, stage, topology)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._capture import Capture
 from ..hlo import Module, ReadWarning
-from . import _compat, dumping, messages, provenance, stages
+from . import _compat, dumping, marks, messages, provenance, stages
 from .describe import describe
 from .errors import CaptureError
 from .explain import explained
@@ -23,6 +23,7 @@ class Options:
 
     compiler_options: dict[str, Any] | None = None
     provenance: bool = True
+    exact: bool = True
     title: str | None = None
     hardware: str | None = None  # id of a chip
     moved: bool = False  # arguments were put on another mesh
@@ -64,6 +65,13 @@ class Program:
                 self._lowered = self.traced.lower()
         return self._lowered
 
+    @functools.cached_property
+    def marked(self) -> marks.Marked | None:
+        """The program with its operations numbered; None where that is off or cannot be had."""
+        if not self.options.exact or self.lowered is None:
+            return None
+        return marks.mark(self.lowered)
+
     @property
     def compiled(self) -> Any:
         if self._compiled is None:
@@ -72,18 +80,22 @@ class Program:
 
     def _compile(self, *, dump: bool = False) -> None:
         """Compiles, and reads what only this compile tells: its dumps and messages."""
-        lowered, options = self.lowered, self.options.compiler_options
+        marked, options = self.marked, self.options.compiler_options
+        lowered = self.lowered if marked is None else marked.lowered
         devices = _compat.partition_devices(lowered, None)
         dump = dump or (self.options.provenance and provenance.wanted(devices, options))
         with contextlib.ExitStack() as stack:
             stack.enter_context(explained("compile", self.name, moved=self.options.moved))
             stack.enter_context(self.options.context())
             self.messages = stack.enter_context(messages.stderr_kept())
+            if marked is not None:
+                stack.enter_context(marks.clean_errors(marked))
+            if dump or marked is not None:
+                stack.enter_context(_compat.no_persistent_cache())
             if not dump:
                 self._compiled = lowered.compile(compiler_options=options)
                 return
             room = stack.enter_context(dumping.dump_folder(dumping.bytes_needed(lowered)))
-            stack.enter_context(_compat.no_persistent_cache())
             if room.path is None:
                 self._compiled = lowered.compile(compiler_options=options)
                 self._without_dump(room.why_not)
@@ -104,8 +116,12 @@ class Program:
         if device_count > 1 and not cut_off:
             with contextlib.suppress(OSError):
                 self.dumps = provenance.collect(folder)
+            if self.marked is not None:
+                self.dumps = {k: self.marked.clean_dump(v) for k, v in self.dumps.items()}
         self._optimized = stages.from_executable(
-            self._compiled, lambda: None if cut_off else provenance.optimized_text(folder)
+            self._compiled,
+            lambda: None if cut_off else provenance.optimized_text(folder),
+            self.marked,
         )
         with contextlib.suppress(OSError):
             dumped = None if cut_off else provenance.buffer_assignment(folder)
@@ -115,7 +131,7 @@ class Program:
 
     def _without_dump(self, why_not: str) -> None:
         try:
-            self._optimized = stages.from_executable(self._compiled, lambda: None)
+            self._optimized = stages.from_executable(self._compiled, lambda: None, self.marked)
         except CaptureError as error:
             raise CaptureError(f"{error} ({why_not})") from error
         self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, None)
@@ -125,11 +141,19 @@ class Program:
     def _warn(module: Module, why_not: str) -> None:
         module.warnings = (*module.warnings, ReadWarning(why_not))
 
+    def _clean_messages(self) -> list[str]:
+        if self.marked is None:
+            return self.messages
+        return [self.marked.clean(m) for m in self.messages]
+
     def _optimized_module(self) -> Module:
         compiled = self.compiled
         if self._optimized is None:
-            self._optimized = stages.from_executable(compiled, self._text_by_dumping)
-            self._optimized.buffer_assignment = stages.buffer_assignment(compiled, None)
+            marked = self.marked if self._lowered is not None else None
+            made = stages.from_executable(compiled, self._text_by_dumping, marked)
+            if self._optimized is None:  # else dumping has made it
+                made.buffer_assignment = stages.buffer_assignment(compiled, None)
+                self._optimized = made
         return self._optimized
 
     def _text_by_dumping(self) -> str | None:
@@ -143,9 +167,9 @@ class Program:
         if stage == "jaxpr":
             return stages.from_jaxpr(self.traced)
         if stage == "stablehlo":
-            return stages.from_stablehlo(self.lowered)
+            return stages.from_stablehlo(self.lowered, self.marked)
         if stage == "hlo":
-            return stages.from_hlo(self.lowered)
+            return stages.from_hlo(self.lowered, self.marked)
         return self._optimized_module()
 
     def at(self, stage: str) -> Capture:
@@ -165,7 +189,7 @@ class Program:
             compiled=self.compiled if optimized else None,
             module=module,
             fn=self.options.fn,
-            messages=self.messages if optimized else (),
+            messages=self._clean_messages() if optimized else (),
             sources=read_sources(module.source_frames()[0].files),
             dumps=self.dumps if optimized else {},
         )

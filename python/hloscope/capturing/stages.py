@@ -10,8 +10,9 @@ from ..hlo import Module
 from ..hlo.buffers import BufferAssignment
 from ..readers import ReadError, read_modules
 from ..readers.proto import read_proto
-from . import _compat, jaxpr
+from . import _compat, jaxpr, marks
 from .errors import CaptureError
+from .marks import Marked
 from .stderr import stderr_held
 
 
@@ -21,25 +22,34 @@ def from_jaxpr(traced: Any) -> Module:
     return jaxpr.to_module(traced.jaxpr, str(getattr(traced, "fun_name", "") or "jaxpr"), names)
 
 
-def from_stablehlo(lowered: Any) -> Module:
-    """What jax hands to XLA, with source locations."""
-    return _read(lowered.as_text("stablehlo", debug_info=True), "stablehlo")
+def from_stablehlo(lowered: Any, marked: Marked | None = None) -> Module:
+    """What jax hands to XLA, with source locations; operations numbered as ``marked`` does."""
+
+    def read(text: str) -> Module:
+        return _read(text, "stablehlo")
+
+    module = read(lowered.as_text("stablehlo", debug_info=True))
+    return module if marked is None else marks.of_stablehlo(marked, module, read)
 
 
-def from_hlo(lowered: Any) -> Module:
+def from_hlo(lowered: Any, marked: Marked | None = None) -> Module:
     """HLO before any optimisation; with op names and stack frames where jaxlib keeps them."""
-    proto = _compat.hlo_proto_before_optimization(lowered)
+    proto = _compat.hlo_proto_before_optimization(lowered if marked is None else marked.lowered)
     if proto is not None:
-        return _read(proto, "hlo")
+        module = _read(proto, "hlo")
+        return module if marked is None else marks.take_out_of_proto(marked, module)
     computation = lowered.compiler_ir("hlo")
     if computation is None:
         raise CaptureError("this program has no HLO before optimisation; use stage='stablehlo'")
     return _read(computation.as_hlo_text(), "hlo")
 
 
-def from_executable(compiled: Any, dumped: Callable[[], str | None]) -> Module:
+def from_executable(
+    compiled: Any, dumped: Callable[[], str | None], marked: Marked | None = None
+) -> Module:
     """The optimised module: from its text, else its proto, else from what XLA ``dumped``.
 
+    ``marked``: what was compiled is this program, and its marks are taken out.
     Both ``as_text()`` and the proto fail a check on some TPU modules with async updates.
     """
     cause: Exception | None = None
@@ -51,11 +61,12 @@ def from_executable(compiled: Any, dumped: Callable[[], str | None]) -> Module:
     except Exception as error:
         cause = error
     if text:
-        return _read(text, "optimized")
+        return _optimized(text, marked)
     with contextlib.suppress(Exception), stderr_held():
         proto = _compat.executable_proto(compiled)
     if proto is not None:
-        return _read(proto, "optimized")
+        module = _read(proto, "optimized")
+        return module if marked is None else marks.take_out_of_proto(marked, module)
     text = dumped()
     if text is None:
         said = f" ({str(cause).splitlines()[0][:200]})" if cause else ""
@@ -64,7 +75,13 @@ def from_executable(compiled: Any, dumped: Callable[[], str | None]) -> Module:
             "capture the function itself, or dump it with XLA_FLAGS=--xla_dump_to=DIR and "
             "hs.read the folder"
         ) from cause
-    return _read(text, "optimized")
+    return _optimized(text, marked)
+
+
+def _optimized(text: str, marked: Marked | None) -> Module:
+    if marked is None:
+        return _read(text, "optimized")
+    return marks.take_out(marked, text, lambda clean: _read(clean, "optimized"))
 
 
 def buffer_assignment(compiled: Any, dumped: bytes | None) -> BufferAssignment | None:

@@ -9,6 +9,7 @@
 ``sharding.py``    Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
 ``devices.py``     replica groups and pairs; ``axes.py`` which mesh axes they run over
 ``printer.py``     Module → HLO text (the text reader's inverse)
+``origins.py``     which StableHLO operations an instruction comes from
 ``compare.py``     what differs between two Modules
 ``target.py``      Target: devices, mesh, arguments, XLA's own figures
 =================  ==========================================================
@@ -16,6 +17,7 @@
 
 from .buffers import BufferAssignment
 from .module import Computation, Instruction, Module
+from .origins import Operation, Origin, Origins
 from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
 from .shape import Layout, Shape, parse_shape
 from .target import Argument, Device, Mesh, Target
@@ -32,6 +34,9 @@ __all__ = [
     "Mesh",
     "Metadata",
     "Module",
+    "Operation",
+    "Origin",
+    "Origins",
     "ReadWarning",
     "Shape",
     "StackFrame",

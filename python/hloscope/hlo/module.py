@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .buffers import BufferAssignment
+    from .origins import Origin, Origins
 
 
 class Instruction:
@@ -118,6 +119,12 @@ class Instruction:
         if meta.source_file:
             return (StackFrame(meta.source_file, meta.source_line),)
         return ()
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """StableHLO operations it comes from, exactly; () where XLA made it or nobody knows."""
+        known = self.module.origins
+        return known.of[self.index] if known is not None else ()
 
     @property
     def called(self) -> tuple[tuple[str, Computation], ...]:
@@ -246,6 +253,7 @@ class Module:
     source_text: str | None = None
     first_line: int = 1  # line of the file at which source_text begins
     buffer_assignment: BufferAssignment | None = None  # where the dump holds one
+    origins: Origins | None = None  # what capturing knows; None for dumps
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:

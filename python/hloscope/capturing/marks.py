@@ -1,0 +1,387 @@
+"""Exact provenance: a number at the front of each operation's name, taken out when read.
+
+Hard because nobody must ever see it. XLA copies the name of a StableHLO location into
+``op_name`` and keeps it through every pass, so a number there says exactly where each
+instruction of the optimised program is from:
+
+    loc("jit(step)/dot_general")  ─ mark ─▶  loc("~103~/jit(step)/dot_general")
+    metadata={op_name="~103~/jit(step)/dot_general"}  ─ take_out ─▶  op_name="jit(step)/…", 103
+
+The program is marked on a copy of its own, which jax never caches: what the person lowers,
+compiles or runs stays as it was. At the end of a name, or with ``@`` or ``;`` in it, a mark
+would change how XLA names instructions.
+
+Two names that XLA finds equal it writes once, and two that only differ in their marks twice:
+taking out a mark also undoes that.
+
+    ~5~/f/mul;~4~/f/mul                       f/mul                      merged
+    (~5~/f/a/mul:~4~/f/b/mul)                 f/(a/mul:b/mul)            combined
+    ~10~/f/call/~51~/add;~50~/add             f/call/add                 merged, then inlined
+    ~0~/f/while/~7~/f/while/body/add          f/while/body/add           inside a region
+
+Measured over 63 programs on 8 CPU devices: the optimised program is the same for all of them;
+in 3 some instructions have other names. Marking 1,740 operations takes 6 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..hlo import Module, Operation, Origin, Origins
+from ..hlo.origins import origins_of
+from ..hlo.parts import escape, unescape
+from . import _compat
+
+Chains = tuple[tuple[int, ...], ...]
+
+# Operations that only end a function or region, and what holds the others.
+_UNMARKED = frozenset(
+    "builtin.module func.func func.return stablehlo.return sdy.mesh sdy.return".split()
+)
+_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A marked copy of a lowered program, and its operations by number."""
+
+    lowered: Any
+    operations: tuple[Operation, ...]
+    salt: str
+    helps: dict[int, int]  # operation → the one whose mark it bears
+
+    def origins(self, module: Module, chains: Sequence[Chains]) -> Origins:
+        """The origins of a module's instructions from the chains in their op names."""
+        found = list(origins_of(self.operations, chains))
+        helped: dict[tuple[int, str], int] = {}
+        for helper, number in self.helps.items():
+            helped[number, HELPERS[self.operations[helper].opcode]] = helper
+        with_help = set(self.helps.values())
+        for index, (i, origins) in enumerate(zip(module.instructions, found, strict=True)):
+            if any(o.operation in with_help for o in origins):
+                found[index] = tuple(
+                    Origin(helped.get((o.operation, i.opcode), o.operation), o.calls)
+                    for o in origins
+                )
+        return Origins(self.operations, tuple(found))
+
+    def clean(self, text: str) -> str:
+        """A message of the compiler without marks."""
+        return Cleaner(self.salt).plain(text)
+
+    def clean_dump(self, text: str) -> str:
+        """HLO text without marks."""
+        return Cleaner(self.salt).text(text)[0]
+
+
+def mark(lowered: Any) -> Marked | None:
+    """The program marked; None where this jax gives no access to its module."""
+    with contextlib.suppress(Exception):
+        found = _compat.copy_of_module(lowered)
+        if found is None:
+            return None
+        copied, module, locations = found
+        return Marked(copied, *_number(module, locations))
+    return None
+
+
+@contextlib.contextmanager
+def clean_errors(marked: Marked) -> Iterator[None]:
+    """What XLA raises, without marks in its message."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error)
+        if marked.clean(said) == said:
+            raise
+        try:
+            other = type(error)(marked.clean(said))
+        except Exception:
+            other = RuntimeError(marked.clean(said))
+        raise other.with_traceback(error.__traceback__) from None
+
+
+def _number(module: Any, ir: Any) -> tuple[tuple[Operation, ...], str, dict[int, int]]:
+    """Operations in printed order, what marks are written with, and which helpers share one."""
+    rows: list[Operation] = []
+    places: list[_Place] = []
+    number: dict[int, int] = {}  # hash of an operation with regions → its number
+    function = "main"
+
+    def visit(op: Any) -> Any:
+        nonlocal function
+        kind = op.name
+        if kind == "func.func":
+            function = ir.StringAttr(op.attributes["sym_name"]).value
+        if kind in _UNMARKED:
+            return ir.WalkResult.ADVANCE
+        place = _place(op, op.location)
+        callee = ""
+        if kind == "func.call":
+            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        n = len(rows)
+        parent = op.parent
+        owner = -1 if parent is None else number.get(hash(parent.operation), -1)
+        if len(op.regions):
+            number[hash(op.operation)] = n
+        kind = kind.removeprefix("stablehlo.")
+        rows.append(Operation(n, kind, place.name, function, owner, callee))
+        places.append(place)
+        return ir.WalkResult.ADVANCE
+
+    with module.context:
+        module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        salt = "~"
+        while any(salt in row.name for row in rows):  # a person may name a scope like this
+            salt += "~"
+        helps = _helpers(rows, places)
+        for n, place in enumerate(places):
+            name = f"{salt}{helps.get(n, n)}{salt}/{place.name}"
+            location = ir.Location.name(name, place.child)
+            if place.kind_of:
+                location = ir.Location.name(place.kind_of, location)
+            place.op.location = location
+    return tuple(rows), salt, helps
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An MLIR operation and its location taken apart: ``kind_of(name(child))``."""
+
+    op: Any
+    location: Any
+    name: str
+    kind_of: str
+    child: Any
+
+
+def _place(op: Any, location: Any) -> _Place:
+    whole, kind_of = location, ""
+    name = getattr(location, "name_str", None)
+    if name is not None and name.endswith(":") and hasattr(location.child_loc, "name_str"):
+        # loc("add:"(loc("jit(f)/add"))): an op_type, then the op_name
+        kind_of, location = name, location.child_loc
+        name = location.name_str
+    child = location if name is None else location.child_loc
+    return _Place(op, whole, name or "", kind_of, child)
+
+
+def _helpers(rows: Sequence[Operation], places: Sequence[_Place]) -> dict[int, int]:
+    """Operations that take the mark of the next: one equation's ``2.0 * x`` is broadcast, multiply.
+
+    Where XLA makes one instruction of two it keeps the frames only of those with equal names,
+    as these had without marks. Which of the two an instruction is from, its opcode says.
+    """
+    out: dict[int, int] = {}
+    waiting: list[int] = []
+    for n, row in enumerate(rows):
+        before = rows[waiting[-1]] if waiting else None
+        if before is not None and (
+            places[waiting[-1]].location != places[n].location
+            or (row.owner, row.function) != (before.owner, before.function)
+        ):
+            waiting = []
+        if row.opcode in HELPERS:
+            if all(rows[w].opcode != row.opcode for w in waiting):
+                waiting.append(n)
+            continue
+        for w in waiting:
+            out[w] = n
+        waiting = []
+    return out
+
+
+# What jax writes before an operation to bring its operands into form, and XLA's opcode of it.
+HELPERS = {
+    "broadcast_in_dim": "broadcast",
+    "convert": "convert",
+    "reshape": "reshape",
+    "constant": "constant",
+    "transpose": "transpose",
+}
+
+
+class Cleaner:
+    """Takes marks out of op names; remembers what it saw."""
+
+    def __init__(self, salt: str) -> None:
+        self.salt = salt
+        s = re.escape(salt)
+        self._mark = re.compile(rf"{s}(\d{{1,9}}){s}/?")
+        self._at_begin = re.compile(rf'(?<=["/(:;]){s}\d{{1,9}}{s}/?')
+        self._quoted = re.compile(rf'(?<!op_name=")(?<="){s}\d{{1,9}}{s}/?')
+        self._seen: dict[str, tuple[str, Chains]] = {}
+
+    def op_name(self, name: str) -> tuple[str, Chains]:
+        """An op name as it would be without marks, and the chains that stood in it."""
+        if self.salt not in name:
+            return name, ()
+        found = self._seen.get(name)
+        if found is None:
+            found = self._seen[name] = self._merged(name)
+        return found
+
+    def text(self, text: str) -> tuple[str, list[tuple[int, Chains]]]:
+        """HLO text without marks, and the chains that stood in it with their offsets there."""
+        out: list[str] = []
+        chains: list[tuple[int, Chains]] = []
+        at = length = 0
+        if self.salt in text:
+            # an op_type, and the function's name where an operation has no name of its own
+            text = self._quoted.sub("", text)
+        for m in _OP_NAME.finditer(text):
+            raw = m.group(1)
+            if self.salt not in raw:
+                continue
+            name, found = self.op_name(unescape(raw) if "\\" in raw else raw)
+            begin, end = m.span()
+            if not name and text.startswith(", metadata={", begin - 12):
+                # XLA writes no metadata where there is no name
+                begin, end, name = begin - 12, end + (text[end : end + 1] == "}"), ""
+                piece = "" if text[end - 1] == "}" else ", metadata={"
+                end += piece != "" and text[end : end + 1] == " "
+            else:
+                piece = f'op_name="{escape(name)}"'
+            out += (text[at:begin], piece)
+            length += begin - at
+            if found:
+                chains.append((length, found))
+            length += len(piece)
+            at = end
+        out.append(text[at:])
+        return "".join(out), chains
+
+    def plain(self, text: str) -> str:
+        """A message without marks."""
+        return self._at_begin.sub("", text) if self.salt in text else text
+
+    # -- one op name -----------------------------------------------------------------
+
+    def _merged(self, name: str) -> tuple[str, Chains]:
+        """``a;b``: names of instructions that became one."""
+        chains: list[tuple[int, ...]] = []
+        parts: list[str] = []
+        for part in _split(name, ";"):
+            plain, found = self._combined(part)
+            chains += found
+            # an inlined call stands before the first name only: f/call/add;add
+            if plain and not any(p == plain or p.endswith("/" + plain) for p in parts):
+                parts.append(plain)
+        return ";".join(parts), tuple(dict.fromkeys(chains))
+
+    def _combined(self, name: str) -> tuple[str, list[tuple[int, ...]]]:
+        """``prefix/(a:b)``: names that share a beginning, written once."""
+        at = name.find("(" + self.salt)
+        if at < 0 or not name.endswith(")"):
+            plain, chain = self._one(name)
+            return plain, [chain] if chain else []
+        prefix, chain = self._one(name[:at])
+        plains, chains = [], []
+        for part in _split(name[at + 1 : -1], ":"):
+            plain, found = self._one(part)
+            plains.append(plain)
+            chains.append((*chain, *found))
+        inside = _factored(plains)
+        return (f"{prefix}/{inside}" if prefix else inside), chains
+
+    def _one(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Caller's and own name, one after another; once where the own begins with it."""
+        pieces = self._mark.split(name)
+        plains = [p.rstrip("/") for p in (pieces[0], *pieces[2::2])]
+        return _joined([p for p in plains if p]), tuple(int(n) for n in pieces[1::2])
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    """XLA puts a caller's name before another unless that begins with it already."""
+    after = ""
+    joined = [""] * (len(pieces) + 1)
+    for i in range(len(pieces) - 1, -1, -1):
+        for k in range(i + 1, len(pieces)):
+            if joined[k].startswith("/".join(pieces[i:k])):
+                after = joined[k]
+                break
+        else:
+            after = f"{pieces[i]}/{joined[i + 1]}" if joined[i + 1] else pieces[i]
+        joined[i] = after
+    return joined[0]
+
+
+def _split(name: str, separator: str) -> list[str]:
+    """At separators outside brackets."""
+    if separator not in name:
+        return [name]
+    parts, depth, begin = [], 0, 0
+    for at, c in enumerate(name):
+        if c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == separator and depth == 0:
+            parts.append(name[begin:at])
+            begin = at + 1
+    parts.append(name[begin:])
+    return parts
+
+
+def _factored(names: Sequence[str]) -> str:
+    """Names as XLA writes several of them: the beginning they share once, then ``(a:b)``."""
+    if len(set(names)) == 1:
+        return names[0]
+    split = [n.split("/") for n in names]
+    shared = 0
+    while all(len(s) > shared + 1 and s[shared] == split[0][shared] for s in split):
+        shared += 1
+    rest = ":".join("/".join(s[shared:]) for s in split)
+    return "/".join([*split[0][:shared], f"({rest})"])
+
+
+def take_out(marked: Marked, text: str, read: Callable[[str], Module]) -> Module:
+    """Reads marked HLO text: a module without marks, that knows its origins."""
+    clean, chains = Cleaner(marked.salt).text(text)
+    module = read(clean)
+    begins = [i.text_span[0] if i.text_span else 0 for i in module.instructions]
+    found: list[Chains] = [()] * len(begins)
+    for offset, chain in chains:
+        found[bisect_right(begins, offset) - 1] = chain
+    module.origins = marked.origins(module, found)
+    return module
+
+
+def take_out_of_proto(marked: Marked, module: Module) -> Module:
+    """The same for a module read from a proto, whose text is not written yet."""
+    cleaner = Cleaner(marked.salt)
+    found: list[Chains] = []
+    for i in module.instructions:
+        clean, chains = cleaner.text(", " + i.attribute_text)
+        if chains:
+            i.attribute_text = clean.removeprefix(", ")
+            i._attributes = None
+        found.append(chains[0][1] if chains else ())
+    module.origins = marked.origins(module, found)
+    return module
+
+
+def of_stablehlo(marked: Marked, module: Module, read: Callable[[str], Module]) -> Module:
+    """Gives the StableHLO stage, read from the unmarked program, its operations' numbers."""
+    cleaner = Cleaner(marked.salt)
+    twin = read(marked.lowered.as_text("stablehlo", debug_info=True))
+    if len(twin.instructions) != len(module.instructions):
+        return module
+    chains = [cleaner.op_name(name)[1] for name in twin.op_names()]
+    own: list[tuple[Origin, ...]] = []
+    helpers: dict[int, list[int]] = {}
+    for helper, number in marked.helps.items():
+        helpers.setdefault(number, []).append(helper)
+    for i, found in zip(module.instructions, chains, strict=True):
+        number = found[0][-1] if found else -1
+        for helper in helpers.get(number, ()):
+            if marked.operations[helper].opcode == i.opcode:
+                number = helper
+        own.append((Origin(number),) if found else ())
+    module.origins = Origins(marked.operations, tuple(own))
+    return module
