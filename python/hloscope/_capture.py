@@ -322,7 +322,7 @@ class Capture:
         """SVG through the ``dot`` program, with the options of ``to_dot``.
 
         Writes ``path`` and returns it, or returns the text. Raises ``DotMissing`` saying what
-        to install.
+        to install, and ``DotFailed`` with what ``dot`` says where it gives up.
         """
         from .show.dot import svg
 

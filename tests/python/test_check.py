@@ -14,6 +14,7 @@ import numpy
 import pytest
 from hloscope.analysis.report.check import BudgetError
 from hloscope.analysis.report.check_sizes import parse_size
+from hloscope.readers.proto_schema import message_class
 from hloscope.show.cli import main
 
 SMALL = """HloModule small, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }
@@ -289,3 +290,39 @@ def test_the_plugin_is_declared(repo: Path) -> None:
 
     project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"hloscope": "hloscope.pytest_plugin"}
+
+
+EVIL = "::error file=x::forged"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "--max-instructions", "99"],
+        ["check", "--max-instructions", "1"],
+        ["check", "--max-instructions", "99", "--format", "github"],
+        ["check", "--max-instructions", "1", "--format", "github"],
+        ["summary"],
+        ["list"],
+    ],
+)
+def test_no_name_is_a_command_of_the_runner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """A workflow's runner obeys lines that begin with ``::``, and ``##[`` anywhere in one."""
+    file = tmp_path / "m.pb"
+    message = message_class("HloModule")()
+    message.name = (EVIL + "\n::error::next ##[error]line").encode()
+    computation = message.computations.add(name=b"e", id=1, root_id=1)
+    instruction = computation.instructions.add(name=EVIL.encode(), opcode=b"parameter", id=1)
+    instruction.shape.element_type = 11
+    message.entry_computation_id = 1
+    file.write_bytes(message.SerializeToString())
+    main([words[0], str(file), *words[1:]])
+    said = capsys.readouterr()
+    lines = (said.out + said.err).splitlines()
+    assert lines
+    for line in lines:
+        ours = "github" in words and line.startswith("::error title=hloscope max-instructions::")
+        assert ours or not line.lstrip().startswith("::"), line
+        assert "##[" not in line

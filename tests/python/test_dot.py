@@ -6,10 +6,12 @@ import re
 import shutil
 import xml.etree.ElementTree as ET
 
+import hloscope as hs
 import pytest
 from hloscope import Capture
 from hloscope.readers import read_modules
-from hloscope.show.dot import DotMissing, digraph, svg
+from hloscope.show import dot
+from hloscope.show.dot import DotFailed, DotMissing, digraph, svg
 
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="no dot program")
 
@@ -114,3 +116,34 @@ def test_without_the_program_the_message_says_what_to_install(monkeypatch):
     with pytest.raises(DotMissing, match=r"install it \(apt install graphviz"):
         svg(capture)
     assert "digraph" in digraph(capture).source
+
+
+@needs_dot
+@pytest.mark.parametrize("where", ["module", "op_name", "instruction"])
+def test_names_of_100_000_characters_are_cut(where):
+    """dot takes no string over 16 kB, and ends; its broken pipe was taken for a closed stdout."""
+    long = {name: name for name in ("module", "op_name", "instruction")} | {where: "x" * 100_000}
+    text = (
+        f"HloModule {long['module']}\n\nENTRY main {{\n  a = f32[4]{{0}} parameter(0)\n"
+        f"  {long['instruction']} = f32[4]{{0}} tanh(a), "
+        f'metadata={{op_name="jit(f)/{long["op_name"]}/tanh"}}\n'
+        f'  ROOT r = f32[4]{{0}} custom-call({long["instruction"]}), custom_call_target="x"\n}}\n'
+    )
+    picture = svg(hs.read(text))
+    assert ET.fromstring(picture).tag.endswith("svg")
+    assert max(len(line) for line in picture.splitlines()) < 4000
+
+
+@needs_dot
+def test_a_dot_that_gives_up_is_an_error_in_its_own_words(monkeypatch, tmp_path, capsys):
+    from hloscope.show.cli import main
+
+    monkeypatch.setattr(dot, "MAX_LABEL", 10**9)
+    monkeypatch.setattr(dot, "_cut", lambda text, most=0: "x" * 100_000)
+    with pytest.raises(DotFailed, match="dot ended with status 1: Error: <stdin>: syntax error"):
+        svg(hostile())
+    file = tmp_path / "m.hlo"
+    file.write_text("HloModule m\n\nENTRY e {\n  ROOT a = f32[] parameter(0)\n}\n")
+    assert main(["svg", str(file), "-o", str(tmp_path / "m.svg")]) == 2
+    assert "syntax error" in capsys.readouterr().err
+    assert not (tmp_path / "m.svg").exists()

@@ -11,7 +11,7 @@ import pytest
 from hloscope import read
 from hloscope.hlo.compare import differences
 from hloscope.readers import ReadError, read_modules
-from hloscope.readers.proto import message_name, read_buffer_assignment, read_proto
+from hloscope.readers.proto import is_proto, message_name, read_buffer_assignment, read_proto
 from hloscope.readers.proto_literals import float_text
 from hloscope.readers.proto_schema import message_class
 
@@ -124,6 +124,25 @@ def test_not_a_proto() -> None:
             read_proto(data, "x.pb")
         with pytest.raises(ReadError):
             read(data)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\nab", "é", "\x12x", "a\tb", "x" * 3000])
+def test_a_module_may_have_any_name(built: Any, name: str) -> None:
+    message = message_class("HloModule")()
+    message.ParseFromString(built.proto)
+    message.name = name.encode()
+    data = message.SerializeToString()
+    for form in (data, *wrapped(data)):
+        (found,) = read_modules(form)
+        assert found.name == name
+
+
+def test_text_that_begins_with_an_empty_line_is_no_proto() -> None:
+    for first in range(32, 127):
+        text = b"\n" + bytes([first]) + b"x" * (first - 1) + b'"\n' + b"y" * 200
+        assert not is_proto(text)
+        text = b"\n" + bytes([first]) + b"x" * (first - 3) + b'\n"\n' + b"y" * 200
+        assert not is_proto(text)
 
 
 def test_unknown_fields_opcodes_and_types_degrade(built: Any) -> None:

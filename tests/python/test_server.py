@@ -254,16 +254,99 @@ async def test_nobody_waits_so_the_child_ends(tmp_path: Path) -> None:
     pool.close()
 
 
-def test_secrets_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hloscope.lab.jobs import child_environment
+SECRETS = ["JUPYTER_TOKEN", "AWS_ACCESS_KEY_ID", "GITHUB_PAT", "OPENAI_KEY", "SSH_PRIVATE_KEY", "X"]
 
-    monkeypatch.setenv("JUPYTER_TOKEN", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    monkeypatch.setenv("HARMLESS", "x")
+
+async def test_secrets_do_not_reach_the_child(
+    monkeypatch: pytest.MonkeyPatch, ask: Any, jp_root_dir: Path
+) -> None:
+    from hloscope._child import child_environment
+
+    for name in SECRETS:
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     got = child_environment()
-    assert "HARMLESS" in got
-    assert "JUPYTER_TOKEN" not in got
-    assert "AWS_SECRET_ACCESS_KEY" not in got
+    assert not set(SECRETS) & set(got)
+    assert got["LC_ALL"] == "C.UTF-8"
+    assert got["PATH"] == os.environ["PATH"]
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    assert (await ask("view", path="f.hlo"))[-1][0] == b"V"
+
+
+async def test_spaces_are_part_of_a_name(ask: Any, jp_root_dir: Path, jp_fetch: Any) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    assert await refused(jp_fetch("hloscope", "api", "view", params={"path": " f.hlo"})) == 404
+    (jp_root_dir / " f.hlo ").write_text(MODULE.replace("jit_f", "spaced"))
+    got = await ask("view", path=" f.hlo ")
+    assert b"spaced" in gzip.decompress(got[-1][1])
+
+
+async def test_an_error_names_the_file_as_it_is(jp_fetch: Any) -> None:
+    with pytest.raises(HTTPClientError) as e:
+        await jp_fetch("hloscope", "api", "view", params={"path": "50%.hlo %s"})
+    assert json.loads(e.value.response.body)["message"] == "no such file: '50%.hlo %s'"
+
+
+@pytest.mark.parametrize("module", ["²", "--1", "٣", "9" * 900])
+async def test_what_is_no_number_is_a_name(ask: Any, jp_root_dir: Path, module: str) -> None:
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    kind, payload = (await ask("view", path="f.hlo", module=module))[-1]
+    assert kind == b"E"
+    assert "holds no module" in json.loads(payload)["message"]
+
+
+async def test_a_file_that_changes_while_it_is_read(
+    ask: Any, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hloscope.lab import jobs
+
+    file = jp_root_dir / "f.hlo"
+    file.write_text(MODULE)
+    start = jobs.Pool._start
+
+    def rewritten(self: Any, *arguments: Any) -> Any:
+        with file.open("r+") as f:  # the same size, and no time can tell
+            f.write(MODULE.replace("tanh", "sine"[:4]))
+        os.utime(file, ns=(1, 1))
+        return start(self, *arguments)
+
+    monkeypatch.setattr(jobs.Pool, "_start", rewritten)
+    kind, payload = (await ask("view", path="f.hlo"))[-1]
+    assert kind == b"E"
+    assert "changed while it was read" in json.loads(payload)["message"]
+    monkeypatch.undo()
+    assert b"sine.2" in gzip.decompress((await ask("view", path="f.hlo"))[-1][1])
+
+
+async def test_the_same_size_and_time_is_not_the_same_file(ask: Any, jp_root_dir: Path) -> None:
+    file = jp_root_dir / "f.hlo"
+    for opcode in ("tanh", "sine", "sqrt"):
+        with file.open("w") as f:
+            f.write(MODULE.replace("tanh", opcode))
+        os.utime(file, ns=(10**18, 10**18))
+        got = await ask("view", path="f.hlo")
+        assert f"{opcode}.2".encode() in gzip.decompress(got[-1][1])
+
+
+async def test_the_server_answers_while_it_digests(
+    ask: Any, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    from hloscope.lab import files
+
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    where = []
+    digest = files._digest
+
+    def watched(stream: Any) -> str:
+        where.append(threading.current_thread())
+        return digest(stream)
+
+    monkeypatch.setattr(files, "_digest", watched)
+    await ask("view", path="f.hlo")
+    assert where
+    assert threading.main_thread() not in where
 
 
 async def test_the_modules_of_a_file_are_listed(jp_root_dir: Path, ask: Callable[..., Any]) -> None:

@@ -43,9 +43,9 @@ def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -
     from .._capture import Capture as _Capture
     from .._read import read
     from ..readers import ReadError
+    from ..readers.entries import name_or_number
 
-    chosen = int(module) if module is not None and module.isdigit() else module
-    cap = read(data, module=chosen)
+    cap = read(data, module=name_or_number(module))
     if not isinstance(cap, _Capture):
         raise ReadError(f"{name} is a log of pipeline stages: hs.read shows it in a notebook")
     cap.origin = name
@@ -60,6 +60,7 @@ _HEADS = re.compile(rb"^HloModule\s", re.MULTILINE)
 def about(data: bytes, module: str | None) -> dict[str, Any]:
     """The modules that the data holds, and which of them was taken."""
     from ..readers import ReadError, list_modules
+    from ..readers.entries import name_or_number
     from ..readers.xplane import is_trace
 
     single = {"modules": [], "module": 0}
@@ -72,8 +73,9 @@ def about(data: bytes, module: str | None) -> dict[str, Any]:
         return single
     sizes = [e.instructions or 0 for e in entries]
     taken = 0 if is_trace(data) else sizes.index(max(sizes))
-    if module is not None and module.isdigit():
-        taken = int(module)
+    chosen = name_or_number(module)
+    if isinstance(chosen, int):
+        taken = chosen
     found = [{"name": e.name, "instructions": e.instructions} for e in entries]
     return {"modules": found, "module": taken}
 
@@ -112,14 +114,17 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
     try:
         from ..readers import ReadError
 
+        read = [data]
+        if args.other is not None:
+            with open(args.other, "rb") as stream:
+                read.append(stream.read())
+        send(frames.encode_json(b"D", [frames.digest(d) for d in read]))
         send(frames.progress("Reading the module", 0.05))
         try:
             cap = _capture(data, args.name, args.module, args.hardware)
             other = None
             if args.other is not None:
-                with open(args.other, "rb") as stream:
-                    other_data = stream.read()
-                other = _capture(other_data, args.other_name, args.other_module, args.hardware)
+                other = _capture(read[1], args.other_name, args.other_module, args.hardware)
         except (ReadError, ValueError, LookupError) as e:
             send(describe(e, data))
             return
@@ -146,7 +151,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             send(frames.progress("Comparing", 0.6))
             send(frames.encode(b"H", page(diff(cap, other)).encode()))
     except MemoryError:
-        del data
+        data = b""
+        read = []
         send(frames.error(f"reading this needs more than {args.memory / 2**30:.1f} GiB of memory"))
 
 

@@ -6,11 +6,14 @@ read, whatever happens to the path in between.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
 import stat
 import tempfile
+import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +52,9 @@ async def open_file(contents: Any, path: str, max_bytes: int) -> OpenFile:
         size = os.fstat(stream.fileno()).st_size
         if size > max_bytes:
             raise HTTPError(413, f"{path} has {size:,} bytes; the limit is {max_bytes:,}")
-        return OpenFile(path.rpartition("/")[2], stream, size, _digest(stream))
+        # half a GiB takes a second, and the loop serves everybody
+        digest = await asyncio.to_thread(_digest, stream)
+        return OpenFile(path.rpartition("/")[2], stream, size, digest)
     except BaseException:
         stream.close()
         raise
@@ -104,27 +109,44 @@ async def _open_remote(contents: Any, path: str, max_bytes: int) -> BinaryIO:
     if (about.get("size") or 0) > max_bytes:
         raise HTTPError(413, f"{path} has {about['size']:,} bytes; the limit is {max_bytes:,}")
     model = await ensure_async(contents.get(path, content=True, type="file", format="base64"))
+    return await asyncio.to_thread(_temporary, model["content"])
+
+
+def _temporary(content: str) -> BinaryIO:
     stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    stream.write(base64.b64decode(model["content"]))
+    stream.write(base64.b64decode(content))
     stream.seek(0)
     return stream
 
 
-# (device, inode, size, time) → digest, so that a poll of an unchanged file reads nothing
-_digests: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
+# State of a file → digest, so that a poll of an unchanged file reads nothing.
+_digests: OrderedDict[tuple[int, ...], str] = OrderedDict()
+_lock = threading.Lock()
+# Clocks of file systems are coarse: a file as young as this can change without its times changing.
+_SETTLED_SECONDS = 3.0
+
+
+def _state(stream: BinaryIO) -> tuple[int, ...]:
+    """What tells one content of a file from the next. The last is a time nobody can set back."""
+    a = os.fstat(stream.fileno())
+    return a.st_dev, a.st_ino, a.st_size, a.st_mtime_ns, a.st_ctime_ns
 
 
 def _digest(stream: BinaryIO) -> str:
-    about = os.fstat(stream.fileno())
-    key = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
-    if key in _digests:
-        _digests.move_to_end(key)
-        return _digests[key]
-    found = hashlib.blake2b(digest_size=20)
+    key = _state(stream)
+    with _lock:
+        if key in _digests:
+            _digests.move_to_end(key)
+            return _digests[key]
+    hashed = hashlib.blake2b(digest_size=20)
     while chunk := stream.read(_CHUNK):
-        found.update(chunk)
+        hashed.update(chunk)
     stream.seek(0)
-    _digests[key] = found.hexdigest()
-    if len(_digests) > 512:
-        _digests.popitem(last=False)
-    return _digests[key]
+    found = hashed.hexdigest()
+    settled = time.time() - max(key[-2:]) / 1e9 > _SETTLED_SECONDS
+    with _lock:
+        if settled and _state(stream) == key:
+            _digests[key] = found
+        while len(_digests) > 512:
+            _digests.popitem(last=False)
+    return found

@@ -8,6 +8,7 @@
     A  analyses block, gzip'd
     T  text block, gzip'd
     H  HTML page, UTF-8
+    D  digests     JSON ["…", …] of what the child has read, to the server alone
     E  error       JSON {"message", "line", "column", "excerpt": [[line, text], ...]}
 
 A stream ends with the frame that was asked for, or with E.
@@ -15,6 +16,7 @@ A stream ends with the frame that was asked for, or with E.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from typing import Any, BinaryIO
@@ -48,6 +50,11 @@ def error(
     return encode_json(
         b"E", {"message": message, "line": line, "column": column, "excerpt": excerpt or []}
     )
+
+
+def digest(data: bytes) -> str:
+    """Of a file's content, as it stands in keys and in D frames."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
 def read_frame(stream: BinaryIO, limit: int) -> tuple[bytes, bytes] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import os
 import subprocess
 import sys
@@ -22,17 +23,10 @@ from typing import Any, BinaryIO, cast
 
 from tornado.web import HTTPError
 
+from .._child import child_environment
 from . import frames
 from .files import OpenFile
 from .limits import HloscopeLimits
-
-_SECRETS = ("TOKEN", "PASSWORD", "SECRET", "COOKIE", "API_KEY")
-
-
-def child_environment() -> dict[str, str]:
-    """The server's environment without tokens, and with libraries kept to one thread."""
-    kept = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRETS)}
-    return kept | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class Job:
@@ -127,9 +121,11 @@ class Pool:
             # the job outlives this request when somebody else waits for it
             streams = [os.fdopen(os.dup(f.stream.fileno()), "rb") for f in files]
             names = [f.name for f in files]
+            digests = [f.digest for f in files]
+            loop = asyncio.get_running_loop()
             threading.Thread(
                 target=self._run,
-                args=(asyncio.get_running_loop(), key, job, wants, streams, names, choices),
+                args=(loop, key, job, wants, streams, names, digests, choices),
                 name="hloscope-read",
                 daemon=True,
             ).start()
@@ -145,6 +141,7 @@ class Pool:
         wants: str,
         streams: Sequence[BinaryIO],
         names: Sequence[str],
+        digests: Sequence[str],
         choices: Mapping[str, str],
     ) -> None:
         """A thread: waits for its turn, starts the child, hands what it says to the loop."""
@@ -164,7 +161,7 @@ class Pool:
                     job.process = process
                     if job.cancelled:  # meanwhile
                         process.kill()
-                    trouble = self._listen(process, lambda k, p: post(job.post, k, p))
+                    trouble = self._listen(process, digests, lambda k, p: post(job.post, k, p))
                     if trouble:
                         fail(trouble)
         except Exception as e:
@@ -175,9 +172,16 @@ class Pool:
             post(self._finish, key, job)
 
     def _listen(
-        self, process: subprocess.Popen[bytes], post: Callable[[bytes, bytes], None]
+        self,
+        process: subprocess.Popen[bytes],
+        digests: Sequence[str],
+        post: Callable[[bytes, bytes], None],
     ) -> str:
-        """Passes frames on until the child ends; returns what went wrong, or ''."""
+        """Passes frames on until the child ends; returns what went wrong, or ''.
+
+        What the child read must be what the answer is kept under: a file that was rewritten
+        after its digest was taken would be shown under the old one for ever.
+        """
         seconds = self.limits.max_seconds
         trouble = ""
         clock = threading.Timer(seconds + 5, process.kill)
@@ -186,7 +190,12 @@ class Pool:
         try:
             pipe = cast(BinaryIO, process.stdout)
             while frame := frames.read_frame(pipe, self.limits.max_result_bytes):
-                post(*frame)
+                if frame[0] != b"D":
+                    post(*frame)
+                elif json.loads(frame[1]) != list(digests):
+                    trouble = "the file was changed while it was read; load it again"
+                    process.kill()
+                    break
         except frames.BadFrame as e:
             trouble = str(e)
             process.kill()
@@ -228,7 +237,7 @@ class Pool:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=tempfile.gettempdir(),
-            env=child_environment(),
+            env=child_environment() | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             pass_fds=handed,
         )
 

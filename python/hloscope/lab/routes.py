@@ -43,10 +43,32 @@ _KINDS = {
 _CHOICES = ("module", "other_module", "hardware")
 
 
-class ReadHandler(APIHandler):
-    """Streams one reading of one file (two for ``diff``)."""
+class _Handler(APIHandler):
+    """Query arguments as they were sent, and names in errors as they are."""
 
     auth_resource = "contents"
+
+    def argument(self, name: str) -> str:
+        """With the spaces around it: they are part of a file's name."""
+        return str(self.get_query_argument(name, strip=False))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        if isinstance(error, HTTPError) and not error.args:
+            kwargs["exc_info"] = (_Said, _Said(status_code, error.get_message()), None)
+        super().write_error(status_code, **kwargs)
+
+
+class _Said(HTTPError):
+    """An error whose message is for a person: tornado doubles each % of it for its log."""
+
+    @property
+    def log_message(self) -> str | None:
+        return self.get_message()
+
+
+class ReadHandler(_Handler):
+    """Streams one reading of one file (two for ``diff``)."""
 
     def initialize(self, pool: Pool) -> None:
         self.pool = pool
@@ -64,9 +86,9 @@ class ReadHandler(APIHandler):
     async def get(self, what: str) -> None:
         kind, wants = _KINDS[what]
         limit = self.pool.limits.max_file_bytes
-        paths = [self.get_query_argument("path")]
+        paths = [self.argument("path")]
         if what == "diff":
-            paths.append(self.get_query_argument("other"))
+            paths.append(self.argument("other"))
         choices = self._choices()
         files: list[OpenFile] = []
         try:
@@ -100,7 +122,7 @@ class ReadHandler(APIHandler):
         """What was chosen of the file, as options of child.py."""
         found = {}
         for name in _CHOICES:
-            value = self.get_query_argument(name, None)
+            value = self.get_query_argument(name, None, strip=False)
             if value is not None and len(value) > 1000:
                 raise HTTPError(400, f"this is no {name.replace('_', ' ')}: {value[:50]!r}")
             if value is not None:
@@ -112,15 +134,13 @@ class ReadHandler(APIHandler):
         return None
 
 
-class FolderHandler(APIHandler):
+class FolderHandler(_Handler):
     """``{"files": [{"file", "name", "index", "stage"}], "chosen": position}`` of a folder."""
-
-    auth_resource = "contents"
 
     @authenticated
     @authorized
     async def get(self) -> None:
-        path = self.get_query_argument("path")
+        path = self.argument("path")
         found = await asyncio.to_thread(list_folder, self.contents_manager, path)
         self.finish(found)
 

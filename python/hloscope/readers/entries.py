@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,6 +21,12 @@ class ModuleEntry:
     stage: str = ""  # file: ''; dump directory: before_optimizations, …, after_optimizations
     path: Path | None = None
     instructions: int | None = None  # None where finding out means reading it
+
+
+def name_or_number(text: str | None) -> str | int | None:
+    """What a person wrote to choose a module: a number where it is one, else a name."""
+    is_number = text is not None and re.fullmatch(r"-?[0-9]{1,9}", text)
+    return int(text) if is_number and text is not None else text
 
 
 def choose_module(modules: Sequence[Module], module: str | int | None, name: str) -> Module:

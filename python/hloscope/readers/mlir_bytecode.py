@@ -6,11 +6,11 @@ child process with a time limit: native code that reads damaged bytes may crash.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from .._child import child_environment
 from ..hlo import Module
 from .errors import ReadError
 from .stablehlo_text import read_stablehlo
@@ -26,7 +26,7 @@ def is_bytecode(data: bytes) -> bool:
 def read_bytecode(data: bytes, name: str = "") -> list[Module]:
     """Raises ``ReadError`` that says what to install when the bindings are missing."""
     where = name or "the data"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    environment = child_environment() | {"JAX_PLATFORMS": "cpu"}
     try:
         child = subprocess.run(
             [sys.executable, str(_CHILD)],

@@ -54,13 +54,26 @@ def message_name(data: bytes) -> str | None:
         size, inner = _varint(data, at + 1)
         if size < 0:
             return None
-        text = data[inner : inner + size]
         follows = data[inner + size : inner + size + 1]
-        named = size < 4096 and text.isascii() and text.decode("ascii").isprintable()
-        if named and follows in (b"\x12", b"\x1a", b"\x22"):
+        if size < 4096 and _is_name(data[inner : inner + size], follows):
             return name
         at = inner
     return None
+
+
+def _is_name(text: bytes, follows: bytes) -> bool:
+    """Whether a first field is a module's name, by what follows it, and no message inside."""
+    try:
+        printable = text.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+    if printable:
+        return follows in (b"\x12", b"\x1a", b"\x22")
+    # A name may hold anything, line breaks too; a message that begins with a name holds that.
+    # (Text that begins with an empty line is neither: it has no \x12 or \x1a.)
+    size, inner = _varint(text, 1)
+    nested = text[:1] in (b"\n", b"\x12", b"\x1a") and 0 <= size <= len(text) - inner
+    return not nested and follows in (b"\x12", b"\x1a")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

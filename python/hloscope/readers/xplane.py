@@ -141,7 +141,7 @@ def find_traces(path: str | Path) -> list[Path]:
 
 
 def _natural(path: Path) -> list[Any]:
-    return [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", path.name)]
+    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", path.name)]
 
 
 def read_trace(source: str | Path | bytes) -> Trace:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .._capture import Capture
 
 MAX_NODES = 60
+MAX_LABEL = 200  # characters
 _COLORS = {
     "matmul": "#a6cee3",
     "convolution": "#a6cee3",
@@ -37,6 +38,10 @@ class DotMissing(RuntimeError):
     """The ``dot`` program is not there; DOT text still works."""
 
 
+class DotFailed(RuntimeError):
+    """``dot`` ended without a picture; the message holds its own words."""
+
+
 def digraph(
     capture: Capture, *, max_nodes: int = MAX_NODES, open: Collection[str] = ()
 ) -> graphviz.Digraph:
@@ -49,11 +54,11 @@ def digraph(
 
     picture = Picture(capture, max_nodes, frozenset(open))
     graph = graphviz.Digraph(
-        graphviz.escape(printable(capture.title)),
+        graphviz.escape(_cut(capture.title)),
         graph_attr={
             "rankdir": "TB",
             "fontname": "sans-serif",
-            "label": graphviz.escape(printable(capture.title)),
+            "label": graphviz.escape(_cut(capture.title)),
             "labelloc": "t",
             "newrank": "true",
         },
@@ -72,12 +77,21 @@ def digraph(
 
 
 def svg(capture: Capture, *, max_nodes: int = MAX_NODES, open: Collection[str] = ()) -> str:
-    """The picture as SVG text. Raises ``DotMissing`` where there is no ``dot`` program."""
+    """The picture as SVG text.
+
+    Raises ``DotMissing`` where there is no ``dot`` program, ``DotFailed`` with its words where
+    it gives up.
+    """
     import graphviz
 
     graph = digraph(capture, max_nodes=max_nodes, open=open)
     try:
-        raw = graph.pipe(format="svg")
+        # not graph.pipe: it writes line by line, and a dot that ends early is a broken pipe
+        raw = graphviz.pipe("dot", "svg", graph.source.encode(), quiet=True)
+    except graphviz.CalledProcessError as error:
+        said = printable(" ".join(bytes(error.stderr or b"").decode(errors="replace").split()))
+        why = said[:300] or "it gives no reason"
+        raise DotFailed(f"dot ended with status {error.returncode}: {why}") from error
     except graphviz.ExecutableNotFound as error:
         raise DotMissing(
             "SVG needs the `dot` program of Graphviz: install it "
@@ -102,7 +116,7 @@ def _cluster(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
             continue
         times = f" ×{inner.count}" if inner.count > 1 else ""
         name = f"cluster_{inner.id}"
-        title = graphviz.escape(printable(inner.label + times))
+        title = graphviz.escape(_cut(inner.label) + times)
         style = {"label": title, "style": "rounded", "color": "#999999", "fontsize": "12"}
         with graph.subgraph(name=name, graph_attr=style) as inside:
             _cluster(inside, picture, inner)
@@ -113,7 +127,7 @@ def _cluster(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
 def _node(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
     import graphviz
 
-    label = printable(box.label)
+    label = _cut(box.label)
     if box.count > 1:
         label += f" ×{box.count}"
     extra: dict[str, str] = {}
@@ -122,12 +136,18 @@ def _node(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
         family = FAMILIES[picture.family[box.instruction]]
         extra["fillcolor"] = _COLORS.get(family.id, "#f7f7f7")
         extra["tooltip"] = graphviz.escape(
-            printable(f"%{instr.name} = {instr.shape.dense_text} {instr.opcode}")
+            _cut(f"%{instr.name} = {instr.shape.dense_text} {instr.opcode}", 1000)
         )
     else:
         label += f"\n{box.size:,} instructions"
         extra |= {"style": "filled", "fillcolor": "#e6e6f0", "peripheries": "2"}
     graph.node(box.id, label=_lines(label), **extra)
+
+
+def _cut(text: str, most: int = MAX_LABEL) -> str:
+    """Safe to print, and no longer than anyone reads: dot refuses strings over 16 kB."""
+    text = printable(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _lines(label: str) -> str:

@@ -22,6 +22,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from .._capture import STAGES, Capture
 from .._platforms import choose_cpu_before_jax
+from ..readers.entries import name_or_number
 from . import expressions
 
 # Ids of js/panels/colorings.ts; a test holds them equal.
@@ -111,7 +112,7 @@ class HloMagics(Magics):  # type: ignore[misc]
             "stage": args.stage,
             "topology": args.topology,
             "mesh": parse_mesh(args.mesh),
-            "module": _index(args.module),
+            "module": name_or_number(args.module),
             "title": args.title,
             "hardware": _chip(args.hardware),
         }
@@ -175,14 +176,10 @@ def parse_mesh(text: str | None) -> dict[str, int] | None:
     axes: dict[str, int] = {}
     for part in text.split(","):
         axis, _, size = part.partition("=")
-        if not axis.strip().isidentifier() or not size.strip().isdigit():
+        if not axis.strip().isidentifier() or not size.strip().isdecimal():
             raise UsageError(f"%hlo --mesh is axis=size pairs such as data=4,model=2, not {text!r}")
         axes[axis.strip()] = int(size)
     return axes
-
-
-def _index(text: str | None) -> str | int | None:
-    return int(text) if text is not None and text.lstrip("-").isdigit() else text
 
 
 def _chip(name: str | None) -> str | None:
@@ -205,7 +202,7 @@ def _one_of(known: tuple[str, ...], name: str | None, option: str) -> str | None
 def _height(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit() or not 0 < int(text) < 10_000:
+    if not text.isdecimal() or not 0 < int(text) < 10_000:
         raise UsageError(f"%hlo --height is pixels such as 640, not {text!r}")
     return int(text)
 

@@ -17,10 +17,18 @@ Row = tuple[str, str]
 
 
 def printable(text: str) -> str:
-    """Escapes control characters and those that reorder text: a dump's names are data."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    """Escapes what would be more than text where it is printed: a dump's names are data.
+
+    That is control characters, those that reorder text, and what runners of workflows take
+    for commands: a line that begins with ``::``, and ``##[`` anywhere.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    if "##[" in text:
+        text = text.replace("##[", "#\\u0023[")
+    if text.lstrip().startswith("::"):
+        text = text.replace("::", "\\u003a:", 1)
+    return text
 
 
 def human_bytes(n: float) -> str:

@@ -137,7 +137,7 @@ def _tuple_elements(c: Context) -> np.ndarray:
     for i in c.table.instructions:
         if i.opcode == "get-tuple-element":
             number = i.attribute("index")
-            if number is not None and number.isdigit() and len(number) < 9:
+            if number is not None and number.isdecimal() and len(number) < 9:
                 out[i.index] = int(number)
     return out
 

@@ -179,7 +179,7 @@ def convolution_is_matmul(
     if groups != 1:
         return False
     lhs = dim_labels.partition("_")[0]
-    spatial = sorted(int(c) for c in lhs if c.isdigit())
+    spatial = sorted(int(c) for c in lhs if c.isdecimal())
     fields = dict(_WINDOW_FIELD.findall(window))
 
     def per_dimension(key: str, default: str) -> list[str]:
@@ -210,7 +210,7 @@ def _convolution_family(instr: Instruction) -> int:
     groups = 1
     for key in ("feature_group_count", "batch_group_count"):
         raw = instr.attribute(key)
-        groups *= int(raw) if raw and raw.isdigit() else 1
+        groups *= int(raw) if raw and raw.isdecimal() else 1
     matmul = convolution_is_matmul(
         (instr.attribute("window") or "").strip("{}"),
         instr.attribute("dim_labels") or "",

@@ -111,7 +111,7 @@ def _scope(parts: list[str]) -> Path:
         name = name.partition("[")[0].strip() if "[" in name else name
         if not name or function or name in _NOISE or _EINSUM.match(name):
             continue
-        if out and name.isdigit() and out[-1] not in (FORWARD, BACKWARD):
+        if out and name.isdecimal() and out[-1] not in (FORWARD, BACKWARD):
             stem, _, number = out[-1].rpartition("/")
             if number == name and stem:  # flax repeats the name under remat: layer/5/5
                 continue

@@ -55,7 +55,7 @@ def step_back(at: Instruction, path: list[int]) -> Instruction | None:
     op = at.opcode
     if op == "get-tuple-element" and at.operands:
         raw = at.attribute("index") or ""
-        if not raw.isdigit():
+        if not raw.isdecimal():
             return None
         path.append(int(raw))
         return at.operands[0]

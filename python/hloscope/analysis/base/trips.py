@@ -133,7 +133,7 @@ def _constant(at: Instruction) -> _Affine | None:
 
 def _tuple_index(at: Instruction) -> int | None:
     raw = at.attribute("index") or ""
-    return int(raw) if raw.isdigit() and len(raw) < 7 else None
+    return int(raw) if raw.isdecimal() and len(raw) < 7 else None
 
 
 def _integers(*found: Instruction) -> bool:
@@ -151,7 +151,7 @@ def trip_count(loop: Instruction) -> int | None:
     if loop.backend_config and "known_trip_count" in loop.backend_config:
         known = loop.backend_config_json.get("known_trip_count")
         n = known.get("n") if isinstance(known, Mapping) else known
-        if isinstance(n, int) or (isinstance(n, str) and n.isdigit() and len(n) < 19):
+        if isinstance(n, int) or (isinstance(n, str) and n.isdecimal() and len(n) < 19):
             return int(n)
     return _counted(loop)
 

@@ -121,7 +121,7 @@ def _is_bitcast(i: Instruction) -> bool:
     """Whether a transpose only renames dimensions: the layout undoes the permutation."""
     here, there = i.shape.layout, i.operands[0].shape.layout
     raw = i.attribute("dimensions") or ""
-    order = [int(d) for d in raw.strip("{}").split(",") if d.strip().isdigit()]
+    order = [int(d) for d in raw.strip("{}").split(",") if d.strip().isdecimal()]
     if here is None or there is None or len(order) != i.shape.rank:
         return False
     return [order[d] for d in here.minor_to_major] == list(there.minor_to_major)

@@ -53,7 +53,7 @@ def custom_matmul_flops(i: Instruction) -> float:
     numbers = _find_key(i.backend_config_json, "dot_dimension_numbers")
     if isinstance(numbers, dict):
         dims = numbers.get("lhs_contracting_dimensions", [])
-        if isinstance(dims, list) and all(str(d).isdigit() and int(d) < lhs.rank for d in dims):
+        if isinstance(dims, list) and all(str(d).isdecimal() and int(d) < lhs.rank for d in dims):
             return 2.0 * out.elements * math.prod(lhs.dimensions[int(d)] for d in dims)
     if out.rank < 2 or not out.elements:
         return math.nan

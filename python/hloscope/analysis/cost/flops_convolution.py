@@ -43,7 +43,7 @@ def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, attributes: str) -> fl
         return math.nan
     fma = (features // max(groups.get("feature", 1), 1)) * out_features
     fma *= batch // max(groups.get("batch", 1), 1)
-    for d in sorted(c for c in out_labels if c.isdigit()):
+    for d in sorted(c for c in out_labels if c.isdecimal()):
         if d not in lhs_labels or d not in rhs_labels:
             return math.nan
         k = int(d)

@@ -229,7 +229,7 @@ def _stored(
 
 def _tuple_index(i: Instruction) -> int:
     raw = i.attribute("index") or ""
-    return int(raw) if raw.isdigit() and len(raw) < 7 else 1 << 30
+    return int(raw) if raw.isdecimal() and len(raw) < 7 else 1 << 30
 
 
 def _fusion_callers(memory: Memory) -> dict[int, Instruction]:

@@ -123,9 +123,9 @@ class Origins:
         if isinstance(said, Instruction):
             return _constraint(axis, of, said)
         kind, _, number = (said or "").partition(": ")
-        if kind == "input" and number.isdigit():
+        if kind == "input" and number.isdecimal():
             return Origin(axis, of, "argument", self._argument(int(number)))
-        if kind == "output" and number.isdigit():
+        if kind == "output" and number.isdecimal():
             results = self.target.results
             at = int(number)
             name = results[at].name if at < len(results) else f"[{at}]"
@@ -206,4 +206,4 @@ def line_of(frames: tuple[StackFrame, ...]) -> str:
 
 def _suffix(i: Instruction) -> int:
     tail = i.name.rpartition(".")[2]
-    return int(tail) if tail.isdigit() else -1
+    return int(tail) if tail.isdecimal() else -1

@@ -131,4 +131,4 @@ def _pairs(text: str) -> Origins:
 
 def _dimensions(tensor: str) -> tuple[int, ...]:
     parts = tensor.partition(",")[0].split("x")
-    return tuple(int(p) for p in parts[:-1] if p.isdigit())
+    return tuple(int(p) for p in parts[:-1] if p.isdecimal())

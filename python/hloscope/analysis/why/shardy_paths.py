@@ -106,4 +106,4 @@ def _edges(line: str, op: _Op) -> list[tuple[str, str, tuple[str, ...]]]:
 def _value(op: _Op, name: str) -> str:
     side, _, number = name.partition("-")
     values = op.operands if side == "operand" else op.results
-    return values[int(number)] if number.isdigit() and int(number) < len(values) else ""
+    return values[int(number)] if number.isdecimal() and int(number) < len(values) else ""

@@ -135,6 +135,7 @@ def _text(report: CheckReport) -> str:
 
 def _github(report: CheckReport) -> str:
     """Workflow commands; their values are escaped as GitHub's runner wants them."""
+    from ..text import printable
 
     def line(kind: str, b: Breach) -> str:
         where = f"file={_relative(b.file)},line={b.line}," if b.file else ""
@@ -143,7 +144,9 @@ def _github(report: CheckReport) -> str:
 
     lines = [line("error", b) for b in report.breaches]
     lines += [line("error", p) for p in report.problems]
-    return "\n".join(lines) or f"{report.title}: {len(report.kept)} budgets kept"
+    # never first in its line: a module may be called ::error::
+    kept = f"hloscope: {len(report.kept)} budgets kept in {_data(printable(report.title))}"
+    return "\n".join(lines) or kept
 
 
 def _relative(file: str) -> str:

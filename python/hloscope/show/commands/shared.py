@@ -71,15 +71,13 @@ def load(arguments: argparse.Namespace) -> Capture:
     """Reads FILE as the options say. Raises ``CommandError``."""
     source = content(arguments.file)
     from ..._read import read
+    from ...readers.entries import name_or_number
 
-    module = arguments.module
-    if module is not None and module.lstrip("-").isdigit():
-        module = int(module)
     try:
         with working(f"reading {arguments.file} …" if _is_slow(source) else ""):
             found = read(
                 source,
-                module=module,
+                module=name_or_number(arguments.module),
                 stage=arguments.stage,
                 hardware=getattr(arguments, "hardware", None),
                 profile=getattr(arguments, "profile", None),

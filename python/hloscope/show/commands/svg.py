@@ -17,11 +17,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ..dot import DotMissing, svg
+    from ..dot import DotFailed, DotMissing, svg
 
     capture = load(arguments)
     try:
         text = svg(capture, max_nodes=arguments.max_nodes, open=arguments.open)
-    except DotMissing as error:
+    except (DotMissing, DotFailed) as error:
         raise CommandError(str(error)) from error
     write(text, arguments.output)
