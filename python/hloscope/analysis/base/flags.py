@@ -54,6 +54,9 @@ def flags(module: Module) -> NDArray[np.uint16]:
     rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
+    reserves = np.flatnonzero(is_(("custom-call",)))
+    for i in reserves.tolist():  # memory that a loop fills: no work
+        inline[i] = t.instructions[i].custom_call_target == "AllocateBuffer"
     plumbing = is_(_PLUMBING) | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
     out[inline] |= INLINE
     out[is_(("parameter",))] |= PARAMETER

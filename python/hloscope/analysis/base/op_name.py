@@ -17,6 +17,7 @@ from functools import lru_cache
 Path = tuple[str, ...]
 FORWARD, BACKWARD = "forward", "backward"
 REMAT = "rematted_computation"
+LAYER = "\x1f"  # ends the name of a layer found by repetition: "block 3"
 CALLED = "()"  # ends the name of a jitted function, as against a scope a person named
 
 # Transformations and calls that say how JAX got there, not where a person was.

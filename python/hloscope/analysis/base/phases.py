@@ -79,7 +79,8 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
         out[unmarked & is_path & after] = OPTIMISER
-        out[unmarked & is_path & ~after] = FORWARD
+        out[_serve_optimiser(t, out, unmarked & is_path & ~after)] = OPTIMISER
+        out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
         out[unmarked & is_path] = FORWARD
     _inherit(t, out)
@@ -115,6 +116,30 @@ def _depends_on_backward(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
                     seen[i] = True
                     break
     return np.array(seen, bool)
+
+
+def _serve_optimiser(
+    t: Table, out: Phases, candidate: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Candidates that nothing but the optimiser uses: ``b1 * m`` needs no gradient."""
+    tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool).tolist()
+    serves = (out == OPTIMISER).tolist()
+    marked = (out != UNKNOWN).tolist()
+    used, elsewhere = [False] * len(serves), [False] * len(serves)
+    offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
+    free = candidate.tolist()
+    plain = (t.op_name == 0).tolist()  # copies and casts of XLA's own pass it on
+    for i in range(len(serves) - 1, -1, -1):  # users first
+        if not marked[i] and (free[i] or plain[i]) and used[i] and not elsewhere[i]:
+            serves[i] = True
+        if tuples[i]:
+            continue
+        for o in values[offsets[i] : offsets[i + 1]]:
+            if serves[i]:
+                used[o] = True
+            else:
+                elsewhere[o] = True
+    return np.asarray(np.array(serves, bool) & candidate)
 
 
 def _inherit(t: Table, out: Phases) -> None:

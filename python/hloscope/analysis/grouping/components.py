@@ -185,9 +185,8 @@ def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     if len(cuts) < 2:
         return
     cuts.append(n)
-    for k, (begin, end) in enumerate(pairwise(cuts)):
-        part = members[begin:end]
-        label = f"part {k + 1}/{len(cuts) - 1} · {_name(part, t, quiet)}"
+    parts = [members[begin:end] for begin, end in pairwise(cuts)]
+    for label, part in zip(_names(parts, t, quiet), parts, strict=True):
         child = _node(node, label, part, "section")
         if int((~quiet[part]).sum()) > 1.5 * SECTION:
             _sections(child, t, quiet)

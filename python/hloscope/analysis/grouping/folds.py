@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Near matches: instructions that may differ, as a share of the bigger one, and at least.
 NEAR_SHARE = 0.25
 NEAR_COUNT = 6
+# Layers found by repetition do the same work, whatever XLA merged into the first and the last.
+LAYER_SHARE = 0.75
 MIN_MEMBERS = 2
 
 _FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))
@@ -121,10 +123,10 @@ class _Contents:
         return out
 
 
-def near(a: Counter[int], b: Counter[int]) -> bool:
+def near(a: Counter[int], b: Counter[int], share: float = NEAR_SHARE) -> bool:
     """Whether two multisets differ by a few instructions only."""
     differ = sum((a - b).values()) + sum((b - a).values())
-    return differ <= max(NEAR_COUNT, NEAR_SHARE * max(a.total(), b.total()))
+    return differ <= max(NEAR_COUNT, share * max(a.total(), b.total()))
 
 
 def _runs(
@@ -142,7 +144,9 @@ def _runs(
     for stem, numbered in _stems([(g, tree.label[g]) for g in named]).items():
         ordered = [g for _, g in sorted(numbered)]
         numbers = {g: n for n, g in numbered}
-        for members in _alike(ordered, group_class, contents):
+        layers = all(tree.layer[g] for g in ordered)
+        share = LAYER_SHARE if layers else NEAR_SHARE
+        for members in _alike(ordered, group_class, contents, share):
             label = stem.replace("\0", _range([numbers[g] for g in members]))
             out.append((label, members))
     return out
@@ -167,7 +171,9 @@ def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
     return out
 
 
-def _alike(groups: list[int], group_class: Ints, contents: _Contents) -> list[list[int]]:
+def _alike(
+    groups: list[int], group_class: Ints, contents: _Contents, share: float
+) -> list[list[int]]:
     """Sets of equal or nearly equal groups, the commonest class first."""
     out = []
     left = list(groups)
@@ -179,7 +185,7 @@ def _alike(groups: list[int], group_class: Ints, contents: _Contents) -> list[li
         for g in left:
             key = int(group_class[g])
             if key not in known:
-                known[key] = key == common or near(model, contents.of(g))
+                known[key] = key == common or near(model, contents.of(g), share)
             if known[key]:
                 members.append(g)
         chosen = set(members)

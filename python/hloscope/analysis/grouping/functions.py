@@ -111,14 +111,19 @@ class Budget:
         self.left = steps
 
 
-def cut_by_calls(node: Node, t: Table, quiet: Mask, found: Calls, budget: Budget) -> None:
+def cut_by_calls(
+    node: Node, t: Table, quiet: Mask, found: Calls, budget: Budget, stay: Mask
+) -> None:
     """Moves members of a group into new child groups by the functions they are from.
+
+    Rows of ``stay`` stay where they are.
 
     Library functions that JAX names (``cumsum``, ``softmax``) go into the function that called
     them, where there is a group of it.
     """
     library = [c for c in node.children if _is_library(c, found)]
     members = np.concatenate([node.members, *(c.members for c in library)])
+    members = members[~stay[members]]
     if not found.chains or int((~quiet[members]).sum()) <= ENOUGH:
         return
     if int(t.size[node.computation]) > LARGEST or budget.left <= 0:
@@ -130,7 +135,9 @@ def cut_by_calls(node: Node, t: Table, quiet: Mask, found: Calls, budget: Budget
         here.by_line()
     if not here.made:
         return
-    node.members = np.intersect1d(node.members, here.free)
+    node.members = np.union1d(
+        np.intersect1d(node.members, here.free), node.members[stay[node.members]]
+    )
     for child in library:
         node.children.remove(child)
         for group in (node, *here.made):

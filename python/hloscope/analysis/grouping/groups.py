@@ -25,16 +25,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..base.flags import INLINE, OUTPUT, QUIET, flags
-from ..base.op_name import CALLED, Path, relative
+from ..base.op_name import CALLED, LAYER, Path, relative
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, simplify
+from .layers import layers
 from .results import gather_results
-from .scopes import Scopes, scopes
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
+    from .scopes import Scopes
 
 KINDS = (
     "module", "entry", "scope", "fusion", "body", "condition", "branch", "call", "reducer",
@@ -66,6 +67,7 @@ class GroupTree:
     size: Ints  # instructions at any depth
     order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
     hint: list[str]
+    layer: list[bool]  # whether it is one layer of a stack that was found by repetition
     group: Ints  # a row an instruction: innermost group that holds it
     of_computation: Ints  # a row a computation
 
@@ -96,7 +98,9 @@ class _Builder:
         self.plain = plain
         self.t: Table = table(module)
         if not plain:
-            self.scopes: Scopes = scopes(module)
+            found = layers(module)
+            self.scopes: Scopes = found.scopes
+            self.loops = found.loops
             self.calls = calls(module)
         self.budget = Budget()
         n = len(self.t.instructions)
@@ -194,7 +198,7 @@ class _Builder:
         for n in range(1, len(path) + 1):
             prefix = path[:n]
             if prefix not in trie:
-                label = path[n - 1].removesuffix(CALLED)
+                label = path[n - 1].removesuffix(CALLED).removesuffix(LAYER)
                 trie[prefix] = Node("scope", label, top.computation, path=prefix)
                 trie[prefix[:-1]].children.append(trie[prefix])
         return trie[path]
@@ -203,7 +207,7 @@ class _Builder:
         """Cuts groups into smaller ones, each before what is in it; then what is left of each."""
         nodes = [top]
         for node in nodes:  # grows as groups are made
-            cut_by_calls(node, self.t, self.quiet, self.calls, self.budget)
+            cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
@@ -238,6 +242,7 @@ class _Builder:
             size=size,
             order=order,
             hint=[g.fold_hint for g in self.nodes],
+            layer=[bool(g.path) and g.path[-1].endswith(LAYER) for g in self.nodes],
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
         )

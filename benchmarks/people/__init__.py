@@ -1,0 +1,21 @@
+"""Programs as people write them, to look at their first picture: ``PROGRAMS`` by name.
+
+Each entry is ``(make, layers)``: ``make()`` gives ``(function, arguments)`` made of shapes
+alone, ``layers`` the counts of repeated blocks that a person would draw (of loops: their trips).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import decoders, flax_models, parallel, plain, vision
+
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
+    **decoders.PROGRAMS,
+    **flax_models.PROGRAMS,
+    **vision.PROGRAMS,
+    **parallel.PROGRAMS,
+    **plain.PROGRAMS,
+}

@@ -1,0 +1,345 @@
+"""The model's own parts as scopes: layers found by repetition, and what stands around them.
+
+    forward ─ embedding        before the first layer
+            ─ block 0 … 11     one scope a layer, where no scope of the person's tells them apart
+            ─ loss             after the last
+    backward ─ loss, block 11 … 0, embedding
+    optimizer · adamw          what comes after the gradients
+
+The results are paths (``op_name.py``), so that everything after treats them as scopes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..base.families import ID, families
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, common
+from ..base.phases import BACKWARD as IN_BACKWARD
+from ..base.phases import OPTIMISER, REMATERIALISED, phases
+from ..base.table import Ints, Table, per_module, table
+from .functions import Calls, Mask, calls
+from .optimisers import optimiser_name
+from .repeats import NEVER, Repeats, Stack, find, place, signatures
+from .scopes import Scopes, scopes
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+
+# A computation with fewer instructions is read as it is.
+SMALLEST = 24
+# Scopes tell layers apart when there are this many for each layer.
+TELLING = 0.6
+_ANCHORS = ("matmul", "convolution", "collective", "custom_call", "control_flow", "linear_algebra")
+_UNNAMED = "layer"
+_LOOKUP = re.compile(r"(?:^|[/(_])(?:gather|take|embed\w*|one_hot|wte)\b", re.I)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A stack of layers under its name; ``named``: scopes of the person's tell them apart."""
+
+    stack: Stack
+    name: str
+    prefix: Path
+    named: bool
+    recedes: bool  # its first layer is the model's last: gradients, recomputation
+    identity: tuple[int, ...]  # what layer k shares with its gradient
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """``layer[i]`` numbers layers over all runs, -1 none; ``scopes`` has them as components."""
+
+    runs: tuple[Run, ...]
+    layer: Ints
+    loops: Mask  # loops around the model's layers: never inside a function's group
+    scopes: Scopes
+
+
+@per_module
+def layers(module: Module) -> Layers:
+    """Layers of every computation that has some."""
+    return _Finder(module).find()
+
+
+class _Finder:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.t: Table = table(module)
+        self.calls: Calls = calls(module)
+        self.scopes: Scopes = scopes(module)
+        self.phase = phases(module)
+        self.family = families(module)
+        self.ids: dict[Path, int] = {p: n for n, p in enumerate(self.scopes.paths)}
+        self.paths = list(self.scopes.paths)
+        self.scope = self.scopes.scope.copy()
+        self.layer = np.full(len(self.scope), -1, np.int64)
+        self.loops = np.zeros(len(self.scope), bool)
+        self.runs: list[Run] = []
+        self.layers = 0
+        self.phased = any(BACKWARD in p for p in self.paths)
+
+    def find(self) -> Layers:
+        t = self.t
+        anchor = np.isin(self.family, [ID[f] for f in _ANCHORS])
+        anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
+        fusions = self._held_by_fusions()
+        apart = (self.phase == OPTIMISER) & ~anchor
+        frames = self.module.source_frames()[1]
+        signature: Ints | None = None
+        for c in np.flatnonzero(t.size >= SMALLEST).tolist():
+            if fusions[c]:
+                continue
+            first = int(t.first[c])
+            rows = first + np.flatnonzero(anchor[first : first + int(t.size[c])])
+            if not len(rows):
+                continue
+            if signature is None:
+                signature = signatures(t, self.family, frames)
+            stacks = find(t, c, rows, signature)
+            whole = stacks or self._loops(c, rows)
+            if not whole:
+                continue
+            recedes = [self._recedes(s) for s in whole]
+            identity = self._identity(whole, recedes)
+            found = place(t, c, whole, identity, signature, apart)
+            if stacks:
+                self._to_gradients(found, recedes, identity)
+                self._name_layers(found, recedes, identity)
+            else:
+                self.loops[[s.spine[0][0] for s in whole]] = True
+            self._name_rest(found, apart)
+        self._name_optimiser(anchor)
+        scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
+        return Layers(tuple(self.runs), self.layer, self.loops, scoped)
+
+    def _held_by_fusions(self) -> list[bool]:
+        caller, roles = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        return [
+            bool(caller[c] >= 0 and (fusion[caller[c]] or roles[c] == "to_apply"))
+            for c in range(len(roles))
+        ]
+
+    def _loops(self, c: int, rows: Ints) -> tuple[Stack, ...]:
+        """Loops around the model's layers, each as a stack of one."""
+        loops = rows[self.t.by_opcode(lambda o: o == "while", bool)[rows]]
+        size = {int(r): self._inside(int(r)) for r in loops.tolist()}
+        most = max(size.values(), default=0)
+        return tuple(Stack(c, ((r,),)) for r, n in size.items() if n >= max(12, most / 4))
+
+    def _inside(self, row: int) -> int:
+        called = self.t.called
+        mine = called.values[called.offsets[row] : called.offsets[row + 1]]
+        return int(self.t.size[mine].sum())
+
+    def _recedes(self, stack: Stack) -> bool:
+        rows = np.array(stack.spine).ravel()
+        return float(np.isin(self.phase[rows], (IN_BACKWARD, REMATERIALISED)).mean()) > 0.5
+
+    def _identity(self, stacks: tuple[Stack, ...], recedes: list[bool]) -> list[list[int]]:
+        """Numbers of layers; a stack of gradients has those of the stack it is the gradient of."""
+        frames = self.module.source_frames()[1]
+        lines = [frozenset(frames[s[0]] for s in stack.spine) - {0} for stack in stacks]
+        out: list[list[int]] = []
+        at = self.layers
+        taken: set[int] = set()
+        for n, stack in enumerate(stacks):
+            mine = list(range(at, at + stack.count))
+            at += stack.count
+            if recedes[n]:
+                models = [
+                    m
+                    for m in range(n)
+                    if not recedes[m] and stacks[m].count == stack.count and m not in taken
+                ]
+                if models:
+                    best = max(models, key=lambda m: len(lines[m] & lines[n]))
+                    taken.add(best)
+                    mine = out[best][::-1]
+            out.append(mine)
+        self.layers = at
+        return out
+
+    def _to_gradients(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
+        """Recomputation of a layer goes to the layer's gradient, whatever it is made from."""
+        for n, stack in enumerate(found.stacks):
+            pair = [m for m, i in enumerate(identity) if recedes[m] and i == identity[n][::-1]]
+            if recedes[n] or not pair:
+                continue
+            at = found.position - found.start[n]
+            phase = self.phase[found.first : found.first + len(at)]
+            again = (at >= 0) & (at < stack.count) & np.isin(phase, (IN_BACKWARD, REMATERIALISED))
+            found.position[again] = found.start[pair[0]] + stack.count - 1 - at[again]
+
+    def _name_layers(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
+        first = found.first
+        for n, stack in enumerate(found.stacks):
+            begin = found.start[n]
+            lowest = min(identity[n])
+            inside = (found.position >= begin) & (found.position < begin + stack.count)
+            rows = np.flatnonzero(inside) + first
+            number = np.array(identity[n], np.int64) - lowest
+            of_row = number[found.position[rows - first] - begin]
+            self.layer[rows] = of_row + lowest
+            spine = [r for s in stack.spine for r in s]
+            distinct = {p for p in self._paths_of(spine)}
+            named = len(distinct) >= TELLING * stack.count * self._signature_paths(stack)
+            prefix, name = self._called(found, stack, spine)
+            twin = next((r for r in self.runs if r.identity == tuple(identity[n][::-1])), None)
+            if twin is not None:
+                prefix, name = twin.prefix, twin.name
+            run = Run(stack, name, prefix, named, recedes[n], tuple(identity[n]))
+            self.runs.append(run)
+            if not named:
+                self._rewrite(run, rows, of_row)
+
+    def _signature_paths(self, stack: Stack) -> float:
+        """Scopes that one layer of the stack spans, as its first layer shows."""
+        return max(1, len({self._path(s[0]) for s in stack.spine}))
+
+    def _path(self, row: int) -> Path:
+        s = int(self.scope[row])
+        return self.paths[s] if s >= 0 else ()
+
+    def _paths_of(self, rows: list[int]) -> list[Path]:
+        return [self._path(r) for r in rows]
+
+    def _called(self, found: Repeats, stack: Stack, spine: list[int]) -> tuple[Path, str]:
+        """Where the layers hang and what one is called: a scope around them alone, a function."""
+        paths = [_without_phase(p) for p in self._paths_of(spine) if p]
+        prefix = common(paths) if paths else ()
+        few = 0.1 * len(spine)
+        under = self._others(found, lambda r: _begins(_without_phase(self._path(r)), prefix))
+        if prefix and under <= few:
+            return prefix[:-1], prefix[-1].removesuffix(CALLED)
+        chains, chain = self.calls.chains, self.calls.chain
+        known = {int(chain[r]) for r in spine if chain[r] >= 0}
+        names = [tuple(name for _, name in chains[k]) for k in known]
+        shared = common(names) if names else ()
+        shared = tuple(n for n in shared if n)
+        if shared:
+            beside = self._others(
+                found,
+                lambda r: chain[r] >= 0 and _begins(_functions(chains[int(chain[r])]), shared),
+            )
+            if beside <= few and shared[-1] not in (FORWARD, BACKWARD):
+                return prefix, shared[-1]
+        return prefix, _UNNAMED
+
+    def _others(self, found: Repeats, test: Callable[[int], bool]) -> int:
+        """How many anchors outside all layers pass ``test``."""
+        outside = np.flatnonzero(found.position < 0) + found.first
+        loud = outside[np.isin(self.family[outside], [ID[f] for f in _ANCHORS])]
+        loud = loud[self.phase[loud] != OPTIMISER]
+        return sum(map(test, loud.tolist()))
+
+    def _rewrite(self, run: Run, rows: Ints, of_row: Ints) -> None:
+        spine = [r for s in run.stack.spine for r in s]
+        phase = Counter(p[:1] for p in self._paths_of(spine) if p[:1] in _PHASES)
+        lead: Path = phase.most_common(1)[0][0] if phase else ()
+        if not lead and self.phased:
+            lead = (BACKWARD,) if run.recedes else (FORWARD,)
+        known: dict[tuple[int, int], int] = {}
+        for row, k in zip(rows.tolist(), of_row.tolist(), strict=True):
+            key = (int(self.scope[row]), k)
+            if key not in known:
+                rest = _without_phase(self._path(row))
+                whole = (*run.prefix, run.name)
+                around = whole if _begins(rest, whole) else run.prefix
+                rest = rest[len(common([rest, around])) :]
+                known[key] = self._id((*lead, *run.prefix, f"{run.name} {k}{LAYER}", *rest))
+            self.scope[row] = known[key]
+
+    def _id(self, path: Path) -> int:
+        if path not in self.ids:
+            self.ids[path] = len(self.paths)
+            self.paths.append(path)
+        return self.ids[path]
+
+    def _name_rest(self, found: Repeats, apart: np.ndarray) -> None:
+        """Embedding, loss and their gradients: what stands around the layers without a name."""
+        n = len(found.position)
+        rows = np.arange(n) + found.first
+        free = (found.position < 0) & ~apart[rows] & ~self.t.silent[rows]
+        before = free & (found.after < 0) & (found.before < NEVER)
+        behind = free & (found.after >= 0)
+        ends = behind & (found.before == NEVER)
+        between = behind & ~ends
+        embeds = self._holds_gather(rows[before])
+        words = {
+            "before": "embedding" if embeds else "input",
+            "loss": "loss" if self.phased else "head",
+        }
+        for mask, word in (
+            (before, words["before"]),
+            (between, words["loss"]),
+            (ends, ""),
+        ):
+            for row in rows[mask].tolist():
+                path = self._path(row)
+                lead = path[:1] if path[:1] in _PHASES else ()
+                if self.phased and not lead:
+                    continue
+                rest = path[len(lead) :]
+                if any(not c.endswith(CALLED) for c in rest):
+                    continue
+                name = word or (words["before"] if lead == (BACKWARD,) else words["loss"])
+                if not self.phased and not word:
+                    name = "head"
+                self.scope[row] = self._id((*lead, name, *rest))
+
+    def _holds_gather(self, rows: Ints) -> bool:
+        """Whether a table is looked up: a gather, or an operation that says it was one."""
+        t, gathers = self.t, self.t.by_opcode(lambda o: o == "gather", bool)
+        if gathers[rows].any():
+            return True
+        for c in set(self._called_by(rows)):
+            first = int(t.first[c])
+            if gathers[first : first + int(t.size[c])].any():
+                return True
+        names = {t.op_names[n] for n in set(t.op_name[rows].tolist())}
+        return any(_LOOKUP.search(n) for n in names)
+
+    def _called_by(self, rows: Ints) -> list[int]:
+        called = self.t.called
+        some = rows[called.counts[rows] > 0]
+        return [
+            c
+            for r in some.tolist()
+            for c in called.values[called.offsets[r] : called.offsets[r + 1]].tolist()
+        ]
+
+    def _name_optimiser(self, anchor: np.ndarray) -> None:
+        rows = np.flatnonzero((self.phase == OPTIMISER) & (self.layer < 0) & ~self.t.silent)
+        if not len(rows):
+            return
+        name = optimiser_name(self.module, rows)
+        label = f"optimizer · {name}" if name else "optimizer"
+        ids = {}
+        for s in np.unique(self.scope[rows]).tolist():
+            rest = _without_phase(self.paths[s]) if s >= 0 else ()
+            ids[s] = self._id((label, *rest))
+        self.scope[rows] = [ids[s] for s in self.scope[rows].tolist()]
+
+
+_PHASES = ((FORWARD,), (BACKWARD,))
+
+
+def _without_phase(path: Path) -> Path:
+    return path[1:] if path[:1] in _PHASES else path
+
+
+def _begins(path: Path, prefix: Path) -> bool:
+    return path[: len(prefix)] == prefix
+
+
+def _functions(chain: tuple[tuple[int, str], ...]) -> Path:
+    return tuple(name for _, name in chain)

@@ -1,0 +1,307 @@
+"""Repeated layers of a computation, whatever they are called: where each layer's work is.
+
+Python loops leave no trace but repetition. Matmuls, convolutions, collectives, kernels and loops
+are *anchors*; two anchors of one line, name (but for numbers) and kind have one *signature*:
+
+    signature            instances, by depth of dependency
+    q = x @ wq    l.31   ●     ●     ●     ●        four of each, and each k-th feeds
+    o = a @ wo    l.36     ●     ●     ●     ●      every (k+1)-th: one stack of four layers
+    h @ lm_head   l.52                         ●    one: no layer
+
+Signatures of one count that feed each other in turn are a *stack*. Two stacks of one count (an
+encoder and a decoder, forward and backward) do not feed each other in turn and stay apart.
+An instruction that is no such anchor lies between the last layer that it depends on and the
+first that depends on it; where these differ it goes to the only layer it serves (a prefetch, a
+norm), else to the one it closes (a residual sum).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.table import Ints, Table
+
+# Signatures looked at in one computation, the commonest first.
+MOST_SIGNATURES = 96
+# Stacks kept in one computation.
+MOST_STACKS = 12
+# With fewer layers this many signatures must agree, or two products in a row would be layers.
+AGREE = {2: 4, 3: 2}
+NEVER = 1 << 40
+
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """A run of layers; ``spine[s][k]`` is the row of signature s in layer k, in order of work."""
+
+    computation: int
+    spine: tuple[tuple[int, ...], ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.spine[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Stacks of one computation, in order of work, and where its rows lie among their layers."""
+
+    stacks: tuple[Stack, ...]
+    first: int
+    start: tuple[int, ...]  # position of each stack's layer 0; positions count layers
+    position: Ints  # a row an instruction of the computation; -1 in no layer
+    after: Ints  # last position that the row depends on, -1 none
+    before: Ints  # first position that depends on the row, NEVER none
+
+    def stack_of(self, position: int) -> int:
+        return int(np.searchsorted(np.array(self.start), position, side="right")) - 1
+
+
+def signatures(t: Table, family: NDArray[np.uint8], frames: list[int]) -> Ints:
+    """Equal numbers for instructions of one kind, line and name but for numbers.
+
+    Shapes count only where neither line nor name is known: XLA fuses one line differently in
+    the first and the last layer.
+    """
+    masked: dict[str, int] = {}
+    names = np.array(
+        [masked.setdefault(_DIGITS.sub("#", n), len(masked)) for n in t.op_names], np.int64
+    )
+    frame = np.asarray(frames, np.int64)
+    blind = (names[t.op_name] == masked.get("", -1)) & (frame <= 0)
+    shape = np.where(blind, t.shape + 1, 0)
+    columns = np.stack([family.astype(np.int64), names[t.op_name], frame, shape], axis=1)
+    if not len(columns):
+        return np.zeros(0, np.int64)
+    base = columns.max(axis=0) + 2
+    key = np.zeros(len(columns), np.int64)
+    with np.errstate(over="ignore"):
+        for k in range(4):
+            key = key * int(base[k]) + columns[:, k]
+    return np.asarray(key)
+
+
+class _Graph:
+    """Edges of one computation along its printed order, as lists."""
+
+    def __init__(self, t: Table, c: int) -> None:
+        self.first = first = int(t.first[c])
+        self.size = size = int(t.size[c])
+        begin, end = int(t.operands.offsets[first]), int(t.operands.offsets[first + size])
+        users = t.operands.rows[begin:end] - first
+        values = t.operands.values[begin:end] - first
+        fine = (values >= 0) & (values < users) & ~t.silent[t.operands.values[begin:end]]
+        self.users: list[int] = users[fine].tolist()
+        self.values: list[int] = values[fine].tolist()
+
+    def depth(self, counted: list[bool]) -> list[int]:
+        """Counted rows on the longest way to each row, itself not included."""
+        out = [0] * self.size
+        for v, u in zip(self.values, self.users, strict=True):
+            d = out[v] + counted[v]
+            if d > out[u]:
+                out[u] = d
+        return out
+
+    def ancestors(self, bits: dict[int, int]) -> list[int]:
+        """Bits of what each row depends on, its own included."""
+        out = [0] * self.size
+        for row, bit in bits.items():
+            out[row] = bit
+        for v, u in zip(self.values, self.users, strict=True):
+            seen = out[v]
+            if seen:
+                out[u] |= seen
+        return out
+
+
+def find(t: Table, c: int, anchors: Ints, signature: Ints) -> tuple[Stack, ...]:
+    """Stacks of layers of computation ``c``; ``anchors`` are rows in it, ascending."""
+    if len(anchors) < 4:
+        return ()
+    by_signature: dict[int, list[int]] = {}
+    for row in anchors.tolist():
+        by_signature.setdefault(int(signature[row]), []).append(row)
+    found = sorted((r for r in by_signature.values() if len(r) > 1), key=len, reverse=True)
+    found = found[:MOST_SIGNATURES]
+    if not found:
+        return ()
+    g = _Graph(t, c)
+    counted = [False] * g.size
+    for row in anchors.tolist():
+        counted[row - g.first] = True
+    depth = g.depth(counted)
+    instances = [sorted((r - g.first for r in rows), key=lambda r: (depth[r], r)) for rows in found]
+    instances += _by_shape(instances, t, g.first)
+    bits: dict[int, int] = {}
+    for rows in instances:
+        for k in {k for at in _pairs(len(rows)) for k in (at, at + 1)}:
+            bits.setdefault(rows[k], 1 << len(bits))
+    above = g.ancestors(bits)
+
+    def feeds(a: list[int], b: list[int]) -> bool:
+        """Whether each of a is needed for the next of b."""
+        return all(above[b[k + 1]] & bits[a[k]] for k in _pairs(len(a)))
+
+    spines = [rows for rows in instances if len(rows) > 1 and feeds(rows, rows)]
+    candidates: list[list[list[int]]] = []
+    used: set[int] = set()
+    for rows in spines:
+        if rows[0] in used:  # whole already; a part of it says less
+            continue
+        used.update(rows)
+        for stack in candidates:
+            model = stack[0]
+            if len(model) == len(rows) and feeds(model, rows) and feeds(rows, model):
+                stack.append(rows)
+                break
+        else:
+            candidates.append([rows])
+    candidates = [s for s in candidates if len(s) >= AGREE.get(len(s[0]), 1)]
+    candidates.sort(key=lambda s: (-len(s) * math.log2(1 + len(s[0])), s[0][0]))
+
+    def within(a: list[int], b: list[int]) -> bool:
+        """Whether the middle of a lies in the course of b."""
+        m = _pairs(len(a))[len(_pairs(len(a))) // 2]
+        return bool(above[a[m]] & bits[b[0]]) and bool(above[b[-1]] & bits[a[m]])
+
+    chosen: list[list[list[int]]] = []
+    for stack in candidates:
+        if not any(within(stack[0], s[0]) or within(s[0], stack[0]) for s in chosen):
+            chosen.append(stack)
+    chosen = chosen[:MOST_STACKS]
+    chosen.sort(key=lambda s: (min(depth[rows[0]] for rows in s), s[0][0]))
+    return tuple(
+        Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
+    )
+
+
+def _by_shape(instances: list[list[int]], t: Table, first: int) -> list[list[int]]:
+    """Instances of one line apart by shape: a product's two gradients share its line."""
+    out = []
+    for rows in instances:
+        parts: dict[int, list[int]] = {}
+        for r in rows:
+            parts.setdefault(int(t.shape[first + r]), []).append(r)
+        if len(parts) > 1:
+            out += [part for part in parts.values() if len(part) > 1]
+    return out
+
+
+def _pairs(count: int) -> list[int]:
+    """Where neighbours are compared: at both ends and in the middle."""
+    return sorted({0, (count - 2) // 2, count - 2})
+
+
+def place(
+    t: Table,
+    c: int,
+    stacks: tuple[Stack, ...],
+    identity: list[list[int]],
+    signature: Ints,
+    apart: NDArray[np.bool_],
+) -> Repeats:
+    """Which layer each row of ``c`` belongs to.
+
+    ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone;
+    ``apart`` are rows that join no layer (an optimiser's).
+    """
+    g = _Graph(t, c)
+    start, at = [], 0
+    own = [-1] * g.size
+    for stack in stacks:
+        start.append(at)
+        at += stack.count
+        for rows in stack.spine:
+            for k, row in enumerate(rows):
+                own[row - g.first] = start[-1] + k
+    who = [number for s, _ in enumerate(stacks) for number in identity[s]]
+    after, before = list(own), [p if p >= 0 else NEVER for p in own]
+    for v, u in zip(g.values, g.users, strict=True):
+        if after[v] > after[u]:
+            after[u] = after[v]
+    # What a row serves directly: layers met first on the ways down from it.
+    low, high = [NEVER] * g.size, [-1] * g.size
+    for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
+        if before[u] < before[v]:
+            before[v] = before[u]
+        p = own[u]
+        a, b = (who[p], who[p]) if p >= 0 else (low[u], high[u])
+        if a < low[v]:
+            low[v] = a
+        if b > high[v]:
+            high[v] = b
+    joint = _joined(t, g, own, who)
+    last = {s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
+    silent = t.silent[g.first : g.first + g.size].tolist()
+    alone = apart[g.first : g.first + g.size].tolist()
+    position = [-1] * g.size
+    ends: list[int] = []
+    closes: Counter[tuple[int, int]] = Counter()
+    kind = signature[g.first : g.first + g.size].tolist()
+    for i in range(g.size):
+        if own[i] >= 0:
+            position[i] = own[i]
+            continue
+        if silent[i] or alone[i] or joint[i]:
+            continue
+        a, b = after[i], before[i]
+        if a == b:
+            position[i] = a
+        elif b < NEVER and low[i] == high[i] == who[b]:
+            position[i] = b
+        elif a >= 0 and a in last:
+            ends.append(i)
+        elif a >= 0:
+            position[i] = a
+            closes[kind[i], _begin(start, a)] += 1
+    for i in ends:  # the last layer closes as the others do; what they lack comes after it
+        if closes[kind[i], _begin(start, after[i])]:
+            position[i] = after[i]
+    return Repeats(
+        stacks,
+        g.first,
+        tuple(start),
+        np.array(position, np.int64),
+        np.array(after, np.int64),
+        np.array(before, np.int64),
+    )
+
+
+def _begin(start: list[int], position: int) -> int:
+    return max(s for s in start if s <= position)
+
+
+def _joined(t: Table, g: _Graph, own: list[int], who: list[int]) -> list[bool]:
+    """Rows made of several layers' values at once (combined collectives), and their pieces."""
+    rows = slice(g.first, g.first + g.size)
+    many = t.by_opcode(_combines, bool)[rows] & (t.operands.counts[rows] > 1)
+    out = [False] * g.size
+    if not many.any():
+        return out
+    low, high = [NEVER] * g.size, [-1] * g.size
+    combined = many.tolist()
+    for v, u in zip(g.values, g.users, strict=True):
+        p = own[v]
+        a, b = (who[p], who[p]) if p >= 0 else (low[v], high[v])
+        low[u], high[u] = min(low[u], a), max(high[u], b)
+    piece = t.by_opcode(lambda o: o in ("get-tuple-element", "bitcast"), bool)[rows].tolist()
+    for i in range(g.size):
+        out[i] = combined[i] and low[i] < high[i]
+    for v, u in zip(g.values, g.users, strict=True):
+        if out[v] and (piece[u] or combined[u]):
+            out[u] = True
+    return out
+
+
+def _combines(opcode: str) -> bool:
+    kind = opcode.removesuffix("-start").removesuffix("-done")
+    return kind in ("all-reduce", "all-gather", "reduce-scatter", "tuple")

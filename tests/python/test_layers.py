@@ -1,0 +1,164 @@
+"""Layers are found by repetition where no scope names them; what stands around them is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hloscope.analysis.base.families import ID, families
+from hloscope.analysis.base.phases import OPTIMISER, PHASES, phases
+from hloscope.analysis.grouping.folds import folds
+from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
+from hloscope.analysis.grouping.layers import layers
+from hloscope.hlo import Module
+from hloscope.readers import read_modules
+
+
+def rms(x: jax.Array, w: jax.Array) -> jax.Array:
+    return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5) * w
+
+
+def attention(p: Any, x: jax.Array) -> jax.Array:
+    q, k, v = x @ p["q"], x @ p["k"], x @ p["v"]
+    return (jax.nn.softmax(q @ k.swapaxes(-1, -2), -1) @ v) @ p["o"]
+
+
+def mlp(p: Any, x: jax.Array) -> jax.Array:
+    return jax.nn.silu(x @ p["up"]) @ p["down"]
+
+
+def block(p: Any, x: jax.Array) -> jax.Array:
+    x = x + attention(p, rms(x, p["n"]))
+    return x + mlp(p, rms(x, p["n"]))
+
+
+def loss(params: Any, tokens: jax.Array) -> jax.Array:
+    x = params["embed"][tokens]
+    for p in params["layers"]:
+        x = block(p, x)
+    return jnp.square(jax.nn.log_softmax(x @ params["head"])).mean()
+
+
+def adam(params: Any, mean: Any, tokens: jax.Array) -> Any:
+    grads = jax.grad(loss)(params, tokens)
+    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, grads)
+    return jax.tree.map(lambda p, m: p - m, params, mean), mean
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    def w(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    one = {k: w(32, 32) for k in "qkvo"} | {"up": w(32, 64), "down": w(64, 32), "n": w(32)}
+    params = {"embed": w(100, 32), "head": w(32, 100), "layers": [one] * 5}
+    tokens = jax.ShapeDtypeStruct((2, 16), jnp.int32)
+    return hs.capture(adam, params, params, tokens).module
+
+
+def top(tree: GroupTree, above: str) -> list[str]:
+    """Labels of the scopes directly in the scopes of one label."""
+    at = {g for g, x in enumerate(tree.label) if x.startswith(above)}
+    return [x for g, x in enumerate(tree.label) if int(tree.parent[g]) in at]
+
+
+def test_a_python_loop_over_layers_is_five_blocks_forward_and_five_backward(
+    module: Module,
+) -> None:
+    runs = layers(module).runs
+    assert [(r.name, r.stack.count, r.recedes) for r in runs] == [
+        ("block", 5, False),
+        ("block", 5, True),
+    ]
+    assert runs[1].identity == runs[0].identity[::-1]  # the gradient of a layer knows its layer
+    tree = group_tree(module)
+    folded = [(f.label, len(f.members)) for f in folds(module, tree).folds]
+    assert folded.count(("block [0..4]", 5)) == 2
+    assert "attention" in top(tree, "block 3")
+    assert "mlp" in top(tree, "block 3")
+
+
+def test_every_product_of_a_layer_is_in_it(module: Module) -> None:
+    found = layers(module)
+    assert module.entry is not None
+    matmul = families(module) == ID["matmul"]
+    forward = [
+        i
+        for i in module.entry.instructions
+        if matmul[i.index] and "jvp" in i.op_name and "transpose" not in i.op_name
+    ]
+    per_layer = np.bincount([n for i in forward if (n := found.layer[i.index]) >= 0])
+    assert per_layer.tolist() == [8] * 5
+    # a later layer is never needed by an earlier one
+    for i in forward:
+        for o in i.operands:
+            if found.layer[o.index] >= 0:
+                assert found.layer[o.index] <= found.layer[i.index]
+
+
+def test_what_stands_around_the_layers_is_named(module: Module) -> None:
+    tree = group_tree(module)
+    (entry,) = (g for g, k in enumerate(tree.kind) if KINDS[k] == "entry")
+    first = [x for g, x in enumerate(tree.label) if tree.parent[g] == entry]
+    assert sorted(x for x in first if not x.startswith("fused")) == [
+        "backward",
+        "forward",
+        "optimizer · adam",
+    ]
+    assert {"embedding", "loss"} <= set(top(tree, "forward"))
+
+
+def test_momentum_that_only_the_optimiser_uses_is_the_optimisers() -> None:
+    names = {
+        "forward": "jit(step)/jvp()/dot_general",
+        "backward": "jit(step)/transpose(jvp())/dot_general",
+        "decayed": "jit(step)/mul",
+        "mean": "jit(step)/add",
+        "scaled": "jit(step)/mul",
+    }
+    (module,) = read_modules(
+        f"""HloModule m
+ENTRY %main {{
+  %w = f32[4,4]{{1,0}} parameter(0)
+  %m = f32[4,4]{{1,0}} parameter(1)
+  %scaled = f32[4,4]{{1,0}} multiply(%w, %w), metadata={{op_name="{names["scaled"]}"}}
+  %decayed = f32[4,4]{{1,0}} multiply(%m, %m), metadata={{op_name="{names["decayed"]}"}}
+  %forward = f32[4,4]{{1,0}} dot(%scaled, %w), lhs_contracting_dims={{1}},
+    rhs_contracting_dims={{0}}, metadata={{op_name="{names["forward"]}"}}
+  %backward = f32[4,4]{{1,0}} dot(%forward, %w), lhs_contracting_dims={{1}},
+    rhs_contracting_dims={{0}}, metadata={{op_name="{names["backward"]}"}}
+  ROOT %mean = f32[4,4]{{1,0}} add(%decayed, %backward), metadata={{op_name="{names["mean"]}"}}
+}}
+""".replace(",\n    ", ", ")
+    )
+    got = {i.name: PHASES[p] for i, p in zip(module.instructions, phases(module), strict=True)}
+    assert got["decayed"] == got["mean"] == PHASES[OPTIMISER]
+    assert got["scaled"] == "forward"
+
+
+def test_two_products_in_a_row_are_no_layers() -> None:
+    def f(x: jax.Array, w: jax.Array) -> jax.Array:
+        for _ in range(2):
+            x = jnp.sort(jnp.tanh(jnp.cumsum(x, 0)), -1) @ w
+        return jnp.cumsum(jnp.sort(x, 0), 1)
+
+    a = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+    assert layers(hs.capture(f, a, a).module).runs == ()
+
+
+def test_an_encoder_and_a_decoder_stay_apart() -> None:
+    def f(x: jax.Array, y: jax.Array, ws: Any, vs: Any) -> jax.Array:
+        for w in ws:
+            x = jnp.tanh(x @ w["a"]) @ w["b"]
+        for v in vs:
+            y = jnp.tanh(y @ v["a"]) @ v["b"] + jax.nn.softmax(y @ x.T) @ x
+        return y
+
+    a = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+    one = {"a": a, "b": a}
+    module = hs.capture(f, a, a, [one] * 4, [one] * 4).module
+    assert [r.stack.count for r in layers(module).runs] == [4, 4]
