@@ -37,7 +37,7 @@ def main() -> None:
     for program in PROGRAMS.values():
         if platform in program.platforms:
             memory = build(program.name, options.topology).capture.memory
-            xla = memory.xla_peak_bytes if options.topology else memory.assigned_bytes
+            xla = memory.allocated_bytes if options.topology else memory.assigned_bytes
             if xla:
                 error = memory.simulated_bytes / xla - 1
                 rows.append((error, program.name, memory.simulated_bytes, xla))

@@ -198,13 +198,13 @@ export type CoreColumn = string;
  *   near steps · latency + far steps · latency + max(near bytes / rate, far bytes / rate)
  *
  * memory.schedule         u32 p   instruction at each program point; callees before callers
- * memory.live             f64 p   live bytes, simulated, all memory spaces
+ * memory.live             f64 p   live bytes of the main memory, simulated
  *
  * buffer.instruction      u32 b   what defines it
  * buffer.leaf             u32 b   which leaf of that instruction's shape
  * buffer.bytes            f64 b   with tile padding
  * buffer.padding          f64 b   the padding in it
- * buffer.space            u8 b    memory space, S(n) of the layout
+ * buffer.space            u8 b    memory space, S(n) of the layout; 0 all of the main memory
  * buffer.kind             u8 b    into extras.memory.kinds; arguments and outputs are held throughout
  * buffer.category         u8 b    into extras.memory.categories
  * buffer.start            u32 b   program point of its definition

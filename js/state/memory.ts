@@ -79,7 +79,10 @@ interface Extras {
   tableBytes: number;
   peakPoint: number;
   platform: string;
-  spaces: { space: number; peak: number }[];
+  /** What `xlaPeakBytes` leaves out or adds, after a comma; "" nothing. */
+  xlaPeakNote: string;
+  /** The main memory first; each with its own peak and who says so. */
+  spaces: { space: number; name: string; peak: number; source: string }[];
   donations: Donation[];
   copies: ParameterCopy[];
   loops: Loop[];
@@ -155,10 +158,10 @@ export class Memory {
     const { name, instruction } = this.buffer;
     return name ? this.model.strings.get(name[b]) : this.model.name(instruction[b]);
   }
-  /** Whether a buffer holds memory of its own at a point; arguments and outputs always do. */
+  /** Whether a buffer holds main memory of its own at a point; arguments and outputs always do. */
   holds(b: number, point: number): boolean {
-    const { kind, start, freed, home } = this.buffer;
-    if (home[b] >= 0) return false;
+    const { kind, start, freed, home, space } = this.buffer;
+    if (home[b] >= 0 || space[b] !== 0) return false;
     if (kind[b] < 2) return true;
     if (start[b] > point || freed[b] < point) return false;
     const gaps = this.gaps.get(b) ?? [];

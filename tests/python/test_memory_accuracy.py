@@ -30,6 +30,15 @@ MISSES_ON_CPU = {
     "fsdp_tp": HOLES,
     "three_axes": HOLES,
 }
+# Places of HBM's heap are 16 KiB apart: in programs this small one scalar more or less shows.
+SCALARS = "a place or two of the heap, for a scalar"
+MISSES_IN_HBM = {
+    name: SCALARS
+    for name in (
+        "loops_and_branches", "map_reduce_scatter", "moe_einsum", "ragged", "random_numbers",
+        "reductions", "sharded_embedding", "switch_four",
+    )
+}  # fmt: skip
 # XLA's figure on TPU adds up traces of heaps. They hold a value twice that a loop or a scatter
 # updates in place, and of several memory spaces only the largest one is taken.
 TWICE = "XLA counts twice what is updated in place"
@@ -76,15 +85,25 @@ def test_on_cpu_the_values_live_at_once_are_those_xla_gives_places(
     assert abs(simulated - placed) < 0.002 * placed + 5
 
 
-def test_on_tpu_within_10_percent_of_xlas_peak(libtpu: None, compiled: Callable[..., Any]) -> None:
+def test_on_tpu_hbm_is_what_xla_allocates(libtpu: None, compiled: Callable[..., Any]) -> None:
+    """Arguments + outputs + temporaries - aliases, as captured and as simulated from the text."""
     errors = {}
     for name in ON_TPU:
         memory = compiled(name, "v5e:2x4").capture.memory
-        errors[name] = memory.simulated_bytes / memory.xla_peak_bytes - 1
-    far = {n: f"{e:+.1%}" for n, e in errors.items() if abs(e) > 0.1}
-    print(f"{len(errors) - len(far)} of {len(errors)} within 10 %; the others: {far}")
-    assert len(errors) - len(far) >= 0.8 * len(errors), far
-    assert far.keys() <= MISSES_ON_TPU.keys(), far
+        stats = compiled(name, "v5e:2x4").compiled.memory_analysis()
+        held = (
+            stats.argument_size_in_bytes
+            + stats.output_size_in_bytes
+            + stats.temp_size_in_bytes
+            - stats.alias_size_in_bytes
+        )
+        assert memory.peak_bytes == memory.spaces[0].peak_bytes == held
+        errors[name] = memory.simulated_bytes / held - 1
+        off = memory.simulated_bytes - held
+        assert abs(errors[name]) < 0.05 or abs(off) <= 16_384, (name, off)
+    far = {n: f"{e:+.1%}" for n, e in errors.items() if abs(e) > 0.05}
+    print(f"{len(errors) - len(far)} of {len(errors)} within 5 %; the others: {far}")
+    assert far.keys() <= MISSES_IN_HBM.keys(), far
     assert np.median(np.abs(list(errors.values()))) < 0.01
 
 

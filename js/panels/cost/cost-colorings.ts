@@ -74,9 +74,10 @@ const atPeak = perModel((model: ViewModel) => {
   const freed = model.column<Int32Array>("buffer.freed");
   const kind = model.column<Uint8Array>("buffer.kind");
   const home = model.column<Int32Array>("buffer.home");
+  const space = model.column<Uint8Array>("buffer.space");
   for (let b = 0; b < made.length; b++) {
     const held = kind[b] < 2 || (start[b] <= peak && freed[b] >= peak);
-    if (held && home[b] < 0) out[made[b]] += bytes[b];
+    if (held && home[b] < 0 && space[b] === 0) out[made[b]] += bytes[b];
   }
   return out;
 });

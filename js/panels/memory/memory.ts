@@ -8,11 +8,6 @@ import { audits } from "./memory-audits.ts";
 import { liveList } from "./memory-live.ts";
 import { timeline } from "./memory-timeline.ts";
 
-const SPACES: Record<string, Record<number, string>> = {
-  tpu: { 0: "HBM", 1: "VMEM", 2: "sync flags", 5: "host", 6: "SMEM" },
-  gpu: { 0: "HBM", 1: "collective memory", 5: "host" },
-};
-
 export const memory: Panel = {
   id: "memory",
   title: "Memory",
@@ -60,23 +55,20 @@ export const memory: Panel = {
 function peaks(memory: Memory): HTMLElement {
   const x = memory.extras;
   const rows: [string, string][] = [
-    ["Peak", `${format.bytes(x.peakBytes)} (${format.count(x.peakBytes)} B, ${x.peakSource})`],
+    [
+      x.spaces[0] ? `Peak of ${x.spaces[0].name}` : "Peak",
+      `${format.bytes(x.peakBytes)} (${format.count(x.peakBytes)} B, ${x.peakSource})`,
+    ],
   ];
   if (!x.peakSource.startsWith("simulated")) {
     rows.push(["Simulated", `${format.bytes(x.simulatedBytes)} from the schedule`]);
   }
   if (x.xlaPeakBytes !== null && x.xlaPeakBytes !== x.peakBytes) {
-    const without = x.platform === "cpu" ? ", without temporaries" : "";
-    rows.push(["XLA's peak_memory", `${format.bytes(x.xlaPeakBytes)}${without}`]);
+    rows.push(["XLA's peak_memory", `${format.bytes(x.xlaPeakBytes)}${x.xlaPeakNote}`]);
   }
-  const chip = SPACES[x.platform] ?? {};
-  const spaces = x.spaces.filter((s) => s.peak > 0);
-  if (spaces.length > 1) {
-    for (const s of spaces) {
-      rows.push([
-        chip[s.space] ?? `memory space ${s.space}`,
-        `${format.bytes(s.peak)} at its own peak`,
-      ]);
+  for (const s of x.spaces) {
+    if (s.space !== 0 && s.peak > 0) {
+      rows.push([s.name, `${format.bytes(s.peak)} at its own peak (${s.source})`]);
     }
   }
   return facts(rows);

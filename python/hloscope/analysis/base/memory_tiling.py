@@ -54,8 +54,3 @@ def _tile(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
 def padding_bytes(shape: Shape) -> int:
     """Bytes of ``storage_bytes`` that hold no element."""
     return storage_bytes(shape) - shape.byte_size
-
-
-def memory_space(shape: Shape) -> int:
-    """The layout's ``S(n)``: 0 main memory, 1 TPU VMEM, 5 host; 0 for tuples."""
-    return shape.layout.memory_space if shape.layout is not None else 0

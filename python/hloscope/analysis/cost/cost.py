@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
-from ..base.memory_tiling import memory_space
+from ..base.memory_spaces import memory_space
 from ..base.table import per_target, table
 from . import flops as flops_module
 from .cost_bytes import bytes_accessed

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape
 from ..base.async_opcodes import produced, wrapped
-from ..base.memory_tiling import memory_space, storage_bytes
+from ..base.memory_spaces import memory_space
+from ..base.memory_tiling import storage_bytes
 from ..base.table import Table, table
 from .flops_calls import author_estimate
 

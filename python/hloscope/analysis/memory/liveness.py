@@ -27,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module
-from ..base.memory_tiling import memory_space, storage_bytes
+from ..base.memory_spaces import memory_space
+from ..base.memory_tiling import storage_bytes
 from ..cost.cost_runs import Calls, Role, call_graph
 from .liveness_homes import homes
 from .liveness_sharing import Sharing, shared_places
@@ -105,22 +106,21 @@ class Liveness:
         counted: npt.NDArray[np.bool_] = (self.kind != CONSTANT) & (self.home < 0)
         return counted
 
-    def timeline(self, space: int | None = None) -> Ints:
-        """Live bytes at each program point; ``space`` restricts to one memory space."""
+    def timeline(self, spaces: int | tuple[int, ...]) -> Ints:
+        """Live bytes in some memory spaces at each program point."""
         n = len(self.schedule)
         buffer, start, end = self.reserved.T
-        size = self.size[buffer]
-        if space is not None:
-            size = np.where(self.space[buffer] == space, size, 0)
+        size = np.where(np.isin(self.space[buffer], spaces), self.size[buffer], 0)
         delta = np.zeros(n + 1, np.int64)
         np.add.at(delta, start, size)
         np.add.at(delta, end + 1, -size)
         return np.cumsum(delta)[:n]
 
-    def live_at(self, point: int) -> Ints:
-        """Buffers that hold memory at a program point, largest first."""
+    def live_at(self, point: int, spaces: int | tuple[int, ...]) -> Ints:
+        """Buffers in some memory spaces that hold memory at a program point, largest first."""
         buffer, start, end = self.reserved.T
-        rows = buffer[(start <= point) & (end >= point) & (self.size[buffer] > 0)]
+        there = np.isin(self.space[buffer], spaces) & (self.size[buffer] > 0)
+        rows = buffer[(start <= point) & (end >= point) & there]
         found: Ints = rows[np.lexsort((rows, -self.size[rows]))]
         return found
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction
+from ..base.memory_spaces import VMEM
 from ..cost.flops_elementwise import ELEMENTWISE, TRANSCENDENTAL
 from .liveness_values import TEMP
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 _ELEMENTWISE = ELEMENTWISE | TRANSCENDENTAL
 _INSIDE = _ELEMENTWISE | {"copy"}  # a copy on its own never takes the place of what it copies
-# Fast memory is handed out before buffers are assigned, by MemorySpaceAssignment, to which what
-# an instruction reads and what it writes are both live while it runs.
-VMEM = 1
 
 
 def shared_places(live: Liveness, can: Sharing) -> Ints:
@@ -95,6 +93,8 @@ class Sharing:
         live = self.live
         if live.size[a] != live.size[b] or live.space[a] != live.space[b]:
             return False
+        # Fast memory is handed out before buffers are assigned, by MemorySpaceAssignment, to which
+        # what an instruction reads and what it writes are both live while it runs.
         if live.space[a] == VMEM:
             return False
         made = self.maker(b, at)

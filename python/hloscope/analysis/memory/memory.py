@@ -7,16 +7,16 @@
     memory_lines.py       the source line of each
        └─▶ Memory
 
-Three peaks, each labelled:
+Four peaks of the device's main memory, each labelled; ``spaces`` has those of the others:
 
-* ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout. All
-  memory spaces together; alignment and fragmentation of the heap come on top.
+* ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout.
+  Fragmentation of the heap comes on top, and the program with its constants.
+* ``allocated_bytes``: arguments + outputs + temporaries - aliases, of XLA's ``memory_analysis``.
 * ``assigned_bytes``: sum of XLA's allocations, exact, where the buffer assignment is known.
 * ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU that leaves out every
-  temporary (its buffer assignment has no heap trace), so it is shown but not used there. On TPU
-  it is every allocation outside the heaps plus the largest peak of the heap traces, one a memory
-  space: not their sum. A trace counts a stack that a loop's fusion updates in place twice, though
-  both lie at one offset, so XLA's figure may exceed what it allocates.
+  temporary (its buffer assignment has no heap trace), and on TPU it is every allocation outside
+  the heaps, constants too, plus the largest peak of the heap traces, which may be VMEM's. So it is
+  shown but not used on either.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape, StackFrame, Target
 from ..base.frames import own_line
+from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
 from ..base.memory_tiling import storage_bytes
 from ..base.phases import PHASES, phases
 from ..base.table import per_target
@@ -43,6 +44,7 @@ from .liveness_values import ARGUMENT, OUTPUT
 from .memory_audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .memory_carries import Loop, Residual, find_loops, find_residuals
 from .memory_lines import buffer_frames
+from .memory_peaks import MemorySpace, allocated, assigned, heap_padding, space_peaks
 from .memory_text import memory_table
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class Memory:
     target: Target
     liveness: Liveness
     category: npt.NDArray[np.int8]  # by buffer, into CATEGORIES
-    timeline: Ints  # schedule position → live bytes, all memory spaces
+    timeline: Ints  # schedule position → live bytes of the device's main memory
+    platform: str  # "tpu", "gpu", "cpu", "" unknown: what memory spaces mean
 
     @property
     def schedule(self) -> Ints:
@@ -119,20 +122,23 @@ class Memory:
         entry = self.module.entry
         if entry is None or entry.root is None or not entry.root.shape.is_tuple:
             return 0
-        return 512 if self._is_tiled else _tables(entry.root.shape)
+        return 512 if self.platform == "tpu" else _tables(entry.root.shape)
 
     @cached_property
-    def _is_tiled(self) -> bool:
-        """Whether layouts have tiles, as on TPU."""
-        entry = self.module.entry
-        shapes = [] if entry is None else [i.shape for i in entry.instructions]
-        return any(s.layout and s.layout.tiles for shape in shapes for s in shape.leaves())
+    def main_spaces(self) -> tuple[int, ...]:
+        """The ``S(n)`` of layouts that lie in the device's main memory."""
+        return main_spaces(self.platform)
+
+    @cached_property
+    def heap_padding_bytes(self) -> int:
+        """What the places of TPU's heap take beyond the values in them; 0 elsewhere."""
+        return heap_padding(self)
 
     @cached_property
     def constant_bytes(self) -> int:
-        """Constants outside fusions where they lie in the device's memory beside everything
-        else: on TPU. Elsewhere they are part of the program, and this is 0."""
-        if not self._is_tiled:
+        """Constants outside fusions, which on TPU lie in HBM with the program, in no peak here.
+        Elsewhere they are not told apart from the program, and this is 0."""
+        if self.platform != "tpu":
             return 0
         calls = self.liveness.values.calls
         reducers = {e.callee for e in calls.edges if e.role is Role.REDUCER}
@@ -146,18 +152,20 @@ class Memory:
 
     @property
     def simulated_bytes(self) -> int:
-        """Highest point of the timeline, with tuple index tables and constants."""
-        return int(self.timeline.max(initial=0)) + self.table_bytes + self.constant_bytes
+        """Highest point of the timeline, with tuple index tables and padding of the heap."""
+        return int(self.timeline.max(initial=0)) + self.table_bytes + self.heap_padding_bytes
 
     @cached_property
     def assigned_bytes(self) -> int | None:
-        """Sum of XLA's allocations except thread-local ones and constants; None if unknown."""
-        assignment = self.module.buffer_assignment
-        if assignment is None or not assignment.allocations:
-            return None
-        return sum(
-            a.size for a in assignment.allocations if not a.is_thread_local and not a.is_constant
-        )
+        """Sum of XLA's allocations in main memory except thread-local ones and constants; None
+        if unknown."""
+        return assigned(self, self.main_spaces)
+
+    @property
+    def allocated_bytes(self) -> int | None:
+        """Arguments + outputs + temporaries - aliases of XLA's ``memory_analysis``; None if not
+        given. The program itself comes on top."""
+        return allocated(self.target)
 
     @property
     def xla_peak_bytes(self) -> int | None:
@@ -165,9 +173,18 @@ class Memory:
         return self.target.memory_stats.get("peak_memory_in_bytes") or None
 
     @property
+    def xla_peak_note(self) -> str:
+        """What XLA's figure leaves out or adds, after a comma; "" for nothing known."""
+        notes = {"cpu": ", without temporaries", "tpu": ", with constants and VMEM"}
+        return notes.get(self.platform, "")
+
+    @property
     def _best(self) -> tuple[int, str]:
-        # off CPU XLA's own peak counts temporaries, and overlaps what the sum adds up
-        if self.xla_peak_bytes is not None and self.target.platform != "cpu":
+        if self.platform == "tpu" and self.allocated_bytes:
+            return self.allocated_bytes, "XLA's memory_analysis"
+        # on GPU XLA's own peak counts temporaries, and overlaps what the sum adds up
+        one = self.platform not in ("cpu", "tpu") and len(self.memory_spaces) < 2
+        if self.xla_peak_bytes is not None and one:
             return self.xla_peak_bytes, "XLA's peak_memory_in_bytes"
         if self.assigned_bytes is not None:
             return self.assigned_bytes, "XLA's buffer assignment"
@@ -181,7 +198,8 @@ class Memory:
 
     @property
     def peak_source(self) -> str:
-        """ "XLA's peak_memory_in_bytes", "XLA's buffer assignment" or "simulated"."""
+        """ "XLA's memory_analysis", "XLA's peak_memory_in_bytes", "XLA's buffer assignment" or
+        "simulated"."""
         return self._best[1]
 
     @property
@@ -200,7 +218,7 @@ class Memory:
     def peak_temp_bytes(self) -> int:
         """The part of the simulated peak that neither arguments nor outputs hold."""
         live = self.liveness
-        counted = live.live_at(self.peak_point)
+        counted = live.live_at(self.peak_point, self.main_spaces)
         return int(live.size[counted][live.kind[counted] == 2].sum())
 
     @cached_property
@@ -214,11 +232,20 @@ class Memory:
 
     @cached_property
     def memory_spaces(self) -> dict[int, int]:
-        """Memory space → its own simulated peak, bytes."""
-        return {
-            int(s): int(self.liveness.timeline(int(s)).max(initial=0))
-            for s in np.unique(self.liveness.space[self.liveness.size > 0])
-        }
+        """Memory space → its own simulated peak, bytes; all of main memory is 0."""
+        live = self.liveness
+        used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(self.main_spaces)
+        others = {s: int(live.timeline(s).max(initial=0)) for s in sorted(used)}
+        return {MAIN: int(self.timeline.max(initial=0)), **others}
+
+    @cached_property
+    def spaces(self) -> tuple[MemorySpace, ...]:
+        """Each memory that the program uses with its name and peak, the device's own first."""
+        return space_peaks(self)
+
+    def space_name(self, number: int) -> str:
+        """What a layout's ``S(n)`` is on this platform: "HBM", "VMEM", "host", …"""
+        return space_name(number, self.platform)
 
     @cached_property
     def _names(self) -> dict[int, str]:
@@ -281,8 +308,23 @@ class Memory:
         return self.module.instructions[int(self.liveness.defined_by[buffer])].name
 
     def live_at(self, point: int) -> tuple[LiveValue, ...]:
-        """Values that hold memory at a schedule position, largest first."""
-        return tuple(self.value(int(b)) for b in self.liveness.live_at(point))
+        """Values in main memory at a schedule position, largest first."""
+        held = self.liveness.live_at(point, self.main_spaces)
+        return tuple(self.value(int(b)) for b in held)
+
+    def live_in(self, name: str) -> tuple[LiveValue, ...]:
+        """Values in a memory such as "VMEM" or "host" at its own simulated peak, largest first.
+
+        Raises ``ValueError`` for a memory that the program does not use.
+        """
+        found = next((s.number for s in self.spaces if s.name.lower() == name.lower()), None)
+        if found is None:
+            used = ", ".join(s.name for s in self.spaces)
+            raise ValueError(f"nothing of this program lies in {name!r}; it uses {used}")
+        spaces = self.main_spaces if found == MAIN else (found,)
+        line = self.liveness.timeline(spaces)
+        point = int(line.argmax()) if len(line) else 0
+        return tuple(self.value(int(b)) for b in self.liveness.live_at(point, spaces))
 
     @cached_property
     def live_at_peak(self) -> tuple[LiveValue, ...]:
@@ -299,13 +341,13 @@ class Memory:
         return iter(self.live_at_peak)
 
     def __len__(self) -> int:
-        return len(self.liveness.live_at(self.peak_point))
+        return len(self.liveness.live_at(self.peak_point, self.main_spaces))
 
     @cached_property
     def by_category(self) -> dict[str, int]:
         """Bytes live at the simulated peak by category, largest first."""
         live = self.liveness
-        rows = live.live_at(self.peak_point)
+        rows = live.live_at(self.peak_point, self.main_spaces)
         sums = np.bincount(self.category[rows], live.size[rows], len(CATEGORIES))
         order = np.argsort(-sums, kind="stable")
         return {CATEGORIES[c]: int(sums[c]) for c in order if sums[c]}
@@ -360,7 +402,7 @@ class Memory:
             "peak_instruction": at.name if at is not None else None,
             "by_category": self.by_category,
             "by_line": self.by_line,
-            "by_memory_space": self.memory_spaces,
+            "by_memory_space": {s.name: s.peak_bytes for s in self.spaces},
         }
 
     def to_pandas(self) -> pd.DataFrame:
@@ -378,7 +420,7 @@ class Memory:
                     "shape": v.shape.dense_text,
                     "start": v.start,
                     "end": v.end,
-                    "memory_space": v.memory_space,
+                    "memory_space": self.space_name(v.memory_space),
                     "padding_bytes": v.padding_bytes,
                     "op_name": v.op_name,
                     "scope": v.scope,
@@ -425,7 +467,9 @@ def analyse(module: Module, target: Target | None = None) -> Memory:
         raise ValueError("memory needs an ENTRY computation, and this dump has none")
     target = target or Target()
     live = simulate(module, call_graph(module))
-    return Memory(module, target, live, categorise(live, target), live.timeline())
+    on = platform(module, target)
+    held = live.timeline(main_spaces(on))
+    return Memory(module, target, live, categorise(live, target), held, on)
 
 
 __all__ = ["OUTPUT", "LiveValue", "Memory", "analyse"]

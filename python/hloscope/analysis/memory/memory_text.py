@@ -16,13 +16,16 @@ def memory_table(memory: Memory, rows: int = 12) -> str:
     at = memory.peak_instruction
     lines = [
         f"memory of {memory.module.name}, {whose(memory.module, memory.target)}",
-        f"  peak {size(memory.peak_bytes)} ({memory.peak_bytes:,} B, {memory.peak_source})",
+        f"  peak of {memory.space_name(0)} {size(memory.peak_bytes)} ({memory.peak_bytes:,} B,"
+        f" {memory.peak_source})",
     ]
     if memory.peak_source != "simulated":
         lines.append(f"  simulated {size(memory.simulated_bytes)} ({memory.simulated_bytes:,} B)")
     if memory.xla_peak_bytes is not None and memory.peak_bytes != memory.xla_peak_bytes:
-        note = ", without temporaries" if memory.target.platform == "cpu" else ""
+        note = memory.xla_peak_note
         lines.append(f"  XLA's peak_memory_in_bytes {memory.xla_peak_bytes:,} B{note}")
+    for s in memory.spaces[1:]:
+        lines.append(f"  {s.name} {size(s.peak_bytes)} ({s.peak_bytes:,} B, {s.source})")
     if at is not None:
         lines.append(f"  highest at %{at.name} ({memory.peak_point + 1} of {len(memory.schedule)})")
     lines.append("  " + ", ".join(f"{c} {size(b)}" for c, b in memory.by_category.items()))

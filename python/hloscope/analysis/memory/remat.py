@@ -55,7 +55,8 @@ class Recompute:
 def what_if(memory: Memory, cost: Cost, count: int = 20) -> tuple[Recompute, ...]:
     """The ``count`` largest temporaries live at the peak, largest first."""
     live = memory.liveness
-    rows = [b for b in live.live_at(memory.peak_point).tolist() if live.kind[b] == TEMP]
+    held = live.live_at(memory.peak_point, memory.main_spaces)
+    rows = [b for b in held.tolist() if live.kind[b] == TEMP]
     return tuple(_recompute(memory, cost, b) for b in rows[:count])
 
 

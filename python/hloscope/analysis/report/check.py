@@ -10,25 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .check_result import BudgetError, Budgets, CheckReport, Program, Size
+from .check_result import MAIN_MEMORY, BudgetError, Budgets, CheckReport, Program, Size
 from .check_rules import RULES, Result
 from .check_sizes import parse_size
 
 
 def budgets(
     *,
-    max_peak: Size | None = None,
+    max_peak: Size | Mapping[str, Size] | None = None,
     max_wire_bytes: Size | Mapping[str, Size] | None = None,
     forbid: str | Sequence[str] = (),
     max_instructions: int | None = None,
     require_donation: bool | str | Sequence[str] = False,
 ) -> Budgets:
     """``Budgets`` of what a person writes. Raises ``ValueError`` for a size that is none."""
-    wire: dict[str, int] | None = None
-    if isinstance(max_wire_bytes, Mapping):
-        wire = {str(axis): parse_size(size) for axis, size in max_wire_bytes.items()}
-    elif max_wire_bytes is not None:
-        wire = {"total": parse_size(max_wire_bytes)}
     if max_instructions is not None and (
         isinstance(max_instructions, bool) or not isinstance(max_instructions, int)
     ):
@@ -38,8 +33,8 @@ def budgets(
     if isinstance(require_donation, str):
         require_donation = (require_donation,)
     return Budgets(
-        max_peak=None if max_peak is None else parse_size(max_peak),
-        max_wire_bytes=wire,
+        max_peak=_sizes(max_peak, MAIN_MEMORY),
+        max_wire_bytes=_sizes(max_wire_bytes, "total"),
         forbid=(forbid,) if isinstance(forbid, str) else tuple(forbid),
         max_instructions=max_instructions,
         require_donation=require_donation
@@ -48,10 +43,19 @@ def budgets(
     )
 
 
+def _sizes(given: Size | Mapping[str, Size] | None, single: str) -> dict[str, int] | None:
+    """Sizes by name; one without a name is ``single``'s."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return {str(name): parse_size(size) for name, size in given.items()}
+    return {single: parse_size(given)}
+
+
 def check(
     cap: Program,
     *,
-    max_peak: Size | None = None,
+    max_peak: Size | Mapping[str, Size] | None = None,
     max_wire_bytes: Size | Mapping[str, Size] | None = None,
     forbid: str | Sequence[str] = (),
     max_instructions: int | None = None,
@@ -60,7 +64,8 @@ def check(
 ) -> CheckReport:
     """Holds a capture to limits; with ``raises`` an ``AssertionError`` when one is not kept.
 
-    Sizes are bytes of one device, or text such as "12GiB". ``max_wire_bytes`` is by mesh axis
+    Sizes are bytes of one device, or text such as "12GiB". ``max_peak`` is of the device's main
+    memory, or by memory: ``{"HBM": "16GiB", "host": "64GiB"}``. ``max_wire_bytes`` is by mesh axis
     (a collective over ``data+model`` counts for both) or one number for all. ``forbid`` names
     collectives ("all-gather", "all-gather over model"), element types ("f64"), opcodes,
     "host-transfer", "findings" or the rule of one ("gathered-twice"). ``require_donation``:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ...hlo import Module, Target
 
 Size = int | str  # bytes, or "12GiB"
+MAIN_MEMORY = "device"  # whose budget ``max_peak`` is where it names none
 
 
 class Program(Protocol):
@@ -74,7 +75,7 @@ class CheckReport:
 class Budgets:
     """Limits, all optional. Sizes are bytes of one device."""
 
-    max_peak: int | None = None
+    max_peak: Mapping[str, int] | None = None  # by memory; MAIN_MEMORY for the main one
     max_wire_bytes: Mapping[str, int] | None = None  # by mesh axis; "total" for all
     forbid: tuple[str, ...] = ()
     max_instructions: int | None = None

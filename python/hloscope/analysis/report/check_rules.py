@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from ...hlo import Instruction, Module, StackFrame
 from ...hlo.shape import ELEMENT_BITS
 from ..base.families import OPCODES
+from ..base.memory_spaces import HOST, space_names
 from ..comms.collective import OF_PERMUTES, Collective
 from ..comms.collectives import collectives
 from ..comms.collectives_find import KINDS
@@ -21,7 +22,7 @@ from ..comms.collectives_table import bytes_text
 from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
 from ..memory.memory import analysed
-from .check_result import Breach, Budgets, Program
+from .check_result import MAIN_MEMORY, Breach, Budgets, Program
 
 FINDING_RULES = tuple(name for name, *_ in FINDINGS)
 
@@ -63,24 +64,39 @@ def incomplete(module: Module) -> str:
 
 
 def peak(cap: Program, wanted: Budgets, result: Result) -> None:
-    limit = wanted.max_peak
-    if limit is None:
-        return
+    for name, limit in (wanted.max_peak or {}).items():
+        _peak_of(cap, name, limit, result)
+
+
+def _peak_of(cap: Program, name: str, limit: int, result: Result) -> None:
+    budget = "max_peak" if name == MAIN_MEMORY else f"max_peak[{name}]"
     why = incomplete(cap.module)
     if not why:
         memory = analysed(cap.module, cap.target)
         if memory.peak_source.endswith("not scheduled"):
             why = "the module is not scheduled, so nobody knows what lives together"
     if why:
-        result.problem("max_peak", why)
+        result.problem(budget, why)
         return
-    said = f"{bytes_text(memory.peak_bytes)} of {bytes_text(limit)} ({memory.peak_source})"
-    if memory.peak_bytes <= limit:
-        result.kept.append(f"max_peak: {said}")
+    names = space_names(memory.platform)
+    at = {s.name.lower(): s for s in memory.spaces}
+    at[MAIN_MEMORY] = memory.spaces[0]
+    known = {n.lower() for n in names} | at.keys()
+    if name.lower() not in known:
+        result.problem(budget, f"no memory is called {name}; there are {', '.join(names)}")
         return
-    at = memory.peak_instruction
-    where = f", reached at %{at.name}" if at is not None else ""
-    result.breach("max_peak", said + where, source_frame(at))
+    space = at.get(name.lower())
+    if space is None:
+        result.kept.append(f"{budget}: nothing lies there")
+        return
+    said = f"{bytes_text(space.peak_bytes)} of {bytes_text(limit)} ({space.source})"
+    if space.peak_bytes <= limit:
+        result.kept.append(f"{budget}: {said}")
+        return
+    frame = None
+    if space is memory.spaces[0] and (highest := memory.peak_instruction) is not None:
+        said, frame = f"{said}, reached at %{highest.name}", source_frame(highest)
+    result.breach(budget, said, frame)
 
 
 def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
@@ -236,10 +252,10 @@ def _is_host_transfer(i: Instruction) -> bool:
         return i.attribute("is_host_transfer") == "true"
     if i.opcode == "custom-call":
         return any(word in (i.custom_call_target or "") for word in _HOST_CALLS)
-    if i.opcode in ("copy-start", "copy"):  # memory space 5 is the host's
+    if i.opcode in ("copy-start", "copy"):
         spaces = {s.layout.memory_space for s in i.shape.leaves() if s.layout is not None}
         spaces |= {o.shape.layout.memory_space for o in i.operands if o.shape.layout is not None}
-        return 5 in spaces and len(spaces) > 1
+        return HOST in spaces and len(spaces) > 1
     return False
 
 

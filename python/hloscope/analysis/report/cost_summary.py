@@ -25,8 +25,13 @@ def costs(module: Module, target: Target) -> dict[str, Any]:
 
 
 def peaks(module: Module, target: Target) -> dict[str, Any]:
-    """Peak of live bytes of one device and where the figure comes from."""
+    """Peak of live bytes in one device's main memory, where the figure comes from, and the peaks
+    of the other memories by name: VMEM, host, …"""
     if module.dialect != "hlo" or module.entry is None:
         return {}
     memory = analysed(module, target)
-    return {"peak_live_bytes": memory.peak_bytes, "peak_source": memory.peak_source}
+    return {
+        "peak_live_bytes": memory.peak_bytes,
+        "peak_source": memory.peak_source,
+        "peak_by_memory": {s.name: s.peak_bytes for s in memory.spaces},
+    }

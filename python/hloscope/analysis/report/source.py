@@ -144,7 +144,7 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     stacks = _Stacks(frames)
     count = len(frames.frames) + 1
     live = memory.liveness
-    held = live.live_at(memory.peak_point)
+    held = live.live_at(memory.peak_point, memory.main_spaces)
     bytes_held = np.bincount(memory.frames[held], live.size[held], count)
     by_frame = np.vstack([np.bincount(frame, c, count) for c in columns] + [bytes_held])
     touched = np.flatnonzero(by_frame.any(axis=0))

@@ -27,7 +27,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="TOML", help="budgets; in pyproject.toml under [tool.hloscope.check]"
     )
-    parser.add_argument("--max-peak", metavar="SIZE", help="peak memory of one device: 12GiB")
+    parser.add_argument(
+        "--max-peak",
+        metavar="[MEMORY=]SIZE",
+        action="append",
+        default=[],
+        help="peak of one device's main memory: 12GiB, or of another: host=64GiB; may be repeated",
+    )
     parser.add_argument(
         "--max-wire-bytes",
         metavar="[AXIS=]SIZE",
@@ -85,18 +91,23 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, Any]:
     """The file's budgets, each replaced by its option where that is given."""
     wanted = _config(existing(arguments.config)) if arguments.config else {}
     if arguments.max_peak:
-        wanted["max-peak"] = arguments.max_peak
+        wanted["max-peak"] = _named(arguments.max_peak, "device")
     if arguments.max_instructions is not None:
         wanted["max-instructions"] = arguments.max_instructions
     if arguments.forbid:
         wanted["forbid"] = arguments.forbid
     if arguments.max_wire_bytes:
-        pairs = (text.rpartition("=") for text in arguments.max_wire_bytes)
-        wanted["max-wire-bytes"] = {axis or "total": size for axis, _, size in pairs}
+        wanted["max-wire-bytes"] = _named(arguments.max_wire_bytes, "total")
     if arguments.require_donation:
         names = [n for n in arguments.require_donation if n is not True]
         wanted["require-donation"] = names or True
     return wanted
+
+
+def _named(texts: list[str], single: str) -> dict[str, str]:
+    """``NAME=SIZE`` as sizes by name; one without a name is ``single``'s."""
+    pairs = (text.rpartition("=") for text in texts)
+    return {name or single: size for name, _, size in pairs}
 
 
 def _config(path: Path) -> dict[str, Any]:

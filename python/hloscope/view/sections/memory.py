@@ -36,7 +36,8 @@ def add(builder: Builder, context: Context) -> None:
     b.column("buffer.instruction", "u32", live.defined_by[rows])
     b.column("buffer.leaf", "u32", live.leaf[rows])
     b.column("buffer.bytes", "f64", live.size[rows])
-    b.column("buffer.space", "u8", live.space[rows])
+    elsewhere = ~np.isin(live.space[rows], memory.main_spaces)
+    b.column("buffer.space", "u8", np.where(elsewhere, live.space[rows], 0))
     b.column("buffer.kind", "u8", live.kind[rows])
     b.column("buffer.category", "u8", memory.category[rows])
     b.column("buffer.start", "u32", live.start[rows])
@@ -65,10 +66,14 @@ def add(builder: Builder, context: Context) -> None:
         "simulatedBytes": memory.simulated_bytes,
         "assignedBytes": memory.assigned_bytes,
         "xlaPeakBytes": memory.xla_peak_bytes,
+        "xlaPeakNote": memory.xla_peak_note,
         "tableBytes": memory.table_bytes,
         "peakPoint": memory.peak_point,
         "platform": context.target.platform,
-        "spaces": [{"space": s, "peak": p} for s, p in memory.memory_spaces.items()],
+        "spaces": [
+            {"space": s.number, "name": s.name, "peak": s.peak_bytes, "source": s.source}
+            for s in memory.spaces
+        ],
         "donations": [
             {
                 "argument": d.argument,

@@ -1,0 +1,67 @@
+"""Which memory a layout's ``S(n)`` means, by platform.
+
+           TPU           GPU             CPU, unknown
+    S(0)   HBM           device memory   device memory
+    S(1)   VMEM          device memory   S(1)
+    S(2)   sync flags    device memory   S(2)
+    S(5)   host          host            host
+    S(6)   SMEM          S(6)            S(6)
+
+0, 1 and 5 are XLA's own (``kDefaultMemorySpace``, ``kGenericFastMemorySpace`` and
+``kHostMemorySpace`` of ``xla/layout.h``). On GPU 1 and 2 colour buffers for collectives and
+temporaries (``gpu_memory_space_assignment.h``), which lie in the same memory as all others. What
+TPU calls 2 and 6 holds the semaphores of copies and scalars.
+"""
+
+from __future__ import annotations
+
+from ...hlo import Module, Shape, Target
+from .table import per_module, table
+
+MAIN = 0
+VMEM = 1
+HOST = 5
+_TPU = {MAIN: "HBM", VMEM: "VMEM", 2: "sync flags", HOST: "host", 6: "SMEM"}
+_OTHER = {MAIN: "device memory", HOST: "host"}
+_ON_GPU = (MAIN, 1, 2)
+_GPU_CALLS = ("__cu", "__triton", "__gpu", "__hipblas", "__rocm", "triton_kernel_call")
+
+
+def memory_space(shape: Shape) -> int:
+    """The layout's ``S(n)``, 0 where it names none and for tuples."""
+    return shape.layout.memory_space if shape.layout is not None else MAIN
+
+
+def platform(module: Module, target: Target) -> str:
+    """ "tpu", "gpu", "cpu", or "" where neither the capture nor the module's form says."""
+    return target.platform or _form(module)
+
+
+@per_module
+def _form(module: Module) -> str:
+    leaves = {leaf for shape in table(module).shapes for leaf in shape.leaves()}
+    if any(x.layout is not None and x.layout.tiles for x in leaves):
+        return "tpu"  # only its layouts have tiles
+    for i in module.instructions:
+        if i.opcode == "custom-call" and (i.custom_call_target or "").startswith(_GPU_CALLS):
+            return "gpu"
+        if i.opcode == "fusion" and '"fusion_backend_config"' in i.attribute_text:
+            return "gpu"
+    return ""
+
+
+def main_spaces(on: str) -> tuple[int, ...]:
+    """The ``S(n)`` that lie in the device's main memory."""
+    return _ON_GPU if on == "gpu" else (MAIN,)
+
+
+def space_name(space: int, on: str) -> str:
+    """ "HBM", "VMEM", "host", …; "S(3)" for one that nobody names."""
+    if space in main_spaces(on):
+        space = MAIN
+    return (_TPU if on == "tpu" else _OTHER).get(space, f"S({space})")
+
+
+def space_names(on: str) -> tuple[str, ...]:
+    """The names there are on a platform, main memory first."""
+    return tuple((_TPU if on == "tpu" else _OTHER).values())
