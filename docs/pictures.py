@@ -119,6 +119,7 @@ class Picture:
 
 PICTURES: dict[str, Picture] = {
     "explorer.png": Picture("step", width=1400, height=860),
+    "findings.png": Picture("step", _tab("Findings")),
     "graph.png": Picture("step", _graph),
     "details.png": Picture("step", _details),
     "text.png": Picture("step", _text),
