@@ -1,4 +1,5 @@
 /** The captures that a notebook shows, read out of its outputs; a notebook is data. */
+import { bytes, plural } from "../js/base/format.ts";
 
 export const MARKER = "application/vnd.hloscope.view+json";
 
@@ -93,33 +94,17 @@ function joined(value: unknown): string {
   return Array.isArray(value) ? value.join("") : typeof value === "string" ? value : "";
 }
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
-
-/** "185.2 MiB"; powers of 1024. */
-export function bytes(value: number): string {
-  let unit = 0;
-  let size = value;
-  while (size >= 1024 && unit < UNITS.length - 1) {
-    size /= 1024;
-    unit += 1;
-  }
-  return `${unit ? size.toFixed(1) : size} ${UNITS[unit]}`;
-}
-
-const number = new Intl.NumberFormat("en");
-const counted = (n: number, word: string) => `${number.format(n)} ${word}${n === 1 ? "" : "s"}`;
-
 /** What a row says below its name, a line each. */
 export function facts(shown: Shown, name: string): string[] {
   const { instructions, peakBytes, collectives, wireBytes } = shown;
   const words = [shown.title, shown.module].filter((word) => word !== name);
   const of = [...new Set(words), shown.stage, shown.devices];
   const size = [
-    instructions === null ? "" : counted(instructions, "instruction"),
+    instructions === null ? "" : plural(instructions, "instruction"),
     peakBytes === null ? "" : `peak ${bytes(peakBytes)}`,
   ];
   const sent = wireBytes ? `, ${shown.wireIsLeast ? "≥ " : ""}${bytes(wireBytes)} sent` : "";
-  const moved = collectives ? counted(collectives, "collective") + sent : "";
+  const moved = collectives ? plural(collectives, "collective") + sent : "";
   return [of.filter(Boolean).join(" · "), size.filter(Boolean).join(" · "), moved].filter(Boolean);
 }
 

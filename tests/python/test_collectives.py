@@ -310,7 +310,8 @@ def test_results_are_frozen_print_and_convert(compiled):
 
 
 def test_wire_bytes_of_kinds_without_a_formula_are_unknown():
-    assert wire_bytes("ragged-all-to-all", 100, 4) is None
+    assert wire_bytes("ragged-all-to-all", 100, 4) == 75
+    assert wire_bytes("made-up-collective", 100, 4) is None
     assert wire_bytes("all-reduce", 100, 1) == 0
     assert wire_bytes("collective-broadcast", 100, 4) == 100
 

@@ -113,7 +113,7 @@ def test_rows_follow_the_notebook(
     expect(rows(page).nth(0).get_by_role("button", name="one", exact=True)).to_be_visible()
     expect(rows(page).nth(0)).to_contain_text("jit_one")
     expect(rows(page).nth(0)).to_contain_text("3 instructions · peak")
-    expect(rows(page).nth(0)).to_contain_text("1 collective, 16.0 KiB sent")
+    expect(rows(page).nth(0)).to_contain_text("1 collective, 16 KiB sent")
     expect(rows(page).nth(1).get_by_role("button", name="jit_two", exact=True)).to_be_visible()
     wait_idle(page)
     page.wait_for_timeout(1500)

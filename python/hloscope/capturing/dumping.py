@@ -27,6 +27,8 @@ try:
 except ImportError:  # Windows has neither these limits nor statvfs
     resource = None  # type: ignore[assignment]
 
+from ..analysis.text.units import size
+
 _MIB = 1 << 20
 # Bytes written for each byte of the program's StableHLO without large constants, for each byte
 # of its bytecode (which holds the constants whole), and whatever the program is. Twice what was
@@ -100,7 +102,7 @@ def _make(need: int) -> tuple[str | None, str]:
     if limit is not None and limit < need:
         return None, (
             f"the dump was left out: this process may not write files over {limit:,} bytes "
-            f"(ulimit -f) and XLA's dump could take {_mib(need)}"
+            f"(ulimit -f) and XLA's dump could take {size(need)}"
         )
     reasons = []
     for place in _places():
@@ -108,7 +110,7 @@ def _make(need: int) -> tuple[str | None, str]:
         try:
             free, files = free_space(place)
             if free < need + _KEPT_FREE or files < _KEPT_FILES:
-                reasons.append(f"{place} has {_mib(free)} free")
+                reasons.append(f"{place} has {size(free)} free")
                 continue
             path = tempfile.mkdtemp(prefix="hloscope-", dir=place)
             _reserve(Path(path) / "room", min(need, _PROBE_BYTES))
@@ -119,7 +121,7 @@ def _make(need: int) -> tuple[str | None, str]:
                 shutil.rmtree(path, ignore_errors=True)
     found = "; ".join(reasons) or "no folder for temporary files can be written to"
     return None, (
-        f"the dump was left out: XLA could write {_mib(need)}, and {found}. "
+        f"the dump was left out: XLA could write {size(need)}, and {found}. "
         "Set TMPDIR to a folder with more room"
     )
 
@@ -158,7 +160,3 @@ def _reserve(path: Path, size: int) -> None:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
     path.unlink()
-
-
-def _mib(size: int) -> str:
-    return f"{size / _MIB:,.0f} MiB" if size >= _MIB else f"{size / 1024:,.0f} KiB"

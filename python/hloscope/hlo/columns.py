@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .collective_kinds import KINDS
 from .parts import FrameTable, unescape
 
 if TYPE_CHECKING:
@@ -50,11 +51,10 @@ NEVER_CALLS = frozenset(
     dynamic-update-slice concatenate pad reverse gather dot convolution partition-id
     replica-id after-all add-dependency optimization-barrier is-finite real imag complex
     shift-left shift-right-logical shift-right-arithmetic popcnt clz reduce-precision rng
-    rng-bit-generator all-gather collective-permute all-to-all collective-permute-start
-    collective-permute-done all-gather-done all-reduce-done get-dimension-size
-    set-dimension-size fft cholesky triangular-solve infeed outfeed send recv send-done recv-done
+    rng-bit-generator get-dimension-size set-dimension-size fft cholesky triangular-solve infeed
+    outfeed send recv send-done recv-done
     """.split()
-)
+) | {o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")}
 
 
 def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:

@@ -24,15 +24,13 @@ from functools import lru_cache
 import numpy as np
 
 from .axes import axis_groups, group_axes
+from .collective_kinds import KINDS
 from .mesh_text import Array, AxisRef, mesh_from_text, parse_iota
 from .module import Instruction, Module
 from .target import Mesh, Target
 
 # Opcodes whose use_global_device_ids attribute means something; the others' ids are partitions.
-_HAS_GLOBAL_IDS = frozenset({
-    "all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "reduce-scatter",
-    "all-reduce-done", "all-gather-done",
-})  # fmt: skip
+_HAS_GLOBAL_IDS = frozenset(o for k in KINDS.values() if k.has_global_ids for o in k.opcodes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ..analysis.text.units import size
 from . import frames
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
     except MemoryError:
         data = b""
         read = []
-        send(frames.error(f"reading this needs more than {args.memory / 2**30:.1f} GiB of memory"))
+        send(frames.error(f"reading this needs more than {size(args.memory)} of memory"))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..analysis.text.units import duration, size
 from .stage_choices import Interval
-from .words import bytes_text, columns, seconds_text
+from .words import columns
 
 if TYPE_CHECKING:
     from .stage_log import StageLog
@@ -18,8 +19,8 @@ ROWS = 20
 def interval_text(i: Interval) -> str:
     """ "34 ms [17 ms – 51 ms]"."""
     if i.low == i.high:
-        return seconds_text(i.value)
-    return f"{seconds_text(i.value)} [{seconds_text(i.low)} – {seconds_text(i.high)}]"
+        return duration(i.value)
+    return f"{duration(i.value)} [{duration(i.low)} – {duration(i.high)}]"
 
 
 def _pipeline(s: Solution) -> list[str]:
@@ -29,7 +30,7 @@ def _pipeline(s: Solution) -> list[str]:
         rows.append(
             (
                 str(n), layers, "×".join(map(str, c.submesh)), c.option or "",
-                interval_text(c.forward), interval_text(c.backward), bytes_text(c.fixed_bytes),
+                interval_text(c.forward), interval_text(c.backward), size(c.fixed_bytes),
             )
         )  # fmt: skip
     return ["  " + line for line in columns(rows)]
@@ -44,7 +45,7 @@ def text(p: StagePlan) -> str:
         f"{'more than ' if p.solutions_cut else ''}{len(p.solutions)} whole pipelines",
     ]
     if p.memory_bytes is not None:
-        out.append(f"memory limit {bytes_text(p.memory_bytes)} a device")
+        out.append(f"memory limit {size(p.memory_bytes)} a device")
     for title, s in (("best", p.best), ("chosen", p.given)):
         if s is None:
             continue
@@ -65,7 +66,7 @@ def _schedules(p: StagePlan) -> list[str]:
     rows = [("schedule", "a step", "bubble", "in flight")]
     for kind, s in p.schedules().items():
         held = ", ".join(str(s.most_in_flight(d)) for d in range(s.devices))
-        rows.append((kind, seconds_text(s.seconds), f"{100 * s.bubble_share:.1f} %", held))
+        rows.append((kind, duration(s.seconds), f"{100 * s.bubble_share:.1f} %", held))
     return columns(rows, " nn")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.text.units import size
 from .schedules import Schedule
 from .stage_text import interval_text
-from .words import bytes_text
 
 if TYPE_CHECKING:
     from .plain import Answers
@@ -75,7 +75,7 @@ def _sections(plan: StagePlan) -> list[dict[str, Any]]:
         ["stages weighed", str(len(plan.choices))],
         ["whole pipelines", f"{len(plan.solutions)}{' and more' if plan.solutions_cut else ''}"],
         ["can be optimal", str(len(plan.possibly_optimal))],
-        ["memory limit", bytes_text(plan.memory_bytes) if plan.memory_bytes else "none"],
+        ["memory limit", size(plan.memory_bytes) if plan.memory_bytes else "none"],
         ["times", plan.origin],
     ]
     for name, s in (("best", plan.best), ("chosen", plan.given)):

@@ -161,18 +161,18 @@ def _short(value: float) -> float:
 
 def facts(m: Transformer) -> list[list[str]]:
     """Name and value of what a model is."""
-    from .words import bytes_text, seconds_text, si_text
+    from ..analysis.text.units import duration, quantity, size
 
     t = m.totals
     s = m.sizes
     return [
         ["mesh", mesh_label(m)],
-        ["parameters", si_text(t.parameters, "").strip()],
+        ["parameters", quantity(t.parameters, "").strip()],
         ["batch × seq", f"{s.batch} × {s.seq}"],
         ["embed, heads, depth", f"{s.embed}, {s.heads}, {s.depth}"],
-        ["a step", seconds_text(t.step_seconds)],
-        ["FLOPs of a device", si_text(t.flops, "FLOP")],
-        ["memory of a device", bytes_text(t.memory_bytes)],
+        ["a step", duration(t.step_seconds)],
+        ["FLOPs of a device", quantity(t.flops, "FLOP")],
+        ["memory of a device", size(t.memory_bytes)],
         ["figures", "modelled"],
     ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..analysis.text.units import duration, quantity, size
 from .transformer_meshes import mesh_label
-from .words import bytes_text, columns, seconds_text, si_text
+from .words import columns
 
 if TYPE_CHECKING:
     from .transformer import Transformer
@@ -46,7 +47,7 @@ def text(m: Transformer) -> str:
     t = m.totals
     s = m.sizes
     out = [
-        f"transformer, {si_text(t.parameters, 'parameters')}: batch {s.batch}, seq {s.seq}, "
+        f"transformer, {quantity(t.parameters, 'parameters')}: batch {s.batch}, seq {s.seq}, "
         f"embed {s.embed}, heads {s.heads}, depth {s.depth}",
         f"on {m.rates.label}, {s.devices} device{'s' if s.devices > 1 else ''} "
         f"({mesh_label(m)}); all figures modelled, of one device",
@@ -60,14 +61,14 @@ def text(m: Transformer) -> str:
     out += columns(shown, "  nnnnnnnnnn")
     out += [
         "",
-        f"a step takes {seconds_text(t.step_seconds)}, {t.tokens_per_second:,.0f} tokens/s:",
+        f"a step takes {duration(t.step_seconds)}, {t.tokens_per_second:,.0f} tokens/s:",
     ]
-    out += [f"  {part:<16}{seconds_text(v)}" for part, v in t.seconds.items() if v]
-    limit = "" if t.memory_limit is None else f" of {bytes_text(t.memory_limit)}"
-    out.append(f"memory {bytes_text(t.memory_bytes)}{limit}:")
-    out += [f"  {part:<16}{bytes_text(v)}" for part, v in t.memory.items() if v]
+    out += [f"  {part:<16}{duration(v)}" for part, v in t.seconds.items() if v]
+    limit = "" if t.memory_limit is None else f" of {size(t.memory_limit)}"
+    out.append(f"memory {size(t.memory_bytes)}{limit}:")
+    out += [f"  {part:<16}{size(v)}" for part, v in t.memory.items() if v]
     if t.wire_bytes:
-        sent = ", ".join(f"{axis} {bytes_text(v)}" for axis, v in t.wire_bytes.items() if v)
+        sent = ", ".join(f"{axis} {size(v)}" for axis, v in t.wire_bytes.items() if v)
         how = "whole arrays" if m.wire == "whole" else "sent"
         out.append(f"wire bytes ({how}): {sent}")
     return "\n".join(out)
@@ -77,7 +78,7 @@ def _said(value: Cell, unit: str) -> str:
     if isinstance(value, str):
         return value
     if unit == "B":
-        return bytes_text(value) if value else "0"
+        return size(value) if value else "0"
     if unit == "s":
-        return seconds_text(value)
-    return si_text(value, unit)
+        return duration(value)
+    return quantity(value, unit)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..hlo.collective_kinds import KINDS
 from .transformer_layers import Exchange
 
-# of the whole array, what one of n devices sends: factor · (n − 1) / n
-_RING = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
 Both = tuple[tuple[Exchange, ...], tuple[Exchange, ...]]
 
 
@@ -98,7 +97,7 @@ METHODS: dict[str, Method] = {
 
 def exchange(kind: str, axis: str, size: int, whole: float, why: str = "") -> Exchange:
     """A collective of ``size`` devices about an array of ``whole`` bytes (0 sent by one alone)."""
-    share = _RING[kind] * (size - 1) / size if size > 1 else 0.0
+    share = KINDS[kind].wire_bytes(1.0, size)
     return Exchange(kind, axis, size, whole, share * whole, why)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..hlo.collective_kinds import KINDS
 from ..hlo.parts import escape
 from .proto_context import Context, text_of
 from .proto_opcodes import OPCODE_ATTRIBUTES
@@ -18,8 +19,8 @@ from .proto_shardings import numbers, sharding_text
 
 _TO_APPLY = frozenset(
     {
-        *("call", "map", "reduce-window", "reduce", "all-reduce", "reduce-scatter"),
-        *("all-reduce-start", "scatter", "topk", "sort", "scan"),
+        *("call", "map", "reduce-window", "reduce", "scatter", "topk", "sort", "scan"),
+        *(opcode for kind in KINDS.values() if kind.reduces for opcode in kind.opcodes),
     }
 )
 

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.text.units import size
 from .static import script
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ def page(
     """
     text: bytes | None = None
     why = ""
-    size = len(capture.text)
-    if size > text_limit_bytes:
+    length = len(capture.text)
+    if length > text_limit_bytes:
         why = (
-            f"it has {size / 2**20:,.0f} MiB, over this page's limit of "
-            f"{text_limit_bytes / 2**20:,.0f} MiB. Save the dump beside it."
+            f"it has {size(length)}, over this page's limit of "
+            f"{size(text_limit_bytes)}. Save the dump beside it."
         )
     else:
         text = capture.text_bytes
@@ -114,11 +115,11 @@ def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> s
     )
 
 
-def _too_large(capture: Capture, size: int) -> str:
+def _too_large(capture: Capture, length: int) -> str:
     from .text import summary_text
 
     return (
-        f"<p>The explorer of this module takes {size / 1e6:.1f} MB, too much for a notebook to "
+        f"<p>The explorer of this module takes {size(length)}, too much for a notebook to "
         "keep: this is its summary. Run the cell again to explore it, or save it as a page: "
         '<code>capture.to_html("module.html")</code>.</p>\n'
         f"<pre>{escape(summary_text(capture, capture.quick_summary))}</pre>"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.text.units import duration, exact_size, quantity, size
+
 if TYPE_CHECKING:
     from .._capture import Capture
 
@@ -29,23 +31,6 @@ def printable(text: str) -> str:
     if text.lstrip().startswith("::"):
         text = text.replace("::", "\\u003a:", 1)
     return text
-
-
-def human_bytes(n: float) -> str:
-    """``185.2 MiB``; powers of 1024."""
-    size = float(n)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size) < 1024 or unit == "TiB":
-            return f"{int(size)} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError("unreachable")
-
-
-def exact_bytes(n: int | None) -> str:
-    """``185.2 MiB (194,152,460 B)``."""
-    if n is None:
-        return "unknown"
-    return human_bytes(n) if n < 1024 else f"{human_bytes(n)} ({n:,} B)"
 
 
 def _program(s: Summary, capture: Capture) -> list[Row]:
@@ -78,10 +63,8 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     """What is in the summary once the analyses are made; see ``Capture.quick_summary``."""
     if "flops" not in s:
         return []
-    from ..analysis.text.units import duration, quantity
-
     least = "≥ " if s["trip_counts_unknown"] else ""
-    accessed = human_bytes(s["bytes_accessed"])
+    accessed = size(s["bytes_accessed"])
     rows = [("cost", f"{least}{quantity(s['flops'], 'FLOP')}, {accessed} accessed{_a_device(s)}")]
     seconds = s["modelled_seconds"]
     if seconds is not None and s["shapes"] == "local":  # no one chip runs a program of many
@@ -96,8 +79,6 @@ def _measured(s: Summary, capture: Capture) -> list[Row]:
     found = s.get("measured")
     if not found:
         return []
-    from ..analysis.text.units import duration
-
     where = f"each of {found['devices']:,} devices" if found["devices"] > 1 else "1 device"
     landed = f"{100 * found['coverage']:.1f} % of it on an instruction"
     told = f"{duration(found['seconds_a_step'])} a step on {where}, {found['steps']:,} steps"
@@ -107,7 +88,7 @@ def _measured(s: Summary, capture: Capture) -> list[Row]:
 def _peak(s: Summary, capture: Capture) -> list[Row]:
     if s.get("peak_live_bytes") is None:
         return []
-    return [("peak", f"{exact_bytes(s['peak_live_bytes'])}{_a_device(s)}, {s['peak_source']}")]
+    return [("peak", f"{exact_size(s['peak_live_bytes'])}{_a_device(s)}, {s['peak_source']}")]
 
 
 def _collectives(s: Summary, capture: Capture) -> list[Row]:
@@ -117,7 +98,7 @@ def _collectives(s: Summary, capture: Capture) -> list[Row]:
     ordered = sorted(found, key=lambda row: -row["wire_bytes"])
     parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
     least = "≥ " if any("lower_bound" in row for row in found) else ""
-    wire = human_bytes(sum(row["wire_bytes"] for row in found))
+    wire = size(sum(row["wire_bytes"] for row in found))
     return [("wire", f"{least}{wire} a device: {', '.join(parts)}")]
 
 
@@ -130,8 +111,8 @@ def _memory(s: Summary, capture: Capture) -> list[Row]:
     if s["parameters"] is None:
         return [("parameters", "unknown"), ("outputs", "unknown")]
     return [
-        ("parameters", f"{s['parameters']:,} of {exact_bytes(s['parameter_bytes'])}{where}"),
-        ("outputs", f"{exact_bytes(s['output_bytes'])}{where}"),
+        ("parameters", f"{s['parameters']:,} of {exact_size(s['parameter_bytes'])}{where}"),
+        ("outputs", f"{exact_size(s['output_bytes'])}{where}"),
     ]
 
 

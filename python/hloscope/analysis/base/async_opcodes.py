@@ -11,10 +11,11 @@ Opcodes of their own, such as ``copy-start`` and ``all-reduce-start``, are no su
 from __future__ import annotations
 
 from ...hlo import Instruction, Shape
+from ...hlo.collective_kinds import KINDS
 
 _OWN = frozenset(
     f"{op}-{part}"
-    for op in ("async", "copy", "all-gather", "all-reduce", "collective-permute", "send", "recv")
+    for op in ("async", "copy", "send", "recv", *(k.name for k in KINDS.values() if k.is_async))
     for part in ("start", "update", "done")
 )
 

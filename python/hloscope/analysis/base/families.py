@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo.collective_kinds import OPCODES as COLLECTIVES
 from .async_opcodes import wrapped
 from .table import Table, per_module, table
 
@@ -65,9 +66,8 @@ _OPCODES: dict[str, str] = {
     "matmul": """dot ragged-dot scaled-dot block-scaled-dot dot-general ragged-dot-general einsum
         unary-einsum""",
     "convolution": "convolution conv-general-dilated dynamic-conv",
-    "collective": """all-gather all-gather-start all-gather-done all-reduce all-reduce-start
-        all-reduce-done all-to-all ragged-all-to-all collective-broadcast collective-permute
-        collective-permute-start collective-permute-done reduce-scatter cross-replica-sum psum
+    "collective": " ".join(COLLECTIVES)
+    + """ cross-replica-sum psum
         psum2 psum-invariant pmax pmin ppermute pbroadcast pgather psum-scatter all-gather-invariant
         reduce-scatter-p all-gather-p all-gather-reduced unreduced-psum unreduced-reduce-scatter
         collective-reduce""",

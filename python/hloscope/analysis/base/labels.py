@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...hlo.collective_kinds import KINDS, is_collective
 from .families import ID, families, opcode_family
 from .table import Table, per_module, per_table, table
 
@@ -21,24 +22,20 @@ if TYPE_CHECKING:
 MAX_LABEL = 72  # characters
 
 # What tells one fusion from another, most telling first; the rest is named only if alone.
-# At most 62, so that what is inside a computation is one 64-bit mask.
 _TELLING_TEXT = """
-    dot convolution custom-call all-reduce all-gather reduce-scatter all-to-all
-    collective-permute sort fft cholesky triangular-solve while conditional rng-bit-generator rng
-    scatter gather reduce-window select-and-scatter reduce tanh exponential logistic erf log
+    dot convolution custom-call COLLECTIVES
+    sort fft cholesky triangular-solve while conditional rng-bit-generator rng scatter gather
+    reduce-window select-and-scatter reduce tanh exponential logistic erf log
     log-plus-one exponential-minus-one rsqrt sqrt cbrt power cosine sine atan2 tan
     dynamic-update-slice dynamic-slice divide remainder maximum minimum clamp multiply add subtract
     select compare transpose concatenate pad reverse slice convert copy reshape broadcast
     bitcast-convert iota negate
 """
-_TELLING = _TELLING_TEXT.split()
+# At most 62, so that what is inside a computation is one 64-bit mask; the last tell least.
+_TELLING = _TELLING_TEXT.replace("COLLECTIVES", " ".join(KINDS)).split()[:62]
 _RANK = {op: n for n, op in enumerate(_TELLING)}
 _QUIET = frozenset(
     ["convert", "copy", "reshape", "broadcast", "bitcast-convert", "iota", "negate", "compare"]
-)
-_COLLECTIVES = re.compile(
-    r"(all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute"
-    r"|collective-broadcast)(-start|-done)?$"
 )
 _TRIPS = re.compile(r'known_trip_count"?\s*:\s*\{\s*"?n"?\s*:\s*"?(\d+)')
 
@@ -143,7 +140,7 @@ def _is(t: Table, *names: str) -> np.ndarray:
 
 
 def _is_collective(t: Table) -> np.ndarray:
-    return np.asarray(t.by_opcode(lambda o: _COLLECTIVES.match(o) is not None, bool))
+    return np.asarray(t.by_opcode(is_collective, bool))
 
 
 def _fusions(t: Table, family: np.ndarray, out: list[str]) -> None:

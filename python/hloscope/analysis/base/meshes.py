@@ -10,6 +10,7 @@ from collections import Counter
 
 from ...hlo import Mesh, Module, Target
 from ...hlo.axes import infer_mesh
+from ...hlo.collective_kinds import is_collective
 from ...hlo.devices import device_counts, device_groups, groups_text
 from ...hlo.mesh_text import Array
 from ...hlo.sharding_text import parse_sharding
@@ -30,7 +31,7 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
     groups: Counter[str] = Counter()
     arrays: dict[str, Array] = {}
     t = table(module)
-    with_groups = [o for o in t.opcodes if o.startswith(("all-", "reduce-scatter", "collective-"))]
+    with_groups = [o for o in t.opcodes if is_collective(o)]
     for index in t.where(*with_groups).tolist():
         op = t.instructions[index]
         raw = groups_text(op)

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hlo import Instruction, StackFrame
+from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.devices import DeviceGroups
 from ..base.operands import Source
-
-# Kinds whose parts are collective-permutes of their own, run one by one.
-OF_PERMUTES = ("collective-matmul", "halo-exchange")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,12 @@ class Collective:
     def is_of_permutes(self) -> bool:
         """Whether it stands for several permutes: a collective matmul, or a halo exchange."""
         return self.kind in OF_PERMUTES
+
+    @property
+    def assumes(self) -> str:
+        """What its wire bytes and time take for granted; "" for most kinds."""
+        known = KINDS.get(self.kind)
+        return known.assumes if known is not None else ""
 
     @property
     def multiplicity(self) -> int | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...hlo import Instruction, Mesh, Module, Target
+from ...hlo.collective_kinds import OF_PERMUTES
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from ..base.frames import FrameFinder
 from ..base.meshes import module_mesh
@@ -27,7 +28,7 @@ from ..base.operands import Source, source_of
 from ..base.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
 from ..base.trips import multiplicity
-from .collective import OF_PERMUTES, Collective, Part, Total, total_of
+from .collective import Collective, Part, Total, total_of
 from .collectives_find import Found, find, payload
 from .collectives_halo import join_halos
 from .collectives_windowed import join_windowed

@@ -18,23 +18,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ...hlo import Instruction, Module, Shape
+from ...hlo.collective_kinds import KINDS, split
 from ...hlo.devices import groups_text
 from ..base.table import table
 
-KINDS = (
-    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
-    "collective-broadcast", "ragged-all-to-all",
-)  # fmt: skip
 _CHAIN = re.compile(r'\bchain_id="(\d+)"')
-_SUFFIXES = ("-start", "-update", "-done")
-
-
-def base_kind(opcode: str) -> tuple[str, str] | None:
-    """("all-reduce", "-start") of an opcode; None when it is no collective."""
-    for suffix in _SUFFIXES:
-        if opcode.endswith(suffix) and opcode[: -len(suffix)] in KINDS:
-            return opcode[: -len(suffix)], suffix
-    return (opcode, "") if opcode in KINDS else None
 
 
 @dataclass
@@ -71,12 +59,12 @@ def find(module: Module) -> list[Found]:
     """Logical collectives in order of their first instruction, collective matmuls apart."""
     outside = anchors(module)
     t = table(module)
-    wanted = {o for o in t.opcodes if base_kind(o)}
+    wanted = {o for o in t.opcodes if split(o)}
     singles: list[Found] = []
     joined: dict[tuple[object, ...], Found] = {}
     for index in t.where(*wanted).tolist():
         op = t.instructions[index]
-        kind, suffix = base_kind(op.opcode) or ("", "")
+        kind, suffix = split(op.opcode) or ("", "")
         if suffix in ("-update", "-done"):
             continue
         anchor = outside.get(op.computation.index, op)
@@ -120,12 +108,13 @@ def _add_ends(found: Found, start: Instruction) -> None:
 def payload(found: Found) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Bytes of one execution (the larger of operand and result) and its arrays with bytes."""
     op, kind = found.op, found.kind
-    operands = op.operands[:1] if kind == "ragged-all-to-all" else op.operands
+    side = KINDS[kind].payload
+    operands = op.operands[:1] if side == "first operand" else op.operands
     if kind == "collective-permute" and len(operands) == 4 and op.attribute("slice_sizes"):
         return _sliced(op)
     arrays = [s for o in operands for s in o.shape.leaves() if s.is_array]
     results = [s for s in _result(op).leaves() if s.is_array]
-    if kind == "all-gather" or not arrays:
+    if side == "result" or not arrays:
         arrays = results if len(results) >= len(arrays) or not arrays else arrays
     parts = tuple((s.dense_text, s.byte_size) for s in arrays)
     return sum(n for _, n in parts), parts
@@ -135,7 +124,8 @@ def _result(op: Instruction) -> Shape:
     """The value that comes out, for -start forms taken out of (operands, results, context…)."""
     if not op.opcode.endswith("-start") or not op.shape.is_tuple:
         return op.shape
-    if op.opcode.startswith("all-reduce"):
+    kind = split(op.opcode)
+    if kind is not None and KINDS[kind[0]].start_is_value:
         return op.shape
     parts = op.shape.tuple_shapes
     return parts[1] if len(parts) > 1 else op.shape

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ...hlo import Instruction, Module
+from ...hlo.collective_kinds import HALO
 from ...hlo.devices import parse_pairs
 from ..base.table import table
 from .collectives_find import Found
 
-HALO = "halo-exchange"
 _WINDOWED = ("convolution", "reduce-window", "select-and-scatter")
 _ENDS = frozenset({"while", "conditional", "call", "tuple"})
 _STEPS = 400  # instructions looked at between a permute and the op that needs it

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..text.units import size
+
 if TYPE_CHECKING:
     from .collectives import Collectives
-
-
-def bytes_text(count: float) -> str:
-    """``185.2 MiB``; powers of 1024."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def text(found: Collectives) -> str:
@@ -26,7 +18,7 @@ def text(found: Collectives) -> str:
     over = f"{found.num_devices} devices"
     if mesh is not None:
         axes = zip(mesh.axis_names, mesh.axis_sizes, strict=True)
-        over += ", mesh " + " × ".join(f"{name}={size}" for name, size in axes)
+        over += ", mesh " + " × ".join(f"{name}={n}" for name, n in axes)
     head = f"{len(found.rows)} collectives over {over}"
     rows = [("kind", "axes", "count", "executions", "payload", "wire per device")]
     for t in found.totals(("kind", "axes")):
@@ -34,7 +26,7 @@ def text(found: Collectives) -> str:
         kind, axes_or_groups = (k or "unknown" for k in t.key)
         rows.append((
             kind, axes_or_groups, str(t.count), f"{at_least}{t.executions}",
-            at_least + bytes_text(t.payload_bytes), at_least + bytes_text(t.wire_bytes),
+            at_least + size(t.payload_bytes), at_least + size(t.wire_bytes),
         ))  # fmt: skip
     widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]))]
     lines = []

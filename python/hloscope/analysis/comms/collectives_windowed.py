@@ -19,7 +19,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from ...hlo import Instruction, Module
-from .collectives_find import Found, base_kind, by_computation
+from ...hlo.collective_kinds import MATMUL, is_collective
+from .collectives_find import Found, by_computation
 from .collectives_halo import is_closed
 
 Signature = tuple[str, int, str, int]  # op_name and where in the source
@@ -164,7 +165,7 @@ def _before(op: Instruction, owner: dict[int, int], loops: dict[int, Instruction
         elif at.index in owner:
             if owner[at.index] != op.index:
                 out.append(owner[at.index])
-        elif at.opcode not in _ENDS and at.op_name in ("", name) and not base_kind(at.opcode):
+        elif at.opcode not in _ENDS and at.op_name in ("", name) and not is_collective(at.opcode):
             frontier += [(o, depth + 1) for o in at.operands]
     return sorted(set(out))
 
@@ -181,11 +182,11 @@ def _fed(f: Found, loops: dict[int, Instruction]) -> int | None:
         seen.add(at.index)
         if at.index in loops:
             return at.index
-        if at.opcode not in _ENDS and at.op_name in ("", name) and not base_kind(at.opcode):
+        if at.opcode not in _ENDS and at.op_name in ("", name) and not is_collective(at.opcode):
             frontier += [(u, depth + 1) for u in at.users]
     return None
 
 
 def _whole(op: Instruction, anchor: Instruction, parts: list[Found]) -> Found:
     members = {op.index}.union(*(p.members for p in parts))
-    return Found("collective-matmul", op, anchor, members, parts)
+    return Found(MATMUL, op, anchor, members, parts)

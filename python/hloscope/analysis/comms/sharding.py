@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Mesh, Module, Target
+from ...hlo.collective_kinds import is_collective
 from ...hlo.devices import device_counts
 from ...hlo.sharding_text import parse_sharding
 from ..base.meshes import module_mesh
 from ..base.table import NO_TARGET, per_target, table
-from .collectives_table import bytes_text
+from ..text.units import size
 from .sharding_arrays import ArrayMaker, ShardedArray
 
 if TYPE_CHECKING:
@@ -112,14 +113,14 @@ class Shardings:
             if not rows:
                 continue
             held = sum(r.bytes_per_device for r in rows)
-            lines.append(f"{len(rows)} {role}s, {bytes_text(held)} per device")
+            lines.append(f"{len(rows)} {role}s, {size(held)} per device")
             kinds: dict[str, list[ShardedArray]] = {}
             for r in rows:
                 kinds.setdefault(r.text, []).append(r)
             for text, same in sorted(kinds.items(), key=lambda kv: -len(kv[1])):
-                size = sum(r.bytes_per_device for r in same)
+                each = sum(r.bytes_per_device for r in same)
                 example = same[0].name + (", …" if len(same) > 1 else "")
-                lines.append(f"  {len(same):>5} × {text}  {bytes_text(size)}  {example}")
+                lines.append(f"  {len(same):>5} × {text}  {size(each)}  {example}")
         return "\n".join(lines)
 
 
@@ -184,7 +185,7 @@ def is_partitioned(module: Module) -> bool:
     calls = (module.instructions[i].attribute_text for i in t.where("custom-call").tolist())
     if not spmd and any(_PARTITIONERS.search(text) for text in calls):
         return False
-    names = [o for o in t.opcodes if o.startswith(("all-", "collective-", "reduce-scatter"))]
+    names = [o for o in t.opcodes if is_collective(o)]
     return spmd or bool(len(t.where(*names))) or "is_scheduled" in module.attributes
 
 

@@ -1,15 +1,6 @@
 """Bytes that cross the wire: what each device sends for one collective, and to whom.
 
-Ring algorithms, S bytes of payload over n devices (Thakur, Rabenseifner and Gropp,
-"Optimization of Collective Communication Operations in MPICH", 2005; the same factors are
-in NCCL-tests' PERFORMANCE.md):
-
-    all-gather          (n-1)/n · S      S = its result
-    reduce-scatter      (n-1)/n · S      S = its operand
-    all-reduce         2(n-1)/n · S      a reduce-scatter, then an all-gather
-    all-to-all          (n-1)/n · S      the part that stays is not sent
-    collective-permute        S          for a device that sends to another
-    collective-broadcast      S          passed on along the ring
+The formulas and their sources are in ``hlo/collective_kinds.py``.
 """
 
 from __future__ import annotations
@@ -19,11 +10,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from ...hlo.collective_kinds import KINDS, part
 from ...hlo.devices import DeviceGroups
 
 Traffic = npt.NDArray[np.float64]
-
-_FACTOR = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2, "all-to-all": 1}
 
 
 def wire_bytes(kind: str, payload_bytes: int, group_size: int) -> int | None:
@@ -31,16 +21,12 @@ def wire_bytes(kind: str, payload_bytes: int, group_size: int) -> int | None:
 
     ``group_size`` 0 or 1: nothing is sent, except by permutes (for which it is not used).
     """
-    if kind == "collective-permute":
-        return payload_bytes
-    if group_size <= 1:
-        return 0
-    if kind == "collective-broadcast":
-        return payload_bytes
-    factor = _FACTOR.get(kind)
-    if factor is None:
+    known = KINDS.get(kind)
+    if known is None:
         return None
-    return (factor * (group_size - 1) * payload_bytes + group_size // 2) // group_size
+    if known.pattern not in ("ring", "exchange") or group_size <= 1:
+        return int(known.wire_bytes(payload_bytes, group_size))
+    return (known.passes * (group_size - 1) * payload_bytes + group_size // 2) // group_size
 
 
 def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | None) -> None:
@@ -61,15 +47,16 @@ def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | 
         rows = rows[(rows < len(out)).all(axis=1)]
         if n < 2:
             continue
-        if kind == "all-to-all" or kind == "ragged-all-to-all":
+        known = KINDS.get(kind)
+        if known is None:
+            continue
+        if known.pattern == "exchange":
             for step in range(1, n):
                 np.add.at(out, (rows, np.roll(rows, -step, axis=1)), payload / n)
-            continue
-        sent = float(payload) if kind == "collective-broadcast" else 0.0
-        sent = sent or _FACTOR.get(kind, 0) * (n - 1) * payload / n
-        if kind == "collective-broadcast":  # the last one has nobody to pass it on to
-            np.add.at(out, (rows[:, :-1], rows[:, 1:]), sent)
+        elif known.pattern == "chain":  # the last one has nobody to pass it on to
+            np.add.at(out, (rows[:, :-1], rows[:, 1:]), float(payload))
         else:
+            sent = known.passes * part(payload, n)
             np.add.at(out, (rows, np.roll(rows, -1, axis=1)), sent)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape
+from ...hlo.collective_kinds import KINDS
 from ..base.async_opcodes import produced, wrapped
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
@@ -33,11 +34,10 @@ Bools = npt.NDArray[np.bool_]
 NOTHING = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all add-dependency domain "
     "opt-barrier partition-id replica-id while call conditional async-start async-update "
-    "async-done copy-done all-gather-done all-reduce-done collective-permute-done send-done "
-    "recv-done get-dimension-size".split()
-)
+    "async-done copy-done send-done recv-done get-dimension-size".split()
+) | {f"{k.name}-done" for k in KINDS.values() if k.is_async}
 _STARTS = frozenset(
-    "copy-start all-gather-start all-reduce-start collective-permute-start send recv".split()
+    {"copy-start", "send", "recv"} | {f"{k.name}-start" for k in KINDS.values() if k.is_async}
 )
 _LARGE_CONSTANT = 8  # elements; smaller ones become immediates
 
@@ -102,7 +102,9 @@ def _special(i: Instruction, size: Floats) -> float:
         return float("nan")
 
 
-_SAME_SIZE = frozenset({"copy-start", "all-reduce-start"})
+_SAME_SIZE = frozenset(
+    {"copy-start"} | {f"{k.name}-start" for k in KINDS.values() if k.start_is_value}
+)
 
 
 def _b(i: Instruction, n: int, size: Floats) -> float:

@@ -22,15 +22,16 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
     )
     for x in cost.xla:
         if x.xla is not None:
+            unit = {"flops": "FLOP", "bytes accessed": "B"}.get(x.quantity, "")
             parts = [
-                f"{quantity(v)} {w}"
+                f"{quantity(v, unit)} {w}"
                 for v, w in ((x.loops, "loops"), (x.custom_calls, "custom calls"))
                 if v
             ]
             if x.other and abs(x.other) > 1e-6 * max(abs(x.xla), 1):
-                parts.append(f"{quantity(x.other)} other")
+                parts.append(f"{quantity(x.other, unit)} other")
             because = f" (ours adds {', '.join(parts)})" if parts else " (the same)"
-            lines.append(f"  XLA's own {x.quantity}: {quantity(x.xla)}{because}")
+            lines.append(f"  XLA's own {x.quantity}: {quantity(x.xla, unit)}{because}")
     if cost.total_estimated_cycles is not None:
         lines.append(f"  XLA's estimated cycles: {cost.total_estimated_cycles:,.0f}")
     if cost.module.entry is None:
@@ -50,9 +51,9 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
         (
             short(r.instruction.name),
             f"{r.runs:g}",
-            quantity(r.flops),
+            quantity(r.flops, "FLOP"),
             quantity(r.bytes_accessed, "B"),
-            "" if math.isnan(r.intensity) else f"{r.intensity:.3g}",
+            "" if math.isnan(r.intensity) else quantity(r.intensity),
             "" if r.seconds is None else duration(r.seconds),
             r.bound,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...hlo.collective_kinds import KINDS
+
 TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log "
     "log-plus-one logistic power rsqrt sine sinh sqrt tan tanh".split()
@@ -16,10 +18,8 @@ ELEMENTWISE = frozenset(
 FREE = frozenset(
     "parameter constant iota tuple get-tuple-element bitcast copy copy-start copy-done reshape "
     "dynamic-reshape transpose broadcast slice concatenate pad reverse gather dynamic-slice "
-    "dynamic-update-slice after-all add-dependency all-gather all-gather-start all-gather-done "
-    "all-reduce-done all-to-all ragged-all-to-all collective-permute collective-permute-start "
-    "collective-permute-done collective-broadcast partition-id replica-id infeed outfeed send "
+    "dynamic-update-slice after-all add-dependency partition-id replica-id infeed outfeed send "
     "send-done recv recv-done opt-barrier domain get-dimension-size set-dimension-size "
     "rng-get-and-update-state async-start async-update async-done fusion while call conditional "
     "stochastic-round".split()
-)
+) | {o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")}

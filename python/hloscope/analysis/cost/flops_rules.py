@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from ...hlo import Instruction, Shape
+from ...hlo.collective_kinds import KINDS
 from .flops_calls import attributes_head
 
 _SIZES = re.compile(r"\bsize=([\dx]+)")
@@ -72,7 +73,7 @@ def _fft(i: Instruction) -> tuple[float, float]:
     return 8.0 * logs * i.operands[0].shape.elements, 0.0
 
 
-def _all_reduce(i: Instruction) -> tuple[float, float]:
+def _combined(i: Instruction) -> tuple[float, float]:
     # every output element taken as the sum of two, as XLA does
     return float(sum(s.elements for s in i.shape.leaves())), 0.0
 
@@ -99,9 +100,13 @@ RULES: dict[str, Any] = {
     "sort": _sort,
     "topk": _top_k,
     "fft": _fft,
-    "all-reduce": _all_reduce,
-    "all-reduce-start": _all_reduce,
-    "reduce-scatter": _all_reduce,
+    **{
+        opcode: _combined
+        for kind in KINDS.values()
+        if kind.reduces
+        for opcode in kind.opcodes
+        if not opcode.endswith("-done")
+    },
     "rng": _random,
     "rng-bit-generator": _random,
     "triangular-solve": _triangular_solve,

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from ...hardware import Hardware
 from ...hlo import Instruction, Module, Target
+from ...hlo.collective_kinds import is_collective
 from ...hlo.devices import device_counts, device_groups
 from ..base.table import table
 from ..comms.collectives import Collectives, collectives
@@ -252,22 +253,6 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
         runs=cost.runs,
         unmodelled=tuple(cost.module.instructions[k] for k in rows),
     )
-
-
-_KINDS = (
-    "all-gather",
-    "all-reduce",
-    "reduce-scatter",
-    "all-to-all",
-    "ragged-all-to-all",
-    "collective-permute",
-    "collective-broadcast",
-)
-
-
-def is_collective(opcode: str) -> bool:
-    """Whether an opcode is a collective or one half of one."""
-    return opcode.startswith(_KINDS)
 
 
 def _exposed(

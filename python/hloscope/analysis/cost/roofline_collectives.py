@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Target
+from ...hlo.collective_kinds import KINDS
 from ...hlo.devices import DeviceGroups
 from ..comms.collective import Collective
 from .roofline_torus import Spanned, torus, torus_axes
@@ -121,16 +122,10 @@ def _longest_run(rows: npt.NDArray[np.int64]) -> int:
 
 def ring(kind: str, n: int, payload: float) -> tuple[float, float]:
     """(steps, bytes) of a ring behind a switch; nothing for groups of one."""
-    if kind == "collective-permute":
-        return 1.0, payload
-    if n < 2:
+    known = KINDS[kind]
+    if n < 2 and known.pattern != "pairs":
         return 0.0, 0.0
-    share = (n - 1) / n * payload
-    if kind == "all-reduce":
-        return 2.0 * (n - 1), 2 * share
-    if kind == "collective-broadcast":
-        return float(n - 1), payload
-    return float(n - 1), share
+    return known.steps(n), known.wire_bytes(payload, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +198,7 @@ def _levels(kind: str, size: int, payload: float, group: _Group) -> tuple[Levels
 
 def _split(kind: str, size: int, payload: float, group: _Group, held: int) -> Levels:
     none = (0.0, 0.0)
-    if kind == "collective-permute":
+    if KINDS[kind].pattern == "pairs":
         if held == 0:
             return Levels(none, none, ring(kind, size, payload))
         spanned = group.spanned
@@ -216,6 +211,6 @@ def _split(kind: str, size: int, payload: float, group: _Group, held: int) -> Le
     if held >= size:
         return Levels(switch, on_torus, none)
     blocks = -(-size // held)
-    whole = kind in ("all-to-all", "ragged-all-to-all", "collective-broadcast")
+    whole = KINDS[kind].pattern != "ring"
     far = ring(kind, blocks, payload if whole else payload / held)
     return Levels(switch, on_torus, far)

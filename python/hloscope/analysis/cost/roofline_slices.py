@@ -16,18 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module
+from ...hlo.collective_kinds import KINDS
 from ..base.table import table
 from .roofline_collectives import MAX_BLOCK, Levels, Transfer, ring
 
 _RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')
 _TYPE = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 _TARGET = re.compile(r'_xla_megascale_target="\{([\d,:]*)\}')
-_KINDS = {
-    "ALL_REDUCE": "all-reduce",
-    "ALL_GATHER": "all-gather",
-    "REDUCE_SCATTER": "reduce-scatter",
-    "ALL_TO_ALL": "all-to-all",
-}
+_KINDS = {name.upper().replace("-", "_"): name for name in KINDS}
 
 
 def between_slices(module: Module, executed: npt.NDArray[np.bool_]) -> list[Transfer]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...hlo import Target
+from ...hlo.collective_kinds import KINDS, part
 from ...hlo.devices import DeviceGroups
 
 
@@ -26,7 +27,8 @@ def torus(
     ``axes`` are (devices along the axis, wraps around) of each physical axis the group spans;
     ``hops`` the longest way of a permute and ``load`` the ways on its busiest link.
     """
-    if kind == "collective-permute":
+    known = KINDS[kind]
+    if known.pattern == "pairs":
         return float(hops), payload * load
     axes = [a for a in axes if a[0] > 1]
     if not axes:
@@ -34,14 +36,11 @@ def torus(
     n = int(np.prod([size for size, _ in axes]))
     steps = float(sum(size // 2 if wraps else size - 1 for size, wraps in axes))
     lanes = sum(2 if wraps else 1 for _, wraps in axes)
-    if kind in ("all-to-all", "ragged-all-to-all"):
+    if known.pattern == "exchange":
         size, wraps = max(axes)
         # each device sends payload/n to each other; half of all data crosses the middle
         return steps, payload * size / (8 if wraps else 4)
-    share = (n - 1) / n * payload / lanes
-    if kind == "all-reduce":
-        return 2 * steps, 2 * share
-    return steps, share
+    return known.passes * steps, known.passes * part(payload, n) / lanes
 
 
 @dataclass(frozen=True, slots=True)

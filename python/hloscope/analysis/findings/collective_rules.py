@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from ...hlo import Instruction
+from ...hlo.collective_kinds import KINDS
 from ..base.operands import callers, step_back
 from ..comms.collective import Collective
 from ..text.units import duration, size
@@ -491,12 +492,8 @@ def tiny(facts: Facts) -> Iterator[Finding]:
     groups: dict[tuple[str, str, int], list[Collective]] = defaultdict(list)
     for row in facts.collectives:
         each = row.payload_bytes // max(1, len(row.parts))
-        if 0 < each <= _TINY and row.kind in (
-            "all-reduce",
-            "all-gather",
-            "reduce-scatter",
-            "all-to-all",
-        ):
+        known = KINDS.get(row.kind)
+        if known is not None and known.pattern in ("ring", "exchange") and 0 < each <= _TINY:
             key = (row.kind, row.axes_or_groups, row.instruction.computation.index)
             groups[key].append(row)
     for rows in groups.values():

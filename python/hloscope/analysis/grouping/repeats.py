@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo.collective_kinds import KINDS, split
 from ..base.table import Ints, Table
 
 # Signatures looked at in one computation, the commonest first.
@@ -303,5 +304,5 @@ def _joined(t: Table, g: _Graph, own: list[int], who: list[int]) -> list[bool]:
 
 
 def _combines(opcode: str) -> bool:
-    kind = opcode.removesuffix("-start").removesuffix("-done")
-    return kind in ("all-reduce", "all-gather", "reduce-scatter", "tuple")
+    found = split(opcode)
+    return opcode == "tuple" or (found is not None and KINDS[found[0]].pattern == "ring")

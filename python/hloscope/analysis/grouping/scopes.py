@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo.collective_kinds import KINDS, split
 from ..base.flags import INLINE, flags
 from ..base.op_name import BACKWARD, FORWARD, Path, common, parse_op_name
 from ..base.table import Table, intern, per_module, table
@@ -126,7 +127,8 @@ def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: lis
 
 
 def _combines(opcode: str) -> bool:
-    return opcode.removesuffix("-start") in ("all-reduce", "all-gather", "reduce-scatter")
+    found = split(opcode)
+    return found is not None and found[1] != "-done" and KINDS[found[0]].pattern == "ring"
 
 
 def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:

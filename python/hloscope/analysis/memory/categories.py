@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Target
+from ...hlo.collective_kinds import is_collective
 from ..base.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
 from .liveness import Liveness
 from .liveness_values import ARGUMENT, CONSTANT, OUTPUT
@@ -50,7 +51,6 @@ _STATE = re.compile(
 )
 _STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
-_COLLECTIVES = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-")
 
 
 def categorise(live: Liveness, target: Target) -> npt.NDArray[np.int8]:
@@ -85,7 +85,7 @@ def categorise(live: Liveness, target: Target) -> npt.NDArray[np.int8]:
         made = int(phase[i.index])
         if made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
             out[b] = SAVED  # a gathered array that is kept too: that it is kept costs memory
-        elif i.opcode.startswith(_COLLECTIVES):
+        elif is_collective(i.opcode):
             out[b] = COLLECTIVE
         elif made == REMATERIALISED:
             out[b] = REMAT

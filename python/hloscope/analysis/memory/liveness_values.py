@@ -26,15 +26,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module, Shape
+from ...hlo.collective_kinds import KINDS
 from ..cost.cost_runs import Calls, Edge, Role
 
 Ints = npt.NDArray[np.int64]
 
 ARGUMENT, OUTPUT, TEMP, CONSTANT = range(4)
+_START_IS_VALUE = tuple(k.name for k in KINDS.values() if k.start_is_value)
 FORWARDS = frozenset(
-    "bitcast opt-barrier optimization-barrier domain add-dependency all-reduce-done "
-    "async-update".split()
-)
+    "bitcast opt-barrier optimization-barrier domain add-dependency async-update".split()
+) | {f"{name}-done" for name in _START_IS_VALUE}
 _IN_PLACE = {"dynamic-update-slice": 1, "scatter": 0, "set-dimension-size": 1}
 _ALIASING = re.compile(r"\boutput_to_operand_aliasing=\{")
 _ALIAS_ENTRY = re.compile(r"\{([\d,\s]*)\}\s*:\s*\((\d+),\s*\{([\d,\s]*)\}")
@@ -220,7 +221,7 @@ class Values:
                 mine[1:2], range(given_nodes[0], given_nodes[0] + 1) if given_nodes else range(0)
             )
             return
-        if i.opcode == "all-reduce-start":
+        if i.opcode.removesuffix("-start") in _START_IS_VALUE:
             for k, v in enumerate(given_nodes[: len(mine)]):
                 self._unite(mine[k : k + 1], range(v, v + 1))
             return
@@ -334,7 +335,7 @@ _PLAIN = frozenset(
     "parameter constant iota broadcast reshape transpose copy convert add subtract multiply divide "
     "maximum minimum select compare exponential log tanh dot convolution reduce slice "
     "dynamic-slice concatenate pad gather rsqrt sqrt negate power and or not reverse sort "
-    "all-gather all-to-all reduce-scatter partition-id replica-id rng-bit-generator".split()
+    "partition-id replica-id rng-bit-generator".split()
 )
 
 

@@ -12,16 +12,16 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from ...hlo import Instruction, Module, StackFrame
+from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.shape import ELEMENT_BITS
 from ..base.families import OPCODES
 from ..base.memory_spaces import HOST, space_names
-from ..comms.collective import OF_PERMUTES, Collective
+from ..comms.collective import Collective
 from ..comms.collectives import collectives
-from ..comms.collectives_find import KINDS
-from ..comms.collectives_table import bytes_text
 from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
 from ..memory.memory import analysed
+from ..text.units import size
 from .check_result import MAIN_MEMORY, Breach, Budgets, Program
 
 FINDING_RULES = tuple(name for name, *_ in FINDINGS)
@@ -89,7 +89,7 @@ def _peak_of(cap: Program, name: str, limit: int, result: Result) -> None:
     if space is None:
         result.kept.append(f"{budget}: nothing lies there")
         return
-    said = f"{bytes_text(space.peak_bytes)} of {bytes_text(limit)} ({space.source})"
+    said = f"{size(space.peak_bytes)} of {size(limit)} ({space.source})"
     if space.peak_bytes <= limit:
         result.kept.append(f"{budget}: {said}")
         return
@@ -130,14 +130,14 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
             result.problem(budget, f"the {what} of {r.kind} %{r.name} are unknown", r.source)
             continue
         total = sum(r.total_wire_bytes or 0 for r in rows)
-        said = f"{bytes_text(total)} of {bytes_text(limit)}"
+        said = f"{size(total)} of {size(limit)}"
         if total <= limit:
             result.kept.append(f"{budget}: {said}")
             continue
         most = max(rows, key=lambda r: r.total_wire_bytes or 0)
         result.breach(
             budget,
-            f"{said}; most by {most.kind} %{most.name}: {bytes_text(most.total_wire_bytes or 0)}",
+            f"{said}; most by {most.kind} %{most.name}: {size(most.total_wire_bytes or 0)}",
             most.source,
         )
 
@@ -231,7 +231,7 @@ def _collectives(cap: Program, kind: str, axis: str) -> Found:
         first = r.parts[0].instruction.name if kind in _opcodes(r) else r.name
         count = f", one of {len(r.parts)} of a {r.kind}" if kind in _opcodes(r) else ""
         what = f"%{first}{count}," if count else f"%{first}"
-        yield f"{what} moves {bytes_text(r.payload_bytes)}{over}", r.source
+        yield f"{what} moves {size(r.payload_bytes)}{over}", r.source
 
 
 def _opcodes(r: Collective) -> frozenset[str]:

@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from ...hlo import Computation, Instruction, Module
+from ...hlo.collective_kinds import OPCODES
 from ...hlo.devices import DeviceGroups, device_groups
 
 # Attributes that name things, count things, or repeat what the compiler estimated.
@@ -281,11 +282,7 @@ class _Matcher:
         return bool(over) and over == self.b.operands[j]
 
 
-_COLLECTIVE = frozenset({
-    "all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute",
-    "collective-broadcast", "ragged-all-to-all", "all-reduce-start", "all-gather-start",
-    "collective-permute-start", "all-reduce-done", "all-gather-done", "collective-permute-done",
-})  # fmt: skip
+_COLLECTIVE = frozenset(OPCODES)
 
 
 def _same_scope(side: Side, k: int) -> Hashable:

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..comms.collectives_table import bytes_text
-from ..text.units import quantity
+from ..text.units import count, quantity, size
 
 if TYPE_CHECKING:
     from .diff_result import Change, CollectiveItem, Delta, Diff, Item
@@ -21,14 +20,12 @@ def text(diff: Diff, limit: int = LIMIT) -> str:
 
 
 def amount(value: float | None, unit: str) -> str:
-    """``12.0 MiB``, ``1,234``, ``unknown``."""
+    """``12 MiB``, ``1,234``, ``unknown``."""
     if value is None:
         return "unknown"
     if unit == "B":
-        return bytes_text(value)
-    if unit == "FLOP" and value >= 1e6:
-        return quantity(value)
-    return f"{value:,.0f}"
+        return size(value)
+    return quantity(value, unit) if unit == "FLOP" else count(value)
 
 
 def signed(delta: Delta) -> str:
@@ -109,10 +106,10 @@ def _change(change: Change) -> str:
 
 def _collective(c: CollectiveItem, count: int) -> str:
     times = "" if c.executions in (None, 1) else f" × {c.executions}"
-    wire = "" if c.wire_bytes is None else f", {bytes_text(c.wire_bytes)} on the wire"
+    wire = "" if c.wire_bytes is None else f", {size(c.wire_bytes)} on the wire"
     where = f"  {c.line}" if c.line else ""
     alike = f"{count:,} alike, each " if count > 1 else ""
-    return f"{c.kind} over {c.axes}: {alike}{bytes_text(c.payload_bytes)}{wire}{times}{where}"
+    return f"{c.kind} over {c.axes}: {alike}{size(c.payload_bytes)}{wire}{times}{where}"
 
 
 def _printable(line: str) -> str:

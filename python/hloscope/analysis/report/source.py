@@ -123,9 +123,9 @@ class Source:
         rows = [
             (
                 f"{x.file.rsplit('/', 1)[-1]}:{x.line}",
-                quantity(x.total.flops),
+                quantity(x.total.flops, "FLOP"),
                 duration(x.total.seconds) if self.has_seconds else "",
-                quantity(x.total.wire_bytes, "B"),
+                size(x.total.wire_bytes),
                 size(x.total.live_bytes),
                 (x.text or "").strip()[:60],
             )

@@ -1,39 +1,105 @@
-"""Figures with their unit, and columns of text: a leaf everything may use."""
+"""Figures with their unit, and columns of text: a leaf everything may use.
+
+js/base/format.ts prints the same; a test holds the two together. Three digits that count, zeros
+at the end left out; bytes in powers of 1024, the rest in powers of 1000; unknown is "unknown".
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+SI = ("", "k", "M", "G", "T", "P", "E")
+SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+UNKNOWN = "unknown"
+MINUS = "−"
 
 
-def quantity(value: float | None, unit: str = "") -> str:
-    """Four figures and an SI prefix: ``631.4 G``; "unknown" for None and NaN."""
-    if value is None or math.isnan(value):
-        return "unknown"
-    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.4g} {prefix}{unit}"
-    return f"{value:.4g} {unit}".rstrip()
+def _is_known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _digits(value: float) -> str:
+    """Of a value ≥ 0: three digits, rounded half up as browsers do, at most six decimals."""
+    decimals, limit = 0, 99.95
+    while value < limit and decimals < 6:
+        decimals, limit = decimals + 1, limit / 10
+    return _fixed(value, decimals)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    if value >= 1e21:  # as browsers write it
+        return repr(float(value))
+    text = str(Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _scaled(value: float, base: int, units: Sequence[str], whole: bool) -> tuple[str, str]:
+    """(digits, unit); ``whole``: what is below the first step has no decimals."""
+    v, power = abs(value), 0
+    while v >= base and power < len(units) - 1:
+        v, power = v / base, power + 1
+    text = _fixed(v, 0) if whole and not power else _digits(v)
+    if float(text) >= base and power < len(units) - 1:  # 1023.9996 KiB would print as 1024
+        text, power = _digits(v / base), power + 1
+    return (MINUS if value < 0 and text != "0" else "") + text, units[power]
 
 
 def size(value: float | None) -> str:
-    """Bytes in binary units: ``54.0 MiB``."""
-    if value is None or math.isnan(value):
-        return "unknown"
-    for step, prefix in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if abs(value) >= step:
-            return f"{value / step:.4g} {prefix}"
-    return f"{value:.0f} B"
+    """Bytes: ``54 MiB``, ``1.25 GiB``."""
+    if value is None or not _is_known(value):
+        return UNKNOWN
+    return " ".join(_scaled(value, 1024, BINARY, whole=True))
+
+
+def exact_size(value: int | None) -> str:
+    """``185 MiB (194,152,460 B)``."""
+    if value is None or value < 1024:
+        return size(value)
+    return f"{size(value)} ({value:,} B)"
+
+
+def quantity(value: float | None, unit: str = "") -> str:
+    """``631 GFLOP``; "B" and "s" have steps of their own, and without a unit it is a number."""
+    if value is None or not _is_known(value):
+        return UNKNOWN
+    if unit == "B":
+        return size(value)
+    if unit == "s":
+        return duration(value)
+    if not unit:
+        whole = value == math.floor(value) or abs(value) >= 999.5
+        sign = MINUS if value < 0 else ""
+        return count(value) if whole else sign + _digits(abs(value))
+    text, prefix = _scaled(value, 1000, SI, whole=False)
+    return f"{text} {prefix}{unit}"
 
 
 def duration(seconds: float | None) -> str:
     """Seconds with a prefix: ``1.23 ms``."""
-    if seconds is None or math.isnan(seconds):
-        return "unknown"
-    for step, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= step:
-            return f"{seconds / step:.4g} {unit}"
-    return f"{seconds / 1e-9:.4g} ns" if seconds else "0 s"
+    if seconds is None or not _is_known(seconds):
+        return UNKNOWN
+    value = abs(seconds)
+    sign = MINUS if seconds < 0 else ""
+    at = next((k for k, (step, _) in enumerate(SECONDS) if value >= step), len(SECONDS) - 1)
+    text = _digits(value / SECONDS[at][0])
+    if text == "0":
+        return "0 s"
+    if at and float(text) >= 1000:  # 999.96 µs
+        text, at = "1", at - 1
+    return f"{sign}{text} {SECONDS[at][1]}"
+
+
+def count(value: float | None) -> str:
+    """``9,679``."""
+    if value is None or not _is_known(value):
+        return UNKNOWN
+    if abs(value) >= 1e15:  # more digits than a number has
+        return " ".join(_scaled(value, 1000, SI, whole=False))
+    whole = math.floor(value + 0.5)
+    return f"{MINUS if whole < 0 else ''}{abs(whole):,}"
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

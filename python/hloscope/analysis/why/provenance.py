@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo.collective_kinds import KINDS
 from ..base.table import per_target
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives, collectives
@@ -26,7 +27,7 @@ from .provenance_origins import Origin, Origins, line_of
 from .shardy_dump import ShardyDump, read_shardy_dump
 
 # What only moves values: several of them may make one change of layout.
-_STEPS = ("all-gather", "all-to-all", "collective-permute")
+_STEPS = tuple(k.name for k in KINDS.values() if k.reshards)
 ORIGINS = "shardy/02.after_propagation"
 
 

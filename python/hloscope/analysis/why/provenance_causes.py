@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ...hlo import Instruction, parse_shape
+from ...hlo.collective_kinds import KINDS, MATMUL
 from ..comms.collective import Collective
 from ..comms.sharding_words import spec_words
 from .provenance_origins import Origins
@@ -36,11 +37,12 @@ class Causes:
         self.mesh = origins.mesh
 
     def causes(self, op: Instruction, kind: str, axes: frozenset[str], shape: str) -> list[Cause]:
-        if kind in ("all-reduce", "reduce-scatter"):
+        known = KINDS.get(kind)
+        if known is not None and known.reduces:
             return self._reductions(op, axes, shape)
-        if kind in ("all-gather", "all-to-all", "collective-permute", "collective-matmul"):
+        if kind == MATMUL or (known is not None and known.reshards):
             found = self._moves(op, kind, axes, shape)
-            if not found and kind == "collective-matmul":
+            if not found and kind == MATMUL:
                 found = self._reductions(op, axes, "")
             return found
         return []

@@ -8,6 +8,7 @@ with the shardings of its card; where the card is unknown there is no edge.
 from __future__ import annotations
 
 from ...hlo import Instruction, Module, Target
+from ...hlo.collective_kinds import KINDS
 from ..base.operands import step_back
 from ..base.table import NO_TARGET, per_target
 from ..comms.collective import Collective
@@ -17,7 +18,7 @@ from .provenance import Provenance, reasons
 from .provenance_card import Why
 
 # Reductions make one value of many partial ones: no change of one value's sharding.
-_MOVES = ("all-gather", "all-to-all", "collective-permute")
+_MOVES = tuple(k.name for k in KINDS.values() if k.reshards)
 _COPIED = "needed as "
 _STEPS = 50  # of copies, casts and fusions between a collective and what runs it
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...analysis.cost.cost import estimated
-from ...analysis.cost.roofline import for_target, is_collective, reach
+from ...analysis.cost.roofline import for_target, reach
 from ...hardware import Hardware, choose, load
+from ...hlo.collective_kinds import is_collective
 
 if TYPE_CHECKING:
     from ..builder import Builder

@@ -1,0 +1,107 @@
+"""The kinds of collectives: the one table that everything about them is taken from.
+
+    ring       every member passes parts to the next: n-1 steps of S/n bytes, ``passes`` times round
+    exchange   every member sends a part of its own to each other: n-1 steps, (n-1)/n · S
+    chain      one member's value is passed on along the group: n-1 steps, S
+    pairs      a member sends to the one it is paired with: one step, S
+
+n devices in a group, S bytes of payload. Sources: Thakur, Rabenseifner and Gropp, "Optimization
+of Collective Communication Operations in MPICH", 2005; the same factors are in NCCL-tests'
+PERFORMANCE.md. Opcodes are those of xla/hlo/ir/hlo_opcode.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FORMS = ("-start", "-update", "-done")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveKind:
+    """What there is to know about one kind, whatever program it stands in.
+
+    ``passes`` is how often the payload goes round a ring. ``payload`` says what S is: bytes of
+    all operands, of the first one, or of the result. ``reduces``: values are combined by a
+    computation. ``reshards``: values stay what they are and only lie elsewhere, as a change of
+    sharding needs. ``is_async``: has -start and -done opcodes of its own; ``start_is_value``: its
+    -start has the shape of the result, not a tuple of operands and results. ``has_global_ids``:
+    use_global_device_ids says whether groups hold replicas or flattened devices; the others'
+    groups hold partitions. ``assumes``: what the figures take for granted, as a clause.
+    """
+
+    name: str
+    pattern: Literal["ring", "exchange", "chain", "pairs"]
+    passes: int = 1
+    payload: Literal["operands", "first operand", "result"] = "operands"
+    reduces: bool = False
+    reshards: bool = False
+    is_async: bool = False
+    start_is_value: bool = False
+    has_global_ids: bool = False
+    assumes: str = ""
+
+    @property
+    def opcodes(self) -> tuple[str, ...]:
+        """Its opcode, and those of its asynchronous halves."""
+        return (self.name, f"{self.name}-start", f"{self.name}-done")[: 3 if self.is_async else 1]
+
+    def wire_bytes(self, payload: float, members: int) -> float:
+        """Bytes that one device sends in one execution; nothing in a group of one."""
+        if self.pattern == "pairs":
+            return payload
+        if members < 2:
+            return 0.0
+        return payload if self.pattern == "chain" else self.passes * part(payload, members)
+
+    def steps(self, members: int) -> float:
+        """Messages one after the other, of a ring behind a switch."""
+        if self.pattern == "pairs":
+            return 1.0
+        return float(self.passes * max(0, members - 1))
+
+
+def part(payload: float, members: int) -> float:
+    """What is left to send when a member keeps its own n-th."""
+    return (members - 1) / members * payload
+
+
+KINDS: dict[str, CollectiveKind] = {
+    kind.name: kind
+    for kind in (
+        CollectiveKind(
+            "all-reduce", "ring", passes=2, reduces=True, is_async=True,
+            start_is_value=True, has_global_ids=True,
+        ),
+        CollectiveKind(
+            "all-gather", "ring", payload="result", reshards=True, is_async=True,
+            has_global_ids=True,
+        ),
+        CollectiveKind("reduce-scatter", "ring", reduces=True, has_global_ids=True),
+        CollectiveKind("all-to-all", "exchange", reshards=True),
+        CollectiveKind("collective-permute", "pairs", reshards=True, is_async=True),
+        CollectiveKind("collective-broadcast", "chain"),
+        CollectiveKind(
+            "ragged-all-to-all", "exchange", payload="first operand",
+            assumes="as if its rows were spread evenly: how many go where is known when it runs",
+        ),
+    )
+}  # fmt: skip
+OPCODES = tuple(opcode for kind in KINDS.values() for opcode in kind.opcodes)
+# Several permutes with one meaning: a matmul whose operand or result goes round a ring, and the
+# edges of tiles that a windowed op needs of its neighbours.
+MATMUL, HALO = OF_PERMUTES = ("collective-matmul", "halo-exchange")
+
+
+def split(opcode: str) -> tuple[str, str] | None:
+    """("all-reduce", "-start") of an opcode; None when it is no collective."""
+    for form in FORMS:
+        if opcode.endswith(form) and opcode[: -len(form)] in KINDS:
+            return opcode[: -len(form)], form
+    return (opcode, "") if opcode in KINDS else None
+
+
+def is_collective(opcode: str) -> bool:
+    """Whether an opcode is a collective or one half of one."""
+    return split(opcode) is not None
