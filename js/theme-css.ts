@@ -164,7 +164,7 @@ button.finding-title:hover{color:var(--accent);text-decoration:underline}
 .list .dim{font-size:12px;overflow-wrap:anywhere}
 .list .figured{display:grid;grid-template-columns:minmax(0,1fr) max-content;gap:0 8px}
 .figured>span>*{margin-right:10px}
-.figure{margin-left:auto;padding-left:8px;color:var(--text);font-variant-numeric:tabular-nums;white-space:nowrap}
+.figure{flex:none;margin-left:auto;padding-left:8px;color:var(--text);font-variant-numeric:tabular-nums;white-space:nowrap}
 .mini{font:11px/16px var(--ui);color:var(--dim);border:1px solid var(--line);border-radius:4px;padding:0 6px;background:var(--bg);vertical-align:1px}
 .mini:hover:not(:disabled){color:var(--text);background:var(--bg3)}
 .tag{font-size:11px;line-height:16px;padding:0 6px;border-radius:8px;background:var(--bg3);color:var(--text);white-space:nowrap;flex:none}

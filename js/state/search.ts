@@ -1,21 +1,27 @@
 /**
- * Search over names, opcodes, scopes, shapes and source lines.
+ * Search over names, opcodes, scopes, shapes, source lines and figures.
  *
  * Fast because texts live once in the string table: each word is looked for once in all of the
  * table's bytes joined and lowercased, which marks string ids; instructions then only test marks.
  *
- *     opcode:dot shape:f32[8 scope:mlp file:train.py:31 word
+ *     opcode:dot shape:f32[8 scope:mlp file:train.py:31 line:8 bytes>1GiB -scope:loss /dot\.\d/ word
  *
- * All terms must match; a word without a prefix may match any field.
+ * All terms must match; a word without a prefix may match any field. An opcode that the module
+ * has matches exactly. `-` before a term with a prefix, or `!` before any, leaves its matches out.
  */
 import type { ViewModel } from "../base/model.ts";
+import { type Amount, amountOf } from "./amounts.ts";
+import { type Comparison, parseComparison } from "./comparison.ts";
 
-export const FIELDS = ["name", "opcode", "scope", "shape", "file"] as const;
+export const FIELDS = ["name", "opcode", "scope", "shape", "file", "line"] as const;
 export type Field = (typeof FIELDS)[number];
 
 export interface Term {
   field: Field | null;
-  text: string; // lowercase
+  text: string; // lowercase; of a regular expression as written
+  not?: boolean;
+  pattern?: RegExp | null; // null: no regular expression, and so nothing matches
+  amount?: Comparison;
 }
 
 const ALIASES: Record<string, Field> = { op: "opcode", source: "file", op_name: "scope" };
@@ -23,16 +29,39 @@ const ALIASES: Record<string, Field> = { op: "opcode", source: "file", op_name: 
 /** Splits a query into terms; quotes keep spaces: `scope:"layer 1"`. */
 export function parseQuery(query: string): Term[] {
   const terms: Term[] = [];
-  for (const [, prefix, quoted, bare] of query.matchAll(/(?:(\w+):)?(?:"([^"]*)"?|(\S+))/g)) {
+  const parts = query.matchAll(
+    /([!-]?)(?:(\w+):)?(?:\/((?:[^/\\]|\\.)+)\/(?=\s|$)|"([^"]*)"?|(\S+))/g,
+  );
+  for (const [whole, sign, prefix, pattern, quoted, bare] of parts) {
     const key = prefix?.toLowerCase();
     const field = FIELDS.find((f) => f === key) ?? (key ? ALIASES[key] : undefined) ?? null;
+    // "-start" is a word people look for; only "-scope:loss" and "!start" leave out.
+    const not = sign === "!" || (sign === "-" && field !== null);
+    const amount = bare && !key ? parseComparison(bare) : null;
+    if (amount) {
+      terms.push({ field: null, text: bare.toLowerCase(), amount, ...(not && { not }) });
+      continue;
+    }
+    if (pattern !== undefined) {
+      terms.push({ field, text: pattern, pattern: expression(pattern), ...(not && { not }) });
+      continue;
+    }
     let text = (quoted ?? bare).toLowerCase();
     // Not one of our prefixes: the colon belongs to the word ("train.py:31" has no such prefix).
     if (key && !field) text = `${key}:${text}`;
+    if (sign === "-" && !not) text = whole.toLowerCase();
     if (field === null || field === "name") text = text.replace(/^%/, "");
-    if (text) terms.push({ field, text });
+    if (text) terms.push({ field, text, ...(not && { not }) });
   }
   return terms;
+}
+
+function expression(source: string): RegExp | null {
+  try {
+    return new RegExp(source, "iu");
+  } catch {
+    return null;
+  }
 }
 
 /** All strings of the table as one lowercase string, and where each begins. */
@@ -76,6 +105,8 @@ export class Search {
   query = "";
   /** Instruction indices, best first. */
   results: Uint32Array = new Uint32Array(0);
+  /** What `results` are ordered by: best first, or an amount, most first. */
+  order: "match" | Amount = "match";
   /** Position in `results`, -1 before the first step. */
   current = -1;
   private table: { text: string; begin: Uint32Array } | null = null;
@@ -92,9 +123,19 @@ export class Search {
   }
   set(query: string): void {
     this.query = query;
-    this.results = this.find(query);
+    this.results = this.sorted(this.find(query));
     this.current = -1;
     this.emit();
+  }
+  sortBy(order: "match" | Amount): void {
+    this.order = order;
+    this.set(this.query);
+  }
+  private sorted(results: Uint32Array): Uint32Array {
+    const values = this.order === "match" ? null : amountOf(this.model, this.order);
+    if (!values) return results;
+    const key = (i: number) => (Number.isNaN(values[i]) ? -1 : values[i]);
+    return results.slice().sort((a, b) => key(b) - key(a) || a - b);
   }
   /** Moves to the next or previous result; its instruction, or -1 when there is none. */
   step(by: 1 | -1): number {
@@ -134,10 +175,36 @@ export class Search {
     return hit;
   }
 
-  private matcher({ field, text }: Term): (i: number) => boolean {
+  /** Ids of strings that a regular expression matches. */
+  private matched(pattern: RegExp | null): Uint8Array {
+    const { strings } = this.model;
+    const hit = new Uint8Array(strings.length);
+    if (pattern)
+      for (let id = 0; id < hit.length; id++) hit[id] = pattern.test(strings.get(id)) ? 1 : 0;
+    return hit;
+  }
+
+  private matcher(term: Term): (i: number) => boolean {
+    const test = this.positive(term);
+    return term.not ? (i) => !test(i) : test;
+  }
+
+  private positive({ field, text, pattern, amount }: Term): (i: number) => boolean {
     const { instruction: t, header, frame } = this.model;
-    const hit = this.marks(text);
-    const ops = Uint8Array.from(header.opcodes, (op) => (op.includes(text) ? 1 : 0));
+    if (amount) {
+      const values = amountOf(this.model, amount.of);
+      return values ? (i) => amount.holds(values[i]) : () => false;
+    }
+    if (field === "line") {
+      const wanted = Number(text);
+      const stacks = frameMarks(this.model, (f) => frame.line[f] === wanted);
+      return (i) => t.frame[i] >= 0 && stacks[t.frame[i]] === 2;
+    }
+    const hit = pattern === undefined ? this.marks(text) : this.matched(pattern);
+    const exact = pattern === undefined && field === "opcode" && header.opcodes.includes(text);
+    const ops = Uint8Array.from(header.opcodes, (op) =>
+      (exact ? op === text : pattern === undefined ? op.includes(text) : pattern?.test(op)) ? 1 : 0,
+    );
     const at = /^(.+):(\d+)$/.exec(text);
     const files = at ? this.marks(at[1]) : hit;
     const line = at ? Number(at[2]) : -1;
@@ -173,7 +240,9 @@ export class Search {
     if (!terms.length) return new Uint32Array(0);
     const tests = terms.map((term) => this.matcher(term));
     const { count, name } = this.model.instruction;
-    const words = terms.filter((t) => t.field === null || t.field === "name");
+    const words = terms.filter(
+      (t) => !t.not && !t.amount && !t.pattern && (t.field === null || t.field === "name"),
+    );
     const inName = words.length ? this.marks(words[0].text) : null;
     const exact: number[] = [];
     const named: number[] = [];

@@ -58,6 +58,21 @@ describe("finds", () => {
     ["file:model.py:1", []], // a line, not the beginning of one
     ["file:é.py:3", ["all-reduce.2"]],
     ["opcode:dot scope:layer_1", ["dot.30"]],
+    ["opcode:all-reduce", ["all-reduce.2"]],
+    ["opcode:do", ["dot.3", "dot.30"]], // no opcode of that name: part of one
+    ["line:31", ["dot.3", "dot.30"]],
+    ["line:3", ["all-reduce.2"]],
+    ["bytes>256", ["dot.3", "all-reduce.2"]],
+    ["bytes<=0.25KiB", ["p.1", "dot.30"]],
+    ["time>1ns", []], // nobody knows the time here
+    ["opcode:dot -scope:mlp", ["dot.30"]],
+    ["!dot", ["p.1", "all-reduce.2"]],
+    ["!bytes>256", ["p.1", "dot.30"]],
+    ["-reduce", ["all-reduce.2"]], // a word, not a negation
+    ["/^dot\\.3$/", ["dot.3"]],
+    ["name:/\\d\\d$/", ["dot.30"]],
+    ["scope:/LAYER_[01]/ !/mlp/", ["dot.30"]],
+    ["/(/", []], // no regular expression
     ["nothing-like-it", []],
     ["", []],
   ])("%s", (query, expected) => {

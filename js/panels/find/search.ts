@@ -2,6 +2,7 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
+import { AMOUNTS, type Amount, amountOf } from "../../state/amounts.ts";
 import { groupPath } from "../../state/members.ts";
 import { NOTHING } from "../../state/store.ts";
 import type { Panel } from "../panel.ts";
@@ -11,11 +12,15 @@ import { virtualList } from "../parts/virtual.ts";
 
 const HELP: [string, string][] = [
   ["dot", "any field: name, opcode, scope, shape, source"],
-  ["opcode:all-reduce", "by opcode"],
+  ["opcode:all-reduce", "by opcode, exactly where there is one of that name"],
   ["scope:mlp", "by op_name"],
   ["shape:f32[8,", "by shape"],
   ["file:train.py:31", "by source line, anywhere in its stack"],
+  ["line:31", "by line number, in any file of its stack"],
+  ["bytes>1MiB", "by output bytes; also time>1ms and flops>1G, with >=, <, <="],
+  ["/fusion\\.\\d+$/", "a regular expression; name:/…/ and the like for one field"],
   ["opcode:dot scope:layer_3", "all of them"],
+  ["opcode:fusion -scope:loss", "without those; !word leaves out any match"],
 ];
 
 export const searchResults: Panel = {
@@ -26,6 +31,32 @@ export const searchResults: Panel = {
   render(element, ctx) {
     const { model, search, store, graph, signal } = ctx;
     const status = h("p", { class: "note", role: "status" });
+    const words: Record<Amount, (value: number) => string> = {
+      bytes: format.bytes,
+      time: format.seconds,
+      flops: (v) => format.quantity(v, "FLOP"),
+    };
+    const known = AMOUNTS.flatMap((a) => {
+      const values = amountOf(model, a);
+      return values ? [{ a, values }] : [];
+    });
+    const figures = (i: number) =>
+      known
+        .filter(({ a, values }) => values[i] > 0 && (a !== "flops" || search.order === a))
+        .map(({ a, values }) => words[a](values[i]))
+        .join(" · ");
+    const sort = h(
+      "select",
+      {
+        "aria-label": "Order of results",
+        onchange: () => search.sortBy(sort.value as typeof search.order),
+      },
+      h("option", { value: "match" }, "best match first"),
+      ...known.map(({ a }) =>
+        h("option", { value: a }, `most ${a === "flops" ? "FLOPs" : a} first`),
+      ),
+    );
+    sort.value = search.order;
     const make = (k: number) => {
       const i = search.results[k];
       const frame = stackOf(model, i)[0];
@@ -48,6 +79,7 @@ export const searchResults: Panel = {
           h("span", { class: "mono strong" }, model.name(i)),
           h("span", { class: "tag" }, model.opcode(i)),
           h("span", { class: "clip dim", title: model.opName(i) }, placeOf(model, i)),
+          h("span", { class: "figure" }, figures(i)),
         ),
         h(
           "div",
@@ -115,8 +147,12 @@ export const searchResults: Panel = {
       }
       status.textContent = results.length
         ? `${format.plural(results.length, "match", "matches")}${current >= 0 ? `, at ${format.count(current + 1)}` : ""}`
-        : "Nothing matches. Try fewer words, or one of the prefixes opcode:, scope:, shape:, file:.";
-      if (shown === null) fill(element, h("div", { class: "column" }, status, list.element));
+        : "Nothing matches. Try fewer words, or one of the prefixes opcode:, scope:, shape:, file:, line:.";
+      if (shown === null)
+        fill(
+          element,
+          h("div", { class: "column" }, h("div", { class: "bar-row" }, status, sort), list.element),
+        );
       if (shown !== results) {
         shown = results;
         list.element.scrollTop = 0;
