@@ -23,6 +23,7 @@ import { toolbar } from "./panels/chrome/toolbar.ts";
 import { COLORINGS } from "./panels/colorings.ts";
 import { transitionMarks } from "./panels/details/transitions.ts";
 import { PANELS } from "./panels/index.ts";
+import { ownColorings } from "./panels/own-colorings.ts";
 import type { Paint, PanelContext } from "./panels/panel.ts";
 import { reveal } from "./panels/parts/parts.ts";
 import { costsOf } from "./state/costs.ts";
@@ -47,7 +48,9 @@ export function explorer(
 ): Explorer {
   const store = new Store(model, options);
   const availableColorings = () =>
-    COLORINGS.filter((c) => attempt(`colouring ${c.id}`, () => c.available(model)));
+    [...COLORINGS, ...ownColorings(model)].filter((c) =>
+      attempt(`colouring ${c.id}`, () => c.available(model)),
+    );
   let colorings = availableColorings();
 
   // 1. The graph.

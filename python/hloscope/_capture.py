@@ -213,6 +213,29 @@ class Capture:
             found = found.with_step(self.measured.total_seconds)
         return found
 
+    def show(
+        self, *, values: Any = None, label: str = "own values", unit: str = "", column: str = ""
+    ) -> Capture:
+        """This capture with a person's own numbers: a colouring, and a row in Details.
+
+        ``values``: numbers by instruction name (or instruction), a pandas Series, or a DataFrame
+        or CSV file with a column "name"; ``column`` names the one of numbers where there are
+        several. ``unit`` such as "s", "B" or "" for plain counts. Names that no instruction has
+        become a warning; several calls with other labels stand beside each other. Raises
+        ``ValueError`` when nothing lands.
+
+        >>> cap.show(values={"fusion.12": 4096.0, "dot.3": 128.0}, label="L2 misses")
+        """
+        from .analysis.report.own_values import own_values, own_values_of, remember_own
+
+        if values is not None:
+            found = own_values(self.module, values, label=label, unit=unit, column=column)
+            remember_own(self.module, found)
+            at = [v.label for v in own_values_of(self.module)].index(found.label)
+            self.display["colorBy"] = f"own:{at}"
+            self.__dict__.pop("analyses_bytes", None)
+        return self
+
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
         """Runs the program under ``jax.profiler`` and keeps what it measured.
 

@@ -3,6 +3,7 @@ import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { collectivesOf, totalWire } from "../../state/collectives.ts";
 import { BOUNDS, COLLECTIVE, costsOf, UNKNOWN } from "../../state/costs.ts";
+import { ownValues } from "../../state/own.ts";
 
 type Row = [name: string, value: string];
 
@@ -28,6 +29,9 @@ export function instructionCost(model: ViewModel, i: number): Row[] {
   }
   const measured = model.optional<Float64Array>("measured.mean")?.[i] ?? Number.NaN;
   if (measured > 0) rows.push(["Measured time", `${format.seconds(measured)}, mean of devices`]);
+  for (const { label, unit, values } of ownValues(model)) {
+    if (!Number.isNaN(values[i])) rows.push([label, format.quantity(values[i], unit)]);
+  }
   const collective = collectivesOf(model)?.byInstruction.get(i);
   if (collective) {
     const wire = format.bytes(totalWire(collective));

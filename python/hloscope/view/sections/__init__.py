@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import collectives, compiler, cost, findings, measured, memory, sharding, source, transitions
+from . import (
+    collectives,
+    compiler,
+    cost,
+    findings,
+    measured,
+    memory,
+    own,
+    sharding,
+    source,
+    transitions,
+)
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -23,6 +34,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("memory", memory.add),
     ("source", source.add),
     ("measured", measured.add),
+    ("own", own.add),
     ("collectives", collectives.add),
     ("compiler", compiler.add),
     ("findings", findings.add),

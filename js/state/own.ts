@@ -1,0 +1,16 @@
+/** Numbers a person gave for instructions, as they came: NaN where none was given. */
+import type { ViewModel } from "../base/model.ts";
+
+export interface OwnValues {
+  label: string;
+  unit: string;
+  values: Float64Array;
+}
+
+export function ownValues(model: ViewModel): OwnValues[] {
+  const rows = (model.header.extras.own as { label: string; unit: string }[] | undefined) ?? [];
+  return rows.flatMap(({ label, unit }, k) => {
+    const values = model.optional<Float64Array>(`own.${k}`);
+    return values ? [{ label, unit, values }] : [];
+  });
+}
