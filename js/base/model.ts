@@ -69,6 +69,7 @@ export class ViewModel {
     computation: Int32Array;
     size: Uint32Array;
     order: Uint32Array;
+    worth: Float32Array;
     class: Uint32Array;
     fold: Int32Array;
   };
@@ -128,6 +129,7 @@ export class ViewModel {
       computation: c("group.computation"),
       size: c("group.size"),
       order: c("group.order"),
+      worth: c("group.worth"),
       class: c("group.class"),
       fold: c("group.fold"),
     };

@@ -63,6 +63,7 @@ const RULES: Record<string, string> = Object.assign(
     "i32 -1:instruction": "owner",
     "i32 -1:computation": "computation",
     "u32 any": "size order class",
+    "f32 amount": "worth",
     "i32 -1:fold": "fold",
   }),
   table("fold", { "u32 group": "parent", "u32 text": "label" }),

@@ -3,7 +3,7 @@ import type { ViewModel } from "../base/model.ts";
 import { buildFlow, type Flow } from "../graph/flow.ts";
 import { ItemWriter } from "../graph/items.ts";
 import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
-import { Openness, openDefault, weights } from "../graph/openness.ts";
+import { Openness, openDefault, WORTH_OPENING, weights, worthOf } from "../graph/openness.ts";
 import { LayoutCache, layoutPicture } from "../graph/picture.ts";
 import { ItemKind, type Projection, project } from "../graph/projection.ts";
 import { Tree } from "../graph/tree.ts";
@@ -90,6 +90,7 @@ export class Engine {
   /** Opens the largest groups that still let everything fit at that scale. */
   private fillPane(scale: number): void {
     const tried = new Set<number>();
+    const working = worthOf(this.tree, this.tree.root) > 0;
     const tries = this.model.instruction.count > HUGE ? 3 : TRIES;
     for (let turn = 0; turn < tries; turn++) {
       const projection = project(this.tree, this.flow, this.weight, this.openness);
@@ -97,7 +98,10 @@ export class Engine {
       for (let item = 1; item < projection.nodes.length; item++) {
         const node = projection.nodes[item];
         if (projection.kind[item] !== ItemKind.Closed || tried.has(node)) continue;
-        if (largest < 0 || this.weight[node] > this.weight[largest]) largest = node;
+        const worth = worthOf(this.tree, node);
+        if (working && worth < WORTH_OPENING) continue;
+        if (largest < 0 || worth > worthOf(this.tree, largest)) largest = node;
+        else if (!working && this.weight[node] > this.weight[largest]) largest = node;
       }
       if (largest < 0) break;
       tried.add(largest);

@@ -97,6 +97,22 @@ export function visibleChildren(
   return out;
 }
 
+/** With less of the program's work a group stays closed at first: an optimiser is one box. */
+export const WORTH_OPENING = 0.03;
+
+/** Share of the program's products in a container, 0 .. 1. */
+export function worthOf(tree: Tree, node: number): number {
+  const { called, computation, group } = tree.model;
+  if (node >= tree.stacks) return 0;
+  if (node >= tree.instructions) return group.worth[node - tree.instructions];
+  let sum = 0; // of a loop: its body and its condition
+  for (let e = called.offsets[node]; e < called.offsets[node + 1]; e++) {
+    const g = computation.group[called.values[e]];
+    if (g >= 0 && group.owner[g] === node) sum += group.worth[g];
+  }
+  return sum;
+}
+
 /** Groups that tell how rather than what: not opened at first unless the module is tiny. */
 const INNER = new Set(["fusion", "reducer", "condition", "unreachable"]);
 
@@ -112,6 +128,7 @@ export function openDefault(
   openness = new Openness(tree),
   inner = false,
 ): Openness {
+  const working = !inner && worthOf(tree, tree.root) > 0;
   const kids = (v: number): number[] => visibleChildren(tree, flow, weight, openness, v);
   let boxes = 0;
   const heap: number[] = [];
@@ -141,13 +158,15 @@ export function openDefault(
   while (heap.length > 0) {
     let best = 0;
     for (let k = 1; k < heap.length; k++) {
-      const d = weight[heap[k]] - weight[heap[best]];
-      if (d > 0 || (d === 0 && heap[k] < heap[best])) best = k;
+      const d = worthOf(tree, heap[k]) - worthOf(tree, heap[best]);
+      const w = weight[heap[k]] - weight[heap[best]];
+      if (d > 0 || (d === 0 && (w > 0 || (w === 0 && heap[k] < heap[best])))) best = k;
     }
     const v = heap[best];
     heap[best] = heap[heap.length - 1];
     heap.pop();
     if (openness.open[v]) continue;
+    if (working && worthOf(tree, v) < WORTH_OPENING) continue;
     if (!inner && isInner(v)) {
       skipped.push(v);
       continue;

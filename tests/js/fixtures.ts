@@ -199,6 +199,7 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   );
   u32("group.size", size);
   u32("group.order", order);
+  columns.set("group.worth", new Float32Array(groups.length));
   u32(
     "group.class",
     groups.map((_, g) => g),

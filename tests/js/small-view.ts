@@ -156,6 +156,7 @@ export function smallView(
     "group.computation": ["i32", all.map((_, k) => (k === 1 ? 0 : -1))],
     "group.size": ["u32", size],
     "group.order": ["u32", first],
+    "group.worth": ["f32", all.map(() => 0)],
     "group.class": ["u32", all.map((_, k) => k)],
     "group.fold": ["i32", all.map((g) => g.fold ?? -1)],
     "fold.parent": ["u32", folds.map(() => 1)],

@@ -16,6 +16,7 @@ from ..analysis.base.labels import labels
 from ..analysis.base.table import NO_TARGET, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
+from ..analysis.grouping.worth import worth
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from . import sections as _sections
@@ -198,6 +199,9 @@ def _groups(b: Builder, c: Context) -> None:
     b.column("group.computation", "i32", g.computation)
     b.column("group.size", "u32", g.size)
     b.column("group.order", "u32", g.order)
+    none: Any = np.zeros(len(g.parent))
+    share: Any = c.or_without("shares of work", lambda: worth(c.module, g), lambda: none)
+    b.column("group.worth", "f32", share)
     b.column("group.class", "u32", f.group_class)
     b.column("group.fold", "i32", f.of_group)
     members = csr([list(x.members) for x in f.folds])

@@ -54,10 +54,12 @@ def flags(module: Module) -> NDArray[np.uint16]:
     rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
+    prefetch = _prefetch(t)
     reserves = np.flatnonzero(is_(("custom-call",)))
     for i in reserves.tolist():  # memory that a loop fills: no work
         inline[i] = t.instructions[i].custom_call_target == "AllocateBuffer"
-    plumbing = is_(_PLUMBING) | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
+        prefetch[i] = t.instructions[i].custom_call_target == "ConcatBitcast"
+    plumbing = is_(_PLUMBING) | prefetch | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
     out[inline] |= INLINE
     out[is_(("parameter",))] |= PARAMETER
     out[plumbing] |= PLUMBING
@@ -66,6 +68,26 @@ def flags(module: Module) -> NDArray[np.uint16]:
     out[_landmarks(t, families(module), bytes_)] |= LANDMARK
     _outputs(module, out)
     return out.astype(np.uint16)
+
+
+_MOVES = ("copy-start", "copy-done", "slice-start", "slice-done")
+
+
+def _prefetch(t: Table) -> NDArray[np.bool_]:
+    """Moves between memories of one chip, which only make a value arrive sooner.
+
+    What goes to the host or comes from it stays a box of its own.
+    """
+    host = np.array([_HOST in s.text for s in t.shapes], bool)[t.shape]
+    moves = t.by_opcode(lambda o: o in _MOVES, bool)
+    rows, values = t.operands.rows, t.operands.values
+    for _ in range(2):  # a done is known by its start, a start by what it copies
+        np.logical_or.at(host, rows, host[values] & moves[rows])
+        np.logical_or.at(host, values, host[rows] & moves[values] & moves[rows])
+    return np.asarray(moves & ~host)
+
+
+_HOST = "S(5)"
 
 
 def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -7,7 +7,6 @@ while ×16                           tpu_custom_call
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from ...hlo.collective_kinds import KINDS, is_collective
 from .families import ID, families, opcode_family
 from .table import Table, per_module, per_table, table
+from .trips import trip_count
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module, Shape
@@ -37,7 +37,6 @@ _RANK = {op: n for n, op in enumerate(_TELLING)}
 _QUIET = frozenset(
     ["convert", "copy", "reshape", "broadcast", "bitcast-convert", "iota", "negate", "compare"]
 )
-_TRIPS = re.compile(r'known_trip_count"?\s*:\s*\{\s*"?n"?\s*:\s*"?(\d+)')
 
 
 def shorten(text: str, limit: int = MAX_LABEL) -> str:
@@ -58,12 +57,6 @@ def matmul_label(instr: Instruction) -> str:
     if len(arrays) < 2:
         return "matmul"
     return f"matmul {_dims(arrays[0])}·{_dims(arrays[1])}"
-
-
-def trip_count(instr: Instruction) -> int | None:
-    """XLA's ``known_trip_count`` of a while, or None."""
-    found = _TRIPS.search(instr.attribute_text)
-    return int(found.group(1)) if found and len(found.group(1)) < 19 else None
 
 
 def words_of_mask(mask: int, matmul: bool = False) -> list[str]:

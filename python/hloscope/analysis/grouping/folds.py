@@ -53,11 +53,12 @@ def folds(module: Module, tree: GroupTree) -> Folds:
     contents = _Contents(t, tree)
     out: list[Fold] = []
     of_group = np.full(len(tree.parent), -1, np.int64)
-    for parent, children in enumerate(tree.children()):
+    below = tree.children()
+    for parent, children in enumerate(below):
         foldable = [g for g in children if int(tree.kind[g]) in _FOLDABLE]
         if len(foldable) < MIN_MEMBERS:
             continue
-        for label, members in _runs(foldable, tree, group_class, contents):
+        for label, members in _runs(foldable, tree, group_class, contents, below):
             of_group[members] = len(out)
             out.append(Fold(parent, label, tuple(members)))
     return Folds(tuple(out), of_group, group_class)
@@ -130,7 +131,11 @@ def near(a: Counter[int], b: Counter[int], share: float = NEAR_SHARE) -> bool:
 
 
 def _runs(
-    groups: list[int], tree: GroupTree, group_class: Ints, contents: _Contents
+    groups: list[int],
+    tree: GroupTree,
+    group_class: Ints,
+    contents: _Contents,
+    children: list[list[int]],
 ) -> list[tuple[str, list[int]]]:
     out: list[tuple[str, list[int]]] = []
     by_hint: dict[str, list[int]] = {}
@@ -148,8 +153,19 @@ def _runs(
         share = LAYER_SHARE if layers else NEAR_SHARE
         for members in _alike(ordered, group_class, contents, share):
             label = stem.replace("\0", _range([numbers[g] for g in members]))
+            if layers:
+                label += _inside(members[0], tree, children)
             out.append((label, members))
     return out
+
+
+def _inside(layer: int, tree: GroupTree, children: list[list[int]]) -> str:
+    """``: attention, mlp``: the biggest parts of a layer, in order."""
+    parts = [g for g in children[layer] if KINDS[tree.kind[g]] == "scope"]
+    named = {tree.label[g]: g for g in parts if not _NUMBER.search(tree.label[g])}
+    biggest = sorted(named, key=lambda x: -int(tree.size[named[x]]))[:3]
+    words = [x for x in named if x in biggest and len(x) <= 24]
+    return f": {', '.join(words)}" if words else ""
 
 
 def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:

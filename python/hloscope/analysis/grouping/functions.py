@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.frames import is_library
-from ..base.labels import trip_count
 from ..base.op_name import BACKWARD, CALLED, FORWARD
 from ..base.table import Ints, Table, per_module, table
+from ..base.trips import trip_count
 from .group_nodes import MIN_BOXES, Node
 from .scopes import inherit
 

@@ -18,8 +18,9 @@ hang every called computation under its first caller. ``folds.py`` then finds re
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..base.flags import INLINE, OUTPUT, QUIET, flags
 from ..base.op_name import CALLED, LAYER, Path, relative
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
-from .functions import Budget, calls, cut_by_calls
+from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, simplify
 from .layers import layers
 from .results import gather_results
@@ -44,6 +45,8 @@ KINDS = (
 
 # A computation with no more boxes than this reads well without scopes.
 FLAT = 12
+# A loop's body is the function that most of it is from.
+MOSTLY = 0.6
 
 _ROLE_KINDS = {
     "body": "body",
@@ -147,7 +150,33 @@ class _Builder:
                 instr = self.t.instructions[row]
                 kind = _kind(instr.opcode, role)
                 label = _label(kind, self.module.computations[callee].name, instr)
+                if label == "body" and not self.plain:
+                    label = self._body_of(callee) or label
                 self._computation(callee, kind, label, row, int(self.group[row]), queue)
+
+    def _body_of(self, c: int) -> str:
+        """The person's function that a loop's body is, where it is one."""
+        first, last = self.bounds[c]
+        chain = self.calls.chain[first:last][self.calls.own[first:last]]
+        ids, counts = np.unique(chain, return_counts=True)
+        within: Counter[Path] = Counter()
+        for k, count in zip(ids.tolist(), counts.tolist(), strict=True):
+            names = _names(self.calls.chains[k])
+            for n in range(1, len(names) + 1):
+                within[names[:n]] += count
+        mostly = [p for p, count in within.items() if count >= MOSTLY * len(chain)]
+        own = [p for p in mostly if not any(n[: len(p)] == p for n in self.outside)]
+        return max(own, key=len)[-1] if own else ""
+
+    @cached_property
+    def outside(self) -> set[Path]:
+        """Functions of ENTRY's instructions."""
+        assert self.module.entry is not None
+        first, last = self.bounds[self.module.entry.index]
+        rows = np.arange(first, last)
+        rows = rows[self.calls.own[rows] & (self.t.called.counts[rows] == 0)]
+        chains = np.unique(self.calls.chain[rows]).tolist()
+        return {_names(self.calls.chains[k]) for k in chains}
 
     def _add(self, node: Node, parent: int) -> int:
         node.index = len(self.nodes)
@@ -268,6 +297,10 @@ class _Builder:
                 total[above[g]] += total[g]
         means = [t / c if c else 0.0 for t, c in zip(total, count, strict=True)]
         return np.array(means).astype(np.int64)
+
+
+def _names(chain: Chain) -> Path:
+    return tuple(name for _, name in chain if name)
 
 
 _NESTED = frozenset(["scope", "component", "section"])

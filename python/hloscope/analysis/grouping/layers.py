@@ -114,7 +114,10 @@ class _Finder:
                 self._to_gradients(found, recedes, identity)
                 self._name_layers(found, recedes, identity)
             else:
-                self.loops[[s.spine[0][0] for s in whole]] = True
+                loops = [s.spine[0][0] for s in whole]
+                self.loops[loops] = True
+                found.position[:] = -1
+                found.position[np.array(loops) - found.first] = np.arange(len(loops))
             self._name_rest(found, apart)
         self._name_optimiser(anchor)
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
@@ -269,6 +272,7 @@ class _Finder:
         n = len(found.position)
         rows = np.arange(n) + found.first
         free = (found.position < 0) & ~apart[rows] & ~self.t.silent[rows]
+        free &= self.phase[rows] != OPTIMISER
         before = free & (found.after < 0) & (found.before < NEVER)
         behind = free & (found.after >= 0)
         ends = behind & (found.before == NEVER)
@@ -278,6 +282,7 @@ class _Finder:
             "before": "embedding" if embeds else "input",
             "loss": "loss" if self.phased else "head",
         }
+        gradients = self._needs_gradients(found) if self.phased else []
         for mask, word in (
             (before, words["before"]),
             (between, words["loss"]),
@@ -286,15 +291,39 @@ class _Finder:
             for row in rows[mask].tolist():
                 path = self._path(row)
                 lead = path[:1] if path[:1] in _PHASES else ()
-                if self.phased and not lead:
-                    continue
                 rest = path[len(lead) :]
+                if self.phased and not lead:
+                    late = gradients[row - found.first]
+                    lead = (BACKWARD,) if late else (FORWARD,)
                 if any(not c.endswith(CALLED) for c in rest):
                     continue
                 name = word or (words["before"] if lead == (BACKWARD,) else words["loss"])
                 if not self.phased and not word:
                     name = "head"
                 self.scope[row] = self._id((*lead, name, *rest))
+
+    def _needs_gradients(self, found: Repeats) -> list[bool]:
+        """Rows that depend on a gradient, or serve gradients alone."""
+        n = len(found.position)
+        rows = slice(found.first, found.first + n)
+        scope = self.scope[rows].tolist()
+        marked = [self.paths[s][:1] if s >= 0 else () for s in scope]
+        late = [m == (BACKWARD,) for m in marked]
+        begin = int(self.t.operands.offsets[found.first])
+        end = int(self.t.operands.offsets[found.first + n])
+        users = (self.t.operands.rows[begin:end] - found.first).tolist()
+        values = (self.t.operands.values[begin:end] - found.first).tolist()
+        for v, u in zip(values, users, strict=True):
+            if 0 <= v < u and late[v]:
+                late[u] = True
+        early = [False] * n
+        for v, u in zip(reversed(values), reversed(users), strict=True):
+            if 0 <= v < u and (early[u] or not late[u]):
+                early[v] = True
+        for v, u in zip(reversed(values), reversed(users), strict=True):
+            if 0 <= v < u and late[u] and not early[v] and marked[v] != (FORWARD,):
+                late[v] = True
+        return late
 
     def _holds_gather(self, rows: Ints) -> bool:
         """Whether a table is looked up: a gather, or an operation that says it was one."""

@@ -1,0 +1,51 @@
+"""How much of the program's work a group holds: what the first picture opens first.
+
+A rank, no figure to show: FLOPs of products as the square root of the sizes of what goes in and
+comes out (m·k, k·n and m·n give m·k·n), kernels by their bytes, each times how often it runs.
+A loop of unknown length counts as eight.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.families import ID, families
+from ..base.table import table
+from ..base.trips import multiplicity
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+    from .groups import GroupTree
+
+_UNKNOWN_TRIPS = 8.0
+_KERNEL = 128.0  # products a kernel may do with each element
+
+
+def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
+    """A row a group: its share of the module's products, 0 to 1; all 0 where there are none."""
+    t = table(module)
+    family = families(module)
+    products = np.isin(family, [ID["matmul"], ID["convolution"], ID["custom_call"]])
+    products &= t.by_opcode(lambda o: o not in ("fusion", "call") and "async" not in o, bool)
+    runs = [_UNKNOWN_TRIPS if r is None else float(r) for r in multiplicity(module)]
+    of_shape = [float(sum(leaf.elements for leaf in s.leaves() if leaf.is_array)) for s in t.shapes]
+    offsets, values, shape = t.operands.offsets, t.operands.values, t.shape
+    out = [0.0] * len(tree.parent)
+    group, computation = tree.group, t.computation
+    for i in np.flatnonzero(products).tolist():
+        sizes = [of_shape[shape[o]] for o in values[offsets[i] : offsets[i + 1]][:2].tolist()]
+        mine = of_shape[shape[i]]
+        if family[i] == ID["custom_call"]:
+            work = _KERNEL * (mine + sum(sizes))
+        else:
+            work = math.sqrt(mine * math.prod(sizes)) if sizes else 0.0
+        out[group[i]] += work * runs[computation[i]]
+    above = np.where(tree.owner >= 0, group[np.maximum(tree.owner, 0)], tree.parent).tolist()
+    for g in range(len(out) - 1, 0, -1):
+        out[above[g]] += out[g]
+    total = out[0] if out else 0.0
+    return np.array(out) / total if total > 0 else np.zeros(len(out))
