@@ -9,8 +9,15 @@ jax writes it into ``op_name``:
 
 The optimiser is what depends on the backward pass without being marked, or what stands in a
 scope of a known optimiser. Ops without a name (partitioner, layout copies) take the phase of
-what they are computed from or serve. A module with no such mark at all has no phases:
-nothing says that it trains.
+what they are computed from or serve, else of the loop or call that they stand in.
+
+Where the compiler made one op of several, it has the names of all of them, as a combined
+all-reduce of gradients and the loss:
+
+    jit(step)/(transpose(jvp())/dot_general:jvp()/reduce_sum)
+
+Data flow decides then: the latest phase where it is computed from the backward pass, else the
+earliest. A module with no mark at all has no phases: nothing says that it trains.
 """
 
 from __future__ import annotations
@@ -21,12 +28,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Module
+from .op_name import split_components
 from .table import Table, per_module, table
 
 Phases = npt.NDArray[np.uint8]
 
 PHASES = ("", "forward", "backward", "rematerialised", "optimiser")
 UNKNOWN, FORWARD, BACKWARD, REMATERIALISED, OPTIMISER = range(5)
+_IN_TIME = (FORWARD, REMATERIALISED, BACKWARD, OPTIMISER)
 
 _PATH = re.compile(r"/")
 _REMAT = re.compile(r"(?:^|/)rematted_computation(?:/|$)")
@@ -40,8 +49,30 @@ _OPTIMISER = re.compile(
 _XLA_REMAT = re.compile(r"\.remat\d*(?:\.|$)")  # hlo_rematerialization's clones
 
 
+def name_phases(op_name: str) -> tuple[int, ...]:
+    """The phases that the names of a merged op say, in time; one of a name of its own."""
+    found = {name_phase(n) for n in merged_names(op_name)}
+    return tuple(p for p in _IN_TIME if p in found) or (UNKNOWN,)
+
+
+def merged_names(op_name: str) -> list[str]:
+    """``jit(f)/(a/mul:b/add)`` as ``jit(f)/a/mul`` and ``jit(f)/b/add``; ``a/mul;b/add`` alike."""
+    if ";" in op_name:
+        parts = split_components(op_name, ";")
+        if len(parts) > 1:
+            return [n for part in parts for n in merged_names(part)]
+    if not op_name.endswith(")") or "/(" not in op_name or ":" not in op_name:
+        return [op_name]
+    head, _, last = op_name.partition("/(")
+    inside = last[:-1]
+    parts = split_components(inside, ":")
+    if len(parts) < 2:
+        return [op_name]
+    return [n for part in parts for n in merged_names(f"{head}/{part}")]
+
+
 def name_phase(op_name: str) -> int:
-    """What an ``op_name`` alone says; UNKNOWN for unmarked names and argument names."""
+    """What one ``op_name`` alone says; UNKNOWN for unmarked names and argument names."""
     if not _PATH.search(op_name):
         return UNKNOWN
     if _REMAT.search(op_name):
@@ -57,8 +88,14 @@ def name_phase(op_name: str) -> int:
 def phases(module: Module) -> Phases:
     """A row an instruction: index into ``PHASES``; all 0 when the module marks none."""
     t = table(module)
-    by_name = np.array([name_phase(n) for n in t.op_names], np.uint8)
+    said = [name_phases(n) for n in t.op_names]
+    by_name = np.array([p[0] if len(p) == 1 else UNKNOWN for p in said], np.uint8)
     out = by_name[t.op_name]
+    several = np.array([len(p) > 1 for p in said], bool)[t.op_name]
+    if several.any():
+        after = _depends_on_backward(t, out)
+        ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
+        out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
     for i, name in enumerate(i.name for i in t.instructions):
         if ".remat" in name and _XLA_REMAT.search(name):
             out[i] = REMATERIALISED
@@ -83,13 +120,24 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
         out[unmarked & is_path] = FORWARD
+    _from_inside(t, out, caller, fused)
     _inherit(t, out)
-    # What is inside a fusion and still unmarked is of the fusion's phase.
+    # What is still unmarked inside a fusion, a loop or a call is of its phase.
     for c in range(len(t.first) - 1, -1, -1):
-        if caller[c] >= 0 and fused[c]:
+        if caller[c] >= 0:
             rows = slice(t.first[c], t.first[c] + t.size[c])
             part = out[rows]
             part[part == UNKNOWN] = out[caller[c]]
+
+
+def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: list[bool]) -> None:
+    """Fusions without a name: the phase that most of what is fused has."""
+    for c in range(len(t.first)):
+        if caller[c] >= 0 and fused[c] and out[caller[c]] == UNKNOWN:
+            counts = np.bincount(out[t.first[c] : t.first[c] + t.size[c]], minlength=len(PHASES))
+            counts[UNKNOWN] = 0
+            if counts.any():
+                out[caller[c]] = int(counts.argmax())
 
 
 def _depends_on_backward(t: Table, out: Phases) -> npt.NDArray[np.bool_]:

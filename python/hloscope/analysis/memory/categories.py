@@ -1,21 +1,20 @@
 """What a buffer is for: parameter, saved activation, gradient, optimiser state, …
 
-From what is certain first (arguments and outputs), then from the phase of definition and last
-use:
+Data flow first, names last (``argument_roles.py`` for arguments), then the phase of definition
+and of last use:
 
-    defined forward, last used backward or later        activation saved for backward
+    a copy or conversion of an argument                 copied argument
+    a copy or conversion of another value               what that value is
+    made backward, shaped like a parameter              gradient, reduced over devices or not
+    made forward, last used backward or later           activation saved for backward
     what a collective gives, otherwise                  collective buffer
-    defined in rematted_computation                     rematerialised
-    defined backward, shaped like a parameter           gradient
+    made in rematted_computation                        rematerialised
     anything else                                       temporary
 
-Arguments are told apart by their names in the function's signature; without names (a dump)
-they are just "argument". The rules are heuristics and say so in the interface.
+``Memory.category_source`` says which decided.
 """
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,8 @@ import numpy.typing as npt
 from ...hlo import Target
 from ...hlo.collective_kinds import is_collective
 from ..base.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
+from .argument_roles import BY_USE, STATE, argument_roles, moves_only
+from .argument_roles import PARAMETER as IS_PARAMETER
 from .liveness import Liveness
 from .liveness_values import ARGUMENT, CONSTANT, OUTPUT
 
@@ -37,24 +38,18 @@ CATEGORIES = (
     "rematerialised",
     "collective buffer",
     "constant",
+    "copied argument",
 )
 (
     TEMPORARY, PARAMETER, OPTIMISER_STATE, OTHER_ARGUMENT, RESULT, SAVED, GRADIENT, REMAT,
-    COLLECTIVE, LITERAL,
+    COLLECTIVE, LITERAL, COPIED,
 ) = range(len(CATEGORIES))  # fmt: skip
 
-# anywhere in an argument's path, then only as its first component
-_STATE = re.compile(
-    r"(?:^|[^a-z])(?:opt|optim\w*|opt_state|adam\w*|mu|nu|momentum|moments?|velocity|exp_avg\w*"
-    r"|accumulators?)(?:$|[^a-z])",
-    re.I,
-)
-_STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
-_PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
+_REDUCTIONS = ("all-reduce", "reduce-scatter")
 
 
-def categorise(live: Liveness, target: Target) -> npt.NDArray[np.int8]:
-    """A row a buffer: index into ``CATEGORIES``."""
+def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], dict[int, str]]:
+    """A row a buffer: index into ``CATEGORIES``; and what arguments' categories are from."""
     module = live.module
     n = len(live.size)
     out = np.zeros(n, np.int8)
@@ -62,40 +57,56 @@ def categorise(live: Liveness, target: Target) -> npt.NDArray[np.int8]:
     out[live.kind == CONSTANT] = LITERAL
     out[live.kind == OUTPUT] = RESULT
     out[live.kind == ARGUMENT] = OTHER_ARGUMENT
-    names = argument_names(live, target)
-    donated_shapes: set[tuple[int, ...]] = set()
-    for b, name in names.items():
-        head = re.split(r"[\[.]", name, maxsplit=1)[0]
-        if _STATE_HEAD.fullmatch(head) or _STATE.search(name):
-            out[b] = OPTIMISER_STATE
-        elif _PARAMETERS.fullmatch(head):
-            out[b] = PARAMETER
-        if out[b] in (PARAMETER, OPTIMISER_STATE):
-            shape = module.instructions[int(live.defined_by[b])].shape
-            donated_shapes.add(shape.dimensions)
-    if not donated_shapes:  # nothing is named: any argument may be a parameter
-        donated_shapes = {
-            module.instructions[int(live.defined_by[b])].shape.dimensions
-            for b in np.flatnonzero(live.kind == ARGUMENT)
+    sources: dict[int, str] = {}
+    parameter_shapes: set[tuple[int, ...]] = set()
+    for b, (role, source) in argument_roles(live, phase, argument_names(live, target)).items():
+        if role in (IS_PARAMETER, STATE):
+            out[b] = PARAMETER if role == IS_PARAMETER else OPTIMISER_STATE
+            parameter_shapes.add(_dimensions(live, b))
+        sources[b] = source
+    if not parameter_shapes:  # nothing is known: any argument may be a parameter
+        parameter_shapes = {
+            _dimensions(live, b) for b in np.flatnonzero(live.kind == ARGUMENT).tolist()
         }
     temps = np.flatnonzero((out == TEMPORARY) & (live.size > 0))
     last_use = last_use_phase(live, phase)
-    for b in temps.tolist():
+    for b in temps[np.argsort(live.start[temps], kind="stable")].tolist():
         i = module.instructions[int(live.defined_by[b])]
         made = int(phase[i.index])
-        if made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
+        moved = _moved(live, b)
+        if moved is not None and live.kind[moved] == ARGUMENT:
+            out[b], sources[b] = COPIED, BY_USE
+        elif moved is not None and out[moved] in (SAVED, GRADIENT, REMAT):
+            out[b], sources[b] = out[moved], BY_USE
+        elif (
+            made == BACKWARD
+            and (not is_collective(i.opcode) or i.opcode.startswith(_REDUCTIONS))
+            and _dimensions(live, b) in parameter_shapes
+        ):
+            out[b] = GRADIENT
+        elif made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
             out[b] = SAVED  # a gathered array that is kept too: that it is kept costs memory
         elif is_collective(i.opcode):
             out[b] = COLLECTIVE
         elif made == REMATERIALISED:
             out[b] = REMAT
-        elif (
-            made == BACKWARD
-            and live.values.shapes[live.values.first[i.index] + int(live.leaf[b])].dimensions
-            in donated_shapes
-        ):
-            out[b] = GRADIENT
-    return out
+    return out, sources
+
+
+def _dimensions(live: Liveness, b: int) -> tuple[int, ...]:
+    i = int(live.defined_by[b])
+    return live.values.shapes[live.values.first[i] + int(live.leaf[b])].dimensions
+
+
+def _moved(live: Liveness, b: int) -> int | None:
+    """The buffer that one is only a copy or conversion of; None where it is more."""
+    if len(live.definitions[b]) != 1:
+        return None
+    i = live.module.instructions[int(live.defined_by[b])]
+    if not moves_only(i) or len(i.operands) != 1 or i.operands[0].shape.is_tuple:
+        return None
+    nodes = live.values.nodes(i.operands[0])
+    return int(live.buffer_of[nodes[0]]) if len(nodes) else None
 
 
 def last_use_phase(live: Liveness, phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

@@ -21,7 +21,7 @@ Four peaks of the device's main memory, each labelled; ``spaces`` has those of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,7 @@ class LiveValue:
     offset: int | None = None
     frame: int = 0
     scope: str = ""  # "layer_0/mlp"; "" for arguments and at the top
+    category_source: str = "phase"  # or "data flow", "name": what ``category`` was decided from
 
     @property
     def op_name(self) -> str:
@@ -108,6 +109,8 @@ class Memory:
     target: Target
     liveness: Liveness
     category: npt.NDArray[np.int8]  # by buffer, into CATEGORIES
+    # buffer → "data flow" or "name": what decided its category, where more than its phases
+    category_source: Mapping[int, str]
     timeline: Ints  # schedule position → live bytes of the device's main memory
     platform: str  # "tpu", "gpu", "cpu", "" unknown: what memory spaces mean
 
@@ -292,6 +295,7 @@ class Memory:
             offset=place[1] if place else None,
             frame=int(self.frames[buffer]),
             scope=self._scope(i) if live.kind[buffer] != ARGUMENT else "",
+            category_source=self.category_source.get(buffer, "phase"),
         )
 
     @cached_property
@@ -415,6 +419,7 @@ class Memory:
                     "name": v.name,
                     "bytes": v.bytes,
                     "category": v.category,
+                    "category_source": v.category_source,
                     "kind": v.kind,
                     "phase": v.phase,
                     "shape": v.shape.dense_text,
@@ -469,7 +474,7 @@ def analyse(module: Module, target: Target | None = None) -> Memory:
     live = simulate(module, call_graph(module))
     on = platform(module, target)
     held = live.timeline(main_spaces(on))
-    return Memory(module, target, live, categorise(live, target), held, on)
+    return Memory(module, target, live, *categorise(live, target), held, on)
 
 
 __all__ = ["OUTPUT", "LiveValue", "Memory", "analyse"]

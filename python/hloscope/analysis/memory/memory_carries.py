@@ -14,6 +14,7 @@ was named.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from ...hlo import Instruction, Shape
 from ..base.phases import PHASES, phases
 from ..base.trips import trip_count
 from ..cost.cost_runs import Calls, Role
+from .argument_roles import moves_only
+from .liveness import Liveness
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -126,7 +129,7 @@ def _carries(memory: Memory, calls: Calls, loop: Instruction) -> tuple[Carry, ..
                     written.setdefault(b, i)
                 elif i.opcode == "fusion":
                     update = _fused_update(i, k)
-                    if update is not None and not live.values.defines[v]:
+                    if update is not None and _updates_own(i, update, b, live):
                         written.setdefault(b, update)
                     elif live.values.defines[v]:
                         made.add(b)
@@ -168,7 +171,8 @@ def _fused_update(fusion: Instruction, leaf: int) -> Instruction | None:
         return None
     if root.opcode == "tuple":
         root = root.operands[leaf] if leaf < len(root.operands) else root
-    while root.opcode == "bitcast" and root.operands:
+    # what a CPU can only do in f32 is converted around the update
+    while root.opcode in ("bitcast", "convert") and root.operands:
         root = root.operands[0]
     return root if root.opcode in ("dynamic-update-slice", "scatter") else None
 
@@ -188,6 +192,17 @@ def _reads_slices(i: Instruction, operand: int) -> bool:
             if u.opcode == "bitcast":
                 seen.append(u)
     return False
+
+
+def _updates_own(fusion: Instruction, update: Instruction, buffer: int, live: Liveness) -> bool:
+    """Whether what a fused update writes into is what lay in the buffer a step before."""
+    source = update.operands[0] if update.operands else update
+    while source.opcode in ("bitcast", "convert") and source.operands:
+        source = source.operands[0]
+    number = source.parameter_number if source.opcode == "parameter" else None
+    if number is None or number >= len(fusion.operands):
+        return False
+    return any(int(live.buffer_of[v]) == buffer for v in live.values.nodes(fusion.operands[number]))
 
 
 _SAME_VALUE = frozenset({"bitcast", "reshape", "broadcast", "copy", "transpose", "convert"})
@@ -240,9 +255,39 @@ def _fusion_callers(memory: Memory) -> dict[int, Instruction]:
     return out
 
 
+def _whole_copies(memory: Memory) -> dict[int, int]:
+    """Buffer → the one that it is only a copy or conversion of."""
+    live = memory.liveness
+    out: dict[int, int] = {}
+    for n in live.schedule.tolist():
+        i = memory.module.instructions[n]
+        if len(i.operands) != 1 or i.operands[0].shape.is_tuple or not moves_only(i):
+            continue
+        made, given = live.values.nodes(i), live.values.nodes(i.operands[0])
+        if len(made) and len(given):
+            source = int(live.buffer_of[given[0]])
+            target = int(live.buffer_of[made[0]])
+            if source != target:
+                out.setdefault(target, source)
+    return out
+
+
+def _stack_behind(buffer: int, origin: Mapping[int, int], writers: Container[int]) -> int | None:
+    """The stack that a buffer is or was copied from; None where no loop filled it."""
+    for _ in range(8):
+        if buffer in writers or buffer not in origin:
+            break
+        buffer = origin[buffer]
+    return buffer if buffer in writers else None
+
+
 def find_residuals(memory: Memory) -> tuple[Residual, ...]:
-    """Buffers stacked by one loop and carried, unstacked, by a later one; largest first."""
+    """Buffers stacked by one loop and carried, unstacked, by a later one; largest first.
+
+    The later one may carry a copy or conversion of the stack.
+    """
     loops = memory.loops
+    origin = _whole_copies(memory)
     position = {loop.instruction.index: k for k, loop in enumerate(loops)}
     writers: dict[int, tuple[Loop, Carry]] = {}
     readers: dict[int, list[Loop]] = defaultdict(list)
@@ -251,12 +296,11 @@ def find_residuals(memory: Memory) -> tuple[Residual, ...]:
             if c.role == "stacked":
                 writers.setdefault(c.buffer, (loop, c))
             elif (
-                c.buffer in writers
+                (stack := _stack_behind(c.buffer, origin, writers)) is not None
                 and c.role in ("read by slices", "passed through")
-                and position[writers[c.buffer][0].instruction.index]
-                < position[loop.instruction.index]
+                and position[writers[stack][0].instruction.index] < position[loop.instruction.index]
             ):
-                readers[c.buffer].append(loop)
+                readers[stack].append(loop)
     out = [
         Residual(loop, tuple(readers[b]), c.shape, c.slice_shape, c.bytes, b, c.stored)
         for b, (loop, c) in writers.items()

@@ -1,0 +1,196 @@
+"""What an argument of a training step is, from how it is used; its name only where that is open.
+
+    read by the forward pass, and updated or given a gradient     parameter
+    read by the optimiser alone, and returned updated             optimiser state
+    read by the forward pass, neither updated nor differentiated  argument: data; frozen weights
+                                                                  too, unless their name tells
+
+An argument is followed through copies, loops and calls. It is updated where a result of its shape
+is made from it, one element from one, and has a gradient where the backward pass makes a result
+of its shape. A module without phases (``base/phases.py``) does not say that it trains: then names
+decide, and a name alone makes no optimiser state of what is multiplied, or is not returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Shape
+from ..base.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
+from .liveness import Liveness
+from .liveness_values import ARGUMENT
+
+OTHER, PARAMETER, STATE = range(3)
+BY_USE, BY_NAME = "data flow", "name"
+# anywhere in an argument's path, then only as its first component
+_STATE = re.compile(
+    r"(?:^|[^a-z])(?:opt|optim\w*|opt_state|adam\w*|mu|nu|momentum|moments?|velocity|exp_avg\w*"
+    r"|accumulators?)(?:$|[^a-z])",
+    re.I,
+)
+_STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
+_PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
+_PLUMBING = frozenset(
+    "parameter tuple get-tuple-element bitcast while call conditional opt-barrier domain".split()
+)
+_MULTIPLIES = frozenset({"dot", "convolution"})
+_MOVES = frozenset(
+    "copy copy-start copy-done convert bitcast transpose reshape parameter tuple "
+    "get-tuple-element slice-start slice-done async-start async-done".split()
+)
+
+
+def moves_only(i: Instruction) -> bool:
+    """Whether an instruction gives what it is given in another place, layout or type."""
+    if i.opcode != "fusion":
+        return i.opcode in _MOVES and i.opcode != "parameter"
+    called = i.called_computations
+    return bool(called) and all(k.opcode in _MOVES for k in called[0].instructions)
+
+
+class Uses:
+    """Who reads which buffer, and what of it is returned."""
+
+    def __init__(self, live: Liveness, phase: npt.NDArray[np.uint8]) -> None:
+        self.live = live
+        self.phase = phase
+        self.readers: dict[int, list[Instruction]] = {}
+        values = live.values
+        for c in live.module.computations:
+            if not values.calls.executed[c.index]:
+                continue
+            for i in c.instructions:
+                if i.opcode in _PLUMBING:
+                    continue
+                for o in i.operands:
+                    for v in values.nodes(o):
+                        self.readers.setdefault(int(live.buffer_of[v]), []).append(i)
+        entry = live.module.entry
+        root = entry.root if entry is not None else None
+        self.results = {int(live.buffer_of[v]) for v in values.nodes(root)} if root else set()
+
+    def made(self, i: Instruction) -> list[int]:
+        """Buffers of the results of ``i``."""
+        return [int(self.live.buffer_of[v]) for v in self.live.values.nodes(i)]
+
+    def phases_of(self, b: int) -> set[int]:
+        """Phases of whatever reads it, through copies."""
+        out: set[int] = set()
+        for i in self._through_moves(b):
+            out.add(int(self.phase[i.index]))
+        return out
+
+    def is_multiplied(self, b: int) -> bool:
+        """Whether a dot or convolution reads it, also inside a fusion."""
+        return any(
+            i.opcode in _MULTIPLIES
+            or any(k.opcode in _MULTIPLIES for c in i.called_computations for k in c.instructions)
+            for i in self._through_moves(b)
+        )
+
+    def _through_moves(self, b: int) -> Iterable[Instruction]:
+        seen, waiting = {b}, [b]
+        while waiting:
+            for i in self.readers.get(waiting.pop(), ()):
+                if not moves_only(i):
+                    yield i
+                    continue
+                for n in self.made(i):
+                    if n not in seen:
+                        seen.add(n)
+                        waiting.append(n)
+
+    def is_updated(self, b: int, shape: Shape) -> bool:
+        """Whether a result of the same shape is made from it, by ops that keep the shape."""
+        live, dims = self.live, shape.dimensions
+        aliased = {int(x) for x in np.flatnonzero(live.home == b) if int(x) in self.results}
+        if b in self.results or aliased:
+            return True
+        seen, waiting = {b}, [b]
+        for _ in range(4096):
+            if not waiting:
+                return False
+            for i in self.readers.get(waiting.pop(), ()):
+                if i.opcode in _MULTIPLIES:
+                    continue
+                for v in live.values.nodes(i):
+                    n = int(live.buffer_of[v])
+                    if n in seen or live.values.shapes[v].dimensions != dims:
+                        continue
+                    if n in self.results:
+                        return True
+                    seen.add(n)
+                    waiting.append(n)
+        return False
+
+
+def argument_roles(
+    live: Liveness, phase: npt.NDArray[np.uint8], names: dict[int, str]
+) -> dict[int, tuple[int, str]]:
+    """(OTHER, PARAMETER or STATE, by what) of each argument's buffer."""
+    uses = Uses(live, phase)
+    trains = bool((phase == BACKWARD).any())
+    gradients: dict[tuple[int, ...], int] = {}
+    backward = phase[np.array(live.values.origin, np.int64)] == BACKWARD
+    made_backward = set(live.buffer_of[backward].tolist())
+    for b in uses.results:
+        if b in made_backward:
+            dims = _shape(live, b).dimensions
+            gradients[dims] = gradients.get(dims, 0) + 1
+    out: dict[int, tuple[int, str]] = {}
+    differentiated: dict[tuple[int, ...], list[int]] = {}
+    for b in np.flatnonzero(live.kind == ARGUMENT).tolist():
+        name, shape = names.get(b, ""), _shape(live, b)
+        if not trains:
+            out[b] = _by_name(b, name, shape, uses)
+            continue
+        read = uses.phases_of(b)
+        if read & {FORWARD, BACKWARD, REMATERIALISED}:
+            if uses.is_updated(b, shape) and OPTIMISER in read:
+                out[b] = PARAMETER, BY_USE
+            elif gradients.get(shape.dimensions) and FORWARD in read:
+                differentiated.setdefault(shape.dimensions, []).append(b)
+                out[b] = OTHER, BY_USE
+            elif _is_parameter(name):  # frozen
+                out[b] = PARAMETER, BY_NAME
+            else:
+                out[b] = OTHER, BY_USE
+        elif OPTIMISER in read and uses.is_updated(b, shape):
+            out[b] = STATE, BY_USE
+        elif read - {UNKNOWN}:
+            out[b] = OTHER, BY_USE
+        else:
+            out[b] = _by_name(b, name, shape, uses)
+    for dims, rows in differentiated.items():
+        # more arguments of the shape than gradients: their names tell, else their order
+        room = gradients[dims]
+        named = [b for b in rows if _is_parameter(names.get(b, ""))]
+        chosen = rows if len(rows) <= room else (named or rows)[:room]
+        how = BY_USE if len(rows) <= room else BY_NAME
+        for b in chosen:
+            out[b] = PARAMETER, how
+    return out
+
+
+def _by_name(b: int, name: str, shape: Shape, uses: Uses) -> tuple[int, str]:
+    says_state = _STATE_HEAD.fullmatch(_head(name)) or _STATE.search(name)
+    if says_state and not uses.is_multiplied(b) and uses.is_updated(b, shape):
+        return STATE, BY_NAME
+    return (PARAMETER, BY_NAME) if _is_parameter(name) else (OTHER, BY_NAME)
+
+
+def _head(name: str) -> str:
+    return re.split(r"[\[.]", name, maxsplit=1)[0]
+
+
+def _is_parameter(name: str) -> bool:
+    return _PARAMETERS.fullmatch(_head(name)) is not None
+
+
+def _shape(live: Liveness, b: int) -> Shape:
+    i = int(live.defined_by[b])
+    return live.values.shapes[live.values.first[i] + int(live.leaf[b])]
