@@ -23,6 +23,10 @@ export interface WhyCard {
   operand: string;
   had: string;
   needs: string;
+  /** Lines that called the line, the nearest first. */
+  callers: string[];
+  /** The other ops that it serves, or lines that ask for it by name. */
+  others: string[];
   origins: Origin[];
 }
 

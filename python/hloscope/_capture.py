@@ -367,13 +367,18 @@ class Capture:
 
 
 def _with_reader(target: Target) -> Target:
-    """The target, able to read the dump of the program before partitioning when asked."""
-    text = target.dumps.get("after_shardy-xla")
-    if text is None or target.before_partitioning is not None:
-        return target
+    """The target, able to read the dumps around partitioning when asked."""
+    before, after = map(target.dumps.get, ("after_shardy-xla", "after_spmd-partitioning"))
+    if before is not None and target.before_partitioning is None:
+        target = replace(target, before_partitioning=_reader(before))
+    if after is not None and target.after_partitioning is None:
+        target = replace(target, after_partitioning=_reader(after))
+    return target
 
+
+def _reader(text: str) -> Callable[[], Module | None]:
     @cache
-    def before() -> Module | None:
+    def read() -> Module | None:
         from .readers import ReadError, read_modules
 
         try:
@@ -381,4 +386,4 @@ def _with_reader(target: Target) -> Target:
         except ReadError:
             return None
 
-    return replace(target, before_partitioning=before)
+    return read

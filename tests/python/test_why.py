@@ -324,7 +324,8 @@ def test_a_move_in_two_steps_is_of_the_table_when_its_tiles_move(mesh):
     for row in steps:
         card = capture.why(row)
         assert (card.opcode, card.operand, card.had) == ("gather", "table", "P('fsdp', None)")
-        assert [(o.axis, o.kind, o.name) for o in card.origins] == [("fsdp", "argument", "table")]
+        said = [(o.axis, o.kind, o.name) for o in card.origins if o.of == "operand"]
+        assert said == [("fsdp", "argument", "table")]
 
 
 def test_indices_that_move_are_not_taken_for_the_table(mesh):
@@ -384,4 +385,4 @@ def test_a_collective_that_the_program_asks_for(mesh):
     card = capture.why(row)
     assert card.by_user
     assert card.is_known
-    assert str(card).splitlines()[1].strip().startswith("asked for  by name at ")
+    assert str(card).splitlines()[1].split()[:4] == ["asked", "for", "by", "name"]

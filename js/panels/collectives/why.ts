@@ -87,16 +87,52 @@ function groupsText(row: CollectiveRow): string {
 }
 
 function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
-  if (row.written === "user") return section("Why", note("The program asks for it by name."));
   const card = row.why;
+  if (row.written === "user" || row.written === "autodiff") {
+    return section("Why", ...named(ctx, row, card));
+  }
   if (!card) {
     return section("Why", note("Unknown: the program before partitioning is not in this capture."));
   }
   if (card.unknown && compilerMessages(ctx.model, row.members).length) {
     return section("Why", note("XLA's own warning tells: it went through the whole value."));
   }
-  if (card.unknown) return section("Why", note(`Unknown: ${card.unknown}.`));
+  if (card.unknown) {
+    const known = around(ctx, card, "Known of them");
+    return section("Why", note(`Unknown: ${card.unknown}.`), ...known);
+  }
   return section("Why", ...explained(ctx, card));
+}
+
+const OTHERS = 12;
+
+/** What the program asks for by name, or its derivative does. */
+function named(ctx: PanelContext, row: CollectiveRow, card: WhyCard | null): HTMLElement[] {
+  const said =
+    row.written === "user"
+      ? "The program asks for it by name."
+      : "Autodiff asks for it, for the gradient of the line it is named after.";
+  return [note(said), ...around(ctx, card, "Also asked for at")];
+}
+
+/** Who called the line, and for what else the collective is. */
+function around(ctx: PanelContext, card: WhyCard | null, also: string): HTMLElement[] {
+  const rows: [string, HTMLElement | string][] = [];
+  const callers = card?.callers ?? [];
+  const others = card?.others ?? [];
+  if (callers.length) {
+    rows.push(["Called from", h("span", null, ...callers.map((c) => lineLink(ctx, c)))]);
+  }
+  for (const o of others.slice(0, OTHERS)) rows.push([also, lined(ctx, o)]);
+  if (others.length > OTHERS) rows.push([also, `${others.length - OTHERS} more`]);
+  return rows.length ? [facts(rows)] : [];
+}
+
+/** "dot f32[8,16] at train.py:31" with its line as a link. */
+function lined(ctx: PanelContext, said: string): HTMLElement {
+  const at = said.lastIndexOf(" at ");
+  if (at < 0) return lineLink(ctx, said);
+  return h("span", null, said.slice(0, at + 4), lineLink(ctx, said.slice(at + 4)));
 }
 
 function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
@@ -108,6 +144,7 @@ function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
   if (card.line) rows.push(["At", lineLink(ctx, card.line)]);
   return [
     facts(rows),
+    ...around(ctx, card, "And by"),
     h("ul", { class: "list origins" }, ...card.origins.map((o) => originRow(ctx, o))),
   ];
 }

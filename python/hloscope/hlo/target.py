@@ -75,3 +75,7 @@ class Target:
     before_partitioning: Callable[[], Module | None] | None = field(
         default=None, repr=False, compare=False
     )
+    # the same of the program just after, where each collective stands beside what it is for
+    after_partitioning: Callable[[], Module | None] | None = field(
+        default=None, repr=False, compare=False
+    )

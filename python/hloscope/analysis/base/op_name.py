@@ -146,3 +146,25 @@ def relative(path: Path, base: Path) -> Path:
     while at < len(path) and (path[at] in _LOOPS or _BRANCH.match(path[at])):
         at += 1
     return path[at:]
+
+
+_RERUN = "rematted_computation"
+
+
+def is_autodiff(op_name: str) -> bool:
+    """Whether the op is of a derivative: transposed, and no second run of the forward pass."""
+    return all("transpose(" in n and _RERUN not in n for n in merged_names(op_name))
+
+
+def merged_names(op_name: str) -> list[str]:
+    """The names that one of a combined op stands for: ``f/(a/psum:b/psum)``, ``f/a;f/b``."""
+    if ";" in op_name:
+        return [n for part in split_components(op_name, ";") for n in merged_names(part)]
+    if not op_name.endswith(")") or ":" not in op_name:
+        return [op_name]
+    parts = split_components(op_name)
+    last = parts[-1]
+    if not last.startswith("(") or ":" not in last:
+        return [op_name]
+    prefix = "/".join(parts[:-1])
+    return [f"{prefix}/{m}" if prefix else m for m in split_components(last[1:-1], ":")]

@@ -8,12 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...hlo import Computation, Instruction, Module, Target
+from ...hlo.collective_kinds import KINDS
 from .table import per_module, table
 
 _THROUGH = frozenset({
     "copy", "convert", "bitcast", "bitcast-convert", "reshape", "transpose", "copy-start",
-    "copy-done", "optimization-barrier", "dynamic-slice", "slice", "reduce-precision", "negate",
+    "copy-done", "optimization-barrier", "opt-barrier", "dynamic-slice", "slice",
+    "reduce-precision", "negate",
 })  # fmt: skip
+# The same value, laid out otherwise.
+_MOVES = tuple(k.name for k in KINDS.values() if k.reshards)
 _STEPS = 200
 
 
@@ -44,6 +48,8 @@ def source_of(value: Instruction, target: Target) -> Source:
     at = value
     for _ in range(_STEPS):
         step = step_back(at, path)
+        if step is None and at.opcode.startswith(_MOVES) and len(at.operands) == 1 and not path:
+            step = at.operands[0]
         if step is None:
             break
         at = step
@@ -63,6 +69,9 @@ def step_back(at: Instruction, path: list[int]) -> Instruction | None:
         return at.operands[path.pop()]
     if op in _THROUGH and at.operands:
         return at.operands[0]
+    if op == "broadcast" and at.operands and at.shape.elements == at.operands[0].shape.elements:
+        # of one element there may be no more to say: a constant is one
+        return at.operands[0] if at.shape.elements > 1 else None
     if op == "parameter":
         return _outside(at, path)
     if op == "while" and path and at.operands:

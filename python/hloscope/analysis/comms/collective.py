@@ -8,6 +8,7 @@ from typing import Any
 from ...hlo import Instruction, StackFrame
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.devices import DeviceGroups
+from ..base.op_name import is_autodiff
 from ..base.operands import Source
 
 
@@ -96,7 +97,13 @@ class Collective:
 
     @property
     def written_by(self) -> str:
-        """``partitioner``, ``user`` or ``unknown``."""
+        """``partitioner``, ``user``, ``autodiff`` or ``unknown``.
+
+        ``autodiff``: the derivative of what the user wrote asks for it by name, as the sum of a
+        gradient over an axis that its argument was the same along.
+        """
+        if self.inserted is False and is_autodiff(self.op_name):
+            return "autodiff"
         return {True: "partitioner", False: "user", None: "unknown"}[self.inserted]
 
     @property

@@ -24,6 +24,7 @@ from ...hlo.collective_kinds import OF_PERMUTES
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from ..base.frames import FrameFinder
 from ..base.meshes import module_mesh
+from ..base.op_name import merged_names
 from ..base.operands import Source, source_of
 from ..base.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
@@ -282,6 +283,7 @@ def _inserted(op: Instruction, anchor: Instruction, op_name: str) -> bool | None
     for i in (op, anchor):
         if 'is_spmd_generated="true"' in i.attribute_text:
             return True
-    if _WRITTEN.search(op_name):
-        return False
-    return True if op_name else None
+    written = {bool(_WRITTEN.search(n)) for n in merged_names(op_name)}
+    if len(written) > 1 or not op_name:  # combined of both
+        return None
+    return not written.pop()

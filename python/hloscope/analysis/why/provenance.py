@@ -1,12 +1,13 @@
 """Why a collective is there: what the program before partitioning asked for, and who said so.
 
-    collective (names the op it was made for) ──▶ that op before partitioning
+    row ─ joining.py ─▶ collective as the partitioner made it
+        ─ partitioned.py, alignment.py ─▶ the op that asked, the value that moves
         a dot whose contracted dimension is sharded             all-reduce, reduce-scatter
         a constraint, or an operand laid out otherwise          all-gather, all-to-all, permute
     axes of the operand and of the op ──▶ Shardy's origins ──▶ argument k, constraint at file:line
 
-A wrong answer is worse than none: every candidate must account for the kind and the axes of
-the collective, and all that do must agree; otherwise the card says what is unknown.
+A wrong answer is worse than none: where several ops could have asked, where the card would
+name another argument than the row moves, it says what is unknown.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from dataclasses import replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
-from ...hlo.collective_kinds import KINDS
+from ..base.op_name import is_autodiff
+from ..base.operands import Source
 from ..base.table import per_target
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives, collectives
+from .alignment import full_name, place
+from .by_metadata import ByMetadata
 from .compiler_messages import compiler_messages
+from .joining import Joining
+from .partitioned import Partitioned
 from .provenance_card import Why
-from .provenance_causes import Cause, Causes
-from .provenance_origins import Origin, Origins, line_of
+from .provenance_causes import Cause
+from .provenance_origins import Origin, Origins, callers_of, line_of
 from .shardy_dump import ShardyDump, read_shardy_dump
 
-# What only moves values: several of them may make one change of layout.
-_STEPS = tuple(k.name for k in KINDS.values() if k.reshards)
 ORIGINS = "shardy/02.after_propagation"
 
 
@@ -41,44 +45,25 @@ def _reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
     rows = collectives(module, target)
     if target.before_partitioning is None:
         return (None,) * len(rows)
-    answers = Provenance(target)
-    cards = [answers.why(row) if row.inserted else None for row in rows]
-    return tuple(_chained(rows, cards))
-
-
-def _chained(rows: Collectives, cards: list[Why | None]) -> list[Why | None]:
-    """A move in several steps: what takes the result of one of them, for the same op, is the next.
-
-    The first step's card holds for it too; steps follow each other in the list of collectives.
-    """
-    step_of = {member: row.index for row in rows for member in row.members}
-    for row in rows:
-        card = cards[row.index]
-        if card is None or card.is_known or row.moves is None or row.kind not in _STEPS:
-            continue
-        before = step_of.get(row.moves.instruction.index)
-        if before is None or before == row.index:
-            continue
-        first, earlier = cards[before], rows[before]
-        same = _place(row.op_name, row.frames) == _place(earlier.op_name, earlier.frames)
-        if first is not None and first.is_known and same and earlier.kind in _STEPS:
-            cards[row.index] = first
-    return cards
+    answers = Provenance(target, rows)
+    return tuple(answers.why(row) for row in rows)
 
 
 def explain(module: Module, target: Target, row: Collective) -> Why:
     """The card of one collective of the module, with what the compiler said about it."""
-    card = reasons(module, target)[row.index] or Provenance(target).why(row)
+    rows = collectives(module, target)
+    card = reasons(module, target)[row.index] or Provenance(target, rows).why(row)
     members = set(row.members)
     said = (m for m in compiler_messages(module, target) if members & set(m.instructions))
     return replace(card, collective=f"{row.name} over {row.axes_or_groups}", messages=tuple(said))
 
 
 class Provenance:
-    """Answers ``why(collective)`` for one captured program."""
+    """Answers ``why(collective)`` for one captured program, ``rows`` being its collectives."""
 
-    def __init__(self, target: Target):
+    def __init__(self, target: Target, rows: Collectives | None = None):
         self.target = target
+        self.rows = rows
         self.mesh: Mesh | None = target.mesh
 
     @cached_property
@@ -97,96 +82,132 @@ class Provenance:
         return Origins(self.target, self.before, self.dump) if self.before is not None else None
 
     @cached_property
-    def by_metadata(self) -> dict[tuple[object, ...], list[Instruction]]:
-        out: dict[tuple[object, ...], list[Instruction]] = {}
-        for i in self.before.instructions if self.before is not None else ():
-            if i.op_name and i.opcode not in ("parameter", "get-tuple-element", "tuple"):
-                out.setdefault(_place(i.op_name, i.frames), []).append(i)
-        return out
+    def joining(self) -> Joining | None:
+        """Rows and the collectives that the partitioner made; None without its dump."""
+        read = self.target.after_partitioning
+        after = read() if read is not None else None
+        if after is None or self.before is None or self.origins is None or self.rows is None:
+            return None
+        return Joining(self.rows, Partitioned(self.origins, self.before, after))
 
-    def argument(self, op_name: str) -> Instruction | None:
-        """ENTRY's parameter of that name, if there is just one."""
-        entry = self.before.entry if self.before is not None else None
-        found = [p for p in entry.parameters if p.op_name == op_name] if entry and op_name else []
-        return found[0] if len(found) == 1 else None
+    @cached_property
+    def by_metadata(self) -> ByMetadata:
+        assert self.before is not None
+        assert self.origins is not None
+        return ByMetadata(self.before, self.origins)
 
     def why(self, row: Collective) -> Why:
         """The card; its ``unknown`` is filled where the join is not certain."""
+        known = _what_is_known(row)
         if row.inserted is False:
-            return Why(op_name=row.op_name, line=row.line, by_user=True)
-        if row.inserted is None:
-            return Why(unknown="it carries no op_name, so what it was made for cannot be found")
+            return self._written(row)
         if self.before is None or self.mesh is None:
-            return Why(unknown="the program before partitioning was not captured")
-        if row.axes is None:
-            return Why(unknown="its groups are no mesh axes")
-        if len(row.parts) > 1 and row.kind not in ("collective-matmul", "all-to-all"):
-            return self._combined(row)
-        return self._one(row, row.op_name, row.frames, row.parts[0].shape if row.parts else "")
+            return replace(known, unknown="the program before partitioning was not captured")
+        if row.axes is None and self.joining is None:
+            return replace(known, unknown="its groups are no mesh axes")
+        cards = self.parts(row)
+        if len(cards) == 1:
+            return cards[0] if cards[0].is_known else replace(known, unknown=cards[0].unknown)
+        return _together(cards, known, row)
+
+    def _written(self, row: Collective) -> Why:
+        """What the program asks for by name; of a combined one every line."""
+        found = self.joining.parts(row) if self.joining is not None else []
+        each = [_by_name(full_name(i), i.frames) for one in found for i in one[:1]]
+        if len(found) < 2 or len(each) < len(found):
+            return _by_name(row.op_name, row.frames)
+        return replace(each[0], parts=tuple(dict.fromkeys(each)))
 
     def parts(self, row: Collective) -> list[Why]:
         """A card for each part of a combined collective, by the op of its operand."""
-        pairs = zip(row.parts, row.instruction.operands, strict=False)
-        return [self._one(row, o.op_name, o.frames, part.shape) for part, o in pairs]
+        if self.joining is not None:
+            found = self.joining.parts(row)
+            if row.is_of_permutes:
+                found = [list(dict.fromkeys(i for one in found for i in one))]
+            return [self._joined(row, one) for one in found]
+        if row.inserted is None:
+            lost = "it carries no op_name, so what it was made for cannot be found"
+            return [Why(unknown=lost)]
+        if len(row.parts) > 1 and not row.is_of_permutes and row.kind != "all-to-all":
+            pairs = zip(row.parts, row.instruction.operands, strict=False)
+            return [self._one(row, o.op_name, o.frames, part.shape) for part, o in pairs]
+        shape = row.parts[0].shape if row.parts else ""
+        return [self._one(row, row.op_name, row.frames, shape)]
 
-    def _combined(self, row: Collective) -> Why:
-        """A combined collective keeps the metadata of one part only: ask each part's operand."""
-        cards = self.parts(row)
-        known = [c for c in cards if c.is_known]
-        if not known or len(known) < len(cards):
-            return Why(unknown=f"{len(cards)} collectives were combined; not all could be traced")
-        first = known[0]
-        origins = tuple(dict.fromkeys(o for c in known for o in c.origins))
-        return Why(
-            first.op_name, first.opcode, f"{len(known)} arrays", first.line, first.operand,
-            first.had, first.needs, origins,
-        )  # fmt: skip
+    def _joined(self, row: Collective, found: list[Instruction]) -> Why:
+        """The card of collectives of the partitioned program, any of which the row may be."""
+        if not found:
+            return Why(unknown="no collective of the partitioned program has its groups and size")
+        assert self.joining is not None
+        if all(self.joining.partitioned.is_written(i) for i in found):
+            return _by_name(full_name(found[0]), found[0].frames)
+        each = {tuple(self.joining.partitioned.causes(i)) for i in found}
+        causes = list(dict.fromkeys(c for one in each for c in one))
+        if () in each or not causes:
+            return Why(unknown="no op of the program accounts for its axes")
+        moves = row.moves
+        if moves is not None and moves.kind == "argument":
+            causes = [c for c in causes if not self._contradicts(c, moves)]
+            if not causes:
+                return Why(unknown=f"it moves {moves.name}, and no op before partitioning does")
+        if len(each) == 1:  # one collective: whatever takes its result asked for it
+            at = place(row.op_name, row.frames)
+            causes.sort(key=lambda c: place(c.op.op_name, c.op.frames) != at)
+            return self._merged([self.card(c) for c in causes])
+        return self._agreed(causes)
+
+    def _contradicts(self, cause: Cause, moves: Source) -> bool:
+        """Whether the cause is of another argument than the row moves."""
+        assert self.origins is not None
+        operand = cause.operand
+        if operand is None or cause.is_reduced or cause.is_own_result:
+            return False
+        number = self.origins.moved_argument(operand)
+        if number is None:  # what a loop carries cannot always be followed
+            return operand.opcode not in ("parameter", "get-tuple-element", "while")
+        return number != moves.parameter
 
     def _one(
         self, row: Collective, op_name: str, frames: tuple[StackFrame, ...], shape: str
     ) -> Why:
-        candidates = self.by_metadata.get(_place(op_name, frames), [])
-        if not candidates and "/" not in op_name:  # named after the argument that moves
-            found = self.argument(op_name)
-            candidates = [found] if found is not None else []
-        if not candidates:
-            return Why(unknown="no op before partitioning has its name and line")
-        axes = frozenset((row.axes or "").split("+"))
-        assert self.origins is not None
-        asked = Causes(self.origins)
-        causes = [c for op in candidates for c in asked.causes(op, row.kind, axes, shape)]
-        if not causes:  # some are named after the value that moves, not after the op that asks
-            users = dict.fromkeys(u for op in candidates for u in op.users)
-            later = [c for op in users for c in asked.causes(op, row.kind, axes, shape)]
-            causes = [c for c in later if c.operand in candidates]
-        if not causes and row.kind in ("collective-permute", "all-gather"):
-            causes = [c for op in candidates for c in asked.reshards(op, row, axes, shape)]
-            causes = causes if len(causes) == 1 else []
-        if not causes:
-            return Why(unknown="no op of that name and line accounts for it")
+        causes, unknown = self.by_metadata.causes(row, op_name, frames, shape)
+        return self._agreed(causes) if causes else Why(unknown=unknown)
+
+    def _agreed(self, causes: list[Cause]) -> Why:
+        """One card of causes that are of one value; unknown where they are of several."""
         cards = sorted({self.card(c) for c in causes}, key=lambda c: (c.operand, c.shape, c.needs))
         if len({(c.had, c.needs, c.origins, c.line) for c in cards}) == 1:
             return cards[0]
-        if len({c.operand for c in causes}) > 1:
-            return Why(unknown=f"{len(cards)} ops of that name and line would each account for it")
-        # one value, moved once for several ops
+        if len({c.operand for c in cards}) > 1:
+            lines = ", ".join(dict.fromkeys(f"{c.opcode} at {c.line}" for c in cards[:4]))
+            return Why(unknown=f"{len(cards)} ops would each account for it: {lines}")
+        return self._merged(cards)
+
+    def _merged(self, cards: list[Why]) -> Why:
+        """One value, moved once for several ops."""
+        cards = list(dict.fromkeys(cards))
+        if len(cards) == 1:
+            return cards[0]
         needs = "; ".join(dict.fromkeys(c.needs for c in cards))
         origins = _telling(o for c in cards for o in c.origins)
-        return replace(cards[0], needs=needs, origins=origins)
+        return replace(cards[0], needs=needs, origins=origins, parts=tuple(cards))
 
     def card(self, cause: Cause) -> Why:
         op, known = cause.op, self.origins
         assert known is not None
-        origins = _telling(known.origin(*a) for a in cause.axes)
+        said = [known.origin(*a) for a in cause.axes]
+        if cause.output >= 0:
+            said.append(known.output(cause.output))
         return Why(
             op.op_name,
-            op.opcode,
-            op.shape.dense_text,
+            "output" if cause.output >= 0 else op.opcode,
+            op.shape.dense_text if op.shape.is_array else "",
             line_of(op.frames),
             known.describe(cause.operand) if cause.operand is not None else "",
             cause.had,
             cause.needs,
-            origins,
+            _telling(said),
+            callers=callers_of(op.frames, full_name(op)),
         )
 
 
@@ -198,5 +219,29 @@ def _telling(origins: Iterable[Origin]) -> tuple[Origin, ...]:
     return tuple(o for o in found if o.kind != "unknown" or (o.axis, o.of) not in known)
 
 
-def _place(op_name: str, frames: tuple[StackFrame, ...]) -> tuple[object, ...]:
-    return (op_name, tuple((f.file, f.line, f.column) for f in frames))
+def _by_name(op_name: str, frames: tuple[StackFrame, ...]) -> Why:
+    """The card of one that the program, or its derivative, asks for."""
+    return Why(
+        op_name=op_name, line=line_of(frames), by_user=True, by_autodiff=is_autodiff(op_name),
+        callers=callers_of(frames, op_name),
+    )  # fmt: skip
+
+
+def _what_is_known(row: Collective) -> Why:
+    """What a row itself tells of the op that it was made for."""
+    return Why(op_name=row.op_name, line=row.line, callers=callers_of(row.frames, row.op_name))
+
+
+def _together(cards: list[Why], known: Why, row: Collective) -> Why:
+    """The card of a combined collective: every op that it serves."""
+    found = [c for c in cards if c.is_known]
+    each = tuple(dict.fromkeys(found))
+    lost = len(cards) - len(found)
+    if lost:
+        unknown = f"{len(cards)} collectives were combined; {lost} could not be traced"
+        return replace(known, unknown=unknown, parts=each)
+    first = found[0]
+    if len(each) == 1:
+        return replace(first, shape=f"{len(cards)} arrays")
+    origins = tuple(dict.fromkeys(o for c in each for o in c.origins))
+    return replace(first, shape=f"{len(cards)} arrays", origins=origins, parts=each)

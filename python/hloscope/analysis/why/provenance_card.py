@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .compiler_messages import CompilerMessage
@@ -28,6 +28,9 @@ class Why:
     origins: tuple[Origin, ...] = ()
     unknown: str = ""
     by_user: bool = False  # the program asks for it by name, at ``line``
+    by_autodiff: bool = False  # then: a derivative does, of what is at ``line``
+    callers: tuple[str, ...] = ()  # lines that called ``line``, the nearest first
+    parts: tuple[Why, ...] = ()  # of one that serves several ops: the card of each
     # of ``cap.why`` alone:
     collective: str = field(default="", compare=False)  # "all-gather.3 over model"
     messages: tuple[CompilerMessage, ...] = field(default=(), compare=False)
@@ -41,10 +44,12 @@ class Why:
         return {
             "collective": self.collective or None,
             "by_user": self.by_user,
+            "by_autodiff": self.by_autodiff,
             "op_name": self.op_name,
             "opcode": self.opcode,
             "shape": self.shape,
             "line": self.line,
+            "callers": list(self.callers),
             "operand": self.operand,
             "had": self.had,
             "needs": self.needs,
@@ -59,6 +64,7 @@ class Why:
                 }
                 for o in self.origins
             ],
+            "parts": [part.to_dict() for part in self.parts],
             "unknown": self.unknown or None,
             "messages": [str(m) for m in self.messages],
         }
@@ -70,15 +76,18 @@ class Why:
         return "\n".join([self.collective or "why", *lines])
 
     def _what(self) -> str:
-        return f", {self.shape} combined" if self.shape.endswith(" arrays") else f" {self.shape}"
+        if self.shape.endswith(" arrays"):
+            return f", {self.shape} combined"
+        return f" {self.shape}" if self.shape else ""
 
     def _rows(self) -> list[tuple[str, str]]:
         if self.by_user:
-            return [("asked for", f"by name{_at(self.line)}")]
+            return self._asked()
         if self.unknown:
-            return [("unknown", self.unknown)]
-        rows = [
-            ("asked for by", f"{self.opcode}{self._what()}{_at(self.line)}"),
+            return [("unknown", self.unknown), *self._made_for()]
+        rows = [("asked for by", f"{self.opcode}{self._what()}{_at(self.line)}"), *self._called()]
+        rows += self._others()
+        rows += [
             ("operand", f"{self.operand}: {self.had}"),
             ("needed", self.needs.removeprefix("needed as ")),
         ]
@@ -86,7 +95,57 @@ class Why:
             (("who said so" if k == 0 else ""), _said(o)) for k, o in enumerate(self.origins)
         ]
 
+    def _asked(self) -> list[tuple[str, str]]:
+        """By name: the line, and all of them where several were combined."""
+        lines = {(p.line, p.by_autodiff): p for p in self.parts or (self,)}
+        rows = []
+        for k, part in enumerate(lines.values()):
+            how = "by autodiff, for the gradient of what is" if part.by_autodiff else "by name"
+            rows.append(("" if k else "asked for", f"{how}{_at(part.line)}"))
+            rows += part._called()
+        return rows
+
+    def _made_for(self) -> list[tuple[str, str]]:
+        """What is known of an unknown one."""
+        name = self.op_name.rpartition("/")[2]
+        rows = [("named after", f"{name}{_at(self.line)}"), *self._called()] if name else []
+        return rows + [
+            ("" if k else "known of them", p.brief) for k, p in enumerate(self.parts[:_MOST])
+        ]
+
+    def _called(self) -> list[tuple[str, str]]:
+        return [("called from", " ← ".join(self.callers))] if self.callers else []
+
+    def _others(self) -> list[tuple[str, str]]:
+        rows = [("and by" if k == 0 else "", b) for k, b in enumerate(self.others[:_MOST])]
+        left = len(self.others) - _MOST
+        return [*rows, ("", f"and {left} more")] if left > 0 else rows
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The other ops that it serves, once each: ``dot f32[8,16] at train.py:31``.
+
+        Of one that the program asks for by name, the other lines.
+        """
+        if self.by_user:
+            lines = dict.fromkeys(p.line for p in self.parts)
+            return tuple(line for line in lines if line != self.line)
+        briefs = dict.fromkeys(p.brief for p in self.parts)
+        if self.parts and not self.unknown:
+            briefs.pop(replace(self, shape=self.parts[0].shape).brief, None)
+        return tuple(briefs)
+
+    @property
+    def brief(self) -> str:
+        """``dot f32[8,16] at train.py:31``."""
+        if self.by_user:
+            return f"{'autodiff' if self.by_autodiff else 'by name'}{_at(self.line)}"
+        return f"{self.opcode}{self._what()}{_at(self.line)}"
+
     __repr__ = __str__
+
+
+_MOST = 12  # lines of one card for ops alike
 
 
 def _at(line: str) -> str:
@@ -97,5 +156,8 @@ def _said(o: Origin) -> str:
     what = f"{o.of}'s {o.axis}" if o.axis else o.of
     if o.kind == "unknown":
         return f"{what} from unknown"
-    who = f"the constraint at {o.line}" if o.kind == "constraint" else f"{o.kind} {o.name}"
+    who = f"{o.kind} {o.name}"
+    if o.kind == "constraint":
+        helper = f" (called from {o.stack[1]})" if len(o.stack) > 1 else ""
+        who = f"the constraint at {o.line}{helper}"
     return f"{what} from {who}" + (f", along {' ← '.join(o.via[:12])}" if o.via else "")

@@ -27,6 +27,9 @@ class Cause:
     had: str
     needs: str
     axes: tuple[tuple[str, str, Instruction], ...]  # axis, of, the value it belongs to
+    output: int = -1  # it is the sharding of this output that asks
+    is_reduced: bool = False  # what the op makes is combined, not what it takes moved
+    is_own_result: bool = False  # the op was computed otherwise than its sharding says
 
 
 class Causes:
@@ -50,7 +53,7 @@ class Causes:
     def _reductions(self, op: Instruction, axes: frozenset[str], shape: str) -> list[Cause]:
         """Partial results: the axes stand on a dimension that the op sums over."""
         summed: list[tuple[str, Instruction]] = []
-        for operand, dims in _summed_dimensions(op):
+        for operand, dims in summed_dimensions(op):
             spec = self.origins.spec(operand)
             for d in dims if spec is not None else ():
                 summed += [(a, operand) for a in (spec or ())[d]]
@@ -225,7 +228,7 @@ class Causes:
         return dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh else {}
 
 
-def _summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...]]]:
+def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...]]]:
     """(operand, dimensions that the op sums over)."""
     if op.opcode == "dot" and len(op.operands) == 2:
         return [

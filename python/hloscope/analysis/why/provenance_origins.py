@@ -13,7 +13,8 @@ from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
 from ...hlo.sharding_text import parse_sharding
-from ..base.operands import callers, step_back
+from ..base.frames import is_library, own_line
+from ..base.operands import callers, source_of, step_back
 from .shardy_dump import Key, ShardyDump, Spec, spec_of
 
 
@@ -66,6 +67,9 @@ class Origins:
         if value.opcode == "copy" and of == "result":
             return _constraint(axis, of, value)
         found = self._named(axis, of, self._origin_text(axis, value), value)
+        if found.kind == "unknown":
+            found = self._named(axis, of, self._traced(axis, value), value)
+            return found
         key = self._key(value)
         if found.kind == "unknown" or self.dump is None or key is None:
             return found
@@ -85,6 +89,68 @@ class Origins:
                 return dict(self.dump.arguments.get(-1 if number is None else number, ())).get(axis)
         key = self._key(value)
         return self.dump.origin(key, axis) if key is not None else None
+
+    def _traced(self, axis: str, value: Instruction) -> str | Instruction | None:
+        """The one argument or constraint that the axis came along from, op by op.
+
+        Values that look alike can differ in origin, so Shardy's record does not tell. Backwards
+        over operands that are cut along the axis, all ways must end at the same; and where the
+        record has origins for such values, at one of those.
+        """
+        ends: dict[object, str | Instruction] = {}
+        seen = {value.index}
+        waiting = [value]
+        for at in waiting:
+            if len(waiting) > _MOST:
+                return None
+            if is_constraint(at):
+                ends[("line", line_of(at.frames))] = at
+                continue
+            number = at.parameter_number
+            if at.opcode == "parameter" and at.computation.is_entry:
+                if axis in self._given_axes(number):
+                    ends[number] = f"input: {number}"
+                continue
+            for o in self._given(at):
+                if o.index not in seen and self._has(o, axis):
+                    seen.add(o.index)
+                    waiting.append(o)
+        if self.dump is not None and len(ends) > 1:
+            key = self._key(value)
+            known = {dict(o).get(axis) for o in self.dump.origins.get(key, ())} if key else set()
+            if known:
+                ends = {k: e for k, e in ends.items() if self._text(e) in known}
+        return next(iter(ends.values())) if len(ends) == 1 else None
+
+    def _text(self, end: str | Instruction) -> str | None:
+        """What Shardy's record calls an argument or a constraint."""
+        if isinstance(end, str):
+            return end
+        return next((name for name, i in self.constraints.items() if i is end), None)
+
+    def _given(self, at: Instruction) -> list[Instruction]:
+        """What a value is computed from; of what a loop carries, where it starts and goes on."""
+        if at.opcode != "get-tuple-element" or not at.operands:
+            return list(at.operands)
+        whole, index = at.operands[0], int(at.attribute("index") or 0)
+        ends: list[Instruction | None] = [whole]
+        if whole.opcode == "parameter":
+            caller = callers(at.module).get(at.computation.index)
+            ends = []
+            if caller is not None and caller.opcode == "while" and caller.operands:
+                ends = [caller.operands[0], at.computation.root]
+        elif whole.opcode == "while":
+            body = dict(whole.called).get("body")
+            ends = [whole.operands[0], body.root if body is not None else None]
+        elif whole.opcode == "opt-barrier":
+            ends = [whole.operands[0]]
+        out = []
+        for end in ends:
+            if end is not None and end.opcode == "tuple" and index < len(end.operands):
+                out.append(end.operands[index])
+            elif end is not None and end.opcode not in ("tuple", "while", "parameter"):
+                out += end.operands
+        return out
 
     def _key(self, value: Instruction) -> Key | None:
         """What the value is in Shardy's dump."""
@@ -174,10 +240,20 @@ class Origins:
                 out[name] = ordered[at]
         return out
 
+    def moved_argument(self, value: Instruction) -> int | None:
+        """Number of the argument that ``value`` is a copy, cast or slice of."""
+        return source_of(value, self.target).parameter
+
+    def output(self, number: int) -> Origin:
+        """What the program returns, as the one who said how it is cut."""
+        results = self.target.results
+        name = results[number].name if number < len(results) else f"[{number}]"
+        return Origin("", "result", "output", name or "the result")
+
     def describe(self, value: Instruction) -> str:
-        if value.opcode == "parameter" and value.computation.is_entry:
-            number = value.parameter_number
-            return self._argument(number if number is not None else -1)
+        number = self.moved_argument(value)
+        if number is not None:
+            return self._argument(number)
         if value.opcode in ("parameter", "get-tuple-element"):
             caller = callers(value.module).get(value.computation.index)
             if caller is not None and caller.opcode == "while":
@@ -185,12 +261,29 @@ class Origins:
         return f"result of {value.op_name.rpartition('/')[2] or value.opcode}"
 
 
-_OURS = re.compile(r"site-packages|hloscope[/\\]capturing")  # not the person's own code
+_MOST = 400  # values looked at on the way back to where an axis began
 
 
 def _constraint(axis: str, of: str, copy: Instruction) -> Origin:
-    stack = tuple(f"{f.file}:{f.line}" for f in copy.frames if not _OURS.search(f.file))
+    stack = (line_of(copy.frames), *callers_of(copy.frames, copy.op_name))
     return Origin(axis, of, "constraint", line=line_of(copy.frames), stack=stack)
+
+
+_FUNCTION = re.compile(r"jit\(([^()]*)\)")
+
+
+def callers_of(frames: tuple[StackFrame, ...], op_name: str = "") -> tuple[str, ...]:
+    """Who called the line, the nearest first: lines of the person's own code, three at most.
+
+    As far as the function that was jitted, where its name stands among the frames: the lines
+    that called that one say nothing of the program.
+    """
+    own = [f for f in frames if not is_library(f.file)]
+    m = _FUNCTION.match(op_name)
+    names = [(f.function or "").rpartition(".")[2] for f in own]
+    if m is not None and m[1] in names:
+        own = own[: len(names) - names[::-1].index(m[1])]
+    return tuple(dict.fromkeys(f"{f.file}:{f.line}" for f in own[1:4]))
 
 
 def is_constraint(i: Instruction) -> bool:
@@ -198,10 +291,8 @@ def is_constraint(i: Instruction) -> bool:
 
 
 def line_of(frames: tuple[StackFrame, ...]) -> str:
-    for frame in frames:
-        if "site-packages" not in frame.file:
-            return f"{frame.file}:{frame.line}"
-    return f"{frames[0].file}:{frames[0].line}" if frames else ""
+    frame = own_line(frames)
+    return f"{frame.file}:{frame.line}" if frame is not None else ""
 
 
 def _suffix(i: Instruction) -> int:

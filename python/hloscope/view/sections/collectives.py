@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..builder import Builder
     from ..core import Context
 
-WRITTEN = ("unknown", "user", "partitioner")
+WRITTEN = ("unknown", "user", "partitioner", "autodiff")
 
 
 def add(builder: Builder, context: Context) -> None:
@@ -90,6 +90,8 @@ def _card(card: Why) -> dict[str, Any]:
         "operand": card.operand,
         "had": card.had,
         "needs": card.needs,
+        "callers": list(card.callers),
+        "others": list(card.others),
         "origins": [
             {"axis": o.axis, "of": o.of, "kind": o.kind, "name": o.name, "line": o.line,
              "stack": list(o.stack), "via": list(o.via)}

@@ -1,0 +1,190 @@
+"""Which instruction before partitioning each one of the partitioned program is the local part of.
+
+The partitioner rewrites a computation op by op: each keeps its opcode and its metadata, and
+its dimensions become those of one device's tile. What it adds in between (collectives, and the
+slices, reshapes and masks around them) has no counterpart:
+
+    before        squeeze bf16[256,4,32] ─────────────────────────── dot bf16[8,128,4,32]
+    partitioned   squeeze bf16[128,1,32] ─ all-gather bf16[256,1,32] ─ dot bf16[4,128,1,32]
+
+Ops of one name and line are told apart by what they compute with, which was matched before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ...hlo import Computation, Instruction, Module, StackFrame
+from ..base.operands import callers
+
+Place = tuple[object, ...]
+_SPMD = re.compile(r"_spmd(?:\.\w+)*$")
+_NOTHING = ("constant", "iota", "partition-id")  # told by no other value
+_WINDOWED = ("dot", "convolution")
+_TESTS = ("compare", "and", "or", "not", "partition-id")  # masks tell where, not what
+# What the partitioner puts between ops under their own names.
+_GLUE = frozenset({
+    "slice", "copy", "reshape", "transpose", "pad", "concatenate", "dynamic-slice", "select",
+    "broadcast", "add", "multiply", "subtract", "convert", "dynamic-update-slice", "reverse",
+    "clamp", "minimum", "maximum",
+})  # fmt: skip
+_DEPTH = 20  # calls in calls
+_STEPS = 400  # glue between two ops of the program, at most
+
+
+def place(op_name: str, frames: tuple[StackFrame, ...]) -> Place:
+    """Name and lines: what the partitioner hands on from an op to all that it makes of it."""
+    return (op_name, tuple((f.file, f.line, f.column) for f in frames))
+
+
+def full_name(i: Instruction) -> str:
+    """``op_name`` as it is once calls are inlined: names in a called function begin there."""
+    name, computation = i.op_name, i.computation
+    for _ in range(_DEPTH):
+        caller = callers(i.module).get(computation.index)
+        if caller is None or caller.opcode != "call" or not caller.op_name:
+            break
+        name = f"{caller.op_name}/{name}" if name else ""
+        computation = caller.computation
+    return name
+
+
+class Alignment:
+    """``of(i)`` is the op before partitioning that ``i`` is one device's part of, or None."""
+
+    def __init__(self, before: Module, after: Module) -> None:
+        self.before, self.after = before, after
+        self._of: dict[int, Instruction] = {}
+        self._taken: set[int] = set()
+        for whole, local in self._computations():
+            self._align(whole, local)
+
+    def of(self, local: Instruction) -> Instruction | None:
+        return self._of.get(local.index)
+
+    def sources(self, local: Instruction) -> list[Instruction]:
+        """Instructions with a counterpart whose values ``local`` is made of, by glue alone."""
+        found = list(self._through(local))
+        return [i for i in found if self._of[i.index].opcode not in _NOTHING] or found
+
+    def users(self, local: Instruction) -> list[tuple[Instruction, int]]:
+        """Instructions with a counterpart that take what ``local`` brings, by glue alone.
+
+        With the number of the operand that does.
+        """
+        out: list[tuple[Instruction, int]] = []
+        brought = {local.index}
+        waiting = [local]
+        for at in waiting:
+            for user in at.users if len(waiting) < _STEPS else ():
+                if user.opcode in _TESTS:
+                    continue
+                if user.index in self._of:
+                    found = [(user, k) for k, o in enumerate(user.operands) if o is at]
+                    out += [f for f in found if f not in out]
+                elif user.index not in brought:
+                    brought.add(user.index)
+                    waiting.append(user)
+        return out
+
+    def _through(self, local: Instruction) -> Iterator[Instruction]:
+        seen = {local.index}
+        waiting = [local]
+        for at in waiting:
+            if at.index in self._of:
+                yield at
+                continue
+            for i in at.operands if len(waiting) < _STEPS else ():
+                if i.index not in seen:
+                    seen.add(i.index)
+                    waiting.append(i)
+
+    def _computations(self) -> Iterator[tuple[Computation, Computation]]:
+        """Callees stand before their callers in a module: so do they here."""
+        named = {c.name: c for c in self.before.computations}
+        for local in self.after.computations:
+            whole = named.get(_SPMD.sub("", local.name))
+            if local is self.after.entry:
+                whole = self.before.entry
+            if whole is not None and len(whole.parameters) == len(local.parameters):
+                yield whole, local
+
+    def _align(self, whole: Computation, local: Computation) -> None:
+        by_place: dict[tuple[str, Place], list[Instruction]] = defaultdict(list)
+        for i in whole.instructions:
+            by_place[i.opcode, place(i.op_name, i.frames)].append(i)
+        parameters = {p.parameter_number: p for p in whole.parameters}
+        for i in local.instructions:
+            found: Instruction | None = None
+            if i.opcode == "parameter":
+                found = parameters.get(i.parameter_number)
+            elif i.opcode == "get-tuple-element" and i.operands:
+                found = self._element(i)
+            elif i.op_name or i.opcode in ("while", "conditional", "tuple", "iota"):
+                found = self._alike(i, by_place.get((i.opcode, place(i.op_name, i.frames)), []))
+            if found is None and i.opcode == "while":
+                found = self._windowed(i, by_place)
+            if found is not None:
+                self._of[i.index] = found
+                self._taken.add(found.index)
+        ends = [c.root for c in (whole, local) if c.root is not None and c.root.opcode == "tuple"]
+        if len(ends) == 2:
+            self._of[ends[1].index] = ends[0]
+
+    def _element(self, i: Instruction) -> Instruction | None:
+        of = self._of.get(i.operands[0].index)
+        index = i.attribute("index")
+        for user in of.users if of is not None else ():
+            if user.opcode == "get-tuple-element" and user.attribute("index") == index:
+                return user
+        return None
+
+    def _windowed(
+        self, loop: Instruction, by_place: dict[tuple[str, Place], list[Instruction]]
+    ) -> Instruction | None:
+        """The dot that became a loop of permutes and small dots."""
+        at = place(loop.op_name, loop.frames)
+        dots = [i for op in _WINDOWED for i in by_place.get((op, at), ())]
+        given = {self._of[s.index].index for o in loop.operands for s in self.sources(o)}
+        dots = [d for d in dots if any(o.index in given for o in d.operands)] or dots
+        return dots[0] if len(dots) == 1 else None
+
+    def _alike(self, i: Instruction, candidates: list[Instruction]) -> Instruction | None:
+        fits = [c for c in candidates if _is_tile(i, c)]
+        if not fits or (len(fits) == 1 and i.opcode not in _GLUE):
+            return fits[0] if fits else None
+        given = [[self._of[s.index] for s in self.sources(o)] for o in i.operands]
+        scores = [
+            sum(
+                any(_same(o, g) for g in found) for o, found in zip(c.operands, given, strict=False)
+            )
+            for c in fits
+        ]
+        if i.opcode in _GLUE and not max(scores) and any(given):
+            return None  # it computes with something else: the partitioner's own
+        best = [c for c, s in zip(fits, scores, strict=True) if s == max(scores)]
+        if len(best) > 1:  # alike in all: the one that has none yet, in program order
+            best = [c for c in best if c.index not in self._taken] or best
+        return best[0]
+
+
+def _same(a: Instruction, b: Instruction, depth: int = 6) -> bool:
+    """Whether two ops are one or compute the same: the partitioner keeps one of twins."""
+    if a is b:
+        return True
+    if not depth or a.opcode != b.opcode or a.shape != b.shape or not a.operands:
+        return False
+    pairs = zip(a.operands, b.operands, strict=False)
+    return len(a.operands) == len(b.operands) and all(_same(x, y, depth - 1) for x, y in pairs)
+
+
+def _is_tile(local: Instruction, whole: Instruction) -> bool:
+    """Whether ``local`` can be one device's part of ``whole``, each element of a tuple."""
+    ours, theirs = list(local.shape.leaves()), list(whole.shape.leaves())
+    return len(ours) == len(theirs) and all(
+        len(a.dimensions) == len(b.dimensions)
+        and all(m <= n for m, n in zip(a.dimensions, b.dimensions, strict=True))
+        for a, b in zip(ours, theirs, strict=True)
+    )

@@ -1,0 +1,177 @@
+"""Which collectives of the partitioned program a row of the optimised one stands for.
+
+Passes after partitioning keep the metadata and mostly the channel; they combine collectives of
+several ops (one name and line is left of all), split one in two, move converts across them, and
+copy those of a loop in front of it. A row is joined by what cannot change: the kind, the groups,
+and the elements moved; then by channel, by name and line, by the argument that moves. Every
+part of a combined one is joined for itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from ...hlo import Instruction, parse_shape
+from ...hlo.devices import DeviceGroups
+from ..base.operands import source_of
+from ..comms.collective import Collective
+from ..comms.collectives import Collectives
+from .alignment import Place, full_name, place
+from .partitioned import REDUCTIONS, Partitioned
+
+Key = tuple[str, object]
+
+
+class Joining:
+    """``parts(row)``: for each part of a row the collectives that it may be."""
+
+    def __init__(self, rows: Collectives, partitioned: Partitioned) -> None:
+        self.rows, self.partitioned = rows, partitioned
+        self._pool: dict[Key, list[Instruction]] = defaultdict(list)
+        for i in partitioned.collectives:
+            kind, groups = partitioned.kind(i), partitioned.groups[i.index]
+            for k in REDUCTIONS if kind in REDUCTIONS else (kind,):
+                self._pool[k, _who(groups)].append(i)
+
+    def parts(self, row: Collective) -> list[list[Instruction]]:
+        """One list a part; of a combined one each collective is in one part only."""
+        if row.is_of_permutes:
+            return [self._permute(row, p.instruction) for p in row.parts]
+        pool = self._pool.get((row.kind, _who(row.groups)), [])
+        if len(row.parts) < 2 or row.kind == "all-to-all":
+            return [self._one(row, pool)]
+        return self._combined(row, pool)
+
+    def _permute(self, row: Collective, op: Instruction) -> list[Instruction]:
+        pairs = op.attribute("source_target_pairs")
+        pool = [
+            i for i in self.partitioned.collectives
+            if self.partitioned.kind(i) == "collective-permute"
+            and i.attribute("source_target_pairs") == pairs
+        ]  # fmt: skip
+        found = _narrowed(pool, lambda i: _place(i) == self._row_place(row))
+        return _narrowed(found, lambda i: i.attribute("channel_id") == op.attribute("channel_id"))
+
+    def _one(self, row: Collective, pool: list[Instruction]) -> list[Instruction]:
+        elements = sum(_count(p.shape) for p in row.parts)
+        fits = [i for i in pool if _elements(i, row.kind) == elements]
+        channel = row.instruction.attribute("channel_id")
+        exact = [i for i in fits if channel and i.attribute("channel_id") == channel]
+        named = [i for i in exact if _place(i) == self._row_place(row)]
+        if named:
+            return named
+        found = [i for i in fits if _place(i) == self._row_place(row)]
+        if not found and row.op_name:  # named after what it moves, or after what asked
+            found = [i for i in fits if self._row_place(row) in self._around[i.index]]
+        if not found:
+            found = exact or fits
+        return self._moving(row, found)
+
+    def _moving(self, row: Collective, found: list[Instruction]) -> list[Instruction]:
+        """Those that move the argument which the row moves."""
+        if row.moves is None or row.moves.kind != "argument" or len(found) < 2:
+            return found
+        return [i for i in found if self._argument.get(i.index) == row.moves.parameter] or found
+
+    def _combined(self, row: Collective, pool: list[Instruction]) -> list[list[Instruction]]:
+        free = [i for i in pool if i.index not in self._claimed] or pool
+        out: list[list[Instruction]] = []
+        used: set[int] = set()
+        for part, operand in zip(row.parts, row.instruction.operands, strict=False):
+            fits = [i for i in free if _elements(i, row.kind) == _count(part.shape)]
+            fits = [i for i in fits if i.index not in used]
+            near = _near(operand)
+            near.add(self._row_place(row))
+            found = [i for i in fits if near & self._around[i.index]] or fits
+            if row.kind == "all-gather":
+                number = source_of(operand, self.partitioned.origins.target).parameter
+                same = [i for i in found if self._argument.get(i.index) == number]
+                found = same if same and number is not None else found
+            found = _narrowed(found, lambda i: _last(i.op_name) in row.op_name)[:1]
+            out.append(found)
+            used.update(i.index for i in found)
+        return out
+
+    @cached_property
+    def _claimed(self) -> frozenset[int]:
+        """Those that a row which is not combined stands for."""
+        out: set[int] = set()
+        for row in self.rows:
+            if len(row.parts) == 1 and not row.is_of_permutes:
+                found = self.parts(row)[0]
+                if len(found) == 1:
+                    out.add(found[0].index)
+        return frozenset(out)
+
+    @cached_property
+    def _around(self) -> dict[int, set[Place]]:
+        """Places of each collective, of what it moves and of what takes it."""
+        alignment = self.partitioned.alignment
+        out = {}
+        for i in self.partitioned.collectives:
+            near = {_place(i)}
+            near |= {_place(s) for o in i.operands for s in alignment.sources(o)}
+            near |= {_place(u) for u, _ in alignment.users(i)}
+            out[i.index] = near
+        return out
+
+    @cached_property
+    def _argument(self) -> dict[int, int | None]:
+        """Parameter number of the argument that each collective moves."""
+        target = self.partitioned.origins.target
+        return {
+            i.index: source_of(i.operands[0], target).parameter
+            for i in self.partitioned.collectives
+            if i.operands
+        }
+
+    def _row_place(self, row: Collective) -> Place:
+        return place(row.op_name, row.frames)
+
+
+def _near(operand: Instruction) -> set[Place]:
+    """Places of a value and of what is in the fusion that makes it."""
+    found = {_place(operand)}
+    at: Instruction | None = operand
+    for _ in range(8):
+        if at is None:
+            break
+        found.add(_place(at))
+        for called in at.called_computations[:1] if at.opcode == "fusion" else ():
+            found |= {_place(i) for i in called.instructions if i.op_name}
+        moving = ("get-tuple-element", "bitcast", "copy", "convert", "reshape", "transpose")
+        at = at.operands[0] if at.opcode in moving and at.operands else None
+    return found
+
+
+def _narrowed(found: list[Instruction], test: Callable[[Instruction], bool]) -> list[Instruction]:
+    """Those that pass; all where none does."""
+    return [i for i in found if test(i)] or found
+
+
+def _place(i: Instruction) -> Place:
+    return place(full_name(i), i.frames)
+
+
+def _last(op_name: str) -> str:
+    return op_name.rpartition("/")[2]
+
+
+def _who(groups: DeviceGroups | None) -> object:
+    """Who talks to whom, in whatever order and spelling."""
+    if groups is None:
+        return None
+    if groups.pairs is not None:
+        return frozenset(map(tuple, groups.pairs.tolist()))
+    return frozenset(tuple(sorted(r)) for r in groups.rows())
+
+
+def _count(shape: str) -> int:
+    return parse_shape(shape).elements
+
+
+def _elements(i: Instruction, kind: str) -> int:
+    values: Iterable[Instruction] = (i,) if kind == "all-gather" else i.operands
+    return sum(leaf.elements for v in values for leaf in v.shape.leaves())

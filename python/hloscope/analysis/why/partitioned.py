@@ -1,0 +1,329 @@
+"""Why the partitioner inserted each collective, read off the program that it made.
+
+There every collective stands between the op whose value it moves and the op that asked:
+
+    squeeze bf16[128,1,32] ─ all-gather bf16[256,1,32] ─ dot      a move: the dot needs it whole
+    dot (one device's sum) ─ all-reduce ─ add                     a reduction: of the dot
+
+Both have counterparts before partitioning (``alignment.py``), with the shardings as propagated.
+An op whose local part is not cut as its sharding says was computed otherwise: then the move is
+of its own result. A cause holds only where the axes of the collective are in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ...hlo import Instruction, Module
+from ...hlo.collective_kinds import KINDS, is_collective, split
+from ...hlo.devices import device_counts, device_groups
+from ...hlo.sharding_text import parse_sharding
+from ..base.operands import callers
+from ..comms.sharding_words import spec_words
+from .alignment import Alignment, place
+from .provenance_causes import Cause, summed_dimensions
+from .provenance_origins import Origins
+from .shardy_dump import Spec, spec_of
+
+REDUCTIONS = tuple(k.name for k in KINDS.values() if k.reduces)
+_COMBINED = {
+    "add": "summed", "maximum": "maximum", "minimum": "minimum", "multiply": "product",
+    "and": "all of it", "or": "any of it", "xor": "parity",
+}  # fmt: skip
+_LAYOUT = ("reshape", "transpose", "copy", "convert", "bitcast", "broadcast", "slice")
+_CARRIES = ("tuple", "while", "conditional", "call")
+
+
+class Partitioned:
+    """Causes of the collectives of the program after partitioning."""
+
+    def __init__(self, origins: Origins, before: Module, after: Module) -> None:
+        self.origins, self.before, self.after = origins, before, after
+        self.alignment = Alignment(before, after)
+        replicas, partitions = device_counts(after, origins.target)
+        mesh = origins.mesh
+        self.sizes = dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh else {}
+        self.collectives = [i for i in after.instructions if is_collective(i.opcode)]
+        self.groups = {i.index: device_groups(i, replicas, partitions) for i in self.collectives}
+        self._causes: dict[int, list[Cause]] = {}
+
+    def kind(self, i: Instruction) -> str:
+        return (split(i.opcode) or ("", ""))[0]
+
+    def axes(self, i: Instruction) -> frozenset[str]:
+        """Mesh axes it runs over, parts of one under the axis' own name."""
+        groups = self.groups[i.index]
+        found = groups.axes(self.origins.mesh) if groups is not None else None
+        return frozenset(a.name for a in found or ())
+
+    def is_written(self, i: Instruction) -> bool:
+        """Whether the program before partitioning has it already."""
+        of = self.alignment.of(i)
+        return of is not None and is_collective(of.opcode)
+
+    def values(self, i: Instruction) -> list[Instruction]:
+        """Ops before partitioning whose values it moves."""
+        found = [self.alignment.of(s) for o in i.operands for s in self.alignment.sources(o)]
+        return list(dict.fromkeys(f for f in found if f is not None))
+
+    def causes(self, i: Instruction) -> list[Cause]:
+        """Every op that asked for it; [] where none accounts for its axes."""
+        found = self._causes.get(i.index)
+        if found is None:
+            axes = self.axes(i)
+            made = self._reduction if self.kind(i) in REDUCTIONS else self._move
+            if self._loop(i) is not None:
+                made = self._windowed
+            found = self._causes[i.index] = made(i, axes) if axes else []
+        return found
+
+    def _loop(self, i: Instruction) -> Instruction | None:
+        """The loop that the partitioner made of a dot, where ``i`` is in it or feeds it."""
+        users = [u for u, _ in self.alignment.users(i) if u.opcode == "while"]
+        around = callers(self.after).get(i.computation.index)
+        for loop in (around, *users):
+            of = self.alignment.of(loop) if loop is not None else None
+            if of is not None and of.opcode in ("dot", "convolution"):
+                return loop
+        return None
+
+    def _windowed(self, i: Instruction, axes: frozenset[str]) -> list[Cause]:
+        """Piece by piece: an operand that goes round, or a sum that is gathered on its way."""
+        loop = self._loop(i)
+        op = self.alignment.of(loop) if loop is not None else None
+        if op is None:
+            return []
+        summed = [(a, o) for a, o in self._summed(op, axes)]
+        if len({o for _, o in summed}) == len(op.operands):
+            return self._reduced(op, axes, "summed")
+        elements = i.operands[0].shape.elements if i.operands else 0
+        # what goes round is a tile, or both halves of one in opposite directions
+        for times in (1, 2):
+            for at, operand in enumerate(op.operands):
+                tile = math.prod(self._tile(operand) or (0,))
+                if axes <= self._cut(operand) and tile == times * elements:
+                    return self._needed(op, at, axes)
+        return []
+
+    def _reduction(self, i: Instruction, axes: frozenset[str]) -> list[Cause]:
+        parts = [s for o in i.operands for s in self.alignment.sources(o)]
+        at = place(i.op_name, i.frames)
+        parts = [s for s in parts if place(s.op_name, s.frames) == at] or parts
+        out = []
+        for part in parts:
+            op = self.alignment.of(part)
+            if op is None or op.opcode in ("parameter", "get-tuple-element"):
+                continue
+            op = self._summing(op, axes)
+            out += self._reduced(op, axes, self._combines(i))
+        return _once(out)
+
+    def _summing(self, op: Instruction, axes: frozenset[str]) -> Instruction:
+        """The op that sums, where its result was laid out anew before it was combined."""
+        at = op
+        for _ in range(8):
+            if at.opcode not in _LAYOUT or not at.operands or axes <= self._cut_where_summed(at):
+                break
+            at = at.operands[0]
+        return at if axes <= self._cut_where_summed(at) else op
+
+    def _cut_where_summed(self, op: Instruction) -> frozenset[str]:
+        found = set()
+        for operand, dims in summed_dimensions(op):
+            spec = self.origins.spec(operand) or ()
+            found |= {_axis(a) for d in dims if d < len(spec) for a in spec[d]}
+        return frozenset(found)
+
+    def _reduced(self, op: Instruction, axes: frozenset[str], how: str) -> list[Cause]:
+        summed = self._summed(op, axes)
+        specs = dict.fromkeys(spec_words(self.origins.spec(o)) for _, o in summed)
+        operand = summed[0][1] if summed else op.operands[0] if op.operands else op
+        had = " and ".join(specs) or spec_words(self.origins.spec(operand))
+        result = self.origins.spec(op)
+        needs = f"{how} over {'+'.join(sorted(axes))}"
+        if result is not None:
+            needs += f"; result {spec_words(result)}"
+        said = tuple((a, "operand", o) for a, o in summed)
+        said += tuple((a, "result", op) for a in sorted(axes - {a for a, _ in summed}))
+        return [Cause(op, operand, had, needs, said, is_reduced=True)]
+
+    def _summed(self, op: Instruction, axes: frozenset[str]) -> list[tuple[str, Instruction]]:
+        """Of ``axes`` those that operands are cut along where ``op`` sums, else along any."""
+        found = []
+        for operand, dims in summed_dimensions(op):
+            spec = self.origins.spec(operand) or ()
+            found += [(_axis(a), operand) for d in dims if d < len(spec) for a in spec[d]]
+        found = [(a, o) for a, o in found if a in axes]
+        if axes <= {a for a, _ in found}:
+            return found
+        for operand in op.operands:
+            spec = self.origins.spec(operand) or ()
+            found += [(_axis(a), operand) for dim in spec for a in dim if _axis(a) in axes]
+        return list(dict.fromkeys(found))
+
+    def _combines(self, i: Instruction) -> str:
+        called = i.called_computations
+        root = called[0].root if called else None
+        return _COMBINED.get(root.opcode if root is not None else "", "reduced")
+
+    def _move(self, i: Instruction, axes: frozenset[str]) -> list[Cause]:
+        sources = [s for o in i.operands for s in self.alignment.sources(o)]
+        values = [(s, of) for s in sources if (of := self.alignment.of(s)) is not None]
+        for s, value in values:  # computed otherwise than its sharding says: its own result moves
+            op = _maker(value)
+            if op.opcode not in (*_CARRIES, "parameter") and self._is_own(i, s, value, axes):
+                return [self._own_result(op, axes)]
+        out: list[Cause] = []
+        for user, k in self.alignment.users(i):
+            taker = self.alignment.of(user)
+            if taker is not None and k < len(taker.operands):
+                out += self._needed(taker, k, axes)
+        if not out:
+            out = [c for _, v in values for c in self._output(i, v, axes)]
+        return _once(out)
+
+    def _is_own(
+        self, i: Instruction, local: Instruction, value: Instruction, axes: frozenset[str]
+    ) -> bool:
+        if not self._is_annotated(local, value):
+            return True
+        # nobody needs to gather what is whole already
+        return (
+            self.kind(i) == "all-gather"
+            and not axes & self._cut(value)
+            and (place(i.op_name, i.frames) == place(value.op_name, value.frames))
+        )
+
+    def _own_result(self, op: Instruction, axes: frozenset[str]) -> Cause:
+        after = self.origins.spec(op)
+        operand = next((o for o in op.operands if self._cut(o) & axes), None)
+        operand = operand or (op.operands[0] if op.operands else op)
+        said = [(a, "operand", operand) for a in sorted(self._cut(operand) & axes)]
+        said += [(a, "result", op) for a in sorted(self._cut(op) & axes)]
+        needs = f"computed piece by piece, then moved; result {spec_words(after)}"
+        had = spec_words(self.origins.spec(operand))
+        return Cause(op, operand, had, needs, tuple(said), is_own_result=True)
+
+    def _needed(self, op: Instruction, at: int, axes: frozenset[str]) -> list[Cause]:
+        """``op`` takes its operand number ``at`` laid out otherwise."""
+        value = op.operands[at]
+        before = self.origins.spec(value)
+        if before is None:
+            return []
+        said = [(_axis(a), "operand", value) for dim in before for a in dim]
+        said = [s for s in said if s[0] in axes]
+        if op.opcode == "tuple":
+            return self._carried(op, at, before, said, axes)
+        after = self.origins.spec(op)
+        had = spec_words(before)
+        if op.opcode == "copy":
+            said.append(("", "result", op))
+        said += [(a, "result", op) for a in sorted(self._cut(op) & axes)]
+        if op.opcode == "copy":
+            return [Cause(op, value, had, f"needed as {spec_words(after)}", tuple(said))]
+        needs = f"result {spec_words(after)}"
+        if not axes <= {a for a, _, _ in said}:
+            needs = f"moved for it, laid out as the partitioner chose; {needs}"
+        return [Cause(op, value, had, needs, tuple(said))]
+
+    def _carried(
+        self,
+        op: Instruction,
+        at: int,
+        before: Spec,
+        said: list[tuple[str, str, Instruction]],
+        axes: frozenset[str],
+    ) -> list[Cause]:
+        """A tuple takes it: what the program returns, or what a loop or branch carries."""
+        value = op.operands[at]
+        if op is op.computation.root and op.computation.is_entry:
+            return self._returned(value, at, self._element(op, at, value), before, said)
+        takes = next((u for u in op.users if u.opcode in _CARRIES), op)
+        after = self._element(op, at, value)
+        if after is None:
+            return []
+        said += [(_axis(a), "result", value) for dim in after for a in dim if _axis(a) in axes]
+        needs = f"carried as {spec_words(after)}"
+        return [Cause(takes, value, spec_words(before), needs, tuple(dict.fromkeys(said)))]
+
+    def _output(self, i: Instruction, value: Instruction, axes: frozenset[str]) -> list[Cause]:
+        """Nothing else takes it: it is what the program returns."""
+        entry = self.after.entry
+        root = self.before.entry.root if self.before.entry is not None else None
+        before = self.origins.spec(value)
+        if entry is None or root is None or before is None or i.computation is not entry:
+            return []
+        reached = {i.index}
+        waiting = [i]
+        for step in waiting:
+            for user in step.users:
+                if user.index not in reached and user.opcode != "tuple":
+                    reached.add(user.index)
+                    waiting.append(user)
+        end = entry.root
+        ends = end.operands if end is not None and end.opcode == "tuple" else (end,)
+        out = []
+        for at, last in enumerate(ends):
+            if last is not None and last.index in reached:
+                asked = root.operands[at] if root.opcode == "tuple" else root
+                said = [(a, "operand", value) for a in sorted(self._cut(value) & axes)]
+                out += self._returned(value, at, self.origins.spec(asked), before, said)
+        return out
+
+    def _returned(
+        self,
+        value: Instruction,
+        at: int,
+        after: Spec | None,
+        before: Spec,
+        said: list[tuple[str, str, Instruction]],
+    ) -> list[Cause]:
+        needs = f"returned as {spec_words(after)}"
+        return [Cause(value, value, spec_words(before), needs, tuple(said), output=at)]
+
+    def _element(self, op: Instruction, at: int, value: Instruction) -> Spec | None:
+        """The sharding of one element of a tuple."""
+        operand = op.operands[at]
+        if operand.opcode == "get-tuple-element":
+            return self.origins.spec(operand)
+        whole = parse_sharding(op.sharding_text or "")
+        if at < len(whole.parts) and self.origins.mesh is not None:
+            return spec_of(whole.parts[at], value.shape.rank, self.origins.mesh)
+        return None
+
+    def _cut(self, i: Instruction) -> frozenset[str]:
+        return frozenset(_axis(a) for dim in self.origins.spec(i) or () for a in dim)
+
+    def _is_annotated(self, local: Instruction, op: Instruction) -> bool:
+        """Whether the local part has the size of the tile that ``op``'s sharding gives."""
+        tile = self._tile(op)
+        return tile is None or tile == tuple(local.shape.dimensions)
+
+    def _tile(self, op: Instruction) -> tuple[int, ...] | None:
+        """Dimensions of one device's part of ``op``, by its sharding."""
+        spec = self.origins.spec(op)
+        if spec is None:
+            return None
+        return tuple(
+            -(-n // math.prod(self.sizes.get(a, 1) for a in dim))
+            for n, dim in zip(op.shape.dimensions, spec, strict=True)
+        )
+
+
+def _axis(ref: str) -> str:
+    """The axis of a part of one: ``model`` of ``model:(1)2``."""
+    return ref.partition(":")[0]
+
+
+def _maker(value: Instruction) -> Instruction:
+    """The op that made a value, elements of its result among them."""
+    while value.opcode == "get-tuple-element" and value.operands:
+        if value.operands[0].opcode in ("parameter", "while", "conditional", "call"):
+            break
+        value = value.operands[0]
+    return value
+
+
+def _once(causes: Iterable[Cause]) -> list[Cause]:
+    return list(dict.fromkeys(causes))
