@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from . import columns
+from . import columns, shardy
 from .parts import (
     Alias,
     FrameTable,
@@ -141,7 +141,11 @@ class Instruction:
 
     @property
     def sharding_text(self) -> str | None:
-        return self.attribute("sharding")
+        """As printed; of Shardy's, which HLO keeps in frontend attributes, XLA's named form."""
+        found = self.attribute("sharding")
+        if found is None and "xla.sdy.sharding=" in self.attribute_text:
+            return shardy.of_frontend(self.attribute("frontend_attributes") or "", self.module)
+        return found
 
     @property
     def control_predecessors(self) -> tuple[Instruction, ...]:

@@ -52,7 +52,7 @@ _HEADER = re.compile(r"\bHloModule\s+\S")
 
 def _read_stablehlo(data: bytes, name: str) -> list[Module]:
     text, warnings = to_text(data)
-    return [stablehlo_text.read_stablehlo(text, warnings)]
+    return stablehlo_text.read_all(text, warnings)
 
 
 READERS: tuple[Reader, ...] = (

@@ -13,7 +13,7 @@ from pathlib import Path
 from .._child import child_environment
 from ..hlo import Module
 from .errors import ReadError
-from .stablehlo_text import read_stablehlo
+from .stablehlo_text import read_all
 
 TIME_LIMIT_SECONDS = 120
 _CHILD = Path(__file__).with_name("mlir_child.py")
@@ -48,4 +48,4 @@ def read_bytecode(data: bytes, name: str = "") -> list[Module]:
         lines = child.stderr.decode("utf-8", errors="replace").strip().splitlines()
         reason = lines[-1][:200] if lines else f"exit status {child.returncode}"
         raise ReadError(f"{where} is not readable StableHLO bytecode: {reason}")
-    return [read_stablehlo(child.stdout.decode("utf-8", errors="replace"))]
+    return read_all(child.stdout.decode("utf-8", errors="replace"))

@@ -15,7 +15,7 @@ from ..hlo.shape import Shape
 from .mlir_types import shape_of, split_types
 
 _OP = re.compile(
-    r"(?:%([\w$.\-]+)(?::(\d{1,6}))?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*+\s*=\s*)?"
+    r"(?:%([\w$.\-]+)(?::(\d{1,6}))?((?:\s*,\s*%[\w$.\-]+(?::\d+)?)*+)\s*=\s*)?"
     r"(?:\"([\w.\-$]+)\"|([a-zA-Z_][\w.\-$]*))"
 )
 _VALUE = re.compile(r"%([\w$.\-]+)(?:#\d+)?")
@@ -23,6 +23,12 @@ _ITERATION = re.compile(r"%([\w$.\-]+)\s*=\s*%")
 _TOKEN = re.compile(r'->|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[<>(){}\[\]]|:(?= )')
 _QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
 _CALLEE = re.compile(r"@([\w$.\-]+|\"[^\"]*\")")
+_CALLEE_KEY = re.compile(
+    r"\b(?:callee|decomposition)\s*=\s*(?:@|#\w+\.string(?:_v\d+)?<)([\w$.\-]+|\"[^\"]*\")"
+)
+_TARGET_KEY = re.compile(
+    r'\bcall_target_name\s*=\s*(?:#\w+\.string(?:_v\d+)?<)?"((?:[^"\\]|\\.)*)"'
+)
 _CALLED = re.compile(r"called_computations = \[([^\]]*)\]")
 BLOCK_ARGUMENT = re.compile(r"%([\w$.\-]+)\s*:\s*(.*)\Z", re.S)
 _PARENTHESIS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[()]')
@@ -36,6 +42,7 @@ class OpLine:
     opcode: str
     name: str = ""
     results: int = 1
+    other_names: list[str] = field(default_factory=list)  # of further results
     operands: list[str] = field(default_factory=list)
     arguments: str = ""
     attributes: str = ""
@@ -137,13 +144,16 @@ def parse_op(line: str) -> OpLine | None:
     m = _OP.match(line)
     if m is None:
         return None
-    name, results, quoted, bare = m.groups()
+    name, results, more, quoted, bare = m.groups()
     opcode = quoted or bare
     if name is None and opcode not in ("return", "call") and "." not in opcode:
         return None
     for prefix in _PREFIX:
         opcode = opcode.removeprefix(prefix)
     op = OpLine(opcode, name or "", int(results) if results else 1)
+    if more:  # %values, %indices = chlo.top_k(…)
+        op.other_names = _VALUE.findall(more)
+        op.results += len(op.other_names)
     rest = line[m.end() :].strip()
     if rest.endswith("{") and not rest.endswith("<{"):
         op.opens_region = True
@@ -191,6 +201,13 @@ def _operands(op: OpLine, rest: str) -> None:
             else:
                 op.callees = [callee]
             rest = rest[target.end() :].strip()
+    if op.opcode in ("call", "composite", "custom_call") and not op.callees:
+        symbol = _CALLEE_KEY.search(rest)
+        target = _TARGET_KEY.search(rest)
+        if symbol and op.opcode != "custom_call":
+            op.callees = [symbol.group(1).strip('"')]
+        elif target and not op.attributes:
+            op.attributes = f'custom_call_target="{target.group(1)}"'
     if called:
         op.callees += [c.strip('"') for c in _CALLEE.findall(called.group(1))]
     if rest.startswith("("):

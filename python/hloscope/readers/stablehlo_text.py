@@ -1,7 +1,7 @@
 """StableHLO (MLIR) text, as ``lowered.as_text()`` prints it → a Module of dialect "stablehlo".
 
-Not an MLIR parser: it knows the printer's habit of one operation a line, and which
-brackets open regions, and keeps everything else as text. A function and each region
+Not an MLIR parser: it takes operations one by one (mlir_lines.py), knows which brackets open
+regions, and keeps everything else as text. A function and each region
 become a computation; values that a region uses from outside become parameters of it and
 operands of the operation that holds it, as XLA does when it converts:
 
@@ -18,7 +18,11 @@ import re
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import ReadWarning, split_attributes
 from ..hlo.shape import Shape
+from ..hlo.shardy import header_meshes
+from .mlir_generic import Function, generic_function, plain_spelling, result_attributes
+from .mlir_lines import Statement, statements
 from .mlir_locations import Locations
+from .mlir_shardings import with_sharding
 from .mlir_types import shape_of, split_types, tuple_of
 from .stablehlo_lines import (
     BLOCK_ARGUMENT,
@@ -30,16 +34,30 @@ from .stablehlo_lines import (
 )
 
 _SNIFF = re.compile(
-    rb"^[ \t]*(?:module\b[^\n]*\{[ \t]*$|module[ \t]*\{|func\.func\b|\"builtin\.module\")", re.M
+    rb"^[ \t]*(?:module\b[^\n]*\{|module[ \t]*\{|module attributes\b|module @[\w$.\-]+[ \t]*$"
+    rb"|func\.func\b|vhlo\.func_v\d|\"(?:builtin\.module|func\.func)\")",
+    re.M,
 )
 _HLO = re.compile(rb"^[^\n\"]{0,80}\bHloModule[ \t]+\S", re.M)
-_ALIAS = re.compile(r"(#loc\d*) = loc\((.*)\)\s*\Z", re.S)
 _MODULE = re.compile(r"(?:module|\"builtin\.module\")\s*(?:@([\w$.\-]+|\"[^\"]*\"))?\s*(.*)", re.S)
-_FUNC = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@([\w$.\-]+|\"[^\"]*\")\s*\(")
+_FUNC = re.compile(
+    r"(?:func|stablehlo)\.func\s+(?:(public|private|nested)\s+)?@([\w$.\-]+|\"[^\"]*\")\s*\("
+)
 _LABEL = re.compile(r"\^\w+(?:\((.*)\))?:", re.S)
-_REGION_WORD = re.compile(r"([a-z_]+)(?:\((.*)\))?\s*\{\Z", re.S)
+_REGION_WORD = re.compile(r"([a-z_]+)\s*(?:\((.*)\))?\s*\{\Z", re.S)
+_PAIRED = re.compile(r"\)\s*\(")  # reducer(%a: …, %b: …) (%c: …, %d: …)
 _NEXT_REGION = re.compile(r"\}\s*(?:,|\)?\s*([a-z_]+)(\(.*\))?)?\s*\{\Z", re.S)
-_MESH = re.compile(r"sdy\.mesh\s+@([\w$.\-]+)\s*=\s*(.*)", re.S)
+_ALIASES = re.compile(r"^[ \t]*(#loc\d*) = loc\((.*)\)[ \t]*$", re.M)
+_DICTIONARIES = re.compile(r"<?\{((?:[^{}\"]|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|\{[^{}]*\})*)\}>?")
+_SYMBOL = re.compile(r'sym_name\s*=\s*(?:#?[\w.]*<?)"((?:[^"\\]|\\.)*)"')
+_SHARDING = re.compile(r"sharding=((?:[^{},]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})+)")
+_TYPE_ALIAS = re.compile(r"(![\w$]+)\s*=\s*(.*)")
+_TYPE_NAME = re.compile(r"![\w$]+\b(?!\.)")
+_RESULT = re.compile(r"%[\w$.\-]+(?:#(\d{1,6}))?")
+_MESH = re.compile(r"sdy\.mesh\s+@([\w$.\-]+|\"[^\"]*\")\s*=\s*(.*)", re.S)
+_GENERIC_MESH = re.compile(
+    r'"sdy\.mesh"\(\)\s*<\{mesh = #sdy\.mesh(.*), sym_name = "([^"]*)"', re.S
+)
 MAX_WARNINGS = 100
 MAX_DEPTH = 100
 _ROLES = {
@@ -47,7 +65,7 @@ _ROLES = {
     "if": ("true_computation", "false_computation"),
     "select_and_scatter": ("select", "scatter"),
 }
-_ONE_ROLE = {"case": "branch_computations", "sdy.manual_computation": "body"}
+_ONE_ROLE = {"case": "branch_computations", "sdy.manual_computation": "called_computations"}
 
 
 def is_stablehlo(data: bytes) -> bool:
@@ -56,8 +74,22 @@ def is_stablehlo(data: bytes) -> bool:
 
 
 def read_stablehlo(text: str, warnings: list[ReadWarning] | None = None) -> Module:
-    """Never fails: what cannot be understood is passed over with a warning."""
-    return _Reader(text, warnings or []).read()
+    """The first module of a text. Never fails: what cannot be understood is passed over with
+    a warning."""
+    return read_all(text, warnings)[0]
+
+
+def read_all(text: str, warnings: list[ReadWarning] | None = None) -> list[Module]:
+    """Every module of a text, in order; at least one."""
+    modules: list[Module] = []
+    reader = _Reader(text, 0, list(warnings or ()))
+    for s in statements(text):
+        if reader.closed and _MODULE.match(s.text):
+            modules.append(reader.finish(s.begin))
+            reader = _Reader(text, s.begin, list(warnings or ()))
+        reader.take(s)
+    modules.append(reader.finish(len(text)))
+    return modules
 
 
 class _Scope:
@@ -74,40 +106,46 @@ class _Scope:
         self.waiting: OpLine | None = None  # an operation whose regions are being read
         self.waiting_for: Instruction | None = None
         self.regions: list[str] = []
+        self.function: Function | None = None
 
 
 class _Reader:
-    def __init__(self, text: str, warnings: list[ReadWarning]) -> None:
+    """Reads one module, statement by statement; ``base`` is where it begins in the text."""
+
+    def __init__(self, text: str, base: int, warnings: list[ReadWarning]) -> None:
         self.text = text
+        self.base = base
+        self.end = base
+        self.depth = 0  # of modules
+        self.closed = False
+        self.meshes: dict[str, str] = {}
+        self.types: dict[str, str] = {}  # !name → the type it stands for
         self.warnings = warnings
+        self.dropped_warnings = 0
         self.locations = Locations()
         self.module = Module("module", (), None, dialect="stablehlo")
         self.computations: list[Computation] = []
         self.scope: _Scope | None = None
         self.names: set[str] = set()
-        self.line_at = 0
-        self.skipping = 0  # open braces of something too deep or unknown
+        for m in _ALIASES.finditer(text, base):  # aliases stand before or after their uses
+            self.locations.aliases.setdefault(m.group(1), m.group(2))
 
-    def read(self) -> Module:
-        lines = self.text.split("\n")
-        for line in lines:  # aliases stand before or after their uses
-            if line.startswith("#loc"):
-                m = _ALIAS.match(line.strip())
-                if m:
-                    self.locations.aliases[m.group(1)] = m.group(2)
-        for line in lines:
-            bare = line.strip()
-            if bare and not bare.startswith(("#", "//")):
-                self._line(bare, len(line) - len(line.lstrip()))
-            self.line_at += len(line) + 1
-        return self._finish()
-
-    def _line(self, line: str, indent: int) -> None:
-        span = (self.line_at + indent, self.line_at + indent + len(line))
-        bare, location = location_of(line)
+    def take(self, s: Statement) -> None:
+        """One statement: an operation, a region's header, a label or a closing brace."""
+        if s.text.startswith("#"):
+            return
+        span = (s.begin - self.base, s.end - self.base)
+        text = s.text
+        if text.startswith("!") and (alias := _TYPE_ALIAS.match(text)) is not None:
+            self.types[alias[1]] = alias[2]
+            return
+        if self.types and "!" in text:
+            text = _TYPE_NAME.sub(lambda m: self.types.get(m[0], m[0]), text)
+        bare, location = location_of(plain_spelling(text))
         scope = self.scope
+        self.end = s.end
         if scope is None:
-            self._outside(bare, span, location)
+            self._outside(bare, span)
         elif bare.startswith("}"):
             self._close(bare, span, location)
         elif bare.startswith("^"):
@@ -121,40 +159,61 @@ class _Reader:
 
     # -- functions ------------------------------------------------------------------
 
-    def _outside(self, bare: str, span: tuple[int, int], location: str) -> None:
+    def _outside(self, bare: str, span: tuple[int, int]) -> None:
         m = _FUNC.match(bare)
-        if m:
-            self._function(m, bare, span)
+        generic = generic_function(bare) if m is None else None
+        if m or generic is not None:
+            function = self._signature(m, bare) if m else generic
+            assert function is not None
+            self._function(function, bare, span)
         elif (m := _MESH.match(bare)) is not None:
             attributes = dict(self.module.attributes)
             attributes[f"sdy.mesh.{m.group(1)}"] = m.group(2)
-            self.module.attributes = attributes
+            self._set_header(attributes)
+        elif (m := _GENERIC_MESH.match(bare)) is not None:
+            self._set_header({**self.module.attributes, f"sdy.mesh.{m.group(2)}": m.group(1)})
         elif (m := _MODULE.match(bare)) is not None:
-            if m.group(1):
-                self.module.name = m.group(1).strip('"')
+            self.depth += 1
+            name = m.group(1) or _one_name(bare)
+            if name and self.depth == 1:
+                self.module.name = name.strip('"')
             self._module_attributes(m.group(2))
+        elif bare.startswith("}"):
+            self.depth -= 1
+            self.closed = self.depth <= 0
+            self._module_attributes(bare.lstrip("}) "))
+        else:
+            self._warn(f"passed over, not a function: {bare[:60]!r}", span[0])
+
+    def _set_header(self, attributes: dict[str, str]) -> None:
+        self.module.attributes = attributes
+        self.meshes = header_meshes(attributes)
 
     def _module_attributes(self, rest: str) -> None:
-        inside = rest.removesuffix("{").strip()
-        if not inside.startswith("attributes") or not inside.endswith("}"):
-            return
-        inside = inside.removeprefix("attributes").strip()[1:-1]
         attributes = dict(self.module.attributes)
-        for key, value in split_attributes(inside).items():
-            value = value.split(" : ")[0]
-            name = {"mhlo.num_partitions": "num_partitions", "mhlo.num_replicas": "replica_count"}
-            attributes[name.get(key, key)] = value
-        self.module.attributes = attributes
+        for inside in _DICTIONARIES.findall(rest):
+            for key, value in split_attributes(inside).items():
+                value = value.split(" : ")[0]
+                name = {"mhlo.num_partitions": "num_partitions"}.get(key, key)
+                name = {"mhlo.num_replicas": "replica_count"}.get(name, name)
+                if name not in ("sym_name", "sym_visibility"):
+                    attributes[name] = value
+        self._set_header(attributes)
 
-    def _function(self, m: re.Match[str], bare: str, span: tuple[int, int]) -> None:
-        name = m.group(2).strip('"')
+    def _signature(self, m: re.Match[str], bare: str) -> Function:
+        inside, after = split_signature(bare, m.end() - 1)
+        public = m.group(1) == "public"
+        return Function(m.group(2).strip('"'), public, inside, [], result_attributes(after))
+
+    def _function(self, function: Function, bare: str, span: tuple[int, int]) -> None:
         if not bare.endswith("{"):
             return  # a declaration
-        computation = self._computation(name, span)
-        computation.is_entry = name == "main" or (m.group(1) == "public")
+        computation = self._computation(function.name, span)
+        computation.is_entry = function.name == "main" or function.is_public
         self.scope = _Scope(computation, None, None)
-        inside, _ = split_signature(bare, m.end() - 1)
-        self._arguments(inside, self.scope, span)
+        self.scope.function = function
+        if function.arguments is not None:
+            self._arguments(function.arguments, self.scope, span)
 
     def _computation(self, name: str, span: tuple[int, int]) -> Computation:
         unique, n = name, 1
@@ -177,18 +236,21 @@ class _Reader:
 
     def _arguments(self, text: str, scope: _Scope, span: tuple[int, int]) -> None:
         """``%arg0: tensor<8xf32> {sdy.sharding = …} loc(…), …`` → parameters."""
-        for part in split_types(text):
+        given = scope.function.argument_attributes if scope.function else []
+        for part in split_types(_PAIRED.sub(", ", text)):
             part, location = location_of(part)
             m = BLOCK_ARGUMENT.match(part)
             if m is None:
+                if part:
+                    self._warn(f"not an argument: {part[:60]!r}", span[0])
                 continue
             kind = m.group(2)
             brace = kind.find(" {")
             attributes = kind[brace + 2 : -1] if brace >= 0 and kind.endswith("}") else ""
             kind = kind[:brace] if brace >= 0 else kind
-            sharding = re.match(r'mhlo\.sharding = "([^"]*)"', attributes)
-            if sharding:
-                attributes = "sharding=" + sharding.group(1) + attributes[sharding.end() :]
+            if not attributes and len(scope.parameters) < len(given):
+                attributes = given[len(scope.parameters)]
+            attributes = with_sharding(attributes, self.meshes)
             self._parameter(scope, m.group(1), shape_of(kind), attributes, span, location)
 
     def _parameter(
@@ -240,7 +302,13 @@ class _Reader:
             missing = op.operands[operands.index(None)]
             self._warn(f"%{name} uses %{missing[:40]}, which is not defined", span[0])
         i.argument_text = op.arguments
-        parts = [op.attributes] if op.attributes else []
+        if op.opcode == "return" or op.opcode.endswith(".return"):
+            _shape_of_return(i, op)
+            if scope.outer is None and scope.function is not None:
+                sharding = _results_sharding(scope.function.result_attributes, self.meshes)
+                op.attributes = ", ".join(x for x in (op.attributes, sharding) if x)
+        attributes = with_sharding(op.attributes, self.meshes)
+        parts = [attributes] if attributes else []
         if op.callees:
             role = "to_apply" if op.opcode == "call" else "called_computations"
             names = ", ".join("%" + c for c in op.callees)
@@ -248,8 +316,8 @@ class _Reader:
         metadata = self.locations.metadata(location) if location else ""
         i.attribute_text = ", ".join([*parts, metadata] if metadata else parts)
         scope.body.append(i)
-        if op.name:
-            scope.names[op.name] = i
+        for result in (op.name, *op.other_names) if op.name else ():
+            scope.names[result] = i
         scope.waiting, scope.waiting_for, scope.regions = op, i, []
         if op.opens_region:
             self._open_region(op.region_arguments, span)
@@ -310,6 +378,7 @@ class _Reader:
         rest = bare[1:].lstrip(") ")
         if rest:
             attributes, types = signature_types(rest)
+            attributes = with_sharding(attributes, self.meshes)
             op.types = types or op.types
             op.has_arrow = op.has_arrow or "->" in rest
             i.shape = _result_shape(op)
@@ -355,32 +424,77 @@ class _Reader:
 
     # -- the end --------------------------------------------------------------------
 
-    def _finish(self) -> Module:
+    def finish(self, end: int) -> Module:
+        """The module, whose text goes up to ``end``."""
+        size = end - self.base
         if self.scope is not None:
-            self._warn(f"the text ends inside %{self.scope.computation.name}", len(self.text))
+            self._warn(f"the text ends inside %{self.scope.computation.name}", size)
         while self.scope is not None:
-            self._end_scope(self.scope, len(self.text))
+            self._end_scope(self.scope, size)
             self.scope = self.scope.outer
         m = self.module
-        m.source_text = self.text
+        m.source_text = self.text[self.base : end]
+        m.first_line = self.text.count("\n", 0, self.base) + 1
         m.computations = tuple(self.computations)
         for index, i in enumerate(m.instructions):
             i.index = index
-        entries = [c for c in m.computations if c.is_entry]
-        m.entry = next((c for c in entries if c.name == "main"), entries[0] if entries else None)
-        for c in entries:
+        m.entry = self._entry()
+        for c in m.computations:
             c.is_entry = c is m.entry
         if m.entry is None:
-            self._warn("no function main", 0)
+            self._warn("no function main, and several that nothing calls: totals are unknown", 0)
         m.frames = self.locations.table()
+        if self.dropped_warnings:
+            self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
         m.warnings = tuple(self.warnings)
         return m
 
+    def _entry(self) -> Computation | None:
+        """The function main, else the public one, else the only one that nothing calls."""
+        computations = self.module.computations
+        public = [c for c in computations if c.is_entry]
+        if public:
+            return next((c for c in public if c.name == "main"), public[0])
+        called = {c.name for i in self.module.instructions for c in i.called_computations}
+        left = [c for c in computations if c.name not in called]
+        return left[0] if len(left) == 1 else None
+
     def _warn(self, message: str, at: int) -> None:
-        if len(self.warnings) < MAX_WARNINGS:
-            line = self.text.count("\n", 0, at) + 1
-            column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-            self.warnings.append(ReadWarning(message, line, column))
+        if len(self.warnings) >= MAX_WARNINGS:
+            self.dropped_warnings += 1
+            return
+        at += self.base
+        line = self.text.count("\n", 0, at) + 1
+        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
+        self.warnings.append(ReadWarning(message, line, column))
+
+
+def _one_name(bare: str) -> str:
+    """``sym_name = "m"`` of a module in generic form."""
+    m = _SYMBOL.search(bare)
+    return m.group(1) if m else ""
+
+
+def _shape_of_return(i: Instruction, op: OpLine) -> None:
+    """A return's shape is its operands'; the generic form says only that it gives nothing."""
+    indices = _RESULT.findall(op.arguments)
+    if len(indices) != len(i.operands):
+        return
+    shapes = [
+        o.shape.tuple_shapes[int(k)] if k and int(k) < len(o.shape.tuple_shapes) else o.shape
+        for o, k in zip(i.operands, indices, strict=True)
+    ]
+    if i.shape.text == shape_of("none").text and shapes:
+        i.shape = shapes[0] if len(shapes) == 1 else tuple_of(shapes)
+
+
+def _results_sharding(attributes: list[str], meshes: dict[str, str]) -> str:
+    """``sharding=…`` of a function's results, where its signature says any."""
+    found = [_SHARDING.match(with_sharding(a, meshes)) for a in attributes]
+    if not any(found):
+        return ""
+    parts = [m[1] if m else "{unknown}" for m in found]
+    return f"sharding={parts[0]}" if len(parts) == 1 else f"sharding={{{', '.join(parts)}}}"
 
 
 def _result_shape(op: OpLine) -> Shape:

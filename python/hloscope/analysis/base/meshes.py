@@ -1,7 +1,8 @@
 """The mesh a module was partitioned over: given with the target, or inferred from the module.
 
-A dump has no mesh, but its groups and shardings are cut along one: the coarsest mesh that
-explains them is taken, with axes called axis_0, axis_1, … from the outermost.
+Before Shardy's shardings are taken away a dump names its meshes in its header. Else its groups
+and shardings are cut along one: the coarsest mesh that explains them is taken, with axes called
+axis_0, axis_1, … from the outermost.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ...hlo.collective_kinds import is_collective
 from ...hlo.devices import device_counts, device_groups, groups_text
 from ...hlo.mesh_text import Array
 from ...hlo.sharding_text import parse_sharding
+from ...hlo.shardy import named_mesh
 from .table import table
 
 RARE = 0.05  # groups in less than this share of all uses do not shape the mesh
@@ -28,6 +30,9 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
         return given
     if count < 2:
         return None
+    named = named_mesh(module.attributes, count)
+    if named is not None:
+        return named
     groups: Counter[str] = Counter()
     arrays: dict[str, Array] = {}
     t = table(module)

@@ -259,7 +259,7 @@ def multiplicity(module: Module) -> tuple[int | None, ...]:
             continue
         if caller.opcode == "conditional":
             times = None
-        elif role in ("body", "condition"):
+        elif role in ("body", "condition") and caller.opcode == "while":
             if row not in trips:
                 trips[row] = trip_count(caller)
             times = trips[row]

@@ -53,6 +53,7 @@ class Collectives:
     rows: tuple[Collective, ...]
     mesh: Mesh | None
     num_devices: int
+    dialect: str = "hlo"  # rows are found in HLO only
 
     def __iter__(self) -> Iterator[Collective]:
         return iter(self.rows)
@@ -165,7 +166,7 @@ def _made(module: Module, target: Target) -> Collectives:
     maker = _Maker(module, target, replicas, partitions)
     found = join_windowed(module, join_halos(module, find(module)))
     rows = tuple(maker.row(index, f) for index, f in enumerate(found))
-    return Collectives(rows, maker.mesh, replicas * partitions)
+    return Collectives(rows, maker.mesh, replicas * partitions, module.dialect)
 
 
 class _Maker:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 def text(found: Collectives) -> str:
     """One line a total; ``≥`` marks sums in which a trip count or formula is unknown."""
+    if not found.rows and found.dialect != "hlo":
+        return f"collectives are not known yet: this is {found.dialect}, before partitioning"
     if not found.rows:
         return "no collectives"
     mesh = found.mesh

@@ -140,7 +140,9 @@ def _made(module: Module, target: Target) -> Shardings:
         for p in module.entry.parameters:
             rows += maker.parameter(p, local)
         rows += maker.outputs(module, local)
-    values = [] if local else _annotated(module)
+    root = module.entry.root if module.entry is not None else None
+    told = any(r.role == "output" for r in rows)
+    values = [] if local else [i for i in _annotated(module) if not (told and i is root)]
     for i in values:
         rows += maker.leaves("value", i.name, i, i.sharding_text or "", False)
     return Shardings(

@@ -73,7 +73,7 @@ class ArrayMaker:
         if root is None:
             return []
         shapes = list(root.shape.leaves())
-        text = root.sharding_text
+        text = root.sharding_text or _of_marked(root)
         if len(self.target.results) != len(shapes):
             return self.leaves("output", root.name, root, text, is_local) if text else []
         whole = parse_sharding(text) if text else None
@@ -107,7 +107,7 @@ class ArrayMaker:
                 None if many else argument, parameter,
             )
             for k, (part, shape) in enumerate(zip(parts, shapes, strict=True))
-            if shape.is_array
+            if shape.is_array and part.is_known
         ]  # fmt: skip
 
     def _parse(self, text: str) -> Sharding:
@@ -160,6 +160,19 @@ class ArrayMaker:
             is_padded_shape=is_local and not known and sharding.is_sharded,
             parameter=parameter,
         )
+
+
+_MARKERS = ("xla.sdy.FuncResultSharding", "Sharding")
+
+
+def _of_marked(root: Instruction) -> str | None:
+    """The shardings of a tuple whose elements Shardy marked as results one by one."""
+    if root.opcode != "tuple" or not root.operands:
+        return None
+    texts = [o.sharding_text if o.custom_call_target in _MARKERS else None for o in root.operands]
+    if not any(texts):
+        return None
+    return "{" + ", ".join(t or "{unknown}" for t in texts) + "}"
 
 
 def _size(element_type: str, dimensions: tuple[int, ...]) -> int:

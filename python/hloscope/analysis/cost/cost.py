@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
+from ..base.dialects import needs_hlo
 from ..base.memory_spaces import memory_space
 from ..base.table import per_target, table
 from . import flops as flops_module
@@ -320,7 +321,7 @@ def estimate(
     not HLO and for a loop name that the module does not have.
     """
     if module.dialect != "hlo":
-        raise ValueError(f"cost needs HLO, and this is {module.dialect}: take cap.at('optimized')")
+        raise ValueError(needs_hlo("cost", module, target))
     target = target or Target()
     t = table(module)
     work = flops_module.count(module)

@@ -26,7 +26,7 @@ from ..base.async_opcodes import produced, wrapped
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
 from ..base.table import Table, table
-from .flops_calls import author_estimate
+from .flops_calls import author_estimate, is_sharding_marker
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -92,6 +92,8 @@ def _special(i: Instruction, size: Floats) -> float:
         reads = sum(size[o.index] for o in i.operands)
         return float(max(size[i.index], 2 * reads if i.opcode in _SAME_SIZE else reads))
     if i.opcode == "custom-call":
+        if is_sharding_marker(i.custom_call_target or ""):
+            return 0.0
         estimate = author_estimate(i)
         if estimate is not None and estimate["bytes_accessed"]:
             return estimate["bytes_accessed"]

@@ -28,10 +28,10 @@ from ...hlo import Computation, Instruction, Module, Shape
 from ..base.async_opcodes import wrapped
 from .flops_calls import (
     CONVOLUTION_CALLS,
-    FREE_CALLS,
     attributes_head,
     author_estimate,
     custom_matmul_flops,
+    is_free_call,
     is_matmul_call,
     operand,
 )
@@ -154,7 +154,7 @@ class _Counter:
 
     def _custom_call(self, i: Instruction) -> None:
         target = i.custom_call_target or ""
-        if target in FREE_CALLS or target.startswith("AsyncCollective"):
+        if is_free_call(target):
             return
         roles = CONVOLUTION_CALLS.get(target)
         if roles:

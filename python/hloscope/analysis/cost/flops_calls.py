@@ -20,6 +20,21 @@ FREE_CALLS = frozenset(
     "X64Combine X64SplitLow X64SplitHigh SliceToDynamic PadToStatic "
     "InspectSharding Finalize BarrierStart BarrierDone inter_host_barrier".split()
 )
+
+
+_MARKERS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+
+
+def is_sharding_marker(target: str) -> bool:
+    """Says how a value is sharded and is gone once the program is partitioned."""
+    return target in _MARKERS or target.startswith("xla.sdy.")
+
+
+def is_free_call(target: str) -> bool:
+    """Marks, places or allocates: Shardy's own (xla.sdy.FuncResultSharding, …) all do."""
+    return target in FREE_CALLS or target.startswith(("xla.sdy.", "AsyncCollective"))
+
+
 CONVOLUTION_CALLS = {
     # target → which shapes are the forward convolution's input, filter and output:
     # operand number, or -1 for the call's own first result

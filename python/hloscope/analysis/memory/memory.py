@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape, StackFrame, Target
+from ..base.dialects import needs_hlo
 from ..base.frames import own_line
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
 from ..base.memory_tiling import storage_bytes
@@ -467,7 +468,7 @@ def analyse(module: Module, target: Target | None = None) -> Memory:
     Raises ``ValueError`` for a module that is not HLO, or has no ENTRY.
     """
     if module.dialect != "hlo":
-        raise ValueError(f"memory needs HLO, and this is {module.dialect}: cap.at('optimized')")
+        raise ValueError(needs_hlo("memory", module, target))
     if module.entry is None:
         raise ValueError("memory needs an ENTRY computation, and this dump has none")
     target = target or Target()

@@ -1,0 +1,195 @@
+"""MLIR text → statements, one operation each, wherever its lines break.
+
+MLIR's printer writes an operation a line, opens a region with a brace at the end of one and
+closes it at the beginning of another. People and other tools break lines anywhere:
+
+    %0 = "stablehlo.all_gather"(%arg0) {          %0 = "stablehlo.all_gather"(%arg0) { … } :
+      all_gather_dim = 0 : i64             ─▶         (tensor<4xf32>) -> tensor<8xf32>
+    } : (tensor<4xf32>)
+      -> tensor<8xf32>
+
+Lines with all brackets closed are passed on as they are; only others are looked into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*|->|[<>(){}\[\]\n]'
+    r"|(?<=\s)(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=(?![=>])"
+    r"|(?:\w+\.)?return\b)"
+)
+# After a brace: a key and its value, so that this is a dictionary and no region.
+_DICTIONARY = re.compile(
+    r'(?:\s|//[^\n]*\n)*+(?:(?:[A-Za-z_][\w.$\-]*|"[^"\\]*(?:\\.[^"\\]*)*")\s*(?:=|,|\})|\})'
+)
+# A region that begins within a line, or a second operation on it.
+_SEVERAL = re.compile(
+    r"\{\s+(?:%|\^|\"[\w.]+\"\s*\(|[\w.]*return\b)"
+    r"|[^\s,(]\s+(?:%[\w$.\-]+(?::\d+)?\s*=\s(?!%)|(?:\w+\.)?return\s)"
+)
+_LEADING = ("->", ":", ",", "<{", "attributes ", "attributes{", "loc(", ")", "]", ">", "=")
+_KEYWORD = re.compile(
+    r"(?:across|applies|dim_numbers|window|init|reducer_init|to|outputs)\b|[a-z_]\w*\s*=\s"
+)
+_TRAILING = (",", "=", "->", "(", "[", "<", " :", ":")
+_CLOSING = {")": "(", "]": "[", ">": "<", "}": "{"}
+_COMMENT = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|//[^\n]*')
+_BLANK = re.compile(r"\s*+")
+_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|((?<=[(\[])\s+|\s+(?=[)\]]))|\s+')
+MAX_CHARACTERS = 50_000_000  # of one operation
+
+
+@dataclass(slots=True)
+class Statement:
+    """``text``: the operation on one line; ``begin`` and ``end``: where it stands."""
+
+    text: str
+    begin: int
+    end: int
+
+
+def statements(source: str) -> Iterator[Statement]:
+    """Every operation, region header and closing brace, in order."""
+    at, size = 0, len(source)
+    while at < size:
+        begin = _after_blanks(source, at)
+        if begin >= size:
+            return
+        if source.startswith("//", begin):
+            at = source.find("\n", begin)
+            at = size if at < 0 else at
+            continue
+        if at == 0 or source[at - 1] == "\n":
+            end = source.find("\n", begin)
+            end = size if end < 0 else end
+            bare = source[begin:end].rstrip()
+            if _whole(bare) and not _goes_on(source, end, bare):
+                yield Statement(bare, begin, begin + len(bare))
+                at = end + 1
+                continue
+        stop = max(_end(source, begin), begin + 1)
+        text = _on_one_line(source[begin:stop])
+        if text:
+            yield Statement(text, begin, stop)
+        at = stop
+
+
+def _after_blanks(source: str, at: int) -> int:
+    m = _BLANK.match(source, at)
+    return m.end() if m else at
+
+
+def _whole(line: str) -> bool:
+    """Whether all brackets of the line are closed, but for a region's at either end."""
+    if "//" in line or _SEVERAL.search(line, 1):
+        return False
+    body = line
+    if body[0] == "}":
+        body = body[2:] if body.startswith("})") else body[1:]
+    if body.endswith("{"):
+        if body.endswith("<{"):
+            return False
+        body = body[:-2] if body.endswith("({") else body[:-1]
+    return (
+        body.count("(") == body.count(")")
+        and body.count("{") == body.count("}")
+        and body.count("[") == body.count("]")
+        and body.count("<") == body.count(">") - body.count("->")
+        and body.count('"') % 2 == 0
+    )
+
+
+def _goes_on(source: str, end: int, line: str) -> bool:
+    """Whether the operation on this line has more on the next."""
+    if line.endswith("{"):
+        # a dictionary that is opened at the end of a line
+        return not line.startswith("module") and _is_dictionary(source, end, line[:-1])
+    if line.startswith("reducer") or (line.endswith(_TRAILING) and not line.startswith("^")):
+        return True
+    at = end
+    while at < len(source):
+        at += 1
+        stop = source.find("\n", at)
+        stop = len(source) if stop < 0 else stop
+        following = source[at:stop].lstrip()
+        if following and not following.startswith("//"):
+            if following.startswith(_LEADING) or _KEYWORD.match(following):
+                return True
+            return following.startswith("{") and _is_dictionary(
+                source, at + source[at:stop].find("{") + 1, ""
+            )
+        at = stop
+    return False
+
+
+def _is_dictionary(source: str, at: int, before: str) -> bool:
+    """Whether the brace that stands just before ``at`` opens a dictionary of attributes."""
+    m = _DICTIONARY.match(source, at)
+    if m is None:
+        return False
+    empty = m.group().strip() == "}"
+    header = before.lstrip().startswith(("module", "func.func", '"builtin.module"'))
+    # module {} and the end of a region that holds nothing
+    return not (empty and header) and not _ends_a_region(m.group())
+
+
+def _ends_a_region(key: str) -> bool:
+    words = key.replace("}", " ").split()
+    return bool(words) and words[0] in ("return", "func.return", "stablehlo.return", "sdy.return")
+
+
+def _end(source: str, begin: int) -> int:
+    """Where the operation that begins at ``begin`` ends."""
+    stack: list[str] = []
+    opened = dict.fromkeys("(<[{", 0)  # how many of each are in the stack
+    closes = source[begin] == "}"
+    position = begin + 1 if closes else begin
+    limit = min(len(source), begin + MAX_CHARACTERS)
+    first = True
+    while True:
+        m = _TOKEN.search(source, position, limit)
+        if m is None:
+            return limit
+        token, position = m.group(), m.end()
+        if token == "{":
+            dictionary = source[m.start() - 1] == "<" or (stack and stack[-1] != "(")
+            if not dictionary:
+                dictionary = _is_dictionary(
+                    source, position, source[begin : min(m.start(), begin + 40)]
+                )
+            if not dictionary:
+                return position
+            stack.append(token)
+            opened[token] += 1
+        elif token in "(<[":
+            stack.append(token)
+            opened[token] += 1
+        elif token in _CLOSING:
+            if opened[_CLOSING[token]]:
+                while (last := stack.pop()) != _CLOSING[token]:
+                    opened[last] -= 1
+                opened[last] -= 1
+            elif token == "}":
+                return m.start() if m.start() > begin else position
+        elif token == "\n":
+            if not stack and not _goes_on(
+                source, m.start(), source[max(begin, m.start() - 200) : m.start()].rstrip()
+            ):
+                return m.start()
+            if stack and source.startswith("module", position):
+                return m.start()  # damaged: the next module begins
+        elif stack or first or not (token[0] == "%" or token.endswith("return")):
+            pass
+        elif source[begin : m.start()].strip():
+            return m.start()  # the next operation on the same line
+        first = False
+
+
+def _on_one_line(text: str) -> str:
+    if "//" in text:
+        text = _COMMENT.sub(lambda m: m[1] or "", text)
+    return _BLANKS.sub(lambda m: m[1] or ("" if m[2] else " "), text).strip()
