@@ -183,7 +183,7 @@ button.bar:hover{background:var(--bg3)}
 .column{display:flex;flex-direction:column;height:100%;min-height:0}
 .column>.note{padding:8px 12px}
 .panel.flush>.empty{padding:10px 12px;overflow:auto;height:100%}.examples dt{margin-top:8px}.examples dd{color:var(--dim)}
-.bar-row{display:flex;align-items:center;gap:8px;padding:8px 12px;border-bottom:1px solid var(--line)}
+.bar-row{display:flex;flex-wrap:wrap;align-items:center;gap:6px 8px;padding:8px 12px;border-bottom:1px solid var(--line)}
 .bar-row .find{flex:1 1 120px}
 .virtual{flex:1 1 0;min-height:0;overflow:auto;position:relative;scrollbar-width:thin}
 .space{position:relative;overflow:hidden;min-width:100%}
@@ -195,6 +195,9 @@ button.bar:hover{background:var(--bg3)}
 .chosen,.chosen:hover{background:var(--accent-soft)!important}
 .tree-row{display:flex;align-items:center;gap:6px;height:26px;padding-right:12px;cursor:pointer}
 .virtual:focus-visible .tree-row.focus{box-shadow:inset 0 0 0 2px var(--accent)}
+.tree-row .cell{flex:none;width:76px;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.tree-row .cell.share{width:46px;color:var(--dim)}
+.tree-row .figure{min-width:44px;text-align:right;color:var(--dim)}
 .twist{width:14px;flex:none;color:var(--dim);text-align:center}
 .text .space{overflow:visible}
 .text .rows{right:auto;min-width:100%;width:max-content}

@@ -1,92 +1,97 @@
-/** The groups as a tree: the module's own table of contents. */
+/**
+ * The groups as a tree with what each costs: the module's own table of contents, and an op
+ * profile. By scope, source line or kind; ordered by any column.
+ */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { childGroups, foldMembers, groupPath, nameOf } from "../../state/members.ts";
-import type { Selection } from "../../view.ts";
+import { groupPath } from "../../state/members.ts";
+import {
+  GROUPINGS,
+  type Grouping,
+  type Metric,
+  type ProfileRow,
+  profileRows,
+} from "../../state/op-profile.ts";
+import { COLORINGS } from "../colorings.ts";
+import { ownColorings } from "../own-colorings.ts";
 import type { Panel } from "../panel.ts";
 import { reveal } from "../parts/parts.ts";
 import { virtualList } from "../parts/virtual.ts";
 
-interface Row {
-  key: string; // "g12", "f3"
-  selection: Selection;
+interface Row extends ProfileRow {
   depth: number;
-  size: number;
   position: number;
   siblings: number;
-  children: Selection[];
 }
 
-const keyOf = (s: Selection) => `${s.kind[0]}${s.index}`;
+const WORDS: Record<Grouping, string> = { scope: "scope", line: "source line", kind: "kind" };
 
 export const outline: Panel = {
   id: "outline",
   title: "Outline",
+  width: 0.4,
   fills: true,
   available: (model) => model.group.count > 1,
   render(element, ctx) {
-    const { model, store, signal } = ctx;
-    const children = childGroups(model);
+    const { model, store, graph, signal } = ctx;
+    const metrics: Metric[] = [...COLORINGS, ...ownColorings(model)].flatMap((c) => {
+      const values = c.available(model) ? c.amounts?.(model) : undefined;
+      if (!values || !Array.prototype.some.call(values, (v: number) => v > 0)) return [];
+      return [{ id: c.id, label: c.label, unit: c.unit ?? "", values }];
+    });
+    let metric = metrics.findIndex((m) => m.id === "measured");
+    if (metric < 0) metric = metrics.findIndex((m) => m.id === "seconds");
+    if (metric < 0) metric = metrics.length ? 0 : -1;
+    let grouping: Grouping = "scope";
+    let sorted = false;
+    let telling = 0;
+    for (let g = 0; g < model.group.count; g++) {
+      if (!["fusion", "reducer"].includes(model.groupKind(g))) telling++;
+    }
+    let detail = telling < 8;
+    let roots: ProfileRow[] = [];
+    let whole = 0;
     const open = new Set<string>();
+    const inner = new Map<string, ProfileRow[]>();
     let rows: Row[] = [];
     let focus = "";
-    // Hundreds of fusions and reducers hide the few groups that tell the program.
-    const small = (g: number) => {
-      const kind = model.groupKind(g);
-      return kind === "fusion" || kind === "reducer";
-    };
-    let telling = 0;
-    for (let g = 0; g < model.group.count; g++) if (!small(g)) telling++;
-    let detail = telling < 8;
 
-    /** Child groups with runs of equal ones replaced by their fold. */
-    const inside = (s: Selection): Selection[] => {
-      if (s.kind === "fold") {
-        return foldMembers(model, s.index).map((index) => ({ kind: "group", index }));
+    const arranged = (list: ProfileRow[]) =>
+      sorted && metric >= 0 ? [...list].sort((a, b) => b.sums[metric] - a.sums[metric]) : list;
+    const inside = (row: ProfileRow) => {
+      let found = inner.get(row.key);
+      if (!found) {
+        found = row.inside?.() ?? [];
+        inner.set(row.key, found);
       }
-      const out: Selection[] = [];
-      const seen = new Set<number>();
-      for (const g of children[s.index]) {
-        const fold = model.group.fold[g];
-        if (small(g) && !detail) continue;
-        if (fold < 0) out.push({ kind: "group", index: g });
-        else if (!seen.has(fold)) {
-          seen.add(fold);
-          out.push({ kind: "fold", index: fold });
-        }
-      }
-      return out;
+      return found;
     };
-    const sizeOf = (s: Selection) =>
-      s.kind === "fold"
-        ? foldMembers(model, s.index).reduce((sum, g) => sum + model.group.size[g], 0)
-        : model.group.size[s.index];
-
+    const rebuild = () => {
+      inner.clear();
+      roots = profileRows(model, metrics, grouping, detail);
+      whole = metric < 0 ? 0 : roots.reduce((sum, r) => sum + r.sums[metric], 0);
+    };
     const flatten = () => {
       rows = [];
-      const walk = (list: Selection[], depth: number) => {
-        list.forEach((selection, k) => {
-          const kids = inside(selection);
-          const key = keyOf(selection);
-          rows.push({
-            key,
-            selection,
-            depth,
-            size: sizeOf(selection),
-            position: k + 1,
-            siblings: list.length,
-            children: kids,
-          });
-          if (open.has(key)) walk(kids, depth + 1);
+      const walk = (list: ProfileRow[], depth: number) => {
+        list.forEach((row, k) => {
+          rows.push({ ...row, depth, position: k + 1, siblings: list.length });
+          if (open.has(row.key)) walk(arranged(inside(row)), depth + 1);
         });
       };
-      walk(inside({ kind: "group", index: 0 }), 0);
+      walk(arranged(roots), 0);
     };
-    const go = (s: Selection) => {
-      store.select(s);
-      reveal(ctx, s);
+    const go = (row: ProfileRow) => {
+      if (row.selection) {
+        store.select(row.selection);
+        reveal(ctx, row.selection);
+        return;
+      }
+      const instructions = row.instructions();
+      store.highlight({ instructions: new Set(instructions), reason: row.label });
+      if (instructions.length) graph.reveal(instructions[0]);
     };
-    const toggle = (row: Row, to = !open.has(row.key)) => {
+    const toggle = (row: ProfileRow, to = !open.has(row.key)) => {
       if (to) open.add(row.key);
       else open.delete(row.key);
       draw();
@@ -95,32 +100,41 @@ export const outline: Panel = {
       const row = rows[k];
       const now = store.get("selection");
       // The group around a selected instruction counts: it is where the reader is.
-      const selected = row.key === (now.kind === "instruction" ? focus : keyOf(now));
+      const here = now.kind !== "none" ? `${now.kind[0]}${now.index}` : "";
+      const selected = row.key === here || (now.kind === "instruction" && row.key === focus);
       element.classList.toggle("chosen", selected);
       element.classList.toggle("focus", row.key === focus);
       element.setAttribute("aria-selected", String(selected));
-      if (!row.children.length) return;
+      if (!row.inside) return;
       const expanded = open.has(row.key);
       element.setAttribute("aria-expanded", String(expanded));
       const twist = element.querySelector(".twist");
       if (twist) twist.textContent = expanded ? "▾" : "▸";
     };
+    const share = (value: number) => {
+      const part = whole > 0 ? (100 * value) / whole : 0;
+      return part >= 10 ? `${part.toFixed(0)} %` : part >= 0.1 ? `${part.toFixed(1)} %` : "";
+    };
+    const words = (value: number) => format.quantity(value, metrics[metric].unit);
     const make = (k: number) => {
       const row = rows[k];
-      const kind = row.selection.kind === "group" ? model.groupKind(row.selection.index) : "fold";
+      const value = metric < 0 ? 0 : row.sums[metric];
       return h(
         "div",
         {
           class: "tree-row",
           id: `tree-${row.key}`,
           role: "treeitem",
+          title: metrics
+            .map((m, n) => `${m.label}: ${format.quantity(row.sums[n], m.unit)}`)
+            .join("\n"),
           "aria-level": row.depth + 1,
           "aria-posinset": row.position,
           "aria-setsize": row.siblings,
           style: { "padding-left": `${8 + row.depth * 14}px` },
           onclick: () => {
             focus = row.key;
-            go(row.selection);
+            go(row);
             draw();
           },
           ondblclick: () => toggle(row),
@@ -134,25 +148,73 @@ export const outline: Panel = {
             toggle(row);
           },
         }),
-        h("span", { class: "clip" }, nameOf(model, row.selection) || "(unnamed)"),
-        kind !== "scope" && kind !== "fold" && h("span", { class: "tag" }, kind),
-        h("span", { class: "figure" }, format.count(row.size)),
+        h("span", { class: "clip" }, row.label),
+        row.tag && h("span", { class: "tag" }, row.tag),
+        h("span", { class: "figure" }, row.count > 1 ? format.count(row.count) : ""),
+        ...(metric < 0
+          ? []
+          : [
+              h("span", { class: "cell" }, value > 0 ? words(value) : ""),
+              h("span", { class: "cell share" }, share(value)),
+            ]),
       );
     };
     /** A row in another place of the tree, or with other rows beside it, is drawn anew. */
     const key = (k: number) => {
-      const { key: own, depth, size, position, siblings, children: inner } = rows[k];
-      return [own, depth, size, position, siblings, inner.length > 0].join(" ");
+      const { key: own, depth, count, position, siblings, inside: inner } = rows[k];
+      return [own, depth, count, position, siblings, inner !== null, metric, grouping].join(" ");
     };
     const list = virtualList(26, { key, make, refresh }, signal);
     list.element.setAttribute("role", "tree");
-    list.element.setAttribute("aria-label", "Groups of the module, with their instructions");
+    list.element.setAttribute("aria-label", "Parts of the module, with what they cost");
     list.element.tabIndex = 0;
+
+    const by = h(
+      "select",
+      {
+        "aria-label": "Grouped by",
+        onchange: () => {
+          grouping = by.value as Grouping;
+          if (grouping !== "scope") sorted = true;
+          order.value = sorted ? "cost" : "program";
+          check.disabled = grouping !== "scope";
+          rebuild();
+          draw();
+        },
+      },
+      ...GROUPINGS.map((g) => h("option", { value: g }, `By ${WORDS[g]}`)),
+    );
+    const column = h(
+      "select",
+      {
+        "aria-label": "Column",
+        onchange: () => {
+          metric = Number(column.value);
+          rebuild();
+          draw();
+        },
+      },
+      ...metrics.map((m, n) => h("option", { value: String(n) }, m.label)),
+    );
+    column.value = String(metric);
+    const order = h(
+      "select",
+      {
+        "aria-label": "Order",
+        onchange: () => {
+          sorted = order.value === "cost";
+          draw();
+        },
+      },
+      h("option", { value: "program" }, "in program order"),
+      h("option", { value: "cost" }, "most first"),
+    );
     const check = h("input", {
       type: "checkbox",
       checked: detail,
       onchange: () => {
         detail = check.checked;
+        rebuild();
         draw();
       },
     });
@@ -163,6 +225,8 @@ export const outline: Panel = {
         h(
           "div",
           { class: "bar-row" },
+          by,
+          ...(metrics.length ? [column, order] : []),
           h("label", { class: "field" }, check, "Fusions and reducers"),
         ),
         list.element,
@@ -189,8 +253,8 @@ export const outline: Panel = {
       else if (event.key === "Home") to(0);
       else if (event.key === "End") to(rows.length - 1);
       else if (event.key === "ArrowRight") {
-        if (row.children.length && !open.has(row.key)) toggle(row, true);
-        else if (row.children.length) to(at + 1);
+        if (row.inside && !open.has(row.key)) toggle(row, true);
+        else if (row.inside) to(at + 1);
       } else if (event.key === "ArrowLeft") {
         if (open.has(row.key)) toggle(row, false);
         else {
@@ -198,7 +262,7 @@ export const outline: Panel = {
           while (up > 0 && rows[up].depth >= row.depth) up--;
           to(up);
         }
-      } else if (event.key === "Enter" || event.key === " ") go(row.selection);
+      } else if (event.key === "Enter" || event.key === " ") go(row);
       else return;
       event.preventDefault();
       event.stopPropagation();
@@ -206,7 +270,8 @@ export const outline: Panel = {
     /** Opens the tree down to what is selected elsewhere. */
     const follow = () => {
       const selection = store.get("selection");
-      const path = groupPath(model, selection);
+      const path = grouping === "scope" ? groupPath(model, selection) : [];
+      const small = (g: number) => ["fusion", "reducer"].includes(model.groupKind(g));
       while (!detail && path.length && small(path[path.length - 1])) path.pop();
       if (path.length) {
         for (const g of path.slice(0, -1)) open.add(`g${g}`);
@@ -216,11 +281,14 @@ export const outline: Panel = {
       draw(true);
     };
     store.on("selection", follow, signal);
+    rebuild();
     // The first levels open until a screenful is shown.
-    let front = inside({ kind: "group", index: 0 });
+    let front = roots;
     for (let shown = front.length; front.length && shown < 24; shown += front.length) {
-      for (const s of front) if (s.kind === "group") open.add(keyOf(s));
-      front = front.flatMap((s) => (s.kind === "group" ? inside(s) : []));
+      for (const r of front) if (r.selection?.kind === "group") open.add(r.key);
+      front = front.flatMap((r) =>
+        r.selection?.kind === "group" ? inside(r).filter((x) => x.inside) : [],
+      );
       if (shown + front.length > 40) break;
     }
     follow();
