@@ -92,6 +92,7 @@ export function explorer(
     host,
     graph: pane,
     search: new Search(model),
+    colorings: () => colorings,
     text,
     whenReleased: whenReleased(root, signal),
     signal,

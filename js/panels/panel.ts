@@ -19,6 +19,8 @@ export interface PanelContext {
   host: Host;
   graph: GraphControl;
   search: Search;
+  /** Ways to colour that this View has data for, now. */
+  colorings(): readonly Coloring[];
   /** The text block, fetched once and kept. */
   text(): Promise<TextModel>;
   /** Runs what draws parts anew: at once, or after the release when something is pressed. */

@@ -12,8 +12,6 @@ import {
   type ProfileRow,
   profileRows,
 } from "../../state/op-profile.ts";
-import { COLORINGS } from "../colorings.ts";
-import { ownColorings } from "../own-colorings.ts";
 import type { Panel } from "../panel.ts";
 import { reveal } from "../parts/parts.ts";
 import { virtualList } from "../parts/virtual.ts";
@@ -34,8 +32,8 @@ export const outline: Panel = {
   available: (model) => model.group.count > 1,
   render(element, ctx) {
     const { model, store, graph, signal } = ctx;
-    const metrics: Metric[] = [...COLORINGS, ...ownColorings(model)].flatMap((c) => {
-      const values = c.available(model) ? c.amounts?.(model) : undefined;
+    const metrics: Metric[] = ctx.colorings().flatMap((c) => {
+      const values = c.amounts?.(model);
       if (!values || !Array.prototype.some.call(values, (v: number) => v > 0)) return [];
       return [{ id: c.id, label: c.label, unit: c.unit ?? "", values }];
     });
