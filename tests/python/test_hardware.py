@@ -144,3 +144,16 @@ def test_errors_say_what_and_what_to_do(tmp_path: Path) -> None:
     bad.write_text("this is not toml")
     with pytest.raises(HardwareError, match="is not a hardware file"):
         load(bad)
+
+
+def test_the_chips_can_be_listed(capsys):
+    import json
+
+    from hloscope.show.cli import main
+
+    assert main(["chips"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(load())
+    assert "197 TFLOP/s" in next(line for line in lines if line.startswith("tpu-v5e"))
+    assert main(["chips", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["h100"]["source"]

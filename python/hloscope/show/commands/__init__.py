@@ -9,7 +9,21 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from . import check, completion, diff, dot, findings, html, json, list, open, stages, summary, svg
+from . import (
+    check,
+    chips,
+    completion,
+    diff,
+    dot,
+    findings,
+    html,
+    json,
+    list,
+    open,
+    stages,
+    summary,
+    svg,
+)
 
 
 class Command(Protocol):
@@ -32,5 +46,6 @@ COMMANDS: tuple[Command, ...] = (
     diff,
     check,
     stages,
+    chips,
     completion,
 )
