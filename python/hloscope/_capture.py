@@ -271,6 +271,7 @@ class Capture:
         from .readers.xplane_match import match
 
         found = join(self.module, trace.ops, steps, match=match(trace, self.module), trace=trace)
+        found = self._on_its_chip(found, trace.chip)
         if not found.counts.any():
             has = ", ".join(sorted({o.module for o in trace.ops if o.module})[:10])
             raise ReadError(
@@ -281,6 +282,26 @@ class Capture:
         self.__dict__.pop("summary", None)  # it says what was measured, as findings do
         self.__dict__.pop("findings", None)
         self.__dict__.pop("analyses_bytes", None)
+        return found
+
+    def _on_its_chip(self, found: Measured, chip: Any) -> Measured:
+        """Takes the trace's chip for a dump that does not say its own; a note where they differ."""
+        from .hardware import choose, recognise
+
+        traced = None
+        if chip is not None:
+            traced = choose(chip.kind) or recognise(chip.vendor, chip.cores, chip.memory_bytes)
+        if traced is None:
+            return found
+        kind = chip.kind or traced.kinds[0]
+        own = choose(self.target.device_kind)
+        if not self.target.device_kind:
+            self.target = replace(self.target, platform=chip.platform, device_kind=kind)
+            for made in (*_MODELLED, "memory", "collectives", "shardings"):
+                self.__dict__.pop(made, None)
+        elif own is not None and own.id != traced.id:
+            note = f"the trace is of {traced.label}, and this program was compiled for {own.label}"
+            found = replace(found, notes=(*found.notes, note))
         return found
 
     @property

@@ -319,7 +319,7 @@ def test_kernels_of_no_op_and_lines_that_xprof_derives(gpu: Any) -> None:
     check(measured, expected, 3)
     (name,) = measured.unnamed
     assert measured.unnamed[name] == pytest.approx(first.duration_ps * PS)
-    assert "kernels that belong to no HLO operation" in repr(measured)
+    assert "kernels and copies that belong to no HLO operation" in repr(measured)
 
 
 def test_a_gpu_trace_of_derived_lines_only(gpu: Any) -> None:

@@ -4,6 +4,6 @@
 environment variable HLOSCOPE_HARDWARE names, changes or adds entries.
 """
 
-from .chips import Hardware, HardwareError, Link, choose, find, load
+from .chips import Hardware, HardwareError, Link, choose, find, load, recognise
 
-__all__ = ["Hardware", "HardwareError", "Link", "choose", "find", "load"]
+__all__ = ["Hardware", "HardwareError", "Link", "choose", "find", "load", "recognise"]

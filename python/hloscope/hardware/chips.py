@@ -44,7 +44,8 @@ class Hardware:
 
     ``matmul`` maps operand types ("bf16", "f32", "f32:highest", "f8") to FLOP/s of the matrix
     unit. ``vector`` (FLOP/s of everything else) and ``clock`` (Hz) are None where no source
-    gives them; what would need them is then left out of the model.
+    gives them; what would need them is then left out of the model. ``cores`` tells GPUs of one
+    vendor apart in a trace, 0 unknown.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Hardware:
     links: tuple[Link, ...]
     clock: float | None = None
     devices_per_chip: int = 1
+    cores: int = 0
     kinds: tuple[str, ...] = ()
     source: tuple[str, ...] = field(default=(), compare=False)
 
@@ -149,6 +151,7 @@ def _hardware(name: str, entry: Mapping[str, Any], where: str) -> Hardware:
             links=tuple(_link(e, share) for e in entry["links"]),
             clock=None if clock is None else float(clock),
             devices_per_chip=share,
+            cores=int(entry.get("cores", 0)),
             kinds=tuple(str(k).lower() for k in entry.get("kinds", [name])),
             source=tuple(str(s) for s in entry.get("source", ())),
         )
@@ -218,3 +221,19 @@ def choose(device_kind: str, platform: str = "", path: str | Path | None = None)
             if kind and (kind in chip.kinds if exact else _matches(chip, kind)):
                 return chip
     return chips.get("cpu") if platform == "cpu" or kind == "cpu" else None
+
+
+def recognise(vendor: str, cores: int, memory_bytes: float) -> Hardware | None:
+    """The GPU of a trace, which tells no name: by vendor, cores and memory; None when unknown."""
+    maker = vendor.strip().lower()
+    for chip in load().values():
+        near = abs(memory_bytes / (chip.memory_bytes * chip.devices_per_chip) - 1) < 0.05
+        if (
+            maker
+            and cores
+            and chip.cores == cores
+            and near
+            and chip.label.lower().startswith(maker)
+        ):
+            return chip
+    return None

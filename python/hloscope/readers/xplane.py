@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from .errors import ReadError
 from .gzipped import is_gzip, unwrap
 from .proto import read_proto
 from .proto_schema import message_class
-from .xplane_planes import Found, Key, read_planes, text
+from .xplane_planes import Chip, Found, Key, read_planes, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ class Trace:
     """Times of ops by device, and the programs whose HLO the trace carries.
 
     ``executions`` counts, by (program, device), how often it ran, where the trace says so;
-    ``unnamed`` is seconds of kernels that belong to no HLO op.
+    ``unnamed`` is seconds of kernels and copies that belong to no HLO op; ``spans`` is seconds
+    from the begin to the end of a program's executions, by (program, device); ``chip`` what the
+    devices are.
     """
 
     ops: tuple[OpTime, ...]
@@ -67,6 +69,8 @@ class Trace:
     unnamed: dict[str, float]
     device_names: dict[int, str]  # "TPU:0", with several hosts "host-1 TPU:0"
     warnings: tuple[ReadWarning, ...] = ()
+    spans: dict[tuple[Key, int], float] = field(default_factory=dict)
+    chip: Chip | None = None
 
     @property
     def seconds(self) -> float:
@@ -210,6 +214,7 @@ def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
     executions: dict[tuple[Key, int], int] = {}
     unnamed: dict[str, float] = {}
     names: dict[int, str] = {}
+    spans: dict[tuple[Key, int], float] = {}
     first = 0
     for host, found, _ in hosts:
         for (key, op, device, beside), row in found.ops.items():
@@ -219,6 +224,7 @@ def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
         executions |= {(key, first + d): n for (key, d), n in found.executions.items()}
         for kernel, picoseconds in found.unnamed.items():
             unnamed[kernel] = unnamed.get(kernel, 0.0) + picoseconds * 1e-12
+        spans |= {(key, first + d): x * 1e-12 for (key, d), x in found.spans.items()}
         for device, kind in found.kinds.items():
             names[first + device] = f"{host} {kind}" if len(hosts) > 1 else kind
         first += 1 + max(found.kinds, default=-1)
@@ -230,4 +236,6 @@ def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
         unnamed,
         names,
         tuple(w for _, _, warnings in hosts for w in warnings),
+        spans,
+        next((found.chip for _, found, _ in hosts if found.chip is not None), None),
     )

@@ -8,8 +8,8 @@ name is taken, and a note says how near.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 
 from ..hlo import Module
@@ -27,8 +27,10 @@ class Match:
     """The rows of a trace that are of one Module: (module name, program id, device)."""
 
     rows: frozenset[tuple[str, int | None, int]]
-    executions: int | None  # on a device, where the trace says so
+    executions: int | None  # on a device, where the trace says so; their median
     notes: tuple[str, ...]
+    by_device: Mapping[int, int] = field(default_factory=dict)  # executions
+    spans: Mapping[int, float] = field(default_factory=dict)  # device → seconds of all of them
 
     def __contains__(self, row: OpTime) -> bool:
         return (row.module, row.program, row.device) in self.rows
@@ -50,13 +52,18 @@ def match(trace: Trace, module: Module) -> Match:
         taken += [k for k in programs if k == ("", None) and k not in taken]
         chosen |= {(k, device) for k in taken}
     runs: dict[int, int] = {}
+    spans: dict[int, float] = {}
     for where in chosen:
         if where in trace.executions:
             runs[where[1]] = runs.get(where[1], 0) + trace.executions[where]
+        if where in trace.spans:
+            spans[where[1]] = spans.get(where[1], 0.0) + trace.spans[where]
     return Match(
         frozenset((name, program, device) for (name, program), device in chosen),
         round(median(runs.values())) if runs else None,
         tuple(_notes({k for k, _ in chosen}, alike, module)),
+        runs,
+        spans,
     )
 
 

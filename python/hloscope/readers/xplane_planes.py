@@ -18,11 +18,22 @@ is ``xprof/convert/``):
 Events of a line nest: a while holds what its body ran. Each has all its time, and its self
 time without what is inside. Times of devices come from device_offset_ps and
 device_duration_ps where the event has them, as in XProf.
+
+On CPU an op's own event may be only its dispatch: what it leaves to a pool of threads has ended
+before the event "end: op", which consumes the context (_c) that the op produced (_p). The thread
+that ends it first runs what waited for it, as one more "ThunkExecutor::Execute":
+
+    op dispatched ├┤
+    pool of threads  ├── its work ──┤├ ThunkExecutor::Execute: the next ops ┤├ "end: op"
+
+A GPU's streams also
+have copies that no op asked for (MemcpyD2H, MemcpyOther): time like any other, under no op.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -42,8 +53,13 @@ _WANTED = frozenset(
     (
         "hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "device_offset_ps",
         "device_duration_ps", "kernel_details", "cuda_graph_id", "Hlo Proto", "hlo_proto",
+        "_p", "_pt", "_c", "_ct",
+        "device_type_string", "device_vendor", "core_count", "memory_size",
     )
 )  # fmt: skip
+
+_EXECUTE = "ThunkExecutor::Execute"
+_AT_ONCE = 50_000_000  # picoseconds between what an ended op set off and the event of its end
 
 Key = tuple[str, int | None]  # (module name, program id)
 
@@ -57,15 +73,30 @@ class Row:
     count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """What a trace says of its devices; "" and 0 where it does not."""
+
+    platform: str  # "tpu", "gpu"
+    kind: str = ""  # "TPU v6 Lite"
+    vendor: str = ""  # "AMD"
+    cores: int = 0
+    memory_bytes: int = 0
+
+
 @dataclass
 class Found:
-    """What a host's planes hold. ``ops`` by (program, op, device, runs beside the others)."""
+    """What a host's planes hold. ``ops`` by (program, op, device, runs beside the others);
+    ``spans`` from the begin to the end of a program's executions, by (program, device).
+    """
 
     ops: dict[tuple[Key, str, int, bool], Row] = field(default_factory=dict)
     protos: dict[Key, bytes] = field(default_factory=dict)
     executions: dict[tuple[Key, int], int] = field(default_factory=dict)
     unnamed: dict[str, float] = field(default_factory=dict)  # kernels of no op, picoseconds
     kinds: dict[int, str] = field(default_factory=dict)  # device → "TPU:0"
+    spans: dict[tuple[Key, int], float] = field(default_factory=dict)  # picoseconds
+    chip: Chip | None = None
 
 
 class _Event(NamedTuple):
@@ -87,6 +118,7 @@ def read_planes(space: Any) -> Found:
         if m:
             device = int(m.group(2))
             devices.kinds.setdefault(device, f"{m.group(1)}:{device}")
+            devices.chip = devices.chip or reader.chip(m.group(1).lower())
             if m.group(1) == "TPU":
                 reader.tpu(device, devices)
             else:
@@ -101,6 +133,9 @@ def read_planes(space: Any) -> Found:
     for where, count in host.executions.items():
         if where[0] not in on_devices:
             devices.executions[where] = count
+    for where, span in host.spans.items():
+        if where[0] not in on_devices:
+            devices.spans[where] = span
     return devices
 
 
@@ -128,6 +163,17 @@ class _Plane:
             out[name] = value
         return out
 
+    def chip(self, platform: str) -> Chip:
+        """What the plane says of its device."""
+        said = self.stats(self.plane)
+        return Chip(
+            platform,
+            str(said.get("device_type_string") or ""),
+            str(said.get("device_vendor") or ""),
+            int(said.get("core_count") or 0),
+            int(said.get("memory_size") or 0),
+        )
+
     def about(self, metadata_id: int) -> tuple[str, dict[str, Any]]:
         """(op or name of a metadata entry, its stats): shared by all executions of an op."""
         found = self._about.get(metadata_id)
@@ -149,22 +195,48 @@ class _Plane:
                     out[program_key(name)] = bytes(s.bytes_value)
 
     def cpu(self, out: Found) -> None:
-        runs: dict[tuple[Key, int], set[Any]] = {}
+        runs: dict[tuple[Key, int], dict[Any, tuple[int, int]]] = {}
+        lines: list[list[tuple[_Event, dict[str, Any]]]] = []
+        ends: dict[Any, int] = {}
+        executes = {k for k, e in self.events.items() if text(e.name) == _EXECUTE}
         for line in self.plane.lines:
-            events = []
+            found = []
+            followed: list[tuple[int, int]] = []  # (end, start) of what ended ops set off
+            over = []
             for e in line.events:
                 stats = self.stats(e)
+                if e.metadata_id in executes:
+                    start, end = _span(e, stats, line)
+                    followed.append((end, start))
+                if "_c" in stats:  # an op's work ended before, maybe begun on another thread
+                    over.append((stats, _span(e, stats, line)[0]))
                 op = stats.get("hlo_op")
-                if not op:
-                    continue
-                device = int(stats.get("device_ordinal", 0))
-                key = _key(stats)
+                if op:
+                    device = int(stats.get("device_ordinal", 0))
+                    start, end = _span(e, stats, line)
+                    event = _Event(start, end, _innermost(op), _key(stats), device)
+                    found.append((event, stats))
+            lines.append(found)
+            followed.sort()
+            for stats, at in over:
+                k = bisect_right(followed, (at, at)) - 1
+                if k >= 0 and at - followed[k][0] < _AT_ONCE:
+                    at = followed[k][1]
+                ends[stats.get("_ct"), stats["_c"]] = at
+        for found in lines:
+            _add([event for event, _ in found], out, False)
+            for e, stats in found:
+                done = max(e.end, ends.get((stats.get("_pt"), stats.get("_p")), e.end))
+                row = out.ops[e.key, e.op, e.device, False]
+                row.total += done - e.end
+                row.own += done - e.end
                 if "run_id" in stats:
-                    runs.setdefault((key, device), set()).add(stats["run_id"])
-                events.append(_Event(*_span(e, stats, line), _innermost(op), key, device))
-            _add(events, out, False)
-        for where, ids in runs.items():
-            out.executions[where] = len(ids)
+                    mine = runs.setdefault((e.key, e.device), {})
+                    first, last = mine.get(stats["run_id"], (e.start, done))
+                    mine[stats["run_id"]] = min(first, e.start), max(last, done)
+        for where, spans in runs.items():
+            out.executions[where] = len(spans)
+            out.spans[where] = sum(last - first for first, last in spans.values())
 
     def tpu(self, device: int, out: Found) -> None:
         modules = [x for x in self.plane.lines if text(x.name) == "XLA Modules"]
@@ -175,6 +247,8 @@ class _Plane:
                 ran = program_key(text(entry.name) if entry is not None else "")
                 spans.append((*_span(e, self.stats(e), line), ran))
                 out.executions[ran, device] = out.executions.get((ran, device), 0) + 1
+                long = spans[-1][1] - spans[-1][0]
+                out.spans[ran, device] = out.spans.get((ran, device), 0.0) + long
         spans.sort(key=lambda s: s[:2])
         ids: dict[int | None, Key] = {k[1]: k for _, _, k in spans if k[1] is not None}
         ids |= {key[1]: key for key in out.protos if key[1] is not None}
@@ -219,7 +293,7 @@ class _Plane:
                     events.append(
                         _Event(*_span(e, stats, line), _innermost(op), _key(stats), device)
                     )
-                elif "kernel_details" in stats or "cuda_graph_id" in stats:
+                else:
                     entry = self.events.get(e.metadata_id)
                     label = text(entry.name) if entry is not None else "?"
                     out.unnamed[label] = out.unnamed.get(label, 0.0) + e.duration_ps

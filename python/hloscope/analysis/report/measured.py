@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # their events last as long as what they run, which has events of its own
 _CONTAINERS = ("while", "conditional", "call")
 Floats = npt.NDArray[np.float64]
+_FAR = 0.05  # of the wall: beyond that the sum of operations is not the time of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class MeasuredInstruction:
 class Measured:
     """Seconds of one step, measured: a row a device, a column an instruction.
 
+    ``flight`` is from start to done of asynchronous ops, NaN on a device that recorded none where
+    others did; ``wall`` from the begin to the end of a step on each device, NaN where the trace
+    does not say.
+
     ``unmatched`` is what the trace has of this program under names it does not have, by name,
     ``other_programs`` what else ran, ``unnamed`` kernels of no HLO op; seconds of all steps
     and devices. ``notes`` are for a person: what may be wrong with the join.
@@ -69,6 +74,19 @@ class Measured:
     unnamed: Mapping[str, float] = field(default_factory=dict)
     device_names: Mapping[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    wall: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @cached_property
+    def flight_mean(self) -> Floats:
+        """``flight`` of each instruction, the mean over the devices that recorded any."""
+        rows = self.flight[~np.isnan(self.flight).any(axis=1)]
+        return rows.mean(axis=0) if len(rows) else np.zeros(self.flight.shape[1])
+
+    @property
+    def wall_seconds(self) -> float:
+        """From the begin to the end of a step, the mean over devices; NaN where nobody says."""
+        known = self.wall[~np.isnan(self.wall)]
+        return float(known.mean()) if len(known) else float("nan")
 
     @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:
@@ -120,15 +138,19 @@ class Measured:
 
     @property
     def flight_seconds(self) -> float:
-        """Asynchronous ops from start to done, one step, the mean over devices."""
-        return float(self.flight.sum() / max(1, len(self.devices)))
+        """Asynchronous ops from start to done, one step, the mean over the devices that recorded
+        them."""
+        return float(self.flight_mean.sum())
 
     @property
     def coverage(self) -> float:
-        """Part of the trace's time in this program that lands on an instruction."""
-        found = float(self.self_seconds.sum()) * self.steps
-        lost = sum(self.unmatched.values())
-        return found / (found + lost) if found + lost else 0.0
+        """Part of the program's time in the trace that lands on an instruction: of its steps from
+        begin to end where the trace has them, else of what ran."""
+        found = float(self.device_seconds.sum()) * self.steps
+        whole = found + sum(self.unmatched.values())
+        if len(self.wall) and not np.isnan(self.wall).any():
+            whole = max(whole, float(self.wall.sum()) * self.steps)
+        return min(1.0, round(found / whole, 12)) if whole else 0.0
 
     @cached_property
     def _rows(self) -> list[int]:
@@ -141,7 +163,7 @@ class Measured:
             self.module.instructions[n],
             float(column.mean()),
             float(self.self_seconds[:, n].mean()),
-            float(self.flight[:, n].mean()),
+            float(self.flight_mean[n]),
             float(column.min()),
             float(column.max()),
             self.devices[int(column.argmax())],
@@ -181,10 +203,18 @@ class Measured:
     def remarks(self) -> tuple[str, ...]:
         """``notes``, and what of the trace is not in the figures; a sentence each."""
         out = list(self.notes)
+        wall = self.wall_seconds
+        if wall > 0 and abs(self.total_seconds / wall - 1) > _FAR:
+            shown = f"a step takes {duration(wall)} from begin to end"
+            if self.total_seconds > wall:
+                out.append(f"{shown}: operations ran side by side, and their times add up to more")
+            else:
+                rest = duration(wall - self.total_seconds)
+                out.append(f"{shown}: {rest} of it is in no operation's time")
         for what, seconds in (
             ("under names that this program does not have", self.unmatched),
             ("of other programs", self.other_programs),
-            ("in kernels that belong to no HLO operation", self.unnamed),
+            ("in kernels and copies that belong to no HLO operation", self.unnamed),
         ):
             if seconds:
                 first = sorted(seconds.items(), key=lambda x: -x[1])[:3]
@@ -194,10 +224,12 @@ class Measured:
                 out.append(f"not in these figures: {total} {what} ({names}{more})")
         return tuple(out)
 
-    def summary(self) -> dict[str, float | int]:
+    def summary(self) -> dict[str, float | int | None]:
         """Its part of ``hloscope summary --json``."""
+        wall = self.wall_seconds
         return {
             "seconds_a_step": self.total_seconds,
+            "wall_seconds_a_step": None if np.isnan(wall) else wall,
             "steps": self.steps,
             "devices": len(self.devices),
             "coverage": self.coverage,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...hlo import Module
+from ...hlo import Instruction, Module
 from .measured import Measured
 
 
@@ -45,6 +45,10 @@ class Matched(Protocol):
     def executions(self) -> int | None: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
+    @property
+    def by_device(self) -> Mapping[int, int]: ...
+    @property
+    def spans(self) -> Mapping[int, float]: ...
     def __contains__(self, row: Any, /) -> bool: ...
 
 
@@ -69,11 +73,13 @@ def join(
 ) -> Measured:
     """Times of this module's instructions, divided by ``steps``.
 
-    None takes as steps how often the trace says that the program ran, else how often a device
-    runs an instruction of ENTRY, or of what it calls, such as a CUDA graph (their median).
+    None takes as steps how often the trace says that the program ran on each device, else how
+    often one runs an instruction of ENTRY, or of what it calls, such as a CUDA graph (their
+    median). A device that recorded no asynchronous operation where others did has NaN there.
     Without ``match`` rows of the module's name are taken, and rows without a module when
     their name is known.
     """
+    ops = list(ops)
     mine: list[Timed] = []
     others: dict[str, float] = {}
     for o in ops:
@@ -87,6 +93,7 @@ def join(
     shape = len(devices), len(module.instructions)
     seconds, own, counts, flight = (np.zeros(shape) for _ in range(4))
     unmatched: dict[str, float] = {}
+    recorded = {o.device for o in ops if o.beside}
     for o in mine:
         i = module.find(o.op)
         if i is None:
@@ -97,34 +104,84 @@ def join(
                 lost[name] = lost.get(name, 0.0) + _own(o)
             continue
         if o.beside:
-            flight[at[o.device], i.index] += o.seconds
+            flight[at[o.device], _start_of(i).index] += o.seconds
             continue
         seconds[at[o.device], i.index] += o.seconds
         own[at[o.device], i.index] += _own(o)
         counts[at[o.device], i.index] += o.count
-    if steps is None and match is not None:
+    each = None
+    if steps is None and match is not None and devices:
+        each = [match.by_device.get(d, match.executions) for d in devices]
         steps = match.executions
     if steps is None:
         often = counts[:, _once(module)]
         steps = round(float(np.median(often[often > 0]))) if (often > 0).any() else 1
     steps = max(1, steps)
-    notes = match.notes if match is not None else ()
+    of = np.array([max(1, n or steps) for n in each] if each else [steps] * len(devices))[:, None]
+    notes = list(match.notes if match is not None else ())
+    if len(set(of.ravel().tolist())) > 1:
+        notes.append(
+            f"devices recorded {of.min():,} to {of.max():,} executions: the times of each are"
+            " divided by its own"
+        )
+    missing = [d for d in devices if d not in recorded]
+    if recorded and missing:
+        flight[[at[d] for d in missing]] = np.nan
+    names = trace.device_names if trace is not None else {}
+    notes += _unrecorded(module, devices, names, recorded)
     if trace is not None:
-        notes += tuple(str(w) for w in trace.warnings)
+        notes += [str(w) for w in trace.warnings]
+    spans = match.spans if match is not None else {}
+    wall = np.array([spans.get(d, np.nan) for d in devices]) / of[:, 0] if devices else np.zeros(0)
     return Measured(
         module,
         devices,
-        seconds / steps,
-        counts / steps,
+        seconds / of,
+        counts / of,
         steps,
         unmatched,
-        own / steps,
-        flight / steps,
+        own / of,
+        flight / of,
         others,
         dict(trace.unnamed) if trace is not None else {},
-        {d: n for d, n in trace.device_names.items() if d in at} if trace is not None else {},
-        notes,
+        {d: n for d, n in names.items() if d in at},
+        tuple(notes),
+        wall,
     )
+
+
+def _start_of(i: Instruction) -> Instruction:
+    """The start of an asynchronous op: some traces name its done."""
+    while i.opcode.endswith(("-done", "-update")) and i.operands:
+        i = i.operands[0]
+    return i
+
+
+def _unrecorded(
+    module: Module, devices: tuple[int, ...], names: Mapping[int, str], recorded: set[int]
+) -> list[str]:
+    """What the trace should have of this program and lacks; a sentence each."""
+    out = []
+    wanted = min(len(names), module.num_partitions * module.replica_count)
+    if devices and len(devices) < wanted:
+        have = _listed([names.get(d, str(d)) for d in devices])
+        out.append(f"{len(devices)} of {wanted} devices recorded this program: {have}")
+    asynchronous = [d for d in devices if d in recorded]
+    if not any("TPU" in names.get(d, "") for d in devices):
+        return out
+    if asynchronous and len(asynchronous) < len(devices):
+        have = _listed([names.get(d, str(d)) for d in asynchronous])
+        out.append(
+            f"{len(asynchronous)} of {len(devices)} devices recorded asynchronous operations:"
+            f" {have}; their times are of {'it' if len(asynchronous) == 1 else 'these'} alone"
+        )
+    elif not asynchronous and any(i.opcode.endswith("-start") for i in module.instructions):
+        out.append("no device recorded asynchronous operations, of which the program has some")
+    return out
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _once(module: Module) -> list[int]:

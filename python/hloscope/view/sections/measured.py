@@ -29,7 +29,7 @@ def add(builder: Builder, context: Context) -> None:
     builder.column("measured.rows", "u32", rows)
     builder.column("measured.seconds", "f32", found.seconds[:, rows].T.ravel())
     builder.column("measured.self", "f32", found.self_seconds[:, rows].mean(axis=0))
-    builder.column("measured.flight", "f32", found.flight[:, rows].mean(axis=0))
+    builder.column("measured.flight", "f32", found.flight_mean[rows])
     names = [found.device_names.get(d, str(d)) for d in found.devices]
     context.extras["measured"] = {
         "devices": list(found.devices),
