@@ -56,6 +56,8 @@ class _Evaluator:
 
     def value(self, at: Instruction, depth: int = 0) -> object:
         if at.index not in self.known:
+            if at.shape.is_array and at.shape.elements > 1:  # no counter, nor made of one
+                return None
             self.known[at.index] = None  # cycles (malformed dumps) end here
             self.known[at.index] = self._value(at, depth) if depth < 200 else None
         return self.known[at.index]

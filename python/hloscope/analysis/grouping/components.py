@@ -32,7 +32,7 @@ HUB = 16
 
 def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     """Moves direct members of a wide group into new child groups, in place."""
-    members = node.members
+    members = node.members = np.sort(node.members)
     if int((~quiet[members]).sum()) <= REPEATS:
         return
     label = _connected(members, t)
@@ -78,16 +78,16 @@ def _node(parent: Node, label: str, members: Ints, kind: str = "component") -> N
 
 def _edges(members: Ints, t: Table) -> tuple[Ints, Ints]:
     """(operand, user) pairs inside ``members``, as positions in it."""
-    at = np.full(len(t.instructions), -1, np.int64)
-    at[members] = np.arange(len(members))
     counts = t.operands.counts[members]
     starts = t.operands.offsets[:-1][members]
     total = int(counts.sum())
     skip = np.cumsum(counts) - counts
     e = np.arange(total) - np.repeat(skip, counts) + np.repeat(starts, counts)
     users = np.repeat(np.arange(len(members)), counts)
-    operands = at[t.operands.values[e]]
-    inside = operands >= 0
+    values = t.operands.values[e]
+    operands = np.searchsorted(members, values)  # members ascend
+    operands[operands == len(members)] = 0
+    inside = members[operands] == values
     return operands[inside], users[inside]
 
 

@@ -63,6 +63,7 @@ class Calls:
     chains: tuple[Chain, ...]
     chain: Ints
     own: Mask  # whether the stack is the instruction's own
+    loop: int = -1  # number of the opcode "while" in the table
 
     @cached_property
     def functions(self) -> frozenset[str]:
@@ -84,7 +85,8 @@ def calls(module: Module) -> Calls:
     own = np.array([of_frame[f] for f in ids], np.int64)
     own[t.by_opcode(lambda o: o in ("parameter", "constant"), bool)] = -1
     chain = inherit(t, own) if number else own
-    return Calls(tuple(number), chain, own >= 0)
+    loop = t.opcodes.index("while") if "while" in t.opcodes else -1
+    return Calls(tuple(number), chain, own >= 0, loop)
 
 
 def _chain(frames: FrameTable, frame: int) -> Chain:
@@ -221,7 +223,7 @@ class _Cut:
 
     def _loop(self, members: Ints) -> str:
         """The one loop that a line is about."""
-        loops = members[self.t.by_opcode(lambda o: o == "while", bool)[members]]
+        loops = members[self.t.opcode[members] == self.found.loop]
         if len(loops) != 1:
             return ""
         times = trip_count(self.t.instructions[int(loops[0])])
