@@ -92,6 +92,18 @@ def jit_options(jitted: Any) -> dict[str, Any] | None:
         return None
 
 
+def jit_flags(jitted: Any) -> dict[str, Any] | None:
+    """Static and donated arguments that ``jax.jit`` was given; None where jax does not tell."""
+    info = getattr(jitted, "_jit_info", None)
+    if info is None or not hasattr(jitted, "__wrapped__"):
+        return None
+    same = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+    try:
+        return {name: getattr(info, name) for name in (*same, "keep_unused")}
+    except AttributeError:
+        return None
+
+
 def platforms_chosen() -> bool:
     """Whether ``JAX_PLATFORMS`` or its option says which platforms to start."""
     return bool(getattr(jax.config, "jax_platforms", None))

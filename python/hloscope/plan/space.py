@@ -1,0 +1,215 @@
+"""What a sharding search chooses from: groups of arguments, specs of each, meshes.
+
+    arguments   params/layers/0/wq, params/layers/1/wq, …        batch
+    groups      params/layers/*/wq                               batch
+    choices     (), ("data",), (None, "model"), …                (), ("data",)
+    candidate   one mesh and one choice a group
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Spec = tuple[Any, ...]  # an entry a dimension: None, an axis, or a tuple of axes
+Axes = Mapping[str, int]
+
+# Arguments that get a group each; beyond it numbers in their paths become "*".
+OWN_GROUPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Arguments that are sharded alike. ``leaves`` are their positions among all arrays."""
+
+    pattern: str
+    leaves: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    bytes: int  # of all of them, unsharded
+    choices: tuple[Spec, ...]
+    is_data: bool  # not among the first argument's arrays: a batch rather than parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A candidate before it is compiled: a mesh and the index of a choice for each group."""
+
+    mesh: int
+    picks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Everything that can be chosen. ``notes`` say what was left out of it and why."""
+
+    groups: tuple[Group, ...]
+    meshes: tuple[Axes, ...]
+    notes: tuple[str, ...] = ()
+
+    def choices(self, mesh: int, group: int) -> tuple[int, ...]:
+        """Of a group's choices, those that differ from one another on that mesh."""
+        sizes = self.meshes[mesh]
+        seen: dict[Spec, int] = {}
+        for n, spec in enumerate(self.groups[group].choices):
+            seen.setdefault(canonical(spec, sizes), n)
+        return tuple(seen.values())
+
+    def count(self) -> int:
+        """Number of candidates."""
+        return sum(
+            math.prod(len(self.choices(m, g)) for g in range(len(self.groups)))
+            for m in range(len(self.meshes))
+        )
+
+    def every(self) -> Iterator[Choice]:
+        """All candidates, the first mesh first, the last group fastest."""
+        for m in range(len(self.meshes)):
+            options = [self.choices(m, g) for g in range(len(self.groups))]
+            for picks in itertools.product(*options):
+                yield Choice(m, picks)
+
+    def specs(self, choice: Choice) -> dict[str, Spec]:
+        """Group pattern → spec."""
+        return {
+            g.pattern: g.choices[n] for g, n in zip(self.groups, choice.picks, strict=True)
+        }
+
+    def leaf_specs(self, choice: Choice) -> dict[int, Spec]:
+        """Position of an array → spec, replicated ones left out."""
+        return {
+            leaf: g.choices[n]
+            for g, n in zip(self.groups, choice.picks, strict=True)
+            for leaf in g.leaves
+            if any(e is not None for e in g.choices[n])
+        }
+
+    def key(self, choice: Choice) -> tuple[Any, ...]:
+        """The same for candidates that are the same program: size-1 axes shard nothing."""
+        sizes = self.meshes[choice.mesh]
+        return (
+            tuple(sizes.items()),
+            tuple(canonical(s, sizes) for s in self.specs(choice).values()),
+        )
+
+
+def canonical(spec: Spec, sizes: Axes) -> Spec:
+    """A spec without axes of one device and without trailing empty dimensions."""
+    out: list[Any] = []
+    for entry in spec:
+        axes = entry if isinstance(entry, tuple) else (entry,) if entry is not None else ()
+        kept = tuple(a for a in axes if sizes.get(a, 2) != 1)
+        out.append(kept if len(kept) > 1 else kept[0] if kept else None)
+    while out and out[-1] is None:
+        out.pop()
+    return tuple(out)
+
+
+def spec_code(spec: Spec) -> str:
+    """``P(None, "model")``."""
+    entries = []
+    for entry in spec:
+        if isinstance(entry, tuple):
+            entries.append("(" + ", ".join(repr(a) for a in entry) + ")")
+        else:
+            entries.append(repr(entry))
+    return "P(" + ", ".join(entries).replace("'", '"') + ")"
+
+
+def all_specs(rank: int, axes: Sequence[str]) -> tuple[Spec, ...]:
+    """Every way to give each mesh axis a dimension or none, unsharded first."""
+    out: list[Spec] = []
+    for places in itertools.product((None, *range(rank)), repeat=len(axes)):
+        dims: list[tuple[str, ...]] = [()] * rank
+        for axis, dim in zip(axes, places, strict=True):
+            if dim is not None:
+                dims[dim] = (*dims[dim], axis)
+        spec = tuple(d if len(d) > 1 else d[0] if d else None for d in dims)
+        out.append(canonical(spec, {}))
+    out.sort(key=lambda s: sum(len(e) if isinstance(e, tuple) else e is not None for e in s))
+    return tuple(dict.fromkeys(out))
+
+
+def divides(spec: Spec, shape: Sequence[int], sizes: Axes) -> bool:
+    """Whether a shape can be cut so."""
+    for dim, entry in enumerate(spec):
+        axes = entry if isinstance(entry, tuple) else (entry,) if entry is not None else ()
+        if shape[dim] % math.prod(sizes.get(a, 1) for a in axes):
+            return False
+    return True
+
+
+def matches(pattern: str, path: str) -> bool:
+    """``layers/*/wq`` matches any path that ends so; ``*`` is one or more parts of a path."""
+    inside = "".join(".+" if c == "*" else re.escape(c) for c in pattern)
+    return re.fullmatch(rf"(?:.*/)?{inside}", path) is not None
+
+
+def make_space(
+    leaves: Sequence[Any],
+    meshes: Sequence[Axes],
+    groups: Mapping[str, Sequence[Any] | None] | Sequence[str] | None,
+    fixed: Mapping[str, Any],
+) -> Space:
+    """Groups of the leaves (objects with ``path``, ``shape``, ``bytes``, ``argument``).
+
+    ``groups``: pattern → specs to try (None: all), or patterns; what none matches gets groups of
+    its own. ``fixed``: pattern → its one spec. Raises ``ValueError`` for a pattern that matches
+    nothing and for arrays of one group that differ in rank.
+    """
+    notes: list[str] = []
+    wanted: dict[str, Sequence[Any] | None] = {
+        p: (tuple(s),) if s is not None else ((),) for p, s in fixed.items()
+    }
+    if isinstance(groups, Mapping):
+        wanted |= {p: c for p, c in groups.items() if p not in wanted}
+    else:
+        wanted |= {p: None for p in groups or () if p not in wanted}
+    members: dict[str, list[int]] = {p: [] for p in wanted}
+    rest: list[int] = []
+    for n, leaf in enumerate(leaves):
+        hit = next((p for p in wanted if matches(p, leaf.path)), None)
+        if hit is not None:
+            members[hit].append(n)
+        elif len(leaf.shape):
+            rest.append(n)
+    for pattern, found in members.items():
+        if not found:
+            known = ", ".join(leaf.path for leaf in leaves[:8])
+            raise ValueError(f"no argument is called {pattern!r}; there are {known}")
+    many = len(rest) > OWN_GROUPS
+    for n in rest:
+        path = leaves[n].path
+        pattern = re.sub(r"(?<=/)\d+(?=/|$)", "*", path) if many else path
+        members.setdefault(pattern, []).append(n)
+    if "" in members:
+        raise ValueError("an argument has no name")
+    axes = list(dict.fromkeys(a for m in meshes for a in m))
+    out = []
+    for pattern, found in members.items():
+        shapes = tuple(leaves[n].shape for n in found)
+        if len({len(s) for s in shapes}) > 1:
+            raise ValueError(f"arrays of {pattern!r} differ in rank: {sorted(set(shapes))}")
+        given = wanted.get(pattern)
+        if given is not None:
+            choices = tuple(dict.fromkeys(tuple(c) for c in given))
+        else:
+            every = all_specs(len(shapes[0]), axes)
+            choices = tuple(
+                c for c in every if any(all(divides(c, s, m) for s in shapes) for m in meshes)
+            )
+            if len(choices) < len(every):
+                notes.append(
+                    f"{pattern}: {len(every) - len(choices)} of {len(every)} specs divide on no "
+                    "mesh"
+                )
+        out.append(
+            Group(
+                pattern, tuple(found), shapes, sum(leaves[n].bytes for n in found), choices,
+                all(leaves[n].argument != leaves[0].argument for n in found),
+            )
+        )  # fmt: skip
+    return Space(tuple(out), tuple(dict(m) for m in meshes), tuple(notes))
