@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .analysis.report.check import check
     from .analysis.report.diff import diff
     from .capturing import CaptureError, capture
+    from .plan.search import search_shardings
+    from .plan.stages import plan_stages
     from .plan.transformer import transformer
     from .readers import ReadError, list_modules
 
@@ -33,7 +35,9 @@ __all__ = [
     "check",
     "diff",
     "list_modules",
+    "plan_stages",
     "read",
+    "search_shardings",
     "transformer",
 ]
 
@@ -45,6 +49,8 @@ _LAZY = {
     "read": "_read",
     "list_modules": "readers",
     "ReadError": "readers",
+    "plan_stages": "plan.stages",
+    "search_shardings": "plan.search",
     "transformer": "plan.transformer",
 }
 

@@ -36,9 +36,9 @@ PYTHON = {
     "view": ANALYSES,
     "_capture": ANALYSES | {"readers", "view", "show", "capturing"},
     "_read": {"hlo", "hardware", "readers", "_capture", "plan"},
-    "plan": ANALYSES | {"capturing", "_capture", "show"},
+    "plan": ANALYSES | {"readers", "capturing", "_capture", "show"},
     "capturing": {"hlo", "hardware", "analysis.text", "readers", "_capture", "_platforms"},
-    "show": ANALYSES | CAPTURE | {"readers", "view", "capturing", "_platforms", ""},
+    "show": ANALYSES | CAPTURE | {"readers", "view", "capturing", "plan", "_platforms", ""},
     "lab": {
         "_child",
         "hlo",

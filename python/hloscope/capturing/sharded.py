@@ -162,9 +162,7 @@ def carried(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int
     return {}
 
 
-def _carried(
-    fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[dict[int, int], Any]:
+def _carried(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], Any]:
     made = jax.eval_shape(fn, *args, **kwargs)
     parts = list(made) if isinstance(made, tuple | list) else [made]
     starts, at = [], 0
@@ -248,13 +246,12 @@ def fingerprint(
 
 def versions() -> dict[str, str]:
     """Of what decides how a program is compiled."""
-    import jaxlib
+    from importlib.metadata import version
 
-    out = {"jax": jax.__version__, "jaxlib": jaxlib.__version__}
-    with contextlib.suppress(Exception):
-        from importlib.metadata import version
-
-        out["libtpu"] = version("libtpu")
+    out = {"jax": jax.__version__}
+    for name in ("jaxlib", "libtpu", "hloscope"):
+        with contextlib.suppress(Exception):
+            out[name] = version(name)
     return out
 
 
@@ -270,7 +267,7 @@ def platform_wanted() -> str:
     topology.avoid_tpu_start_up()
     if _compat.backends_initialized():
         return str(jax.default_backend())
-    return str(jax.config.jax_platforms or "")
+    return str(getattr(jax.config, "jax_platforms", None) or "")
 
 
 def measure(cap: Capture, runs: int = 8, warm_up: int = 2) -> list[float]:

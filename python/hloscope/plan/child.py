@@ -15,10 +15,10 @@ import struct
 import sys
 import time
 import traceback
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 
-def read_message(stream: BinaryIO) -> Any:
+def read_message(stream: IO[bytes]) -> Any:
     """The next message, or None at the end."""
     head = stream.read(8)
     if len(head) < 8:
@@ -28,7 +28,7 @@ def read_message(stream: BinaryIO) -> Any:
     return pickle.loads(data) if len(data) == size else None
 
 
-def write_message(stream: BinaryIO, message: Any) -> None:
+def write_message(stream: IO[bytes], message: Any) -> None:
     """Writes one and flushes."""
     data = pickle.dumps(message)
     stream.write(struct.pack("<Q", len(data)))

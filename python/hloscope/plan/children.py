@@ -133,6 +133,15 @@ def evaluate(task: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def environment(platform: str, topology: str | None, devices: int) -> dict[str, str]:
+    """Of a compiling process: the platform, and on CPU at least so many devices."""
+    if topology is None and platform not in ("cpu", ""):
+        return {"JAX_PLATFORMS": platform, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    name = "--xla_force_host_platform_device_count"
+    kept = [f for f in os.environ.get("XLA_FLAGS", "").split() if not f.startswith(name)]
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join([*kept, f"{name}={devices}"])}
+
+
 def close_all() -> None:
     """Ends every child of this process."""
     for child in list(_all):

@@ -31,12 +31,13 @@ def _check(constraint: Constraint) -> Check:
         return _own(constraint)
     m = _FITS.match(constraint)
     if m and m[2].lower() in _UNITS:
+        wanted = f"{m[1]} {m[2]}"
         limit = float(m[1]) * _UNITS[m[2].lower()]
 
         def fits(f: Figures) -> str | None:
             if f.peak_bytes <= limit:
                 return None
-            return f"needs {bytes_text(f.peak_bytes)}, more than {m[1]} {m[2]}"
+            return f"needs {bytes_text(f.peak_bytes)}, more than {wanted}"
 
         return fits
     m = _NO.match(constraint)

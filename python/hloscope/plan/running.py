@@ -98,9 +98,7 @@ class Runner:
         left = None
         if self.compiled:
             left = self._compiling / self.compiled * (self.asked - self.done)
-        now = Progress(
-            self.done, self.asked, self.from_store, time.monotonic() - self._start, left
-        )
+        now = Progress(self.done, self.asked, self.from_store, time.monotonic() - self._start, left)
         if self.progress(now) is False:
             raise Cancelled
 
@@ -152,5 +150,3 @@ def _clock(seconds: float) -> str:
     if whole < 60:
         return f"{whole} s"
     return f"{whole // 60} min {whole % 60:02d} s"
-
-

@@ -1,9 +1,9 @@
 """``hs.search_shardings``: compiles ways to shard a function's arguments and ranks them.
 
-    arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ children ─▶ figures
-                groups,   mesh and    all, or      executor,  a process   of one compiled
-                meshes    a spec a    what costs   store      a thread    program
-                          group       suggest
+arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ children ─▶ figures
+            groups,   mesh and    all, or      executor,  a process   of one compiled
+            meshes    a spec a    what costs   store      a thread    program
+                      group       suggest
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .._capture import Capture
-from .children import close_all, evaluate
+from .children import close_all, environment, evaluate
 from .constraints import Check, Constraint, checks
 from .figures import COSTS, Figures, from_plain
 from .running import Cancelled, Job, Progress, Runner, terminal_progress
@@ -68,7 +68,6 @@ class Setting:
         """What decides the results of all candidates, for the keys of the store."""
         import hashlib
 
-        from .. import __version__
         from ..capturing import sharded
 
         digest = sharded.fingerprint(self.fn, self.args, self.kwargs, self.space.meshes[0])
@@ -86,27 +85,14 @@ class Setting:
             "carry": self.carry,
             "compiler_options": self.compiler_options,
             "cost": own,
-            "versions": {**sharded.versions(), "hloscope": __version__},
+            "versions": sharded.versions(),
         }
 
     @cached_property
     def environment(self) -> dict[str, str]:
         """Of the compiling processes: devices enough for the largest mesh."""
         most = max(math.prod(m.values()) for m in self.space.meshes)
-        found = {}
-        if self.topology is not None or self.platform in ("cpu", ""):
-            found["JAX_PLATFORMS"] = "cpu"
-            kept = [
-                flag
-                for flag in os.environ.get("XLA_FLAGS", "").split()
-                if not flag.startswith("--xla_force_host_platform_device_count")
-            ]
-            count = f"--xla_force_host_platform_device_count={most}"
-            found["XLA_FLAGS"] = " ".join([*kept, count])
-        elif self.platform:
-            found["JAX_PLATFORMS"] = self.platform
-            found["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-        return found
+        return environment(self.platform, self.topology, most)
 
     def job(self, choice: Choice, want: str = "figures", **more: Any) -> dict[str, Any]:
         """What a child is told."""

@@ -18,7 +18,7 @@ from .words import bytes_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..analysis.report.diff import Diff
+    from ..analysis.report.diff_result import Diff
 
 
 @dataclass(frozen=True, slots=True)

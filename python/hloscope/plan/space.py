@@ -1,9 +1,9 @@
 """What a sharding search chooses from: groups of arguments, specs of each, meshes.
 
-    arguments   params/layers/0/wq, params/layers/1/wq, …        batch
-    groups      params/layers/*/wq                               batch
-    choices     (), ("data",), (None, "model"), …                (), ("data",)
-    candidate   one mesh and one choice a group
+arguments   params/layers/0/wq, params/layers/1/wq, …        batch
+groups      params/layers/*/wq                               batch
+choices     (), ("data",), (None, "model"), …                (), ("data",)
+candidate   one mesh and one choice a group
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Group:
     bytes: int  # of all of them, unsharded
     choices: tuple[Spec, ...]
     is_data: bool  # not among the first argument's arrays: a batch rather than parameters
+    given: bool = False  # choices that someone wrote down: those that do not divide say so
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,10 @@ class Space:
         """Of a group's choices, those that differ from one another on that mesh."""
         sizes = self.meshes[mesh]
         seen: dict[Spec, int] = {}
-        for n, spec in enumerate(self.groups[group].choices):
-            seen.setdefault(canonical(spec, sizes), n)
+        g = self.groups[group]
+        for n, spec in enumerate(g.choices):
+            if g.given or all(divides(spec, shape, sizes) for shape in g.shapes):
+                seen.setdefault(canonical(spec, sizes), n)
         return tuple(seen.values())
 
     def count(self) -> int:
@@ -74,9 +77,7 @@ class Space:
 
     def specs(self, choice: Choice) -> dict[str, Spec]:
         """Group pattern → spec."""
-        return {
-            g.pattern: g.choices[n] for g, n in zip(self.groups, choice.picks, strict=True)
-        }
+        return {g.pattern: g.choices[n] for g, n in zip(self.groups, choice.picks, strict=True)}
 
     def leaf_specs(self, choice: Choice) -> dict[int, Spec]:
         """Position of an array → spec, replicated ones left out."""
@@ -209,7 +210,7 @@ def make_space(
         out.append(
             Group(
                 pattern, tuple(found), shapes, sum(leaves[n].bytes for n in found), choices,
-                all(leaves[n].argument != leaves[0].argument for n in found),
+                all(leaves[n].argument != leaves[0].argument for n in found), given is not None,
             )
         )  # fmt: skip
     return Space(tuple(out), tuple(dict(m) for m in meshes), tuple(notes))

@@ -54,7 +54,9 @@ def text(p: StagePlan) -> str:
         out += ["", "no pipeline uses these devices within the memory limit"]
     many = len(p.possibly_optimal)
     if many > 1:
-        out += ["", f"{many} pipelines can be optimal within the rounding of the times"]
+        rounded = any(c.seconds.low < c.seconds.high for c in p.choices)
+        said = "can be optimal within the rounding of the times" if rounded else "are equally good"
+        out += ["", f"{many} pipelines {said}"]
     if p.shown is not None:
         out += ["", *_schedules(p)]
     if p.failed:

@@ -85,6 +85,21 @@ def capture(source: Source, options: dict[str, Any]) -> Capture:
     return found
 
 
+def search(source: Source, options: dict[str, Any]) -> Any:
+    """Ways to shard a call's arguments, ranked: ``hs.search_shardings``."""
+    __tracebackhide__ = True
+    if not source.is_call:
+        raise UsageError(f"%hlo: --search needs a call: %hlo --search {source.text}(…)")
+    from ..capturing import CaptureError
+    from ..plan.search import search_shardings
+
+    chosen = {k: options[k] for k in ("mesh", "topology", "hardware") if options[k] is not None}
+    try:
+        return search_shardings(source.value, *source.args, kwargs=source.kwargs, **chosen)
+    except (CaptureError, ValueError) as error:
+        raise UsageError(f"%hlo: {error}") from error.__cause__
+
+
 def _live(source: Source, options: dict[str, Any]) -> Capture:
     __tracebackhide__ = True
     if "module" in options:

@@ -61,7 +61,10 @@ OPTIONS = (
     "--color-by",
     "--panel",
     "--height",
+    "--search",
 )
+# Options without a value.
+FLAGS = ("--search",)
 
 
 def load(ipython: Any) -> None:
@@ -90,9 +93,10 @@ class HloMagics(Magics):  # type: ignore[misc]
     @argument("--color-by", metavar="WHAT", help=f"initial colouring: {', '.join(COLORS)}")
     @argument("--panel", metavar="WHICH", help=f"panel to open: {', '.join(PANELS)}")
     @argument("--height", metavar="PIXELS", help="height of the view")
+    @argument("--search", action="store_true", help="rank ways to shard the call's arguments")
     @no_var_expand
     @line_cell_magic
-    def hlo(self, line: str, cell: str | None = None) -> Capture | None:
+    def hlo(self, line: str, cell: str | None = None) -> Any:
         """Show what XLA makes of a call, without making the call. Returns the capture.
 
         %hlo f(x, y, z=3)           a jitted or plain function; arguments are evaluated
@@ -100,6 +104,7 @@ class HloMagics(Magics):  # type: ignore[misc]
         %hlo dump.hlo               a file or folder, quoted if it has spaces
         cap = %hlo f(x)             keeps the capture
         %hlo --topology v5e:16x16 --mesh data=16,model=16 step(params, batch)
+        %hlo --search --mesh data=2,model=4 step(params, batch)    which sharding is cheapest
 
         %%hlo --stage stablehlo     runs the cell, all but its last expression,
         y = g(x)                    and shows that one
@@ -129,6 +134,11 @@ class HloMagics(Magics):  # type: ignore[misc]
             if rest:
                 raise UsageError(f"%%hlo takes options only on its first line, not {rest!r}")
             source = expressions.from_cell(cell, self.shell)
+        if args.search:
+            refused = [k for k in ("stage", "module", "title") if getattr(args, k) is not None]
+            if refused:
+                raise UsageError(f"%hlo: --search goes with --mesh, not with --{refused[0]}")
+            return expressions.search(source, options)
         capture = expressions.capture(source, {k: v for k, v in options.items() if v is not None})
         if not isinstance(capture, Capture):
             return capture  # the log of a planner, which shows itself
@@ -149,6 +159,11 @@ def split_options(line: str) -> tuple[list[str], str]:
             near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"options: {', '.join(OPTIONS)}"
             raise UsageError(f"%hlo has no option {name}; {hint}")
+        if name in FLAGS:
+            if equals:
+                raise UsageError(f"%hlo option {name} takes no value")
+            words.append(name)
+            continue
         if not equals:
             if not rest:
                 raise UsageError(f"%hlo option {name} needs a value")
