@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..analysis.text.units import size
 from .figures import Figures
-from .words import bytes_text
 
 # a person's own: True or None keeps, False or a sentence does not
 Constraint = str | Callable[[Figures], Any]
@@ -37,7 +37,7 @@ def _check(constraint: Constraint) -> Check:
         def fits(f: Figures) -> str | None:
             if f.peak_bytes <= limit:
                 return None
-            return f"needs {bytes_text(f.peak_bytes)}, more than {wanted}"
+            return f"needs {size(f.peak_bytes)}, more than {wanted}"
 
         return fits
     m = _NO.match(constraint)

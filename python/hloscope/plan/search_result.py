@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._capture import Capture
-from .figures import COSTS, Figures
+from .figures import Figures
 from .space import Spec, canonical, spec_code
-from .words import bytes_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,13 +293,3 @@ def _seconds(c: Candidate) -> float:
 def _peak(c: Candidate) -> float:
     assert c.figures is not None
     return c.figures.peak_bytes
-
-
-def cost_text(value: float, cost: str) -> str:
-    """A cost in words."""
-    from .words import seconds_text
-
-    unit = COSTS[cost][1]
-    if math.isinf(value) or math.isnan(value):
-        return "unknown"
-    return {"s": seconds_text, "B": bytes_text}.get(unit, lambda v: f"{v:,.2f}")(value)

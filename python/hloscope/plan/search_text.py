@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..analysis.text.units import duration, size
 from .figures import COSTS
-from .words import bytes_text, columns, seconds_text
+from .words import columns
 
 if TYPE_CHECKING:
     from .search_result import Candidate, Search
@@ -18,7 +19,7 @@ def text(s: Search) -> str:
     looked = len(s.candidates)
     of = f"all {looked}" if looked == s.space else f"{looked} of {s.space:,}"
     out = [
-        f"{s.title}: {of} candidates, {s.compiled} compiled in {seconds_text(s.seconds)}; "
+        f"{s.title}: {of} candidates, {s.compiled} compiled in {duration(s.seconds)}; "
         f"ranked by {COSTS[s.cost][0]}" + (f", modelled on {s.hardware}" if s.hardware else "")
     ]
     if s.left_out:
@@ -37,7 +38,7 @@ def text(s: Search) -> str:
     for rank, c in enumerate(s.candidates[:ROWS]):
         cells = [f"{rank}{' *' if c.number in front else ''}", *_figures(c)]
         if measured:
-            cells.insert(2, seconds_text(c.measured.median) if c.measured else "")
+            cells.insert(2, duration(c.measured.median) if c.measured else "")
         rows.append([*cells, c.mesh_label, c.label])
     out += ["", *columns(rows, "nnnn"[: 4 + measured])]
     if looked > ROWS:
@@ -54,7 +55,7 @@ def _figures(c: Candidate) -> list[str]:
     said = collectives_text(c)
     if c.broken:
         said = f"{'; '.join(c.broken)}; {said}"
-    return [seconds_text(f.seconds), bytes_text(f.peak_bytes), bytes_text(f.wire_bytes), said]
+    return [duration(f.seconds), size(f.peak_bytes), size(f.wire_bytes), said]
 
 
 def collectives_text(c: Candidate) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.text.units import duration
 from .figures import COSTS
 from .search_text import collectives_text
-from .words import seconds_text
 
 if TYPE_CHECKING:
     from .plain import Answers
@@ -22,7 +22,7 @@ def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
     facts = [
         ["candidates", f"{looked:,} of {s.space:,}"],
         ["not looked at", f"{s.left_out:,}"],
-        ["compiled", f"{s.compiled:,} in {seconds_text(s.seconds)}"],
+        ["compiled", f"{s.compiled:,} in {duration(s.seconds)}"],
         ["without figures", str(len(s.failed))],
         ["ranked by", COSTS[s.cost][0]],
         ["modelled on", s.hardware or "no chip"],
