@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .hlo import Module, Target
+from .hlo import Instruction, Module, Target
 
 if TYPE_CHECKING:
     import graphviz
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from .analysis.cost.cost import Cost
     from .analysis.findings.finding import Findings
     from .analysis.memory.memory import Memory
+    from .analysis.report.fate import Fates
     from .analysis.report.measured import Measured
+    from .analysis.report.origin_card import OriginCard
+    from .analysis.report.passes import Passes
     from .analysis.report.source import Source
     from .analysis.why.provenance_card import Why
     from .hardware import Hardware
+    from .hlo.snapshots import Snapshot
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
 # Instructions up to which the analyses take no noticeable time.
@@ -60,6 +64,9 @@ class Capture:
         self._stages = dict(stages or {})
         # the jax.stages.Compiled of a live capture, for ``profile``
         self._run: Any = None
+        # makes the snapshots of every pass and a note on what is missing; None: there are none
+        self._snapshots: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
+        self._has_passes = False  # whether making them needs no compile
 
     def at(self, stage: str) -> Capture:
         """The same program at another stage: jaxpr, stablehlo, hlo or optimized.
@@ -235,6 +242,83 @@ class Capture:
             self.display["colorBy"] = f"own:{at}"
             self.__dict__.pop("analyses_bytes", None)
         return self
+
+    @cached_property
+    def passes(self) -> Passes:
+        """What each pass of the compiler changed, in the order they ran.
+
+        Of a live capture, which compiles once more unless it was made with ``passes=True``, and
+        of a folder that XLA dumped every pass to. Raises ``ValueError`` where nothing tells,
+        ``CaptureError`` and ``ReadError``.
+        """
+        if self._snapshots is None:
+            raise ValueError(
+                "nothing tells the passes of this capture; capture the function, or read a folder "
+                "dumped with --xla_dump_hlo_pass_re=.*"
+            )
+        from .analysis.report.passes import passes
+
+        return passes(*self._snapshots())
+
+    @property
+    def _kept_passes(self) -> Passes | None:
+        """The passes where they are there without compiling again."""
+        return self.passes if self._has_passes or "passes" in self.__dict__ else None
+
+    def origins(self, instruction: Instruction | str) -> OriginCard:
+        """Which StableHLO operations an instruction comes from, through which calls and lines.
+
+        ``instruction`` or its name. With passes (see ``passes``) also the pass that made it.
+        Raises ``ValueError`` where nobody followed the operations, ``LookupError`` for a name
+        that is not here.
+        """
+        from .analysis.report.origin_card import origin_card
+
+        if isinstance(instruction, str):
+            found = self.module.find(instruction)
+            if found is None:
+                raise LookupError(f"this module has no instruction {instruction[:200]!r}")
+            instruction = found
+        lowered = self.at("stablehlo").module if "stablehlo" in self._stages else None
+        return origin_card(instruction, lowered, self._kept_passes)
+
+    @cached_property
+    def fates(self) -> Fates:
+        """What became of every StableHLO operation: kept, fused, rewritten, merged, folded,
+        inlined, dead, or unknown; exactly one each.
+
+        Uses the passes, which compiles once more unless the capture was made with
+        ``passes=True``. Raises ``ValueError`` where nobody followed the operations.
+        """
+        from .analysis.report.fates import fates
+
+        if self.module.origins is None:
+            return fates(self.module)  # says why not
+        passes = self.passes if self._snapshots is not None else None
+        lowered = self.at("stablehlo").module if "stablehlo" in self._stages else None
+        return fates(self.module, passes, lowered)
+
+    def fate(self, what: int | str) -> Fates:
+        """What became of an operation, by its number, or of a source line, ``"model.py:42"``.
+
+        Raises ``LookupError`` where there is none, ``ValueError`` where nobody followed the
+        operations.
+        """
+        from .analysis.report.fate import Fates
+
+        rows = self.fates.rows
+        if isinstance(what, int):
+            if not 0 <= what < len(rows):
+                raise LookupError(f"there is no operation {what}; there are {len(rows)}")
+            return Fates((rows[what],))
+        from .analysis.report.origin_card import frames_of
+        from .analysis.report.trace_line import at_line
+
+        frames = frames_of(self.at("stablehlo").module)
+        found = tuple(r for r in rows if at_line(frames.get(r.operation.number, ()), what))
+        if not found:
+            raise LookupError(f"no operation of this program is at {what[:200]}")
+        return Fates(found)
 
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
         """Runs the program under ``jax.profiler`` and keeps what it measured.

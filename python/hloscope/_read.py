@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +17,7 @@ from .readers.sources import Source, bytes_of, load
 from .readers.xplane import is_trace
 
 if TYPE_CHECKING:
+    from .hlo.snapshots import Snapshot
     from .plan.stage_log import StageLog
 
 
@@ -54,12 +57,15 @@ def read(
             raise ReadError("a stage log has no modules: read it without module, stage, profile")
         return cast(Capture, log)  # no type can tell the two apart: the content decides
     note = found_stage = ""
+    folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
     if path is not None and path.is_dir():
         entries = dump_directory.list_directory(path)
         entry, note = dump_directory.choose_entry(entries, module, stage, str(path))
         assert entry.path is not None
         data, origin, found_stage = bytes_of(entry.path), entry.path.name, entry.stage
         module = None
+        if any(e.stage[:1].isdigit() for e in entries if e.index == entry.index):
+            folder = partial(_passes, path, entry.index)
     elif stage is not None:
         raise ReadError("stage= chooses among the files of a dump folder; this is one module")
     modules = read_modules(data, origin)
@@ -70,6 +76,8 @@ def read(
     if note:
         chosen.warnings += (ReadWarning(note),)
     found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    if folder is not None:
+        found._snapshots = folder
     found.hardware = hardware
     if profile is not None:
         found.add_profile(Path(profile))
@@ -115,3 +123,9 @@ def _stage(module: Module, stage: str) -> str:
         return module.dialect
     optimized = module.is_scheduled or any(i.opcode == "fusion" for i in module.instructions)
     return "optimized" if optimized else "hlo"
+
+
+def _passes(folder: Path, module: int) -> tuple[tuple[Snapshot, ...], str]:
+    from .readers.pass_dump import read_passes
+
+    return read_passes(folder, module), ""

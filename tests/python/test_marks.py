@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.capturing import marks
+from hloscope.capturing import marks, marks_text
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 from jax.sharding import Mesh, NamedSharding
@@ -171,7 +171,7 @@ def test_stages_number_operations_alike() -> None:
 
 def test_names_are_put_together_as_xla_does() -> None:
     def clean(name: str) -> tuple[str, Any]:
-        return marks.Cleaner("~").op_name(name)
+        return marks_text.Cleaner("~").op_name(name)
 
     assert clean("jit(f)/add") == ("jit(f)/add", ())
     assert clean("~3~/jit(f)/add") == ("jit(f)/add", ((3,),))

@@ -8,6 +8,8 @@
 ``placing.py``     moves arguments onto another mesh, shapes only
 ``topology.py``    TPU topologies without a TPU, meshes
 ``marks.py``       exact provenance: numbers operations carry through the compiler
+``marks_text.py``  takes those numbers out of names again
+``every_pass.py``  the program after every pass of one compile
 ``provenance.py``  Shardy and pre-partitioning dumps taken while compiling
 ``dumping.py``     a folder to dump into that cannot take the process down
 ``messages.py``    what the compiler says on stderr

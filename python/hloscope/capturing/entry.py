@@ -38,6 +38,7 @@ def capture(
     compiler_options: Mapping[str, Any] | None = None,
     provenance: bool = True,
     exact: bool = True,
+    passes: bool = False,
     title: str | None = None,
     hardware: str | None = None,
     profile: int = 0,
@@ -60,6 +61,8 @@ def capture(
         StableHLO operations it comes from (``Instruction.origins``). The program is the same;
         the numbers in some instructions' names may differ. This and ``provenance`` compile
         anew: with both False what jax has compiled is reused.
+    passes: keeps the program after every pass of the compiler, for ``cap.passes``, in memory
+        and compressed; without it they are had by compiling once more when first asked for.
     hardware: id of the chip to model time on, such as "h100", instead of the devices' own.
     profile: runs that many steps with these arguments under ``jax.profiler``, after one
         unmeasured; the times are in ``cap.measured`` and in the view. The one option that
@@ -77,7 +80,12 @@ def capture(
     if hardware is not None:
         hardware = find(hardware).id  # wrong ids are told before minutes of compiling
     options = Options(
-        dict(compiler_options) if compiler_options else None, provenance, exact, title, hardware
+        dict(compiler_options) if compiler_options else None,
+        provenance,
+        exact,
+        passes,
+        title,
+        hardware,
     )
     if profile:
         _refuse_unmeasurable(fn, args, kwargs, profile, stage, topology)

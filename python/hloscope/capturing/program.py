@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._capture import Capture
 from ..hlo import Module, ReadWarning
-from . import _compat, dumping, marks, messages, provenance, stages
+from ..hlo.snapshots import Snapshot
+from . import _compat, dumping, every_pass, marks, messages, provenance, stages
 from .describe import describe
 from .errors import CaptureError
 from .explain import explained
@@ -24,6 +25,7 @@ class Options:
     compiler_options: dict[str, Any] | None = None
     provenance: bool = True
     exact: bool = True
+    passes: bool = False
     title: str | None = None
     hardware: str | None = None  # id of a chip
     moved: bool = False  # arguments were put on another mesh
@@ -44,6 +46,7 @@ class Program:
         self._optimized: Module | None = None
         self.messages: list[str] = []
         self.dumps: dict[str, str] = {}
+        self._passes: tuple[tuple[Snapshot, ...], str] | None = None
 
     @property
     def stages(self) -> list[str]:
@@ -83,7 +86,8 @@ class Program:
         marked, options = self.marked, self.options.compiler_options
         lowered = self.lowered if marked is None else marked.lowered
         devices = _compat.partition_devices(lowered, None)
-        dump = dump or (self.options.provenance and provenance.wanted(devices, options))
+        every = self.options.passes
+        dump = dump or every or (self.options.provenance and provenance.wanted(devices, options))
         with contextlib.ExitStack() as stack:
             stack.enter_context(explained("compile", self.name, moved=self.options.moved))
             stack.enter_context(self.options.context())
@@ -95,13 +99,17 @@ class Program:
             if not dump:
                 self._compiled = lowered.compile(compiler_options=options)
                 return
-            room = stack.enter_context(dumping.dump_folder(dumping.bytes_needed(lowered)))
+            need = dumping.bytes_needed(lowered, every_pass=every)
+            room = stack.enter_context(dumping.dump_folder(need))
             if room.path is None:
                 self._compiled = lowered.compile(compiler_options=options)
                 self._without_dump(room.why_not)
                 return
             try:
                 dumping_to = {**(options or {}), **provenance.options(room.path)}
+                if every:
+                    dumping_to |= every_pass.options(room.path)
+                    dumping_to["xla_dump_hlo_as_proto"] = devices[0].platform == "tpu"
                 self._compiled = lowered.compile(compiler_options=dumping_to)
             except Exception as error:
                 if "dump" not in str(error):
@@ -126,8 +134,28 @@ class Program:
         with contextlib.suppress(OSError):
             dumped = None if cut_off else provenance.buffer_assignment(folder)
             self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, dumped)
+        if self.options.passes:
+            self._passes = ((), why_not) if cut_off else every_pass.collect(folder, self.marked)
         if cut_off:
             self._warn(self._optimized, why_not)
+
+    def snapshots(self) -> tuple[tuple[Snapshot, ...], str]:
+        """The program after every pass, and what is missing; compiles again if need be.
+
+        Raises ``CaptureError`` for a program that came compiled, or when XLA cannot dump.
+        """
+        self.compiled  # noqa: B018  may have dumped them
+        if self._passes is not None:
+            return self._passes
+        if self.lowered is None:
+            raise CaptureError("a Compiled no longer tells its passes: capture the function itself")
+        again = Program(replace(self.options, passes=True), lowered=self.lowered)
+        again.__dict__["marked"] = self.marked
+        again._compile()
+        if again._passes is None:
+            raise CaptureError("XLA wrote no dump of its passes")
+        self._passes = again._passes
+        return self._passes
 
     def _without_dump(self, why_not: str) -> None:
         try:
@@ -196,5 +224,7 @@ class Program:
         others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}
         found = Capture(module, target, title=self.options.title, stage=stage, stages=others)
         found._run = self.compiled if optimized else None
+        found._snapshots = self.snapshots if optimized else None
+        found._has_passes = self.options.passes
         found.hardware = self.options.hardware
         return found

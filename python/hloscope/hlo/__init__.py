@@ -10,6 +10,7 @@
 ``devices.py``     replica groups and pairs; ``axes.py`` which mesh axes they run over
 ``printer.py``     Module → HLO text (the text reader's inverse)
 ``origins.py``     which StableHLO operations an instruction comes from
+``snapshots.py``   a module as it stood after one pass
 ``compare.py``     what differs between two Modules
 ``target.py``      Target: devices, mesh, arguments, XLA's own figures
 =================  ==========================================================

@@ -20,10 +20,12 @@ from . import (
     json,
     list,
     open,
+    passes,
     search,
     stages,
     summary,
     svg,
+    trace,
 )
 
 
@@ -46,6 +48,8 @@ COMMANDS: tuple[Command, ...] = (
     list,
     diff,
     check,
+    passes,
+    trace,
     search,
     stages,
     chips,

@@ -1,0 +1,121 @@
+"""What became of every operation of the StableHLO program, exactly.
+
+    kept        an instruction of its own                       dot_general → %dot.7
+    fused       inside a fusion                                 tanh → in %fusion.3
+    rewritten   other instructions do its work                  dot_general → convolution
+    merged      its work is done by another operation's         add → that of operation 12
+    folded      it became a constant, or part of one
+    inlined     a call whose function took its place
+    dead        nothing used its result
+    unknown     it is gone, and the passes do not tell how
+
+Every operation has exactly one fate. What is still there says so in the optimised program; of
+what is gone, the pass after which it was gone and what stood in its place are in the passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...hlo import Instruction, Module, Operation, Origins
+from .fate import Fate, Fates, hlo_opcode, is_constant, names
+from .fates_gone import Gone
+
+if TYPE_CHECKING:
+    from .passes import Passes
+
+_NOT_FOLDED = frozenset(["constant", "iota", "broadcast_in_dim", "reshape"])
+
+
+def fates(module: Module, passes: Passes | None = None, stablehlo: Module | None = None) -> Fates:
+    """The fate of every operation; without passes, what is gone is "unknown".
+
+    ``stablehlo`` tells what went before XLA's first pass.
+
+    Raises ``ValueError`` for a module that has no origins.
+    """
+    if module.origins is None:
+        raise ValueError(
+            "nobody followed the operations of this program; capture the function itself, "
+            "with exact=True"
+        )
+    origins = module.origins
+    callers = _fusions(module)
+    called = _through_calls(origins)
+    gone = Gone(origins.operations, passes, stablehlo) if passes is not None else None
+    rows = []
+    for operation in origins.operations:
+        rows.append(
+            _present(module, origins, operation, callers, called)
+            or (gone.fate(operation) if gone is not None else _not_told(operation))
+        )
+    return Fates(tuple(rows))
+
+
+def _not_told(operation: Operation) -> Fate:
+    return Fate(operation, "unknown", detail="its passes were not kept")
+
+
+def _fusions(module: Module) -> dict[int, Instruction]:
+    """Index of a fused computation → the fusion that calls it."""
+    out: dict[int, Instruction] = {}
+    for i in module.instructions:
+        if i.opcode == "fusion":
+            for role, c in i.called:
+                if role == "calls":
+                    out[c.index] = i
+    return out
+
+
+def _through_calls(origins: Origins) -> dict[int, int]:
+    """Number of a call → how many instructions came through it."""
+    found: Counter[int] = Counter()
+    for of in origins.of:
+        for n in {n for o in of for n in o.calls}:
+            found[n] += 1
+    return dict(found)
+
+
+def _present(
+    module: Module,
+    origins: Origins,
+    operation: Operation,
+    callers: dict[int, Instruction],
+    called: dict[int, int],
+) -> Fate | None:
+    number = operation.number
+    if operation.is_call:
+        count = called.get(number)
+        said = f"{count:,} instructions came of it" if count else ""
+        return Fate(operation, "inlined", detail=said) if count else None
+    found = [module.instructions[k] for k in origins.instructions.get(number, ())]
+    if not found:
+        return None
+    opcode = hlo_opcode(operation.opcode)
+    same = [i for i in found if _is(i, opcode)]
+    if same:
+        outside = [i for i in same if i.computation.index not in callers]
+        if outside:
+            return Fate(operation, "kept", tuple(outside))
+        into = dict.fromkeys(callers[i.computation.index] for i in same)
+        return Fate(operation, "fused", tuple(same), tuple(into))
+    first = [i for i in found if i.origins[0].operation == number]
+    if not first:
+        other = origins.operations[found[0].origins[0].operation]
+        return Fate(operation, "merged", tuple(found), other=other, detail=f"in {names(found)}")
+    if operation.opcode not in _NOT_FOLDED and all(is_constant(i) for i in first):
+        return Fate(operation, "folded", tuple(first), detail=f"to a constant ({names(first)})")
+    # what it is inside of a fusion says more than the fusion named after it
+    inner = [i for i in first if i.opcode != "fusion"] or first
+    into = dict.fromkeys(
+        callers[i.computation.index] for i in inner if i.computation.index in callers
+    )
+    opcodes = ", ".join(dict.fromkeys(i.opcode for i in inner))
+    said = f"as {opcodes} ({names(inner)})"
+    return Fate(operation, "rewritten", tuple(inner), tuple(into), detail=said)
+
+
+def _is(i: Instruction, opcode: str) -> bool:
+    base = i.opcode.removesuffix("-start").removesuffix("-done")
+    return base == opcode

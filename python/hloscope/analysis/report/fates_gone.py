@@ -1,0 +1,271 @@
+"""How an operation went: what stood in its place after the pass that took it away.
+
+Only the two snapshots around that pass are read. What was replaced shows at its users: the
+same user, by name, has another operand in the same place.
+
+    before                          after algsimp
+    %z = multiply(%x, %zeros)       %c = broadcast(%zero)
+    %r = add(%y, %z)                %r = add(%y, %c)            multiply: folded to a constant
+
+A user that is gone too is followed to what it became; what only such users read went with
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ...hlo import Instruction, Module, Operation
+from .fate import Fate, hlo_opcode, is_constant
+
+if TYPE_CHECKING:
+    from .passes import Passes
+    from .passes_row import Pass
+
+_DEPTH = 12
+IMPORT = "StableHLO's simplifier, before XLA's first pass"
+WITH = ", together with what used it"
+_REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
+
+
+class Gone:
+    """Answers for operations that the optimised program has no instruction of."""
+
+    def __init__(
+        self, operations: Sequence[Operation], passes: Passes, stablehlo: Module | None
+    ) -> None:
+        self.operations, self.passes = operations, passes
+        self.lost: dict[int, Pass] = {}
+        for row in passes.rows:
+            for n in row.lost:  # the last time, where it came back
+                self.lost[n] = row
+        self.read = lru_cache(maxsize=4)(passes.module)
+        self.first = passes.snapshots[0].operations if passes.snapshots else None
+        self.steps: dict[int, _Step] = {}
+        self.importing: _Import | None = None
+        if stablehlo is not None and stablehlo.origins is not None and passes.snapshots:
+            first = self.read(0)
+            if first.origins is not None:
+                self.importing = _Import(operations, stablehlo, first)
+
+    def fate(self, operation: Operation) -> Fate:
+        """The fate of an operation that is gone."""
+        row = self.lost.get(operation.number)
+        if operation.is_call or operation.opcode.startswith("sdy."):
+            by = row.title if row is not None else ""
+            what = "nothing of it is left" if operation.is_call else "what it holds is there"
+            if operation.opcode in ("func.call", "sdy.manual_computation"):
+                return Fate(operation, "inlined", by=by, detail=what)
+        if row is None or row.index == 0:
+            if self.first is not None and operation.number not in self.first:
+                return self._never(operation)
+            return Fate(operation, "unknown", detail="no pass is known that removed it")
+        step = self.steps.get(row.index)
+        if step is None:
+            self.steps.clear()  # operations of one pass mostly come together
+            before, after = self.read(row.index - 1), self.read(row.index)
+            step = self.steps[row.index] = _Step(self.operations, before, after, row.title)
+        return step.fate(operation)
+
+    def _never(self, operation: Operation) -> Fate:
+        if operation.opcode == "constant":  # XLA's import gives constants no names
+            return Fate(operation, "folded", detail="into what uses it")
+        if self.importing is None:
+            return Fate(operation, "unknown", by=IMPORT)
+        return self.importing.fate(operation)
+
+
+class _Step:
+    """One pass: the module before and after."""
+
+    def __init__(
+        self, operations: Sequence[Operation], before: Module, after: Module, by: str
+    ) -> None:
+        self.operations, self.before, self.after, self.by = operations, before, after, by
+        self.by_name = {i.name: i for i in after.instructions}
+        self.names_before = {i.name for i in before.instructions}
+
+    def fate(self, operation: Operation) -> Fate:
+        number, by = operation.number, self.by
+        assert self.before.origins is not None
+        rows = self.before.origins.instructions.get(number, ())
+        mine = [self.before.instructions[k] for k in rows]
+        opcode = hlo_opcode(operation.opcode)
+        mine = [i for i in mine if hlo_opcode(i.opcode) == opcode] or mine
+        if not mine:
+            return Fate(operation, "unknown", by=by)
+        return self._of(operation, mine[0], 0)
+
+    def _of(self, operation: Operation, gone: Instruction, depth: int) -> Fate:
+        by = self.by
+        still = self._same(gone)
+        if still is not None and still.opcode == gone.opcode:
+            return Fate(operation, "rewritten", by=by, detail=f"as {still.opcode} without a name")
+        users = [u for u in gone.users if u.opcode != "tuple" or not u.is_root]
+        if not gone.users and not gone.is_root:
+            return Fate(operation, "dead", by=by)
+        for user in gone.users:
+            put = self._in_place(gone, user)
+            if put is not None:
+                return self._replaced(operation, gone, put)
+        if gone.is_root:
+            put = self._root(gone)
+            if put is not None:
+                return self._replaced(operation, gone, put)
+        absorbed = self._absorbed(operation, gone, users)
+        if absorbed is not None:
+            return absorbed
+        if depth < _DEPTH:
+            return self._with_users(operation, gone, users, depth)
+        return Fate(operation, "unknown", by=by)
+
+    def _same(self, i: Instruction) -> Instruction | None:
+        """The same instruction afterwards."""
+        return self.by_name.get(i.name)
+
+    def _was_there(self, put: Instruction) -> bool:
+        return put.name in self.names_before
+
+    def _made_from(self, put: Instruction, gone: Instruction) -> bool:
+        """Whether what took the place of an instruction is what that was computed from."""
+        return put.name in {o.name for o in _ancestors(gone)}
+
+    def _in_place(self, gone: Instruction, user: Instruction) -> Instruction | None:
+        """What a user that is still there reads instead."""
+        same = self._same(user)
+        if same is None or same.opcode != user.opcode or len(same.operands) != len(user.operands):
+            return None
+        for k, operand in enumerate(user.operands):
+            if operand is gone:
+                return same.operands[k]
+        return None
+
+    def _root(self, gone: Instruction) -> Instruction | None:
+        name = gone.computation.name
+        same = self.after.find_computation(name)
+        return same.root if same is not None else None
+
+    def _replaced(self, operation: Operation, gone: Instruction, put: Instruction) -> Fate:
+        by = self.by
+        if self._same(gone) is put:
+            return Fate(operation, "rewritten", by=by, detail=f"as {put.opcode}")
+        if is_constant(put):
+            if operation.opcode in ("constant", "iota"):
+                return Fate(operation, "folded", by=by, detail="into another constant")
+            return Fate(operation, "folded", by=by, detail="to a constant")
+        own = [o.operation for o in put.origins]
+        if self._was_there(put):
+            if self._made_from(put, gone):
+                what = f"away: {_said(put)} took its place"
+                return Fate(operation, "rewritten", by=by, detail=what)
+            if own and own[0] != operation.number and put.opcode == gone.opcode:
+                return Fate(operation, "merged", by=by, other=self.operations[own[0]])
+            return Fate(operation, "rewritten", by=by, detail=f"as {_said(put)}, there already")
+        return Fate(operation, "rewritten", by=by, detail=f"as {put.opcode}")
+
+    def _absorbed(
+        self, operation: Operation, gone: Instruction, users: Sequence[Instruction]
+    ) -> Fate | None:
+        """A user's successor that reads what this one read."""
+        read = {o.name for o in gone.operands}
+        for user in users:
+            for origin in user.origins:
+                assert self.after.origins is not None
+                for k in self.after.origins.instructions.get(origin.operation, ()):
+                    new = self.after.instructions[k]
+                    if new.opcode == user.opcode and read & {o.name for o in new.operands}:
+                        other = self.operations[origin.operation]
+                        return Fate(
+                            operation,
+                            "rewritten",
+                            by=self.by,
+                            other=other,
+                            detail=f"into {other.opcode} (%{new.name}), which reads its operand",
+                        )
+        return None
+
+    def _with_users(
+        self, operation: Operation, gone: Instruction, users: Sequence[Instruction], depth: int
+    ) -> Fate:
+        """Its users went in the same pass: with them, or since nobody needed it any more."""
+        by = self.by
+        found = [self._of(operation, u, depth + 1) for u in users[:4] if self._same(u) is None]
+        kinds = {f.kind for f in found}
+        if kinds and kinds <= {"dead", "folded"}:
+            if all(is_constant(o) for o in gone.operands) or is_constant(gone):
+                return Fate(operation, "folded", by=by, detail="to a constant with what used it")
+            what = f"what used it, {_said(users[0])}, needed it no more"
+            return Fate(operation, "dead", by=by, detail=what)
+        if "rewritten" in kinds:
+            first = next(f for f in found if f.kind == "rewritten")
+            what = first.detail.removesuffix(WITH) + WITH
+            return Fate(operation, "rewritten", by=by, detail=what)
+        if "merged" in kinds:
+            return Fate(operation, "merged", by=by, detail="with another, as what used it")
+        if any(self.by.startswith(r) for r in _REMOVERS):
+            return Fate(operation, "dead", by=by)
+        return Fate(operation, "unknown", by=by)
+
+
+class _Import(_Step):
+    """From StableHLO to XLA's first module: names differ, operations tell what is the same."""
+
+    def __init__(self, operations: Sequence[Operation], before: Module, after: Module) -> None:
+        super().__init__(operations, before, after, IMPORT)
+        assert after.origins is not None
+        self.of = after.origins.instructions
+
+    def _same(self, i: Instruction) -> Instruction | None:
+        opcode = hlo_opcode(i.opcode)
+        for origin in i.origins:
+            for k in self.of.get(origin.operation, ()):
+                if self.after.instructions[k].opcode == opcode:
+                    return self.after.instructions[k]
+        return None
+
+    def _was_there(self, put: Instruction) -> bool:
+        return bool(put.origins) or put.opcode == "parameter"
+
+    def _made_from(self, put: Instruction, gone: Instruction) -> bool:
+        own = {o.operation for o in put.origins}
+        for before in _ancestors(gone):
+            if own & {o.operation for o in before.origins}:
+                return True
+            if put.opcode == before.opcode == "parameter" and _same_shape(put, before):
+                return True
+        return False
+
+    def _in_place(self, gone: Instruction, user: Instruction) -> Instruction | None:
+        if user.opcode == "return" and user.computation is self.before.entry:
+            root = self.after.entry.root if self.after.entry is not None else None
+            k = user.operands.index(gone)
+            if root is None or len(user.operands) == 1:
+                return root
+            whole = root.opcode == "tuple" and len(root.operands) == len(user.operands)
+            return root.operands[k] if whole else None
+        same = self._same(user)
+        if same is None or len(same.operands) != len(user.operands):
+            return None
+        for k, operand in enumerate(user.operands):
+            if operand is gone:
+                return same.operands[k]
+        return None
+
+
+def _same_shape(a: Instruction, b: Instruction) -> bool:
+    return a.shape.dense_text == b.shape.dense_text
+
+
+def _ancestors(i: Instruction, depth: int = 4) -> list[Instruction]:
+    out: list[Instruction] = []
+    level = [i]
+    for _ in range(depth):
+        level = [o for j in level for o in j.operands]
+        out += level
+    return out
+
+
+def _said(i: Instruction) -> str:
+    return f"{i.opcode} %{i.name}"

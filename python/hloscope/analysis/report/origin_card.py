@@ -1,0 +1,114 @@
+"""Where one instruction is from: operations, calls, source lines, and the pass that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...hlo import Instruction, Module, Operation, StackFrame
+from ..base.frames import is_library
+
+if TYPE_CHECKING:
+    from .passes import Passes
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One operation that an instruction comes from; ``calls`` outermost first.
+
+    ``frames`` is the Python stack of the operation, innermost first, () where it has none.
+    """
+
+    operation: Operation
+    calls: tuple[Operation, ...]
+    frames: tuple[StackFrame, ...] = field(repr=False, default=())
+
+    @property
+    def source(self) -> StackFrame | None:
+        """The innermost line that is the person's own."""
+        return next((f for f in self.frames if not is_library(f.file)), None)
+
+    def __str__(self) -> str:
+        said = [self.operation.opcode]
+        if self.operation.name:
+            said.append(f"({self.operation.name})")
+        for call in reversed(self.calls):
+            said.append(f"in {call.callee}")
+        at = self.source
+        if at is not None:
+            said.append(f"at {at.file.rpartition('/')[2]}:{at.line}")
+        return " ".join(said)
+
+    def to_dict(self) -> dict[str, Any]:
+        at = self.source
+        return {
+            "operation": self.operation.number,
+            "opcode": self.operation.opcode,
+            "name": self.operation.name,
+            "calls": [c.number for c in self.calls],
+            "source": None if at is None else {"file": at.file, "line": at.line},
+        }
+
+
+@dataclass(frozen=True)
+class OriginCard:
+    """What ``cap.origins(instruction)`` returns.
+
+    ``made_by``: the pass in which an instruction of this name first appeared, "" where the
+    passes were not kept or it was there from the beginning.
+    """
+
+    instruction: Instruction
+    origins: tuple[Origin, ...]
+    made_by: str = ""
+
+    def __len__(self) -> int:
+        return len(self.origins)
+
+    def __getitem__(self, k: int) -> Origin:
+        return self.origins[k]
+
+    def __str__(self) -> str:
+        made = f", named so by {self.made_by}" if self.made_by else ""
+        head = f"%{self.instruction.name} ({self.instruction.opcode}{made})"
+        if not self.origins:
+            if self.instruction.opcode == "parameter":
+                return f"{head} is an argument"
+            return f"{head} comes from no operation: XLA made it"
+        return "\n".join([f"{head} comes from", *(f"  {o}" for o in self.origins)])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "instruction": self.instruction.name,
+            "opcode": self.instruction.opcode,
+            "made_by": self.made_by,
+            "origins": [o.to_dict() for o in self.origins],
+        }
+
+
+def frames_of(stablehlo: Module) -> dict[int, tuple[StackFrame, ...]]:
+    """Number of an operation → its Python stack, from the StableHLO stage."""
+    return {i.origins[0].operation: i.frames for i in stablehlo.instructions if i.origins}
+
+
+def origin_card(
+    instruction: Instruction, stablehlo: Module | None, passes: Passes | None
+) -> OriginCard:
+    """Raises ``ValueError`` for an instruction of a module that knows no origins."""
+    origins = instruction.module.origins
+    if origins is None:
+        raise ValueError(
+            "nobody followed the operations of this program; capture the function itself, "
+            "with exact=True"
+        )
+    frames = frames_of(stablehlo) if stablehlo is not None and instruction.origins else {}
+    rows = tuple(
+        Origin(
+            origins.operations[o.operation],
+            tuple(origins.operations[n] for n in o.calls),
+            frames.get(o.operation, ()),
+        )
+        for o in instruction.origins
+    )
+    row = passes.made(instruction.name) if passes is not None else None
+    return OriginCard(instruction, rows, row.title if row is not None else "")

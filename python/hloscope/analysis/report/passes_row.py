@@ -1,0 +1,54 @@
+"""One pass that changed a module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+LAST = "after_optimizations"
+COUNTED = ("instructions", "fusions", "copies", "transposes", "collectives")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass that changed the module, and how.
+
+    ``counts`` are of the module afterwards, ``change`` against the pass before: instructions,
+    fusions, copies, transposes, collectives. ``appeared`` and ``gone`` are names of
+    instructions; ``lost`` numbers of StableHLO operations none of whose instructions is left,
+    () for a dump from elsewhere. ``only_metadata``: nothing else changed.
+    """
+
+    index: int
+    number: int
+    pipeline: str
+    name: str
+    counts: dict[str, int]
+    change: dict[str, int]
+    appeared: tuple[str, ...] = field(repr=False)
+    gone: tuple[str, ...] = field(repr=False)
+    lost: tuple[int, ...] = field(repr=False, default=())
+    only_metadata: bool = False
+
+    @property
+    def title(self) -> str:
+        """``algsimp``; in words where it is no pass."""
+        if self.name == LAST:
+            return "after all passes"
+        return self.name or ("start of " + self.pipeline if self.pipeline else "before any pass")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "pipeline": self.pipeline,
+            "pass": self.name,
+            **self.counts,
+            "change": dict(self.change),
+            "appeared": len(self.appeared),
+            "gone": len(self.gone),
+            "lost_operations": list(self.lost),
+        }
+
+    def __str__(self) -> str:
+        said = [f"{n:+,} {what}" for what, n in self.change.items() if n]
+        return f"{self.title}: {', '.join(said) or 'same counts'}"

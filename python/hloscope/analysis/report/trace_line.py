@@ -1,0 +1,88 @@
+"""What became of one source line: the instructions that stand there, with or without marks.
+
+A capture knows the fate of each operation of the line. A dump tells only by the stack frames
+that XLA kept: which instructions are there, and, where every pass was dumped, which pass named
+them. That is inferred, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...hlo import Instruction, Module, StackFrame
+
+if TYPE_CHECKING:
+    from .passes import Passes
+
+
+def parse_place(place: str) -> tuple[str, int]:
+    """``model.py:42`` or ``42``; the file is "" for any. Raises ``ValueError``."""
+    file, _, line = place.rpartition(":")
+    if not line.isdecimal() or not 0 < len(line) < 9:
+        raise ValueError(f"{place[:200]!r} is not a line such as model.py:42")
+    return file, int(line)
+
+
+def at_line(frames: Sequence[StackFrame], place: str) -> bool:
+    """Whether a stack passes a line."""
+    file, line = parse_place(place)
+    return any(f.line == line and _same_file(f.file, file) for f in frames)
+
+
+def _same_file(path: str, asked: str) -> bool:
+    if not asked:
+        return True
+    path, asked = path.replace("\\", "/"), asked.replace("\\", "/").removeprefix("./")
+    return path == asked or path.endswith("/" + asked)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The instructions of a line and the pass that first had each, "" where that is unknown."""
+
+    place: str
+    instructions: tuple[Instruction, ...] = field(repr=False)
+    made_by: tuple[str, ...] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "place": self.place,
+            "inferred": True,
+            "instructions": [
+                {
+                    "name": i.name,
+                    "opcode": i.opcode,
+                    "computation": i.computation.name,
+                    "op_name": i.op_name,
+                    "pass": by,
+                }
+                for i, by in zip(self.instructions, self.made_by, strict=True)
+            ],
+        }
+
+    def __str__(self) -> str:
+        count = len(self.instructions)
+        lines = [f"{self.place}: {count:,} instruction{'s' * (count != 1)}, by XLA's stack frames"]
+        for i, by in zip(self.instructions, self.made_by, strict=True):
+            since = f", since {by}" if by else ""
+            lines.append(f"  %{i.name} {i.opcode} in %{i.computation.name}{since}  {i.op_name}")
+        return "\n".join(lines)
+
+
+def trace_line(module: Module, place: str, passes: Passes | None = None) -> Traced:
+    """The instructions whose Python stack passes a line.
+
+    Raises ``LookupError`` where there are none, ``ValueError`` for what is not a line.
+    """
+    parse_place(place)
+    table, ids = module.source_frames()
+    hit = {k: at_line(table.stack(k), place) for k in set(ids) if k}
+    found = tuple(i for i, k in zip(module.instructions, ids, strict=True) if hit.get(k))
+    if not found:
+        known = sorted({f.file.rpartition("/")[2] for k in hit for f in table.stack(k)})
+        files = f"; its files are {', '.join(known[:8])}" if known else "; it knows no source lines"
+        raise LookupError(f"no instruction of {module.name} is at {place}{files}")
+    rows = [passes.made(i.name) if passes is not None else None for i in found]
+    return Traced(place, found, tuple(r.title if r is not None else "" for r in rows))

@@ -1,0 +1,27 @@
+"""A module as it stood after one pass of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .module import Module
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What XLA dumped after a pass: only passes that changed something leave one.
+
+    ``passed`` is the pass that had just run, "" for the beginning of a pipeline; ``upcoming``
+    the one that ran next. ``text`` and ``module`` read it when asked. ``operations``: numbers
+    of the StableHLO operations that still had an instruction, None for a dump from elsewhere.
+    """
+
+    number: int
+    pipeline: str
+    passed: str
+    upcoming: str
+    size: int  # bytes of text
+    text: Callable[[], str] = field(repr=False)
+    module: Callable[[], Module] = field(repr=False)
+    operations: frozenset[int] | None = field(default=None, repr=False)

@@ -1,0 +1,67 @@
+"""``hloscope passes DIR``: what each pass of the compiler changed, as a table or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..terminal import BOLD, working
+from .shared import CommandError, add_output, reason, write
+
+NAME = "passes"
+HELP = "list what each compiler pass changed, from a dump of every pass"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        help="what XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text "
+        "--xla_dump_hlo_pass_re=.*' wrote",
+    )
+    parser.add_argument(
+        "--module", metavar="NAME|N", help="which module, by name or number (see list)"
+    )
+    parser.add_argument(
+        "--costs",
+        action="store_true",
+        help="also FLOPs, bytes and peak after each pass, which takes longer",
+    )
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from ...analysis.report.passes import passes
+    from ...readers.pass_dump import read_passes
+
+    module = arguments.module
+    if module is not None and module.lstrip("-").isdigit():
+        module = int(module)
+    try:
+        snapshots = read_passes(arguments.folder, module)
+        size = sum(s.size for s in snapshots)
+        slow = f"reading {len(snapshots)} passes, {size / 1e6:,.0f} MB …" if size > 2e7 else ""
+        with working(slow):
+            found = passes(snapshots)
+            costs = [found.cost(r) for r in found.rows] if arguments.costs else []
+    except (ValueError, LookupError, OSError) as error:
+        raise CommandError(reason(error)) from error
+    if arguments.json:
+        whole = found.to_dict()
+        for row, cost in zip(whole["passes"], costs, strict=False):
+            row.update(cost)
+        write(json.dumps(whole, indent=2), arguments.output)
+        return
+    lines = str(found)
+    if costs:
+        lines += "\n\n" + "\n".join(
+            _cost(r.title, c) for r, c in zip(found.rows, costs, strict=True)
+        )
+    write(lines, arguments.output, lambda line: "" if line.startswith(" ") else BOLD)
+
+
+def _cost(title: str, cost: dict[str, float | None]) -> str:
+    named = {"flops": "FLOPs", "bytes_accessed": "bytes accessed", "peak_bytes": "bytes at peak"}
+    said = [f"{v:,.0f} {what}" for key, what in named.items() if (v := cost[key]) is not None]
+    return f"  {title}: " + (", ".join(said) or "not known")

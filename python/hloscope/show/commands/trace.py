@@ -1,0 +1,32 @@
+"""``hloscope trace FILE LINE``: which instructions a source line became, and in which pass."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..terminal import BOLD
+from .shared import CommandError, add_output, add_source, load, reason, write
+
+NAME = "trace"
+HELP = "list the instructions that a source line became"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser)
+    parser.add_argument("line", metavar="LINE", help="a source line, such as model.py:42")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from ...analysis.report.trace_line import trace_line
+
+    capture = load(arguments)
+    try:
+        passes = capture.passes if capture._snapshots is not None else None
+        found = trace_line(capture.module, arguments.line, passes)
+    except (ValueError, LookupError, OSError) as error:
+        raise CommandError(reason(error)) from error
+    text = json.dumps(found.to_dict(), indent=2) if arguments.json else str(found)
+    write(text, arguments.output, lambda line: "" if line.startswith((" ", "{", "}")) else BOLD)
