@@ -19,7 +19,9 @@
  * Optional tables are absent, never empty, when the analysis did not run.
  */
 
-export const VIEW_VERSION = 1;
+import type { Counts, Extras, MoreSummary } from "./view-extras.ts";
+
+export const VIEW_VERSION = 2;
 export const VIEW_MAGIC = "HLOV";
 
 export type DType = "u8" | "u16" | "u32" | "i32" | "f32" | "f64";
@@ -84,30 +86,11 @@ export interface ViewHeader {
   subtitle: string; // "8 × TPU v5 lite · optimized" or a file name
   dialect: "hlo" | "stablehlo" | "jaxpr";
   isScheduled: boolean;
-  /** The same object as `hloscope summary --json` prints. */
-  summary: Summary;
+  /** The same object as `hloscope summary --json` prints, once the analyses have come. */
+  summary: Counts & MoreSummary;
   warnings: string[];
   /** Results of optional analyses that are small enough for JSON, by analysis name. */
-  extras: Record<string, unknown>;
-}
-
-export interface Summary {
-  module: string;
-  computations: number;
-  instructions: number;
-  entry_instructions: number;
-  fusions: Record<string, number>;
-  opcodes: Record<string, number>;
-  /** null, as the bytes are: unknown, of a dump that was cut off before its program. */
-  parameters: number | null;
-  parameter_bytes: number | null;
-  output_bytes: number | null;
-  /** "global": of several devices and not partitioned yet; then bytes are of whole arrays. */
-  shapes?: "local" | "global";
-  partitions: number;
-  replicas: number;
-  warnings: string[];
-  [more: string]: unknown;
+  extras: Extras;
 }
 
 /**
@@ -128,7 +111,8 @@ export interface Summary {
  * instruction.frame       i32 n            into frame.*, innermost frame; -1 unknown
  * operand.offsets/values  u32              operands, as instruction indices, in order
  * control.offsets/values  u32              control predecessors
- * called.offsets/values   u32              computations it calls; called.role u8 parallel to values
+ * called.offsets/values   u32              computations it calls
+ * called.role             u8               parallel to called.values, into header.callRoles
  *
  * computation.name        StringId u32 c
  * computation.first       u32 c            its instructions are first .. first + size - 1
@@ -178,6 +162,8 @@ export type CoreColumn = string;
  * cost.loop               i32 n   innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none
  * cost.condition          u8 n    1: in the condition of that loop, which runs once more than its body
  * cost.cycles             f64 n   XLA:TPU's estimated_cycles of one execution; NaN none
+ * cost.seconds            f64 n   modelled seconds of one execution on extras.cost.chosen; NaN unknown
+ * cost.bound              u8 n    what bounds it: 1 compute, 2 vector, 3 memory, 4 collective, 5 unknown
  *
  * transfer.start          u32 x   instruction that starts a collective
  * transfer.done           u32 x   instruction that waits for it; the start itself when synchronous
@@ -190,13 +176,8 @@ export type CoreColumn = string;
  * transfer.far_steps      f64 x·r what is left to the last link, between blocks of that reach
  * transfer.far_bytes      f64 x·r
  *
- * Modelled seconds of one execution of a unit on a chip of extras.cost.hardware
- * (analysis/cost/roofline.py has the sources):
- *   max(matmul_flops / matmul[dtype],
- *       (flops - matmul_flops + transcendentals) / vector,
- *       main_bytes / memoryBandwidth)
- * and of a transfer, near the first link (torus or switch by its kind) and far the last:
- *   near steps · latency + far steps · latency + max(near bytes / rate, far bytes / rate)
+ * Both are absent where no chip is chosen. state/what-if.ts models another chip, or other trip
+ * counts, by the same formulas from the columns above.
  *
  * memory.schedule         u32 p   instruction at each program point; callees before callers
  * memory.live             f64 p   live bytes of the main memory, simulated
@@ -299,9 +280,9 @@ export interface AnalysesHeader {
   columns: Record<string, ColumnSpec>;
   /** Of the module, to tell that both blocks are of one. */
   instructions: number;
-  summary: Record<string, unknown>;
+  summary: MoreSummary;
   warnings: string[];
-  extras: Record<string, unknown>;
+  extras: Extras;
 }
 export const ANALYSES_MAGIC = "HLOA";
 
@@ -319,7 +300,18 @@ export const ANALYSES_MAGIC = "HLOA";
  * attribute.value          StringId u32 into strings.*
  * strings.bytes, strings.offsets
  */
+export interface TextHeader {
+  version: number;
+  columns: Record<string, ColumnSpec>;
+}
 export const TEXT_MAGIC = "HLOT";
+
+/** The headers of the three blocks: what js/view.schema.json is made of. */
+export interface Blocks {
+  HLOV: ViewHeader;
+  HLOA: AnalysesHeader;
+  HLOT: TextHeader;
+}
 
 /** What a person can choose; every field has a default, only these flow back to Python. */
 export interface Options {

@@ -94,7 +94,9 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
   const found = view.getUint32(4, true);
   if (found !== version) {
     throw new BadBlock(
-      `The data is of version ${found} and this page reads version ${version}; use the same hloscope for both.`,
+      found < version
+        ? `The data was written by an older hloscope (version ${found} of its format; this reads ${version}): run the cell, or save the page, again.`
+        : `The data was written by a newer hloscope (version ${found} of its format; this reads ${version}): update hloscope.`,
     );
   }
   const headerBytes = view.getUint32(8, true);

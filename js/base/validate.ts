@@ -82,6 +82,7 @@ const RULES: Record<string, string> = Object.assign(
     "collective_part.shape": "u32 part text",
     "collective_part.bytes": "f64 part amount",
     "cost.unit": "u8 instruction any",
+    "cost.bound": "u8 instruction any",
     "cost.dtype": "u8 instruction any",
     "cost.loop": "i32 instruction any",
     "cost.condition": "u8 instruction flag",
@@ -111,7 +112,7 @@ const RULES: Record<string, string> = Object.assign(
   },
   table(
     "cost",
-    { "f64 amount": "flops matmul_flops transcendentals bytes main_bytes runs cycles" },
+    { "f64 amount": "flops matmul_flops transcendentals bytes main_bytes runs cycles seconds" },
     "instruction",
   ),
   table("transfer", { "u32 instruction": "start done", "u8 flag": "far", "f64 amount": "bytes" }),
@@ -378,8 +379,8 @@ function noCircles(name: string, parent: Int32Array): void {
 }
 
 /** What code multiplies, allocates by or walks; the rest of extras is shown as it is. */
-function checkExtras(extras: Record<string, unknown>, sizes: ReadonlyMap<string, number>): void {
-  const { devices, cost } = extras;
+function checkExtras(extras: object, sizes: ReadonlyMap<string, number>): void {
+  const { devices, cost } = extras as Record<string, unknown>;
   if (isObject(devices)) {
     const count = devices.count as number;
     if (count !== sizes.get("device")) wrong("extras.devices.count is not that of its table");

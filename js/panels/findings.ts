@@ -1,7 +1,9 @@
 /** What is worth acting on: ranked sentences with their evidence, line and what to try. */
+
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
-import { type Finding, findingsOf } from "../state/findings.ts";
+import { findingsOf } from "../state/findings.ts";
+import type { Finding } from "../view-extras.ts";
 import type { Panel, PanelContext } from "./panel.ts";
 import { copyButton, instructionRow, longList, note } from "./parts/parts.ts";
 import { baseName, lineLink } from "./parts/source.ts";

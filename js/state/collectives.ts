@@ -1,40 +1,8 @@
 /** The View's collective.* and phase.* tables, with what panels and colourings derive from them. */
+
 import type { ViewModel } from "../base/model.ts";
+import type { GroupSet, WhyCard } from "../view-extras.ts";
 import { perModel } from "./members.ts";
-
-export interface Origin {
-  axis: string;
-  of: string;
-  kind: "argument" | "constraint" | "output" | "unknown";
-  name: string;
-  line: string;
-  stack: string[];
-  /** Ops it was propagated along, from the value back. */
-  via: string[];
-}
-
-/** Why an inserted collective is there; `unknown` says what could not be found. */
-export interface WhyCard {
-  unknown: string;
-  opName: string;
-  opcode: string;
-  shape: string;
-  line: string;
-  operand: string;
-  had: string;
-  needs: string;
-  /** Lines that called the line, the nearest first. */
-  callers: string[];
-  /** The other ops that it serves, or lines that ask for it by name. */
-  others: string[];
-  origins: Origin[];
-}
-
-/** Devices that talk: groups of them, or (source, target) pairs. */
-export interface GroupSet {
-  pairs: boolean;
-  rows: number[][];
-}
 
 export interface CollectiveRow {
   index: number;
@@ -55,6 +23,10 @@ export interface CollectiveRow {
   opName: string;
   why: WhyCard | null;
   groups: GroupSet | null;
+  /** What wire bytes and time take for granted; "" nothing. */
+  assumes: string;
+  /** Stands for several permutes: `parts` are transfers. */
+  ofPermutes: boolean;
   members: Uint32Array;
   parts: { shape: string; bytes: number }[];
 }
@@ -63,12 +35,6 @@ export interface Collectives {
   rows: CollectiveRow[];
   /** Instruction → row it stands for. */
   byInstruction: Map<number, CollectiveRow>;
-}
-
-interface Extras {
-  written: string[];
-  why: WhyCard[];
-  groups: GroupSet[];
 }
 
 /** Wire bytes of all executions; one where the number is unknown. */
@@ -81,9 +47,9 @@ export const totalPayload = (r: CollectiveRow): number =>
 
 export const collectivesOf = perModel((model: ViewModel): Collectives | null => {
   const kind = model.optional<Uint32Array>("collective.kind");
-  const extras = model.header.extras.collectives as Extras | undefined;
+  const extras = model.header.extras.collectives;
   if (!kind || !extras) return null;
-  const phases = (model.header.extras.phases as string[] | undefined) ?? [""];
+  const phases = model.header.extras.phases ?? [""];
   const c = <T extends Uint8Array | Uint32Array | Int32Array | Float64Array>(name: string): T =>
     model.column<T>(`collective.${name}`);
   const text = (name: string) => {
@@ -136,6 +102,8 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       opName: opName(k),
       why: extras.why[why[k]] ?? null,
       groups: extras.groups[set[k]] ?? null,
+      assumes: extras.assumes[model.strings.get(kind[k])] ?? "",
+      ofPermutes: extras.ofPermutes.includes(model.strings.get(kind[k])),
       members: member.subarray(memberAt[k], memberAt[k + 1]),
       parts,
     };

@@ -1,22 +1,12 @@
 /** What the compiler complained about while partitioning, by the instructions that pay for it. */
-import type { ViewModel } from "../base/model.ts";
-import { perModel } from "./members.ts";
 
-export interface CompilerMessage {
-  kind: string; // "involuntary full rematerialization"
-  operation: string; // before partitioning; "" not said
-  shape: string; // of one device, as XLA wrote it
-  had: string;
-  needs: string;
-  op_name: string;
-  line: string; // "dir/train.py:31"
-  instructions: number[];
-  text: string; // as XLA wrote it
-}
+import type { ViewModel } from "../base/model.ts";
+import type { CompilerMessage } from "../view-extras.ts";
+import { perModel } from "./members.ts";
 
 const byInstruction = perModel((model: ViewModel): Map<number, CompilerMessage[]> => {
   const out = new Map<number, CompilerMessage[]>();
-  const rows = (model.header.extras.compiler as CompilerMessage[] | undefined) ?? [];
+  const rows = model.header.extras.compiler ?? [];
   for (const row of rows) {
     for (const i of row.instructions) out.set(i, [...(out.get(i) ?? []), row]);
   }

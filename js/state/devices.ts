@@ -1,13 +1,8 @@
 /** The View's device.*, array.*, sharding.* and traffic.* tables: who holds what, who talks to whom. */
-import type { ViewModel } from "../base/model.ts";
-import { perModel } from "./members.ts";
 
-export interface MeshInfo {
-  names: string[];
-  sizes: number[];
-  partitions: number[];
-  given: boolean; // false: inferred from the module
-}
+import type { ViewModel } from "../base/model.ts";
+import type { MeshInfo } from "../view-extras.ts";
+import { perModel } from "./members.ts";
 
 export interface ArrayRow {
   index: number;
@@ -52,17 +47,10 @@ export interface Devices {
   byInstruction: Map<number, ArrayRow>;
 }
 
-interface Extras {
-  count: number;
-  kind: string;
-  coords: number[][];
-  mesh: MeshInfo | null;
-}
-
 const ROLES = ["parameter", "output", "value"] as const;
 
 export const devicesOf = perModel((model: ViewModel): Devices | null => {
-  const extras = model.header.extras.devices as Extras | undefined;
+  const extras = model.header.extras.devices;
   if (!extras || !model.optional("device.id")) return null;
   const source = model.optional<Uint32Array>("traffic.source");
   const shardings = shardingRows(model, extras.count);

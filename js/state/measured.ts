@@ -1,5 +1,6 @@
 /** Measured time: seconds of one step of each instruction on each device. */
 import type { ViewModel } from "../base/model.ts";
+import type { MeasuredExtras } from "../view-extras.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { perModel } from "./members.ts";
 
@@ -19,20 +20,7 @@ export interface MeasuredRow {
   modelled: number;
 }
 
-export interface Measured {
-  devices: number[];
-  steps: number;
-  /** Part of the trace's time in this module that landed on an instruction. */
-  coverage: number;
-  deviceSeconds: number[];
-  /** Mean over devices, of one step. */
-  totalSeconds: number;
-  /** Asynchronous operations from start to done, of one step. */
-  flightSeconds: number;
-  /** What may be wrong with the join, and what of the trace is not in the figures. */
-  notes: string[];
-  /** Names of `devices` where several hosts were traced. */
-  names: string[] | null;
+export interface Measured extends MeasuredExtras {
   rows: MeasuredRow[];
 }
 
@@ -62,7 +50,7 @@ export const comparable = (row: MeasuredRow): number => (row.flight > 0 ? row.fl
 
 /** The measurement of a View, or null when there is none. */
 export const measuredOf = perModel((model: ViewModel): Measured | null => {
-  const extras = model.header.extras.measured as Omit<Measured, "rows"> | undefined;
+  const extras = model.header.extras.measured;
   const instructions = model.optional<Uint32Array>("measured.rows");
   const seconds = model.optional<Float32Array>("measured.seconds");
   const itself = model.optional<Float32Array>("measured.self");

@@ -1,51 +1,7 @@
 /** Buffers of the View and what is live at a program point. */
 import type { ViewModel } from "../base/model.ts";
+import type { MemoryExtras } from "../view-extras.ts";
 import { perModel } from "./members.ts";
-
-export interface Donation {
-  argument: string;
-  parameter: number;
-  bytes: number;
-  outcome: string;
-  output: string;
-}
-export interface ParameterCopy {
-  instruction: number;
-  argument: string;
-  bytes: number;
-  changes: string;
-}
-export interface Carry {
-  index: number;
-  shape: string;
-  bytes: number;
-  role: string;
-  stored: number;
-}
-export interface Loop {
-  instruction: number;
-  trips: number | null;
-  phase: string;
-  bytes: number;
-  carries: Carry[];
-}
-export interface Residual {
-  instruction: number;
-  writer: number;
-  readers: number[];
-  shape: string;
-  slice: string;
-  bytes: number;
-}
-export interface Remat {
-  instruction: number;
-  bytes: number;
-  flops: number;
-  bytesAccessed: number;
-  wireBytes: number;
-  instructions: number[];
-  reason: string;
-}
 
 /** How a list of live values can be grouped. */
 export type Grouping = "category" | "scope" | "line";
@@ -63,35 +19,7 @@ export interface Group {
   buffers: number[];
 }
 
-interface SourceName {
-  file: string;
-  library: boolean;
-}
-
-interface Extras {
-  kinds: string[];
-  categories: string[];
-  peakBytes: number;
-  peakSource: string;
-  simulatedBytes: number;
-  assignedBytes: number | null;
-  xlaPeakBytes: number | null;
-  tableBytes: number;
-  peakPoint: number;
-  platform: string;
-  /** What `xlaPeakBytes` leaves out or adds, after a comma; "" nothing. */
-  xlaPeakNote: string;
-  /** The main memory first; each with its own peak and who says so. */
-  spaces: { space: number; name: string; peak: number; source: string }[];
-  donations: Donation[];
-  copies: ParameterCopy[];
-  loops: Loop[];
-  residuals: Residual[];
-  remat: Remat[];
-}
-
 export class Memory {
-  readonly extras: Extras;
   readonly schedule: Uint32Array;
   readonly live: Float64Array;
   readonly buffer: {
@@ -117,8 +45,10 @@ export class Memory {
   private readonly gaps = new Map<number, number[]>();
   private readonly lines = new Map<number, Line | null>();
   private readonly libraries: Set<string>;
-  constructor(private readonly model: ViewModel) {
-    this.extras = model.header.extras.memory as Extras;
+  constructor(
+    private readonly model: ViewModel,
+    readonly extras: MemoryExtras,
+  ) {
     this.schedule = model.column("memory.schedule");
     this.live = model.column("memory.live");
     const instruction = model.column<Uint32Array>("buffer.instruction");
@@ -151,7 +81,7 @@ export class Memory {
         else this.gaps.set(b, [first[k], last[k]]);
       });
     }
-    const source = model.header.extras.source as { files: SourceName[] } | undefined;
+    const { source } = model.header.extras;
     this.libraries = new Set(source?.files.filter((f) => f.library).map((f) => f.file));
   }
   name(b: number): string {
@@ -223,6 +153,7 @@ export class Memory {
 }
 
 /** The memory of a View, or null when it has none. */
-export const memoryOf = perModel((model) =>
-  model.optional("memory.live") ? new Memory(model) : null,
-);
+export const memoryOf = perModel((model) => {
+  const { memory } = model.header.extras;
+  return memory && model.optional("memory.live") ? new Memory(model, memory) : null;
+});

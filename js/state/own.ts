@@ -8,7 +8,7 @@ export interface OwnValues {
 }
 
 export function ownValues(model: ViewModel): OwnValues[] {
-  const rows = (model.header.extras.own as { label: string; unit: string }[] | undefined) ?? [];
+  const rows = model.header.extras.own ?? [];
   return rows.flatMap(({ label, unit }, k) => {
     const values = model.optional<Float64Array>(`own.${k}`);
     return values ? [{ label, unit, values }] : [];

@@ -1,5 +1,6 @@
 /** Costs rolled up to source lines through stack frames; follows the chosen chip. */
 import type { ViewModel } from "../base/model.ts";
+import type { SourceExtras } from "../view-extras.ts";
 import { type Costs, costsOf } from "./costs.ts";
 import { perModel } from "./members.ts";
 import { memoryOf } from "./memory.ts";
@@ -36,15 +37,14 @@ function add(to: Figures, from: Figures): void {
 export class Sources {
   unattributed: Figures = zero();
   private lines: LineFigures[] = [];
-  private readonly names: { file: string; library: boolean; text: string | null }[];
   private readonly library = new Map<number, boolean>();
 
   constructor(
     private readonly model: ViewModel,
     readonly costs: Costs,
+    private readonly names: SourceExtras["files"],
   ) {
-    this.names = (model.header.extras.source as { files: SourceFile[] }).files;
-    const known = new Map(this.names.map((f) => [f.file, f.library]));
+    const known = new Map(names.map((f) => [f.file, f.library]));
     for (const id of new Set(model.frame.file)) {
       this.library.set(id, known.get(model.strings.get(id)) ?? false);
     }
@@ -165,5 +165,8 @@ export class Sources {
 /** The sources of a View, or null when nothing says where it comes from. */
 export const sourcesOf = perModel((model) => {
   const costs = costsOf(model);
-  return costs && model.optional("source.frame") ? new Sources(model, costs) : null;
+  const { source } = model.header.extras;
+  return costs && source && model.optional("source.frame")
+    ? new Sources(model, costs, source.files)
+    : null;
 });

@@ -1,7 +1,9 @@
 /** The what-if model in the browser: limits, unknown, loops, links. */
+
 import { describe, expect, it } from "vitest";
 import { highest } from "../../js/panels/memory/memory-timeline.ts";
-import { type Chip, transferTime } from "../../js/state/costs.ts";
+import { transferTime } from "../../js/state/what-if.ts";
+import type { Chip } from "../../js/view-extras.ts";
 
 const chip = {
   links: [
@@ -24,7 +26,7 @@ describe("a transfer", () => {
     expect(transferTime(chip, levels, 1)).toBe(3 + 10 + 20);
     const torus = { ...chip, links: [{ ...chip.links[0], kind: "torus" as const }] };
     expect(transferTime(torus, levels, 0)).toBe(4 + 3.5);
-    expect(transferTime({ ...chip, links: [] }, levels, 0)).toBe(0);
+    expect(transferTime({ ...chip, links: [] }, levels, 0)).toBeNaN();
   });
 });
 

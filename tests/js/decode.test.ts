@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { BadBlock, decodeBlock } from "../../js/base/decode.ts";
 import { decodeAnalyses, decodeText, decodeView } from "../../js/base/model.ts";
 import { perModel } from "../../js/state/members.ts";
+import { VIEW_VERSION } from "../../js/view.ts";
 import { gzip, pack, type Row, Strings, smallView } from "./small-view.ts";
 
 const ROWS: Row[] = [
@@ -24,17 +25,18 @@ describe("the View block", () => {
     const raw = smallView(ROWS);
     const moved = new Uint8Array(raw.length + 3);
     moved.set(raw, 3);
-    const block = decodeBlock(moved.subarray(3), "HLOV", 1);
+    const block = decodeBlock(moved.subarray(3), "HLOV", VIEW_VERSION);
     expect([...(block.columns.get("instruction.bytes") ?? [])]).toEqual([16, 16, 16]);
   });
   test.each([
     ["another format", () => new Uint8Array(40), /does not begin with HLOV/],
-    ["another version", () => pack("HLOV", 2, {}, {}), /version 2 and this page reads version 1/],
+    ["an older version", () => pack("HLOV", 1, {}, {}), /older hloscope .*run the cell.* again/],
+    ["a newer version", () => pack("HLOV", 99, {}, {}), /newer hloscope .*update hloscope/],
     ["a cut header", () => smallView(ROWS).subarray(0, 60), /inside its header/],
     ["a cut column", () => smallView(ROWS).subarray(0, -40), /inside column/],
   ])("says what is wrong with %s", (_, raw, message) => {
-    expect(() => decodeBlock(raw(), "HLOV", 1)).toThrow(BadBlock);
-    expect(() => decodeBlock(raw(), "HLOV", 1)).toThrow(message);
+    expect(() => decodeBlock(raw(), "HLOV", VIEW_VERSION)).toThrow(BadBlock);
+    expect(() => decodeBlock(raw(), "HLOV", VIEW_VERSION)).toThrow(message);
   });
   test("says when it cannot be unpacked", async () => {
     const whole = await gzip(smallView(ROWS));
@@ -42,7 +44,7 @@ describe("the View block", () => {
     await expect(decodeView(smallView(ROWS))).rejects.toThrow(/cannot be unpacked/);
   });
   test("names the column that is missing", async () => {
-    const raw = pack("HLOV", 1, {}, {});
+    const raw = pack("HLOV", VIEW_VERSION, {}, {});
     await expect(decodeView(await gzip(raw))).rejects.toThrow(/no column/);
   });
 });
@@ -60,7 +62,9 @@ describe("the analyses block", () => {
       warnings: ["memory failed"],
       extras: { cost: { chosen: null } },
     };
-    const raw = pack("HLOA", 1, header, { ...columns, ...s.columns() }, ["collective.kind"]);
+    const raw = pack("HLOA", VIEW_VERSION, header, { ...columns, ...s.columns() }, [
+      "collective.kind",
+    ]);
     return decodeAnalyses(await gzip(raw));
   };
   const texts = (model: Awaited<ReturnType<typeof decodeView>>) =>
@@ -104,7 +108,7 @@ test("the text block gives lines and attributes by instruction", async () => {
   const s = new Strings();
   const raw = pack(
     "HLOT",
-    1,
+    VIEW_VERSION,
     {},
     {
       "text.bytes": ["u8", text],

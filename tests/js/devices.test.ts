@@ -29,6 +29,8 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   line: "a/train.py:31",
   opName: "jit(f)/dot",
   why: null,
+  assumes: "",
+  ofPermutes: false,
   groups: null,
   members: new Uint32Array(),
   parts: [],

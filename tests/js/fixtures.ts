@@ -1,7 +1,7 @@
 /** Views made here, column by column, without Python: small, random and very large modules. */
 import type { Column } from "../../js/base/decode.ts";
 import { ViewModel } from "../../js/base/model.ts";
-import { Flag, type GroupKind, type ViewHeader } from "../../js/view.ts";
+import { Flag, type GroupKind, VIEW_VERSION, type ViewHeader } from "../../js/view.ts";
 
 export const FAMILIES = [
   "other",
@@ -237,7 +237,7 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   columns.set("strings.bytes", all);
   u32("strings.offsets", offsets);
   const header = {
-    version: 1,
+    version: VIEW_VERSION,
     columns: {},
     opcodes,
     families: FAMILIES.map((f) => ({

@@ -8,6 +8,7 @@ import { stackOf } from "../../js/panels/parts/source.ts";
 import { TextLines, tokens } from "../../js/panels/text/text-lines.ts";
 import { groupPath, instructionsOf, nameOf } from "../../js/state/members.ts";
 import { Store } from "../../js/state/store.ts";
+import { VIEW_VERSION } from "../../js/view.ts";
 import { gzip, pack, type Row, Strings, smallView } from "./small-view.ts";
 
 const view = async (...given: Parameters<typeof smallView>) =>
@@ -97,7 +98,7 @@ test("text lines are found by byte, linked to instructions and searched", async 
     await gzip(
       pack(
         "HLOT",
-        1,
+        VIEW_VERSION,
         {},
         {
           "text.bytes": ["u8", bytes],

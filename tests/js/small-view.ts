@@ -1,5 +1,5 @@
 /** A View made by hand in the container format of js/view.ts, for tests without Python. */
-import type { ColumnSpec, DType, ViewHeader } from "../../js/view.ts";
+import { type ColumnSpec, type DType, VIEW_VERSION, type ViewHeader } from "../../js/view.ts";
 
 const BYTES: Record<DType, number> = { u8: 1, u16: 2, u32: 4, i32: 4, f32: 4, f64: 8 };
 
@@ -182,7 +182,7 @@ export function smallView(
     warnings: [],
     extras: {},
   };
-  return pack("HLOV", 1, header, { ...columns, ...s.columns() });
+  return pack("HLOV", VIEW_VERSION, header, { ...columns, ...s.columns() });
 }
 
 export async function gzip(raw: Uint8Array): Promise<Uint8Array> {

@@ -19,7 +19,12 @@ import { devicesOf } from "../../js/state/devices.ts";
 import { measuredOf } from "../../js/state/measured.ts";
 import { memoryOf } from "../../js/state/memory.ts";
 import { sourcesOf } from "../../js/state/sources.ts";
-import type { AnalysesHeader, ColumnSpec, ViewHeader } from "../../js/view.ts";
+import {
+  type AnalysesHeader,
+  type ColumnSpec,
+  VIEW_VERSION,
+  type ViewHeader,
+} from "../../js/view.ts";
 import { generator } from "./fixtures.ts";
 import { gzip, smallView } from "./small-view.ts";
 
@@ -151,7 +156,7 @@ describe("10,000 changed blocks", () => {
       try {
         const model = readView(view);
         const more = inAnalyses ? changes[how](ANALYSES[which], pick) : ANALYSES[which];
-        model.extend(decodeBlock<AnalysesHeader>(more, "HLOA", 1));
+        model.extend(decodeBlock<AnalysesHeader>(more, "HLOA", VIEW_VERSION));
         if (k % (inAnalyses ? 50 : 4) === 0) expect(draw(model)).toBeGreaterThan(0);
         derive(model);
         drawn++;

@@ -35,6 +35,14 @@ if importlib.util.find_spec("hloscope") is None:
     )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def contract() -> None:
+    """Every View that a test makes is held to js/view.ts."""
+    import contract
+
+    contract.install()
+
+
 @pytest.fixture(scope="session")
 def repo() -> Path:
     """The root of the checkout."""

@@ -57,17 +57,19 @@ PYTHON = {
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/mlir_child.py"}
 # The same of js/ and src/. "panels/cost" and its like may import only "panels/*" below.
-PARTS = {"base", "view", "state", "panels/panel", "panels/parts"}
+VIEW = {"view", "view-extras"}
+PARTS = {"base", *VIEW, "state", "panels/panel", "panels/parts"}
 JS = {
-    "view": set(),
+    "view": {"view-extras"},
+    "view-extras": set(),
     "theme": {"view"},
     "theme-css": set(),
-    "base": {"view"},
-    "state": {"base", "view"},
-    "graph": {"base", "view"},
-    "scene": {"base", "view", "graph"},
-    "draw": {"base", "view", "scene", "graph", "state"},
-    "panels/panel": {"base", "view", "state"},
+    "base": VIEW,
+    "state": {"base", *VIEW},
+    "graph": {"base", *VIEW},
+    "scene": {"base", *VIEW, "graph"},
+    "draw": {"base", *VIEW, "scene", "graph", "state"},
+    "panels/panel": {"base", *VIEW, "state"},
     "panels/parts": PARTS,
     "panels/*": PARTS,
     "panels/chrome": PARTS | {"panels"},
@@ -84,7 +86,7 @@ JS = {
         "panels",
         "panels/chrome",
     },
-    "mount": {"base", "view", "state", "explorer", "theme", "theme-css"},
+    "mount": {"base", *VIEW, "state", "explorer", "theme", "theme-css"},
     "widget": {"mount", "view", "base"},
     "snapshot": {"mount", "view", "base"},
     "src": {"mount", "view", "base"},

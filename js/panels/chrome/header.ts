@@ -4,9 +4,6 @@ import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { popover } from "./popover.ts";
 
-const COLLECTIVES =
-  /^(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-permute|collective-broadcast)(-start)?$/;
-
 /** "8 partitions · 9,679 instructions · 282 fusions · 239 parameters 185 MiB · 43 all-reduce · peak …" */
 export function keyFigures(model: ViewModel): string[] {
   const { summary } = model.header;
@@ -21,14 +18,12 @@ export function keyFigures(model: ViewModel): string[] {
       `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}${summary.shapes === "global" ? " (global)" : ""}`,
     );
   }
-  const collectives = new Map<string, number>();
-  for (const [op, n] of Object.entries(summary.opcodes ?? {})) {
-    const found = COLLECTIVES.exec(op);
-    if (found) collectives.set(found[1], (collectives.get(found[1]) ?? 0) + n);
-  }
-  for (const [op, n] of [...collectives].sort((a, b) => b[1] - a[1]))
-    out.push(`${format.count(n)} ${op}`);
   // Known once the analyses have come.
+  const collectives = new Map<string, number>();
+  for (const { kind, count } of summary.collectives ?? [])
+    collectives.set(kind, (collectives.get(kind) ?? 0) + count);
+  for (const [kind, n] of [...collectives].sort((a, b) => b[1] - a[1]))
+    out.push(`${format.count(n)} ${kind}`);
   const { flops, peak_live_bytes: peak } = summary;
   if (typeof flops === "number" && flops) out.push(format.quantity(flops, "FLOP"));
   if (typeof peak === "number") out.push(`peak ${format.bytes(peak)}`);

@@ -13,7 +13,7 @@ const phase: Coloring = {
     const of = model.optional<Uint8Array>("phase.of") ?? new Uint8Array(0);
     return Float64Array.from(of, (p) => (p ? p - 1 : Number.NaN));
   },
-  categories: (model) => (model.header.extras.phases as string[]).slice(1),
+  categories: (model) => (model.header.extras.phases ?? []).slice(1),
   source: "from op_name",
 };
 

@@ -1,14 +1,11 @@
 /** The card of one collective: its figures, its devices, and why it is there. */
+
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import {
-  type CollectiveRow,
-  type Origin,
-  totalWire,
-  type WhyCard,
-} from "../../state/collectives.ts";
+import { type CollectiveRow, totalWire } from "../../state/collectives.ts";
 import { compilerMessages } from "../../state/compiler.ts";
 import { devicesOf } from "../../state/devices.ts";
+import type { Origin, WhyCard } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
 import { compilerSections } from "../parts/compiler.ts";
 import { facts, longList, note, section, selectionLink } from "../parts/parts.ts";
@@ -27,7 +24,7 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
       selectionLink(ctx, { kind: "instruction", index: row.anchor }, ctx.model.name(row.anchor)),
     ],
     ["Payload", `${format.bytes(row.payload)} (${format.count(row.payload)} B) per execution`],
-    ["On the wire", wire],
+    ["On the wire", row.assumes ? `${wire}, ${row.assumes}` : wire],
     ["How often", runs],
     ["Devices", groupsText(row)],
     ["Moves", row.moves ? (row.movesArgument ? `argument ${row.moves}` : row.moves) : "unknown"],
@@ -39,9 +36,7 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
   const parts =
     row.parts.length > 1
       ? section(
-          ["collective-matmul", "halo-exchange"].includes(row.kind)
-            ? "Transfers"
-            : "Arrays moved together",
+          row.ofPermutes ? "Transfers" : "Arrays moved together",
           longList(row.parts, (p) =>
             h(
               "li",

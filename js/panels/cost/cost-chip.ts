@@ -1,8 +1,10 @@
 /** Which chip the time is modelled on, and its numbers, to be changed at will. */
+
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { WhenReleased } from "../../base/press.ts";
-import { type Chip, type Costs, copyOf } from "../../state/costs.ts";
+import { type Costs, copyOf } from "../../state/costs.ts";
+import type { Chip } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
 
 interface Figure {

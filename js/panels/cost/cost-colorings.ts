@@ -66,7 +66,7 @@ const seconds: Coloring = withTotals({
 /** Bytes that each instruction's results hold at the simulated peak. */
 const atPeak = perModel((model: ViewModel) => {
   const out = new Float64Array(model.instruction.count);
-  const peak = (model.header.extras.memory as { peakPoint: number } | undefined)?.peakPoint ?? 0;
+  const peak = model.header.extras.memory?.peakPoint ?? 0;
   const made = model.optional<Uint32Array>("buffer.instruction");
   if (!made) return out;
   const bytes = model.column<Float64Array>("buffer.bytes");

@@ -1,7 +1,9 @@
 /** Log-log roofline: FLOP/s that a chip allows over FLOPs per byte, and where each op stands. */
+
 import { h, svg } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { BOUNDS, type Chip, type Costs } from "../../state/costs.ts";
+import { BOUNDS, type Costs } from "../../state/costs.ts";
+import type { Chip } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
 import { logPlot } from "../parts/log-plot.ts";
 import { note } from "../parts/parts.ts";
@@ -19,10 +21,11 @@ interface Dot {
 
 export function dotsOf(costs: Costs): Dot[] {
   const out: Dot[] = [];
+  const { matmulFlops, transcendentals, mainBytes } = costs.columns;
   for (let i = 0; i < costs.unit.length; i++) {
     // Where the vector units' peak is not known, only the matrix unit's work has a roof.
-    const work = costs.matmulFlops[i] || costs.flops[i] + costs.transcendentals[i];
-    const bytes = costs.mainBytes[i];
+    const work = matmulFlops[i] || costs.flops[i] + transcendentals[i];
+    const bytes = mainBytes[i];
     const s = costs.seconds[i];
     if (costs.unit[i] !== 1 || !(work > 0) || !(bytes > 0) || !(s > 0) || !(costs.runs[i] > 0))
       continue;

@@ -196,17 +196,24 @@ function labelOf(model: ViewModel, i: number): string {
 function xla(costs: Costs): HTMLElement {
   const rows = costs.extras.xla;
   if (!rows.length) return h("div");
+  const units: Record<string, string> = { flops: "FLOP", "bytes accessed": "B" };
   const words = (x: (typeof rows)[number]) => {
     const parts: string[] = [];
-    if (x.loops) parts.push(`${format.quantity(x.loops)} for loops, which XLA counts once`);
-    if (x.customCalls > 1) parts.push(`${format.quantity(x.customCalls)} for custom calls`);
-    if (Math.abs(x.other) > 1e-6 * Math.max(1, Math.abs(x.xla))) {
-      parts.push(`${format.quantity(x.other)} otherwise`);
+    const text = (v: number) => format.quantity(v, units[x.quantity]);
+    if (x.loops) parts.push(`${text(x.loops)} for loops, which XLA counts once`);
+    if (x.customCalls > 1) parts.push(`${text(x.customCalls)} for custom calls`);
+    if (x.other !== null && Math.abs(x.other) > 1e-6 * Math.max(1, Math.abs(x.xla))) {
+      parts.push(`${text(x.other)} otherwise`);
     }
     return parts.length ? `ours adds ${parts.join(", ")}` : "the same as ours";
   };
   return section(
     "XLA's own figures",
-    facts(rows.map((x) => [x.quantity, h("span", null, `${format.quantity(x.xla)}: ${words(x)}`)])),
+    facts(
+      rows.map((x) => [
+        x.quantity,
+        h("span", null, `${format.quantity(x.xla, units[x.quantity])}: ${words(x)}`),
+      ]),
+    ),
   );
 }

@@ -5,7 +5,8 @@ import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { costsOf } from "../../state/costs.ts";
 import { entryComputation, instructionsOf, materialized } from "../../state/members.ts";
-import type { Summary } from "../../view.ts";
+import type { Summary } from "../../view-extras.ts";
+
 import type { PanelContext } from "../panel.ts";
 import { bars, facts, instructionRow, longList, note, section } from "../parts/parts.ts";
 import { biggestOutputs, bytesOf, families, highlighter } from "./details-members.ts";
@@ -77,7 +78,7 @@ export function overview(ctx: PanelContext): Child[] {
 
 /** Who says so, in few words; the Memory panel has the rest. */
 function peakSource(summary: Summary): string {
-  const source = String(summary.peak_source ?? "");
+  const source = summary.peak_source ?? "";
   return source.startsWith("XLA") ? "XLA's figure" : source;
 }
 
@@ -85,17 +86,12 @@ function peakSource(summary: Summary): string {
 function analysed(model: ViewModel): [string, string][] {
   const { summary } = model.header;
   const rows: [string, string][] = [];
-  const number = (key: string) => {
-    const value = summary[key];
-    return typeof value === "number" ? value : null;
-  };
-  const flops = number("flops");
-  const accessed = number("bytes_accessed");
-  const peak = number("peak_live_bytes");
+  const { flops, bytes_accessed: accessed, peak_live_bytes: peak } = summary;
   const costs = costsOf(model);
-  if (flops !== null) rows.push(["FLOPs", format.quantity(flops, "FLOP")]);
-  if (accessed !== null) rows.push(["Bytes accessed", format.bytes(accessed)]);
-  if (peak !== null) rows.push(["Peak memory", `${format.bytes(peak)}, ${peakSource(summary)}`]);
+  if (flops !== undefined) rows.push(["FLOPs", format.quantity(flops, "FLOP")]);
+  if (accessed !== undefined) rows.push(["Bytes accessed", format.bytes(accessed)]);
+  if (peak !== undefined)
+    rows.push(["Peak memory", `${format.bytes(peak)}, ${peakSource(summary)}`]);
   if (costs?.chip)
     rows.push(["Modelled", `${format.seconds(costs.totals.total)} on ${costs.chip.label}`]);
   return rows;

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-VERSION = 1
+VERSION = 2
 VIEW_MAGIC = b"HLOV"
 ANALYSES_MAGIC = b"HLOA"
 TEXT_MAGIC = b"HLOT"

@@ -12,6 +12,7 @@ from ...analysis.comms.collective import Collective
 from ...analysis.comms.collectives import Collectives, collectives
 from ...analysis.why.provenance import reasons
 from ...analysis.why.provenance_card import Why
+from ...hlo.collective_kinds import OF_PERMUTES
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -35,7 +36,13 @@ def add(builder: Builder, context: Context) -> None:
     builder.column("collective.why", "i32", [cards[1][r.index] for r in found])
     builder.column("collective.group_set", "i32", groups)
     context.extras["phases"] = list(PHASES)
-    context.extras["collectives"] = {"written": list(WRITTEN), "why": cards[0], "groups": sets}
+    context.extras["collectives"] = {
+        "written": list(WRITTEN),
+        "why": cards[0],
+        "groups": sets,
+        "assumes": {r.kind: r.assumes for r in found if r.assumes},
+        "ofPermutes": list(OF_PERMUTES),
+    }
 
 
 def _rows(b: Builder, found: Collectives) -> None:

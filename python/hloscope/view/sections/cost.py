@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.cost.cost import estimated
+from ...analysis.cost.cost import Cost, estimated
 from ...analysis.cost.roofline import for_target, reach
 from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
@@ -56,6 +56,9 @@ def add(builder: Builder, context: Context) -> None:
             for which, part in enumerate(("steps", "bytes")):
                 values = [getattr(x, name)[which] for x in levels]
                 b.column(f"transfer.{name}_{part}", "f64", values)
+    if cost.roofline is not None:
+        b.column("cost.seconds", "f64", cost.roofline.seconds)
+        b.column("cost.bound", "u8", cost.roofline.bound_by)
     own = choose(context.target.device_kind, context.target.platform)
     context.extras["cost"] = {
         "dtypes": dtypes,
@@ -63,6 +66,7 @@ def add(builder: Builder, context: Context) -> None:
         "hardware": [_chip(h, dtypes, reaches) for h in chips.values()],
         "chosen": cost.hardware.id if cost.hardware is not None else None,
         "own": own.id if own is not None else None,
+        "totals": _totals(cost),
         "torusIsKnown": all(t.torus_is_known for t in transfers),
         "unknownLoops": [
             {"instruction": i.index, "parent": p}
@@ -81,6 +85,19 @@ def add(builder: Builder, context: Context) -> None:
             for x in cost.xla
             if x.xla is not None
         ],
+    }
+
+
+def _totals(cost: Cost) -> dict[str, float]:
+    out = {"flops": cost.total_flops, "bytes": cost.total_bytes}
+    r = cost.roofline
+    return out | {
+        "compute": 0.0 if r is None else r.compute_seconds,
+        "memory": 0.0 if r is None else r.memory_seconds,
+        "collective": 0.0 if r is None else r.collective_seconds,
+        "exposed": 0.0 if r is None else r.exposed_seconds,
+        "total": 0.0 if r is None else r.total_seconds,
+        "unknown": 0 if r is None else sum(bool(r.runs[i.index] > 0) for i in r.unmodelled),
     }
 
 
