@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from ._capture import Capture
 from .hlo import Module, ReadWarning
-from .readers import ReadError, dump_directory, read_modules
+from .readers import ReadError, archives, dump_directory, read_modules
 from .readers.entries import choose_module
 from .readers.sources import Source, bytes_of, load
 from .readers.xplane import is_trace
@@ -29,7 +29,8 @@ def read(
     profile: str | os.PathLike[str] | None = None,
     hardware: str | None = None,
 ) -> Capture:
-    """Reads a dump: a path, a folder of ``xla_dump_to``, bytes, or HLO or StableHLO text.
+    """Reads a dump: a path, a folder of ``xla_dump_to`` (or a tar or zip file of one), bytes, or
+    HLO or StableHLO text.
 
     ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
     (``before_optimizations``, a pass name, ``after_optimizations``); by default the
@@ -73,8 +74,8 @@ def read(
     if timed and module is None:
         module = 0  # the one with most measured time
     chosen = choose_module(modules, module, origin or "the text")
-    if note:
-        chosen.warnings += (ReadWarning(note),)
+    told = (note, *archives.notes(path)) if path is not None else (note,)
+    chosen.warnings += tuple(ReadWarning(n) for n in told if n)
     found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
     if folder is not None:
         found._snapshots = folder

@@ -145,3 +145,17 @@ def test_a_mesh_is_inferred_from_the_groups_alone():
     rows = np.asarray([0, 1, 2, 0, 1, 2])
     assert infer_mesh(6, [], [(rows, 3)]).axis_sizes == (2, 3)
     assert infer_mesh(8, [np.asarray([[0, 3], [1, 2], [4, 5], [6, 7]])], []) is None
+
+
+def test_no_groups_beside_explicit_ones_mean_all_devices_that_those_name() -> None:
+    """A text without counts in its header: ``{}`` must not mean one device."""
+    text = (
+        "HloModule m\ns { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = add(x, y) }\n"
+        "ENTRY e {\n  a = f32[1024]{0} parameter(0)\n"
+        "  b = f32[1024]{0} all-reduce(a), ID1 replica_groups={{0,1},{2,3}}, to_apply=s\n"
+        "  ROOT c = f32[1024]{0} all-reduce(b), ID2 replica_groups={}, to_apply=s\n}\n"
+    )
+    for one, two in (("", ""), ("channel_id=1, use_global_device_ids=true,", "channel_id=2,")):
+        rows = hs.read(text.replace("ID1", one).replace("ID2", two)).collectives
+        assert [r.group_size for r in rows] == [2, 4]
+        assert [r.wire_bytes for r in rows] == [4096, 6144]

@@ -27,6 +27,7 @@ from .axes import axis_groups, group_axes
 from .collective_kinds import KINDS
 from .mesh_text import Array, AxisRef, mesh_from_text, parse_iota
 from .module import Instruction, Module
+from .shardy import header_meshes
 from .target import Mesh, Target
 
 # Opcodes whose use_global_device_ids attribute means something; the others' ids are partitions.
@@ -239,9 +240,34 @@ def device_counts(module: Module, target: Target | None = None) -> tuple[int, in
     if target is not None and len(target.devices) > 1:
         return replicas, max(1, len(target.devices) // replicas)
     named = 1
+    for text in header_meshes(module.attributes).values():
+        mesh = mesh_from_text(text) if text.startswith("mesh[") else None
+        named = max(named, len(mesh[0].partitions) if mesh else 1)
     if module.entry is not None:
         for i in module.entry.instructions:
-            text = i.sharding_text if "sharding=" in i.attribute_text else None
-            for dims in _SHARDING_DEVICES.findall(text or ""):
+            text = (i.sharding_text if "sharding=" in i.attribute_text else None) or ""
+            for dims in _SHARDING_DEVICES.findall(text):
                 named = max(named, math.prod(int(n) for n in dims.split(",")))
-    return replicas, named
+            if "mesh[" in text and (mesh := mesh_from_text(text)) is not None:
+                named = max(named, len(mesh[0].partitions))
+    of_groups = _counts_of_groups(module)
+    return max(replicas, of_groups[0]), max(named, of_groups[1])
+
+
+def _counts_of_groups(module: Module) -> tuple[int, int]:
+    """(replicas, partitions) that groups name at least: texts written by hand have no counts
+    in their header, and ``replica_groups={}`` beside explicit ones means all of those."""
+    found = {True: 1, False: 1}  # whether replicas
+    for i in module.instructions:
+        if "replica_groups=" in i.attribute_text:
+            groups = parse_groups(groups_text(i) or "")
+            ids = [] if groups is None else [n for row in groups.rows() for n in row]
+        elif "source_target_pairs=" in i.attribute_text:
+            ids = parse_pairs(i.attribute("source_target_pairs") or "").reshape(-1).tolist()
+        else:
+            continue
+        replicas = group_mode(i) in ("cross_replica", "cross_replica_and_partition")
+        top = max(ids, default=0) + 1
+        if top <= 1 << 20:  # a damaged number is no count
+            found[replicas] = max(found[replicas], top)
+    return found[True], found[False]

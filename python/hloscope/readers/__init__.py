@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..hlo import Module, ReadWarning
-from . import dump_directory, gzipped, mlir_bytecode, proto, stablehlo_text
+from . import compiled, dump_directory, gzipped, mlir_bytecode, proto, stablehlo_text
 from .decode import to_text
 from .entries import ModuleEntry
 from .errors import ReadError
@@ -57,8 +57,12 @@ def _read_stablehlo(data: bytes, name: str) -> list[Module]:
 
 READERS: tuple[Reader, ...] = (
     Reader("profiler trace", is_trace, trace_modules, sure=True),
+    Reader("a file beside a dump", compiled.is_beside, compiled.refuse_beside, sure=True),
     Reader("HLO proto", proto.is_proto, lambda d, name: [proto.read_proto(d, name)]),
     Reader("StableHLO bytecode", mlir_bytecode.is_bytecode, mlir_bytecode.read_bytecode),
+    Reader("exported program", mlir_bytecode.is_exported, mlir_bytecode.read_exported),
+    Reader("compilation cache", compiled.is_cache_entry, compiled.read_cache_entry, sure=True),
+    Reader("HLO proto as text", compiled.is_proto_text, compiled.read_proto_text),
     Reader("StableHLO text", stablehlo_text.is_stablehlo, _read_stablehlo),
     Reader("HLO text", lambda d: True, _read_hlo),
 )

@@ -16,11 +16,33 @@ from .errors import ReadError
 from .stablehlo_text import read_all
 
 TIME_LIMIT_SECONDS = 120
+# How MLIR says that bytecode is of a version after its own.
+_NEWER = ("newer than the current version", "is newer", "unsupported version", "bytecode version")
 _CHILD = Path(__file__).with_name("mlir_child.py")
 
 
 def is_bytecode(data: bytes) -> bool:
     return data[:4] == b"ML\xefR"
+
+
+def _exported(data: bytes) -> tuple[int, int] | None:
+    """Where a file of ``jax.export`` (a flatbuffer) keeps its bytecode: behind its length."""
+    at = data.find(b"ML\xefR", 4, 1 << 20)
+    if at < 8:
+        return None
+    size = int.from_bytes(data[at - 4 : at], "little")
+    return (at, at + size) if 4 < size <= len(data) - at else None
+
+
+def is_exported(data: bytes) -> bool:
+    return _exported(data) is not None
+
+
+def read_exported(data: bytes, name: str = "") -> list[Module]:
+    """The program in what ``jax.export.Exported.serialize`` wrote. Raises ``ReadError``."""
+    place = _exported(data)
+    assert place is not None
+    return read_bytecode(data[slice(*place)], name)
 
 
 def read_bytecode(data: bytes, name: str = "") -> list[Module]:
@@ -47,5 +69,7 @@ def read_bytecode(data: bytes, name: str = "") -> list[Module]:
     if child.returncode != 0:
         lines = child.stderr.decode("utf-8", errors="replace").strip().splitlines()
         reason = lines[-1][:200] if lines else f"exit status {child.returncode}"
-        raise ReadError(f"{where} is not readable StableHLO bytecode: {reason}")
+        newer = any(w in reason for w in _NEWER)
+        advice = "; it was made by a newer StableHLO: pip install -U jaxlib" if newer else ""
+        raise ReadError(f"{where} is not readable StableHLO bytecode: {reason}{advice}")
     return read_all(child.stdout.decode("utf-8", errors="replace"))

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from . import dump_directory
+from . import archives, dump_directory
 from .errors import ReadError
 from .xplane import find_traces
 
@@ -17,9 +17,13 @@ _LOOKS_LIKE_TEXT = re.compile(r"\n|HloModule|^\s*module @|func\.func|^\s*ENTRY\b
 
 
 def load(source: Source) -> tuple[bytes | str, str, Path | None]:
-    """(content, name for messages, path): empty content for a folder."""
+    """(content, name for messages, path): empty content for a folder, unpacked from an archive
+    or not."""
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source), "", None
+        data = bytes(source)
+        if archives.is_archive(data):
+            return b"", "", archives.unpack(data, "")
+        return data, "", None
     if isinstance(source, str) and _LOOKS_LIKE_TEXT.search(source):
         return source, "", None
     if not isinstance(source, (str, os.PathLike)):
@@ -31,7 +35,12 @@ def load(source: Source) -> tuple[bytes | str, str, Path | None]:
             return (b"", path.name, path) if inside is None else load(inside)
     except (OSError, ValueError, RuntimeError) as e:
         raise ReadError(f"not a path: {str(source)[:80]!r} ({e})") from None
-    return bytes_of(path), path.name, path
+    data = bytes_of(path)
+    if archives.is_archive(data):
+        folder = archives.unpack(data, path.name)
+        inside = _trace_inside(folder)
+        return (b"", path.name, folder) if inside is None else load(inside)
+    return data, path.name, path
 
 
 def _trace_inside(folder: Path) -> Path | None:
