@@ -62,6 +62,8 @@ class Capture:
         # how this capture shows itself: Options of js/view.ts, such as colorBy and height
         self.display: dict[str, Any] = {}
         self._stages = dict(stages or {})
+        # "does not fit: 20.96 of 15.75 GiB: …" of a program that ran out of memory, else ""
+        self.does_not_fit = ""
         # the jax.stages.Compiled of a live capture, for ``profile``
         self._run: Any = None
         # makes the snapshots of every pass and a note on what is missing; None: there are none

@@ -11,7 +11,7 @@ from typing import Any
 from .._capture import Capture
 from ..hlo import Module, ReadWarning
 from ..hlo.snapshots import Snapshot
-from . import _compat, dumping, every_pass, marks, messages, provenance, stages
+from . import _compat, dumping, every_pass, marks, messages, oom, provenance, stages
 from .describe import describe
 from .errors import CaptureError
 from .explain import explained
@@ -47,6 +47,7 @@ class Program:
         self.messages: list[str] = []
         self.dumps: dict[str, str] = {}
         self._passes: tuple[tuple[Snapshot, ...], str] | None = None
+        self.does_not_fit = ""
 
     @property
     def stages(self) -> list[str]:
@@ -77,7 +78,7 @@ class Program:
 
     @property
     def compiled(self) -> Any:
-        if self._compiled is None:
+        if self._compiled is None and not self.does_not_fit:
             self._compile()
         return self._compiled
 
@@ -97,8 +98,13 @@ class Program:
             if dump or marked is not None:
                 stack.enter_context(_compat.no_persistent_cache())
             if not dump:
-                self._compiled = lowered.compile(compiler_options=options)
-                return
+                try:
+                    self._compiled = lowered.compile(compiler_options=options)
+                    return
+                except Exception as error:
+                    if not oom.is_out_of_memory(error):
+                        raise
+                # again, for what it had made when it ran out
             need = dumping.bytes_needed(lowered, every_pass=every)
             room = stack.enter_context(dumping.dump_folder(need))
             if room.path is None:
@@ -112,11 +118,31 @@ class Program:
                     dumping_to["xla_dump_hlo_as_proto"] = devices[0].platform == "tpu"
                 self._compiled = lowered.compile(compiler_options=dumping_to)
             except Exception as error:
+                if oom.is_out_of_memory(error) and self._keep_what_was_made(error, room):
+                    return
                 if "dump" not in str(error):
                     raise
                 self._compiled = lowered.compile(compiler_options=options)
                 return
             self._read_dump(room, len(devices))
+
+    def _keep_what_was_made(self, error: Exception, room: dumping.DumpFolder) -> bool:
+        """Takes the module that did not fit from its dump; False where there is none."""
+        folder = str(room.path)
+        with contextlib.suppress(OSError, CaptureError):
+            text = oom.last_text(folder)
+            if text is None:
+                return False
+            self._optimized = stages.optimized(text, self.marked)
+            dumped = provenance.buffer_assignment(folder)
+            self._optimized.buffer_assignment = stages.buffer_assignment(None, dumped)
+            self.does_not_fit = oom.sentence(error, self._optimized)
+            self._warn(self._optimized, self.does_not_fit)
+            if self.marked is not None:
+                self.dumps = {
+                    k: self.marked.clean_dump(v) for k, v in provenance.collect(folder).items()
+                }
+        return bool(self.does_not_fit)
 
     def _read_dump(self, room: dumping.DumpFolder, device_count: int) -> None:
         folder, why_not = str(room.path), room.why_not
@@ -222,7 +248,11 @@ class Program:
             dumps=self.dumps if optimized else {},
         )
         others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}
-        found = Capture(module, target, title=self.options.title, stage=stage, stages=others)
+        title = self.options.title
+        if optimized and self.does_not_fit:
+            title = f"{title or module.name}: {self.does_not_fit.partition(': ')[0]}"
+        found = Capture(module, target, title=title, stage=stage, stages=others)
+        found.does_not_fit = self.does_not_fit if optimized else ""
         found._run = self.compiled if optimized else None
         found._snapshots = self.snapshots if optimized else None
         found._has_passes = self.options.passes

@@ -61,7 +61,7 @@ def from_executable(
     except Exception as error:
         cause = error
     if text:
-        return _optimized(text, marked)
+        return optimized(text, marked)
     with contextlib.suppress(Exception), stderr_held():
         proto = _compat.executable_proto(compiled)
     if proto is not None:
@@ -75,10 +75,11 @@ def from_executable(
             "capture the function itself, or dump it with XLA_FLAGS=--xla_dump_to=DIR and "
             "hs.read the folder"
         ) from cause
-    return _optimized(text, marked)
+    return optimized(text, marked)
 
 
-def _optimized(text: str, marked: Marked | None) -> Module:
+def optimized(text: str, marked: Marked | None) -> Module:
+    """The optimised module from its text, without its marks."""
     if marked is None:
         return _read(text, "optimized")
     return marks.take_out(marked, text, lambda clean: _read(clean, "optimized"))
@@ -86,7 +87,7 @@ def _optimized(text: str, marked: Marked | None) -> Module:
 
 def buffer_assignment(compiled: Any, dumped: bytes | None) -> BufferAssignment | None:
     """XLA's allocations with offsets: from the executable (CPU), else from its dump (TPU)."""
-    buffers = _compat.buffer_assignment_proto(compiled)
+    buffers = _compat.buffer_assignment_proto(compiled) if compiled is not None else None
     whole = dumped
     if buffers:
         module = _compat.executable_proto(compiled)
