@@ -16,32 +16,55 @@ from typing import TYPE_CHECKING, Any
 from ._capture import Capture
 
 if TYPE_CHECKING:
+    from . import results
     from ._read import read
     from .analysis.report.check import check
+    from .analysis.report.check_result import BudgetError
     from .analysis.report.diff import diff
     from .capturing import CaptureError, capture
+    from .hardware import HardwareError
+    from .plan.alpa_log import StageLogError
     from .plan.search import search_shardings
     from .plan.stages import plan_stages
+    from .plan.store import StoreError
     from .plan.transformer import transformer
     from .readers import ReadError, list_modules
+    from .show.dot import DotFailed, DotMissing
+    from .show.static import RendererMissing
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BudgetError",
     "Capture",
     "CaptureError",
+    "DotFailed",
+    "DotMissing",
+    "HardwareError",
     "ReadError",
+    "RendererMissing",
+    "StageLogError",
+    "StoreError",
     "capture",
     "check",
     "diff",
     "list_modules",
     "plan_stages",
     "read",
+    "results",
     "search_shardings",
     "transformer",
 ]
 
 _LAZY = {
+    "BudgetError": "analysis.report.check_result",
+    "HardwareError": "hardware",
+    "StageLogError": "plan.alpa_log",
+    "StoreError": "plan.store",
+    "DotMissing": "show.dot",
+    "DotFailed": "show.dot",
+    "RendererMissing": "show.static",
+    "results": "results",
     "capture": "capturing",
     "check": "analysis.report.check",
     "diff": "analysis.report.diff",
@@ -59,10 +82,16 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         from importlib import import_module
 
-        value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        module = import_module(f".{_LAZY[name]}", __name__)
+        value = module if name == _LAZY[name] else getattr(module, name)
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, for TAB."""
+    return [*__all__, "__version__"]
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -52,7 +52,18 @@ PYTHON = {
     },
     "pytest_plugin": {"", "analysis.report"},
     "__main__": {"show"},
-    "": {"_capture", "_read", "plan", "readers", "capturing", "analysis.report", "show"},
+    "results": ANALYSES | {"readers"},
+    "": {
+        "hardware",
+        "results",
+        "_capture",
+        "_read",
+        "plan",
+        "readers",
+        "capturing",
+        "analysis.report",
+        "show",
+    },
 }
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/mlir_child.py"}
