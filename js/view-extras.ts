@@ -250,6 +250,7 @@ export interface DeviceExtras {
   count: number;
   kind: string;
   coords: number[][]; // [] when not known
+  slices: number[]; // the TPU slice of each device; [] where there is one
   mesh: MeshInfo | null;
 }
 export interface MeshInfo {

@@ -224,6 +224,7 @@ export type CoreColumn = string;
  * collective.payload      f64 k   bytes of one execution, the larger of operand and result
  * collective.wire         f64 k   bytes one device sends in one execution, by ring formulas; NaN unknown
  * collective.executions   f64 k   loop trips multiplied; NaN unknown
+ * collective.network      StringId u32 k  "ici" or "dcn"; only of programs over several TPU slices
  * collective.phase        u8 k    into extras.phases
  * collective.written      u8 k    into extras.collectives.written
  * collective.moves        StringId u32 k  argument or op whose value moves

@@ -7,6 +7,8 @@ import { perModel } from "./members.ts";
 export interface CollectiveRow {
   index: number;
   kind: string;
+  /** "ici" or "dcn" in a program over several TPU slices, else "". */
+  network: string;
   instruction: number;
   anchor: number;
   axes: string;
@@ -57,6 +59,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
     return (k: number) => model.strings.get(ids[k]);
   };
   const axes = text("axes");
+  const networks = model.optional<Uint32Array>("collective.network");
   const moves = text("moves");
   const line = text("line");
   const opName = text("op_name");
@@ -89,6 +92,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       instruction: instruction[k],
       anchor: anchor[k],
       axes: axes(k),
+      network: networks ? model.strings.get(networks[k]) : "",
       onAxes: onAxes[k] === 1,
       groupSize: size[k],
       payload: payload[k],

@@ -39,6 +39,7 @@ export interface Devices {
   kind: string;
   ids: Uint32Array;
   coords: number[][]; // [] when not known
+  slices: number[]; // the TPU slice of each device; [] where there is one
   mesh: MeshInfo | null;
   bytes: { parameter: Float64Array; output: Float64Array; sent: Float64Array };
   traffic: Traffic | null;

@@ -14,6 +14,7 @@ import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
 const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   index: 0,
   kind: "all-gather",
+  network: "",
   instruction: 0,
   anchor: 0,
   axes: "model",

@@ -31,6 +31,9 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
     ["Phase", row.phase],
     ["Written by", row.written],
   ];
+  if (row.network) {
+    rows.push(["Network", row.network === "dcn" ? "DCN, between slices" : "ICI, within a slice"]);
+  }
   if (row.line) rows.push(["Source", lineLink(ctx, row.line)]);
   if (row.opName) rows.push(["op_name", h("code", null, row.opName)]);
   const parts =

@@ -235,6 +235,7 @@ export function deviceName(found: Devices, device: number): string {
   const mesh = found.mesh;
   const parts = [`device ${device}`];
   if (found.ids[device] !== device) parts.push(`id ${found.ids[device]}`);
+  if (found.slices.length) parts.push(`slice ${found.slices[device]}`);
   if (mesh) {
     let rest = mesh.partitions.indexOf(device);
     const at = mesh.sizes.map(() => 0);

@@ -16,6 +16,7 @@ from ...hlo.devices import device_counts, device_groups, groups_text
 from ...hlo.mesh_text import Array
 from ...hlo.sharding_text import parse_sharding
 from ...hlo.shardy import named_mesh
+from ...hlo.slices import in_every_slice, slices_of
 from .table import table
 
 RARE = 0.05  # groups in less than this share of all uses do not shape the mesh
@@ -24,7 +25,8 @@ RARE = 0.05  # groups in less than this share of all uses do not shape the mesh
 def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
     """The mesh over flattened device numbers; None for one device or when nothing says."""
     replicas, partitions = device_counts(module, target)
-    count = replicas * partitions
+    slices = slices_of(module, target)
+    count = replicas * partitions * max(1, len(slices))
     given = target.mesh if target is not None else None
     if given is not None and len(given.partitions) == count:
         return given
@@ -42,7 +44,7 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
         raw = groups_text(op)
         if raw is None:
             continue
-        found = device_groups(op, replicas, partitions)
+        found = in_every_slice(device_groups(op, replicas, partitions), slices)
         if found is not None and found.groups is not None and 1 < found.group_size < count:
             key = f"{raw} {op.opcode}"
             groups[key] += 1

@@ -5,6 +5,7 @@ all-gather ← fusion(convert) ← get-tuple-element 3 of the loop ← params['w
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...hlo import Computation, Instruction, Module, Target
@@ -50,10 +51,29 @@ def source_of(value: Instruction, target: Target) -> Source:
         step = step_back(at, path)
         if step is None and at.opcode.startswith(_MOVES) and len(at.operands) == 1 and not path:
             step = at.operands[0]
+        if step is None and at.opcode == "recv-done" and at.operands and path:
+            step = _sent(at.module).get(_rendezvous(at.operands[0]))
+            path.pop()
         if step is None:
             break
         at = step
     return _named(at, path, target)
+
+
+_RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')
+
+
+def _rendezvous(i: Instruction) -> tuple[int, str]:
+    m = _RENDEZVOUS.search(i.attribute_text)
+    return i.computation.index, m[1] if m is not None else ""
+
+
+@per_module
+def _sent(module: Module) -> dict[tuple[int, str], Instruction]:
+    """What each send between slices sends; its receive gets the like of other slices."""
+    t = table(module)
+    sends = [t.instructions[n] for n in t.where("send").tolist()]
+    return {_rendezvous(s): s.operands[0] for s in sends if s.operands and _rendezvous(s)[1]}
 
 
 def step_back(at: Instruction, path: list[int]) -> Instruction | None:

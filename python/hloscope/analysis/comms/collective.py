@@ -20,6 +20,7 @@ class Part:
     bytes: int  # of one execution of the part
     instruction: Instruction
     executions: int = 1  # of the part in one execution of the whole; -1 unknown
+    groups: DeviceGroups | None = None  # of a transfer: who sends to whom in it
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,7 @@ class Collective:
     op_name: str
     frames: tuple[StackFrame, ...]
     moves: Source | None
+    network: str = ""  # "ici" or "dcn" in a program over several TPU slices
 
     @property
     def name(self) -> str:
@@ -122,6 +124,7 @@ class Collective:
             "kind": self.kind,
             "name": self.name,
             "axes": self.axes,
+            "network": self.network or None,
             "group_size": self.group_size,
             "groups": self.groups.rows() if self.groups is not None else None,
             "payload_bytes": self.payload_bytes,

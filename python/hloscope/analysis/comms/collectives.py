@@ -22,6 +22,7 @@ import numpy as np
 from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import OF_PERMUTES
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
+from ...hlo.slices import in_every_slice, slices_of
 from ..base.frames import FrameFinder
 from ..base.meshes import module_mesh
 from ..base.op_name import merged_names
@@ -32,6 +33,13 @@ from ..base.trips import multiplicity
 from .collective import Collective, Part, Total, total_of
 from .collectives_find import Found, find, payload
 from .collectives_halo import join_halos
+from .collectives_slices import (
+    exchanged,
+    find_between_slices,
+    groups_between,
+    is_between_slices,
+    name_of,
+)
 from .collectives_windowed import join_windowed
 from .wire import Traffic, add_traffic, wire_bytes
 
@@ -54,6 +62,7 @@ class Collectives:
     mesh: Mesh | None
     num_devices: int
     dialect: str = "hlo"  # rows are found in HLO only
+    num_slices: int = 0  # TPU slices, where there are several; links between them are DCN
 
     def __iter__(self) -> Iterator[Collective]:
         return iter(self.rows)
@@ -127,7 +136,7 @@ class Collectives:
                 add_traffic(out, row.kind, row.payload_bytes * times, row.groups)
                 continue
             for part in row.parts:
-                groups = device_groups(part.instruction, 1, self.num_devices)
+                groups = part.groups
                 each = part.bytes * times * max(1, part.executions)
                 add_traffic(out, "collective-permute", each, groups)
         return out
@@ -165,8 +174,9 @@ def _made(module: Module, target: Target) -> Collectives:
     replicas, partitions = device_counts(module, target)
     maker = _Maker(module, target, replicas, partitions)
     found = join_windowed(module, join_halos(module, find(module)))
+    found = sorted([*found, *find_between_slices(module)], key=lambda f: f.op.index)
     rows = tuple(maker.row(index, f) for index, f in enumerate(found))
-    return Collectives(rows, maker.mesh, replicas * partitions, module.dialect)
+    return Collectives(rows, maker.mesh, maker.devices, module.dialect, len(maker.slices))
 
 
 class _Maker:
@@ -176,11 +186,24 @@ class _Maker:
         self.target = target
         self.replicas, self.partitions = replicas, partitions
         self.mesh = module_mesh(module, target)
+        self.slices = slices_of(module, target)
+        self.devices = replicas * partitions * max(1, len(self.slices))
         self.phase = phases(module)
         self.counts = multiplicity(module)
         self.frames = FrameFinder(module)
         # The same few groups repeat thousands of times in a module.
         self._axes: dict[int, tuple[DeviceGroups, str | None]] = {}
+        self._groups: dict[object, DeviceGroups | None] = {}
+
+    def groups(self, op: Instruction) -> DeviceGroups | None:
+        """The devices of the whole program that one instruction runs over."""
+        if is_between_slices(op):
+            return groups_between(op, self.slices)
+        found = self._groups.get(groups_key(op))
+        if found is None:
+            local = device_groups(op, self.replicas, self.partitions)
+            found = self._groups[groups_key(op)] = in_every_slice(local, self.slices)
+        return found
 
     def axes(self, groups: DeviceGroups | None) -> str | None:
         """The mesh axes of groups, as text."""
@@ -214,11 +237,16 @@ class _Maker:
             axes=self.axes(groups),
             executions=self.counts[anchor.computation.index],
             phase=PHASES[value],
-            inserted=_inserted(op, anchor, named.op_name),
+            inserted=_inserted(op, anchor, named.op_name or name_of(op)),
+            network=self.network(op),
             op_name=named.op_name,
             frames=frames,
             moves=self.moved(found),
         )
+
+    def network(self, op: Instruction) -> str:
+        """Between TPU slices dcn, within one of several ici; '' where there is only one."""
+        return ("dcn" if is_between_slices(op) else "ici") if self.slices else ""
 
     def moved(self, found: Found) -> Source | None:
         """What it moves; of several permutes, what the one tells that knows most."""
@@ -229,21 +257,23 @@ class _Maker:
 
     def groups_and_parts(self, found: Found) -> tuple[DeviceGroups | None, tuple[Part, ...]]:
         if not found.transfers:
-            _, arrays = payload(found)
+            between = is_between_slices(found.op)
+            arrays = exchanged(found) if between else payload(found)[1]
             parts = tuple(Part(shape, size, found.op) for shape, size in arrays)
-            return device_groups(found.op, self.replicas, self.partitions), parts
+            return self.groups(found.op), parts
         parts = ()
         whole = self.counts[found.anchor.computation.index]
         for one in found.transfers:
             size, arrays = payload(one)
             runs = self.counts[one.anchor.computation.index]
             inner = runs // whole if runs is not None and whole else -1
-            parts += (Part(arrays[0][0] if arrays else "", size, one.op, inner),)
+            shape, groups = arrays[0][0] if arrays else "", self.groups(one.op)
+            parts += (Part(shape, size, one.op, inner, groups),)
         return self.pairs([f.op for f in found.transfers]), parts
 
     def pairs(self, ops: list[Instruction]) -> DeviceGroups | None:
         """Who sends to whom in any of several permutes."""
-        found = [device_groups(op, self.replicas, self.partitions) for op in ops]
+        found = [self.groups(op) for op in ops]
         each = {g.text: g.pairs for g in found if g is not None and g.pairs is not None}
         if len(each) < 2 or None in found:
             return found[0]
@@ -252,9 +282,9 @@ class _Maker:
 
     def most_sent(self, parts: tuple[Part, ...]) -> int | None:
         """What the device that sends most sends: the ends of a chain have one neighbour."""
-        sent = np.zeros(self.replicas * self.partitions, dtype=np.int64)
+        sent = np.zeros(self.devices, dtype=np.int64)
         for part in parts:
-            groups = device_groups(part.instruction, self.replicas, self.partitions)
+            groups = part.groups
             if groups is None or groups.pairs is None:
                 return None
             moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
@@ -278,6 +308,12 @@ class _Maker:
             moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
             return total if moving.size else 0
         return wire_bytes(found.kind, total, size) if groups is not None else None
+
+
+def groups_key(op: Instruction) -> object:
+    """What of an instruction says who talks to whom."""
+    names = ("source_target_pairs", "replica_groups", "device_ids", "use_global_device_ids")
+    return (op.opcode, bool(op.attribute("channel_id")), *map(op.attribute, names))
 
 
 def _inserted(op: Instruction, anchor: Instruction, op_name: str) -> bool | None:

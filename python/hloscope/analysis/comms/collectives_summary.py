@@ -17,8 +17,9 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     or a wire formula in it is unknown.
     """
     rows = []
-    for t in collectives(module, target).totals(("kind", "axes")):
-        kind, axes = t.key
+    found = collectives(module, target)
+    for t in found.totals(("kind", "axes", "network")):
+        kind, axes, network = t.key
         row: dict[str, Any] = {
             "kind": kind,
             "axes": axes,
@@ -27,6 +28,8 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
             "payload_bytes": t.payload_bytes,
             "wire_bytes": t.wire_bytes,
         }
+        if found.num_slices:
+            row["network"] = network
         if t.is_lower_bound:
             row["lower_bound"] = True
         rows.append(row)

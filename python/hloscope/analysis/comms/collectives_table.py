@@ -21,6 +21,8 @@ def text(found: Collectives) -> str:
     if mesh is not None:
         axes = zip(mesh.axis_names, mesh.axis_sizes, strict=True)
         over += ", mesh " + " × ".join(f"{name}={n}" for name, n in axes)
+    if found.num_slices:
+        over += f", {found.num_slices} slices"
     head = f"{len(found.rows)} collectives over {over}"
     rows = [("kind", "axes", "count", "executions", "payload", "wire per device")]
     for t in found.totals(("kind", "axes")):
@@ -35,4 +37,8 @@ def text(found: Collectives) -> str:
     for r in rows:
         cells = [r[c].ljust(widths[c]) if c < 2 else r[c].rjust(widths[c]) for c in range(len(r))]
         lines.append("  ".join(cells).rstrip())
+    if found.num_slices:  # what crosses between slices goes over another network
+        each = sorted(found.totals(("network",)), key=lambda t: str(t.key))
+        said = (f"{t.key[0]} {'≥ ' * t.is_lower_bound}{size(t.wire_bytes)}" for t in each)
+        lines.append("wire per device and network: " + ", ".join(said))
     return "\n".join([head, *lines])

@@ -22,6 +22,7 @@ from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import is_collective
 from ...hlo.devices import device_counts
 from ...hlo.sharding_text import parse_sharding
+from ...hlo.slices import slices_of
 from ..base.meshes import module_mesh
 from ..base.table import NO_TARGET, per_target, table
 from ..text.units import size
@@ -132,6 +133,7 @@ def shardings(module: Module, target: Target | None = None) -> Shardings:
 @per_target
 def _made(module: Module, target: Target) -> Shardings:
     replicas, partitions = device_counts(module, target)
+    partitions *= max(1, len(slices_of(module, target)))
     mesh = module_mesh(module, target)
     maker = ArrayMaker(target, mesh, partitions)
     rows: list[ShardedArray] = []

@@ -31,7 +31,6 @@ import numpy.typing as npt
 from ...hardware import Hardware
 from ...hlo import Instruction, Module, Target
 from ...hlo.collective_kinds import is_collective
-from ...hlo.devices import device_counts, device_groups
 from ..base.table import table
 from ..comms.collectives import Collectives, collectives
 from ..text.units import duration
@@ -179,7 +178,6 @@ def find_transfers(
     """Every executed collective, with the instructions where it starts and is awaited."""
     rows = rows if rows is not None else collectives(module, target)
     computation = table(module).computation
-    replicas, partitions = device_counts(module, target)
     out: list[Transfer] = []
     maker = TransferMaker(target)
     for row in rows:
@@ -187,18 +185,17 @@ def find_transfers(
             for part in row.parts:
                 i = part.instruction
                 if executed[computation[i.index]]:
-                    groups = device_groups(i, replicas, partitions)
-                    done = _done(i)
-                    out.append(
-                        maker.make(row, i.index, done, "collective-permute", part.bytes, groups)
-                    )
+                    kind, done = "collective-permute", _done(i)
+                    out.append(maker.make(row, i.index, done, kind, part.bytes, part.groups))
             continue
+        if row.network == "dcn":
+            continue  # below
         members = [m for m in row.members if executed[computation[m]]]
         at_start = [m for m in members if computation[m] == computation[members[0]]]
         if at_start:
             start, done = at_start[0], at_start[-1]
             out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
-    out += between_slices(module, executed)
+    out += between_slices(module, executed, rows)
     return tuple(sorted(out, key=lambda t: (t.start, t.done)))
 
 

@@ -10,60 +10,35 @@ all-gather; the exchange is a send and a receive of one rendezvous, with attribu
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, Module
-from ...hlo.collective_kinds import KINDS
-from ..base.table import table
+from ...hlo import Module
+from ...hlo.slices import meant_slices
+from ..comms.collectives import Collectives
+from ..comms.collectives_slices import exchanged, find_between_slices
 from .roofline_collectives import MAX_BLOCK, Levels, Transfer, ring
 
-_RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')
-_TYPE = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
-_TARGET = re.compile(r'_xla_megascale_target="\{([\d,:]*)\}')
-_KINDS = {name.upper().replace("-", "_"): name for name in KINDS}
 
-
-def between_slices(module: Module, executed: npt.NDArray[np.bool_]) -> list[Transfer]:
+def between_slices(
+    module: Module, executed: npt.NDArray[np.bool_], rows: Collectives
+) -> list[Transfer]:
     """Exchanges between slices: from the send to the done of its receive."""
-    t = table(module)
-    sends = [t.instructions[n] for n in t.where("send") if executed[t.computation[n]]]
-    receives = {
-        (int(t.computation[n]), _found(_RENDEZVOUS, t.instructions[n])): t.instructions[n]
-        for n in t.where("recv")
-    }
+    instructions = module.instructions
+    found = {f.op.index: f for f in find_between_slices(module)}
+    row_of = {r.instruction.index: r for r in rows if r.network == "dcn"}
     out = []
-    for send in sends:
-        kind, rendezvous = _found(_TYPE, send), _found(_RENDEZVOUS, send)
-        if not kind or not rendezvous:
+    for send, one in found.items():
+        if not executed[one.op.computation.index]:
             continue
-        receive = receives.get((int(t.computation[send.index]), rendezvous))
-        last = receive or send
-        done = next((u for u in last.users if u.opcode.endswith("-done")), last)
-        payload = max(_payload(send), _payload(last))
-        name = _KINDS.get(kind, "collective-permute")
+        row = row_of.get(send)
+        ends = [m for m in one.members if instructions[m].opcode.endswith("-done")]
+        done = max((m for m in ends if instructions[m].opcode == "recv-done"), default=send)
+        slices = len(meant_slices(one.op)) or (row.group_size if row is not None else 0)
         nothing = (0.0, 0.0)
-        level = Levels(nothing, nothing, ring(name, _slices(_found(_TARGET, send)), payload))
+        payload = float(exchanged(one)[0][1])
+        level = Levels(nothing, nothing, ring(one.kind, max(2, slices), payload))
         levels = (level,) * (MAX_BLOCK + 1)
-        out.append(Transfer(-1, send.index, max(send.index, done.index), levels, True))
+        index = row.index if row is not None else -1
+        out.append(Transfer(index, send, max(send, done), levels, True))
     return out
-
-
-def _found(pattern: re.Pattern[str], i: Instruction) -> str:
-    m = pattern.search(i.attribute_text)
-    return m.group(1) if m else ""
-
-
-def _payload(i: Instruction) -> float:
-    return float(next((s.byte_size for s in i.shape.leaves()), 0))
-
-
-def _slices(target: str) -> int:
-    """``1,2`` or ``1:4``, both ends named: how many; 2 where nothing says."""
-    count = 0
-    for part in filter(None, target.split(",")):
-        low, _, high = part.partition(":")
-        count += int(high) - int(low) + 1 if high else 1
-    return max(2, count)

@@ -17,7 +17,7 @@ from ...hlo.shape import ELEMENT_BITS
 from ..base.families import OPCODES
 from ..base.memory_spaces import HOST, space_names
 from ..comms.collective import Collective
-from ..comms.collectives import collectives
+from ..comms.collectives import Collectives, collectives
 from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
 from ..memory.memory import analysed
@@ -110,19 +110,22 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
         if why:
             result.problem(budget, why)
             continue
-        if axis != "total" and axis not in axes and (axes or found.rows):
-            have = ", ".join(axes) or "unknown; capture it with its mesh"
-            result.problem(budget, f"no mesh axis {axis}; this program's axes are {have}")
+        by_network = axis not in axes and axis in _networks(found)
+        if axis != "total" and not by_network and axis not in axes and (axes or found.rows):
+            result.problem(budget, _no_axis(axis, found))
             continue
-        rows = [r for r in found if axis == "total" or axis in _axes(r)]
-        unknown = [r for r in found if axis != "total" and r.axes is None and _crosses(r)]
+        rows = [r for r in found if axis == "total" or axis in (*_axes(r), r.network)]
+        if axis in axes:
+            rows = [r for r in found if axis in _axes(r)]
+        by_axis = axis != "total" and not by_network
+        unknown = [r for r in found if by_axis and r.axes is None and _crosses(r)]
         unknown += [r for r in rows if r.total_wire_bytes is None and _crosses(r)]
         unknown += [r for r in rows if r.executions is None and _crosses(r)]
         if unknown:
             r = unknown[0]
             what = (
                 "mesh axes"
-                if r.axes is None and axis != "total"
+                if r.axes is None and by_axis
                 else "wire bytes"
                 if r.total_wire_bytes is None
                 else "number of executions"
@@ -143,7 +146,20 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
 
 
 def _axes(r: Collective) -> tuple[str, ...]:
-    return tuple(r.axes.split("+")) if r.axes else ()
+    """Mesh axes it runs over, parts of one (``model:(1)2``) under the axis' own name."""
+    return tuple(a.partition(":")[0] for a in r.axes.split("+")) if r.axes else ()
+
+
+def _networks(found: Collectives) -> tuple[str, ...]:
+    """Names of networks that a budget may be for, in a program over several slices."""
+    return ("ici", "dcn") if found.num_slices else ()
+
+
+def _no_axis(axis: str, found: Collectives) -> str:
+    axes = found.mesh.axis_names if found.mesh is not None else ()
+    have = ", ".join(axes) or "unknown; capture it with its mesh"
+    networks = f", its networks {' and '.join(n)}" if (n := _networks(found)) else ""
+    return f"no mesh axis {axis}; this program's axes are {have}{networks}"
 
 
 def _crosses(r: Collective) -> bool:
@@ -219,13 +235,15 @@ def _collectives(cap: Program, kind: str, axis: str) -> Found:
     rows = [r for r in found if kind in ("collective", r.kind) or kind in _opcodes(r)]
     if axis and rows:
         axes = found.mesh.axis_names if found.mesh is not None else ()
+        if axis not in axes and axis not in _networks(found):
+            raise ValueError(_no_axis(axis, found))
         if axis not in axes:
-            have = ", ".join(axes) or "unknown; capture it with its mesh"
-            raise ValueError(f"no mesh axis {axis}; this program's axes are {have}")
-        for r in rows:
-            if r.axes is None and _crosses(r):
-                raise ValueError(f"the mesh axes of {r.kind} %{r.name} are unknown")
-        rows = [r for r in rows if axis in _axes(r)]
+            rows = [r for r in rows if r.network == axis]
+        else:
+            for r in rows:
+                if r.axes is None and _crosses(r):
+                    raise ValueError(f"the mesh axes of {r.kind} %{r.name} are unknown")
+            rows = [r for r in rows if axis in _axes(r)]
     for r in rows:
         over = f" over {r.axes_or_groups}" if _crosses(r) else ""
         first = r.parts[0].instruction.name if kind in _opcodes(r) else r.name

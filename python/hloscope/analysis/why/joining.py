@@ -15,6 +15,7 @@ from functools import cached_property
 
 from ...hlo import Instruction, parse_shape
 from ...hlo.devices import DeviceGroups
+from ..base.op_name import is_autodiff
 from ..base.operands import source_of
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives
@@ -40,9 +41,79 @@ class Joining:
         if row.is_of_permutes:
             return [self._permute(row, p.instruction) for p in row.parts]
         pool = self._pool.get((row.kind, _who(row.groups)), [])
+        if row.network and (row.network == "dcn" or not pool):
+            return self._within(row)
         if len(row.parts) < 2 or row.kind == "all-to-all":
             return [self._one(row, pool)]
         return self._combined(row, pool)
+
+    def _within(self, row: Collective) -> list[list[Instruction]]:
+        """Of a collective over both networks the steps on one of them.
+
+        An all-reduce over all devices becomes a reduce-scatter in the slice, an exchange between
+        slices, and an all-gather in the slice: of the same devices, or fewer, and a share of its
+        elements. Exchanges have no name; what is computed before and after them has, and what
+        they move.
+        """
+        pool = self._whole_of(row)
+        if len(row.parts) > 1:
+            pairs = zip(row.parts, row.instruction.operands, strict=False)
+            return [self._step(row, pool, _count(p.shape), _named(_near(o))) for p, o in pairs]
+        found = self._step(row, pool, sum(_count(p.shape) for p in row.parts), self._beside(row))
+        before = self.rows.by_instruction.get(row.moves.instruction.index) if row.moves else None
+        if before is not None and before.index < row.index:  # the step before it, by data flow
+            same = [i for one in self.parts(before) for i in one if i in pool]
+            found = [i for i in found if i in same] or same or found
+        return [found]
+
+    def _whole_of(self, row: Collective) -> list[Instruction]:
+        """Collectives of the program that ``row`` can be a step of, by kind and devices."""
+        groups = [set(g) for g in row.groups.rows()] if row.groups is not None else []
+        out = []
+        for i in self.partitioned.collectives:
+            kind, found = self.partitioned.kind(i), self.partitioned.groups[i.index]
+            steps = (*REDUCTIONS, "all-gather") if kind in REDUCTIONS else (kind,)
+            if row.kind in steps and found is not None:
+                sets = [set(g) for g in found.rows()] if found.pairs is None else []
+                if not sets or all(any(g <= s for s in sets) for g in groups):
+                    out.append(i)
+        return out
+
+    def _step(
+        self, row: Collective, pool: list[Instruction], elements: int, near: set[Place]
+    ) -> list[Instruction]:
+        fits = []
+        for i in pool:
+            groups = self.partitioned.groups[i.index]
+            whole = _elements(i, self.partitioned.kind(i))
+            share = whole // elements if elements and whole % elements == 0 else 0
+            if groups is not None and 0 < share <= max(1, groups.group_size):
+                fits.append(i)
+        found = [i for i in fits if near & self._around[i.index]]
+        if row.moves is not None and row.moves.kind == "argument":
+            number = row.moves.parameter
+            found = [i for i in found or fits if self._argument.get(i.index) == number] or found
+        return _narrowed(found, lambda i: self._phase(i) == row.phase)
+
+    def _phase(self, i: Instruction) -> str:
+        """The phase of what takes its result, as its name tells."""
+        users = self.partitioned.alignment.users(i)
+        names = [full_name(u) for u, _ in users if u.op_name] or [full_name(i)]
+        if "rematted_computation" in names[0]:
+            return "rematerialised"
+        return "backward" if is_autodiff(names[0]) else "forward"
+
+    def _beside(self, row: Collective) -> set[Place]:
+        """Places of a row, of what it takes and of what takes its result."""
+        found = {self._row_place(row)} if row.op_name else set()
+        instructions = row.instruction.module.instructions
+        for m in row.members:
+            i = instructions[m]
+            for o in i.operands if i.opcode not in ("recv", "recv-done", "send-done") else ():
+                found |= _near(o)
+            for u in i.users if i.opcode != "send" else ():
+                found |= _near(u)
+        return _named(found)
 
     def _permute(self, row: Collective, op: Instruction) -> list[Instruction]:
         pairs = op.attribute("source_target_pairs")
@@ -144,6 +215,10 @@ def _near(operand: Instruction) -> set[Place]:
         moving = ("get-tuple-element", "bitcast", "copy", "convert", "reshape", "transpose")
         at = at.operands[0] if at.opcode in moving and at.operands else None
     return found
+
+
+def _named(places: set[Place]) -> set[Place]:
+    return {p for p in places if p[0]}
 
 
 def _narrowed(found: list[Instruction], test: Callable[[Instruction], bool]) -> list[Instruction]:

@@ -153,8 +153,8 @@ class Provenance:
         if len(each) == 1:  # one collective: whatever takes its result asked for it
             at = place(row.op_name, row.frames)
             causes.sort(key=lambda c: place(c.op.op_name, c.op.frames) != at)
-            return self._merged([self.card(c) for c in causes])
-        return self._agreed(causes)
+            return _of_axes(self._merged([self.card(c) for c in causes]), row)
+        return _of_axes(self._agreed(causes), row)
 
     def _contradicts(self, cause: Cause, moves: Source) -> bool:
         """Whether the cause is of another argument than the row moves."""
@@ -225,6 +225,14 @@ def _by_name(op_name: str, frames: tuple[StackFrame, ...]) -> Why:
         op_name=op_name, line=line_of(frames), by_user=True, by_autodiff=is_autodiff(op_name),
         callers=callers_of(frames, op_name),
     )  # fmt: skip
+
+
+def _of_axes(card: Why, row: Collective) -> Why:
+    """Without the origins of axes that another step of the same move is over."""
+    if row.axes is None or not row.network:
+        return card
+    axes = {"", *(a.partition(":")[0] for a in row.axes.split("+"))}
+    return replace(card, origins=tuple(o for o in card.origins if o.axis in axes))
 
 
 def _what_is_known(row: Collective) -> Why:

@@ -66,6 +66,8 @@ def _rows(b: Builder, found: Collectives) -> None:
     )
     b.text_column("collective.line", [r.line for r in rows])
     b.text_column("collective.op_name", [r.op_name for r in rows])
+    if found.num_slices:
+        b.text_column("collective.network", [r.network for r in rows])
     members = csr([r.members for r in rows])
     b.csr("collective_member", members.offsets, members.values)
     b.column("collective_part.offsets", "u32", np.cumsum([0, *(len(r.parts) for r in rows)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from ...analysis.base.table import csr
 from ...analysis.comms.collectives import collectives
 from ...analysis.comms.sharding import Shardings, shardings
 from ...analysis.comms.sharding_arrays import ShardedArray
+from ...hlo import Device
 from ...hlo.sharding import Sharding
 
 if TYPE_CHECKING:
@@ -31,12 +33,14 @@ def add(builder: Builder, context: Context) -> None:
     b.column("device.id", "u32", ids)
     for role in ROLES[:2]:
         b.column(f"device.{role}_bytes", "f64", found.device_bytes(role))
-    coords = [known[p].coords for p in range(n)] if len(known) == n else []
+    coords = _coords([known[p] for p in range(n)]) if len(known) == n else []
+    slices = [known[p].slice for p in range(n)] if len(known) == n else []
     mesh = found.mesh
     context.extras["devices"] = {
         "count": n,
         "kind": context.target.device_kind,
         "coords": [list(c) for c in coords if c is not None] if all(coords) and coords else [],
+        "slices": slices if len(set(slices)) > 1 else [],
         "mesh": None
         if mesh is None
         else {
@@ -49,6 +53,16 @@ def add(builder: Builder, context: Context) -> None:
     _traffic(b, context)
     if found.rows:
         _arrays(b, context, found)
+
+
+def _coords(devices: Sequence[Device]) -> list[tuple[int, ...] | None]:
+    """Places on the torus; slices, each a torus of its own, one beside the other."""
+    first = min((d.slice for d in devices), default=0)
+    width = max((d.coords[0] for d in devices if d.coords), default=0) + 2
+    return [
+        (d.coords[0] + (d.slice - first) * width, *d.coords[1:]) if d.coords else None
+        for d in devices
+    ]
 
 
 def _traffic(b: Builder, context: Context) -> None:
