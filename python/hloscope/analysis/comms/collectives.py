@@ -304,7 +304,7 @@ class _Maker:
             return None if any(p.executions < 0 for p in parts) else self.most_sent(parts)
         if found.kind == "collective-permute":
             if groups is None or groups.pairs is None:
-                return None
+                return total if is_between_slices(found.op) else None  # to whom is not said
             moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
             return total if moving.size else 0
         return wire_bytes(found.kind, total, size) if groups is not None else None
