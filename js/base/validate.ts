@@ -135,7 +135,7 @@ const RULES: Record<string, string> = Object.assign(
   }),
   table("gap", { "u32 buffer": "buffer", "u32 any": "start end" }),
   table("collective", {
-    "u32 text": "kind axes moves line op_name",
+    "u32 text": "kind axes moves line op_name network",
     "u32 instruction": "instruction anchor",
     "u8 flag": "on_axes moves_argument",
     "u32 any": "group_size",
