@@ -73,3 +73,28 @@ def test_pod(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "<iframe" in outputs(notebook, "%hlo --panel devices")["text/html"]
     printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
     assert "256 chips" in printed
+
+
+def test_sharding(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = execute(repo / "examples" / "sharding.ipynb", tmp_path, monkeypatch)
+    shown = outputs(notebook, "found = hs.search")
+    assert "all 9 candidates" in shown["text/plain"]
+    assert "hloscope-plan" in unescape(shown["text/html"])
+    printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+    assert '"w1": P(None, "x"),' in printed
+    assert (tmp_path / "search.html").exists()
+
+
+def test_stages(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = execute(repo / "examples" / "stages.ipynb", tmp_path, monkeypatch)
+    assert "3 layers on 4 devices" in outputs(notebook, "import jax")["text/plain"]
+    printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+    assert "gpipe" in printed
+    assert (tmp_path / "plan.html").exists()
+
+
+def test_transformer(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = execute(repo / "examples" / "transformer.ipynb", tmp_path, monkeypatch)
+    assert "hloscope-plan" in unescape(outputs(notebook, "import hloscope")["text/html"])
+    assert "FLOPs all matmuls" in outputs(notebook, "small =")["text/plain"]
+    assert (tmp_path / "compared.html").exists()

@@ -1,0 +1,125 @@
+"""Pages of planning in a browser: plot, table, heatmap, schedules, sliders; no errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hloscope as hs
+import pytest
+from hloscope.plan.page import save
+from hloscope.plan.stage_choices import Choice, exactly
+from hloscope.plan.stage_plan import StagePlan, make_plan
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.usefixtures("renderer")
+OpenPage = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def plan() -> StagePlan:
+    choices = [
+        Choice(a, b, (n,), exactly((b - a + 1) / n), exactly(2 * (b - a + 1) / n), "", 2**30, 2**28)
+        for a in range(2)
+        for b in range(a, 2)
+        for n in (1, 2, 4)
+    ]
+    return make_plan(choices, ["embed", "<b>head</b>"], 4, 8)
+
+
+def candidates() -> dict[str, Any]:
+    """A search's page without compiling: three candidates, names that look like markup."""
+    points = [
+        {"id": n, "x": 1.0 + n, "y": 3.0 - n, "label": f"<i>{n}</i>", "front": n != 1}
+        for n in range(3)
+    ]
+    return {
+        "title": "Shardings of <script>step</script>",
+        "sections": [
+            {
+                "type": "scatter", "title": "Time against memory",
+                "x": {"name": "time", "unit": "s"}, "y": {"name": "memory", "unit": "B"},
+                "points": points,
+            },
+            {
+                "type": "table", "title": "Candidates, best first",
+                "columns": [{"name": "specs"}, {"name": "time", "unit": "s"}],
+                "rows": [["<b>w</b>", 1.0], ["v", None], ["u", 0.5]],
+                "ids": [0, 1, 2], "marked": [0], "code": ["P(0)", "P(1)", "P(2)"],
+                "links": ["a.html", None, None],
+            },
+        ],
+    }  # fmt: skip
+
+
+def test_a_search(open_page: OpenPage, page_errors: list[str], tmp_path: Path) -> None:
+    file = save("search", candidates(), "text", tmp_path / "search.html")
+    page = open_page(Path(file).as_uri())
+    assert page.get_by_role("heading", level=2).inner_text() == "Shardings of <script>step</script>"
+    assert page.locator("tbody tr").first.inner_text().startswith("<b>w</b>")
+    # a dot selects its row, and shows its code
+    page.locator("circle").nth(2).click()
+    assert page.locator("tr[aria-selected=true]").count() == 1
+    assert page.locator("section pre").inner_text().startswith("P(")
+    page.locator("tbody tr").nth(1).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("tr[aria-selected=true]").count() == 2
+    # sorting keeps unknown last
+    page.get_by_role("button", name="time", exact=True).click()
+    assert page.locator("tbody tr").first.inner_text().startswith("u")
+    assert page.locator("tbody tr").last.inner_text().endswith("unknown")
+    assert page.get_by_role("link").get_attribute("href") == "a.html"
+    # a saved page has nobody to ask
+    assert page.get_by_role("button", name="Open the capture").count() == 0
+    assert page_errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_stages(
+    open_page: OpenPage, page_errors: list[str], plan: StagePlan, tmp_path: Path, scheme: str
+) -> None:
+    page = open_page(Path(plan.to_html(tmp_path / "plan.html")).as_uri(), color_scheme=scheme)
+    assert page.get_by_text("<b>head</b>").count() >= 1
+    page.get_by_label("schedule", exact=True).select_option("gpipe")
+    assert "devices idle" in page.locator("section p[role=status]").inner_text()
+    page.get_by_label("microbatches", exact=True).select_option("32")
+    assert page.locator(".picture svg").get_attribute("aria-label").startswith("gpipe, 32")
+    page.get_by_label("figure", exact=True).select_option(label="memory at rest")
+    assert "1 GiB" in page.locator("table.heat").inner_text()
+    assert page.locator("td.marked").count() >= 1
+    assert page.locator(".edit").count() == 0
+    shots = Path(__file__).parent / "shots"
+    shots.mkdir(exist_ok=True)
+    page.screenshot(path=shots / f"plan-stages-{scheme}.png", full_page=True)
+    assert page_errors == []
+
+
+def test_the_explorer_of_a_model(
+    open_page: OpenPage, page_errors: list[str], tmp_path: Path
+) -> None:
+    model = hs.transformer(
+        batch=8, seq=512, embed=512, heads=8, depth=4, mesh={"tensor": 2}, hardware="h100"
+    )
+    explorer = model.explore(batch=[8, 16], chips=[2, 4])
+    page = open_page(Path(explorer.to_html(tmp_path / "model.html")).as_uri())
+    chips = page.get_by_label("chips")
+    before = page.locator("tbody").first.inner_text()
+    chips.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("tbody").first.inner_text() != before
+    row = page.locator("tbody").first.locator("tr").nth(1)
+    wanted = row.locator("td").first.inner_text()
+    row.click()
+    assert page.get_by_role("heading", level=3).nth(1).inner_text().endswith(wanted)
+    assert page_errors == []
+
+
+def test_a_page_works_without_its_script(
+    open_page: OpenPage, plan: StagePlan, tmp_path: Path
+) -> None:
+    file = Path(plan.to_html(tmp_path / "plan.html")).as_uri()
+    page = open_page(file, java_script_enabled=False)
+    assert "2 layers on 4 devices" in page.locator("pre").first.inner_text()
