@@ -107,6 +107,10 @@ def _measured(page: Page) -> None:
     _tab("Measured")(page)
 
 
+def _row(page: Page) -> None:
+    page.locator("tbody tr").first.click()
+
+
 @dataclass(frozen=True)
 class Picture:
     """One screenshot: of which page, how large, after doing what."""
@@ -132,6 +136,9 @@ PICTURES: dict[str, Picture] = {
     "source.png": Picture("step", _source),
     "measured.png": Picture("measured", _measured, height=1000),
     "diff.png": Picture("diff", width=1000, height=820),
+    "sharding.png": Picture("sharding", _row, width=1200, height=860),
+    "stages.png": Picture("stages", width=1200, height=900),
+    "transformer.png": Picture("transformer", width=1200, height=980),
     "jupyterlab.png": Picture("jupyterlab", width=1600, height=900),  # see picture_lab.py
 }
 
@@ -195,8 +202,27 @@ def _on_cpu(folder: Path, out: Path) -> None:
     step.to_html(out)
 
 
-_PAGES = {"step": _step, "measured": _on_cpu}
+def _planning(folder: Path, out: Path) -> None:
+    """Three pages: the results of the planning notebooks."""
+    for name, shown in (("sharding", "found"), ("stages", "plan"), ("transformer", "model")):
+        cells = json.loads((REPOSITORY / "examples" / f"{name}.ipynb").read_text("utf-8"))["cells"]
+        known: dict[str, Any] = {}
+        for cell in cells:
+            source = "".join(cell["source"])
+            if cell["cell_type"] != "code":
+                continue
+            lines = [x for x in source.splitlines() if not x.startswith("%")]
+            exec("\n".join(lines), known)
+            if shown in known:
+                break
+        known[shown].to_html(out.with_name(f"{name}.html"))
+
+
+# What js/plan/ draws: no toolbar, no tabs.
+PLANNING = ("sharding", "stages", "transformer")
+_PAGES = {"step": _step, "measured": _on_cpu, "planning": _planning}
 _MADE_WITH = {"step": "step", "measured": "measured", "diff": "measured", "jupyterlab": ""}
+_MADE_WITH |= dict.fromkeys(PLANNING, "planning")
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
@@ -244,7 +270,9 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
             ),
         )
         page.goto((pages / f"{picture.page}.html").as_uri())
-        if picture.page != "diff":
+        if picture.page in PLANNING:
+            page.wait_for_selector(".plan section")
+        elif picture.page != "diff":
             page.wait_for_selector(".toolbar")
             page.get_by_role("tab", name="Cost", exact=True).wait_for()
         picture.act(page)
