@@ -7,10 +7,11 @@ import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { readFileSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
+import { bundled } from "./licenses.mjs";
 
 const require = createRequire(import.meta.url);
 
-await build({
+const made = await build({
   entryPoints: ["src/index.ts"],
   outfile: "lib/index.js",
   bundle: true,
@@ -19,6 +20,7 @@ await build({
   legalComments: "none",
   charset: "utf8",
   external: ["@jupyterlab/*", "@lumino/*"],
+  metafile: true,
 });
 execFileSync(
   process.execPath,
@@ -30,6 +32,17 @@ execFileSync(
   ],
   { stdio: "inherit" },
 );
+
+// webpack sees one file that is ours, and so lists nobody
+writeFileSync(
+  "labextension/static/third-party-licenses.json",
+  `${JSON.stringify({ packages: bundled(made.metafile) }, null, 2)}\n`,
+);
+const [, version] = /^__version__ = "([^"]+)"/m.exec(
+  readFileSync("python/hloscope/__init__.py", "utf8"),
+);
+const about = JSON.parse(readFileSync("labextension/package.json", "utf8"));
+writeFileSync("labextension/package.json", `${JSON.stringify({ ...about, version }, null, 2)}\n`);
 
 const chips = readFileSync("python/hloscope/hardware/chips.toml", "utf8");
 const found = [...chips.matchAll(/^\[([^\]]+)\]\s*^label\s*=\s*"([^"]+)"/gm)];

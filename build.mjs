@@ -1,8 +1,9 @@
 // Bundles the renderer: widget.js (ES module for anywidget) and snapshot.js (one IIFE for HTML pages).
 
-import { readFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build, context } from "esbuild";
+import { banner, bundled, text } from "./licenses.mjs";
 
 const out = "python/hloscope/static";
 const common = {
@@ -26,10 +27,16 @@ const targets = [
 if (process.argv.includes("--watch")) {
   for (const t of targets) await (await context({ ...t, minify: false })).watch();
 } else {
+  const others = new Map();
   for (const t of targets) {
-    await build(t);
-    const bytes = readFileSync(t.outfile);
+    const made = await build({ ...t, write: false, metafile: true });
+    const packages = bundled(made.metafile);
+    for (const p of packages) others.set(p.name, p);
+    const bytes = Buffer.from(banner(packages) + made.outputFiles[0].text);
+    writeFileSync(t.outfile, bytes);
     const kB = (n) => `${(n / 1000).toFixed(1)} kB`;
     console.log(`${t.outfile}  ${kB(bytes.length)}, ${kB(gzipSync(bytes).length)} gzip'd`);
   }
+  // Goes into the wheel beside our own; committed, so that a source distribution has it too.
+  writeFileSync("THIRD-PARTY-LICENSES.txt", text([...others.values()]));
 }

@@ -30,6 +30,7 @@ PAGES = [
     REPOSITORY / "README.md",
     REPOSITORY / "CONTRIBUTING.md",
     REPOSITORY / "CHANGELOG.md",
+    REPOSITORY / "SECURITY.md",
     *sorted(DOCS.rglob("*.md")),
 ]
 BLOCK = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
@@ -122,6 +123,14 @@ def test_readme_has_blocks() -> None:
     assert any(b.kind in RUN for b in blocks(REPOSITORY / "README.md"))
 
 
+def test_readme_reads_anywhere() -> None:
+    """PyPI shows it without the repository: no relative link, and how to install comes first."""
+    text = (REPOSITORY / "README.md").read_text("utf-8")
+    relative = [t for t in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match("https://|#", t)]
+    assert relative == []
+    assert 0 < text.find("pip install") < text.find("import jax")
+
+
 def declared_pictures() -> set[Path]:
     """What docs/pictures.py takes; only some of it is committed."""
     spec = importlib.util.spec_from_file_location("docs_pictures", DOCS / "pictures.py")
@@ -140,7 +149,10 @@ def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     pictures = declared_pictures()
     missing = []
+    own = "https://github.com/hloscope/hloscope/(?:blob|tree)/main/"
+    own += "|https://raw.githubusercontent.com/hloscope/hloscope/main/"
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        target = re.sub(own, f"{REPOSITORY}/", target)  # README is read on PyPI too
         if "://" not in target:
             path = page.parent / target
             if not path.exists() and path not in pictures:

@@ -66,6 +66,43 @@ def test_the_wheel_holds_everything() -> None:
     assert not [n for n in names if "/tests/" in n or n.endswith((".ts", ".pyc"))]
 
 
+def test_licences_of_bundled_code_travel_with_it() -> None:
+    """ISC asks for its notice in all copies: the wheel, the extension, every saved page."""
+    lab = "share/jupyter/labextensions/hloscope/static/third-party-licenses.json"
+    with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
+        named = {n.rpartition("/licenses/")[2]: n for n in wheel.namelist() if "/licenses/" in n}
+        assert {"LICENSE", "THIRD-PARTY-LICENSES.txt"} <= set(named)
+        ours = wheel.read(named["THIRD-PARTY-LICENSES.txt"]).decode()
+        assert ours == (REPO / "THIRD-PARTY-LICENSES.txt").read_text()
+        (name,) = [n for n in wheel.namelist() if n.endswith(lab)]
+        packages = json.loads(wheel.read(name))["packages"]
+        assert {"flatbush", "flatqueue"} <= {p["name"] for p in packages}
+        scripts = ("hloscope/static/widget.js", "hloscope/static/snapshot.js")
+        texts = [ours, *(wheel.read(s).decode() for s in scripts)]
+    for package in packages:
+        assert all(package["extractedText"] in text for text in texts), package["name"]
+
+
+def test_metadata() -> None:
+    import email
+
+    with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
+        (name,) = [n for n in wheel.namelist() if n.endswith(".dist-info/METADATA")]
+        about = email.message_from_bytes(wheel.read(name))
+        (lab,) = [n for n in wheel.namelist() if n.endswith("labextensions/hloscope/package.json")]
+        extension = json.loads(wheel.read(lab))
+    source = (REPO / "python/hloscope/__init__.py").read_text()
+    assert f'__version__ = "{about["Version"]}"' in source
+    assert extension["version"] == about["Version"]
+    labels = {u.partition(",")[0] for u in about.get_all("Project-URL")}
+    assert {"Homepage", "Issues", "Documentation", "Changelog"} <= labels
+    assert about["Author"]
+    assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in about.get_all(
+        "Classifier"
+    )
+    assert about["Description-Content-Type"] == "text/markdown"
+
+
 def test_the_extension_names_files_that_exist() -> None:
     """package.json of the prebuilt extension points at its entry, which is in the wheel."""
     folder = "share/jupyter/labextensions/hloscope"
