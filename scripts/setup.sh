@@ -37,10 +37,13 @@ need_node() {
 
 make_venv() { # directory
   local dir=$1 python
+  mkdir -p "$dir"
+  # Ours says "type": "module", which node would believe of scripts in there too: JupyterLab's yarn.
+  [ -e "$dir/package.json" ] || echo '{"private": true}' >"$dir/package.json"
   if [ -x "$dir/bin/python" ] && "$dir/bin/python" -c 'import pip' 2>/dev/null; then return; fi
   python=$(find_python)
   if ! "$python" -m venv "$dir" 2>/dev/null; then
-    rm -rf "$dir"
+    rm -rf "$dir/bin" "$dir/lib" "$dir/pyvenv.cfg"
     apt_install python3-venv python3-pip || true
     "$python" -m venv "$dir" ||
       die "cannot make a virtual environment with $python; on Debian install python3-venv."

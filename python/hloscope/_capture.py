@@ -472,6 +472,16 @@ class Capture:
 
         return mimebundle(self)
 
+    def _display_(self) -> Any:
+        from .show.hosts import for_marimo
+
+        return for_marimo(self)
+
+    def __panel__(self) -> Any:
+        from .show.hosts import for_panel
+
+        return for_panel(self)
+
 
 def _with_reader(target: Target) -> Target:
     """The target, able to read the dumps around partitioning when asked."""

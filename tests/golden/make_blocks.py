@@ -7,6 +7,7 @@ Run it when js/view.ts changes; any program with every table will do.
 
 from __future__ import annotations
 
+import gzip
 import os
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
@@ -62,6 +63,8 @@ def main() -> None:
         capture = make()
         for kind in ("view", "analyses", "text"):
             (HERE / f"{make.__name__}.{kind}").write_bytes(getattr(capture, f"{kind}_bytes"))
+        text = gzip.compress(capture.text.encode(), 9, mtime=0)
+        (HERE / f"{make.__name__}.hlo.gz").write_bytes(text)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,9 @@ def _(Mesh, NamedSharding, PartitionSpec, jax, jnp, np):
 
 @app.cell
 def _(args, hs, jax, step):
-    from hloscope.show.widget import widget
-
-    # a bare capture shows itself as the offline page; its widget goes through anywidget
-    widget(hs.capture(jax.grad(step), *args), height=700)
+    capture = hs.capture(jax.grad(step), *args)
+    capture.display["height"] = 700
+    capture  # noqa: B018 - a bare capture shows itself as the live widget
     return
 
 

@@ -35,6 +35,7 @@ def widget(capture: Capture, **options: Any) -> HloscopeWidget:
 
 def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
     """(data, metadata) for ``_repr_mimebundle_``; without a front end or anywidget, no widget."""
+    from .hosts import allow_widgets_in_colab
     from .html import frame
     from .shown import mark
     from .text import summary_text
@@ -49,6 +50,7 @@ def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
         MARKER: mark(capture),
     }
     if someone_is_there():
+        allow_widgets_in_colab()
         with suppress(ImportError):  # without anywidget the page is the same explorer
             data |= _view_only(widget(capture, **capture.display))
     return data, {}

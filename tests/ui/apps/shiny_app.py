@@ -1,0 +1,14 @@
+import os
+
+import hloscope as hs
+from hloscope.show.widget import widget
+from shiny.express import ui
+from shinywidgets import render_widget
+
+capture = hs.read(os.environ["HLOSCOPE_APP_FILE"])
+ui.h1("step")
+
+
+@render_widget
+def explorer():
+    return widget(capture, height=640)

@@ -1,0 +1,7 @@
+import os
+
+import hloscope as hs
+import streamlit as st
+
+capture = hs.read(os.environ["HLOSCOPE_APP_FILE"])
+st.components.v1.html(str(capture.to_html()), height=640)

@@ -1,0 +1,154 @@
+"""Canonical views of one program against small pictures, light and dark.
+
+    HLOSCOPE_ACCEPT=1 python -m pytest tests/ui/test_pictures.py    accepts what it sees now
+
+Pictures are compared small and in few colours, as people see them from a distance: another
+version of a font or a browser passes, a panel that is empty, an arrangement that changed or
+colours that are gone do not. What was seen lies in tests/ui/shots/ when a test fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hloscope as hs
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "pictures"
+PROGRAM = GOLDEN.parent / "blocks" / "sharded.hlo.gz"
+SIZE = (1200, 780)
+SMALL = (300, 195)
+# Of the small picture: mean difference (of 255) and part of pixels that differ by over a sixth.
+MEAN, PART = 3.0, 0.03
+
+
+def _tab(name: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_role("tab", name=name, exact=True).click()
+
+
+def _selected(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("opcode:all-reduce")
+    page.wait_for_timeout(300)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+
+
+def _details(page: Page) -> None:
+    _selected(page)
+    _tab("Details")(page)
+
+
+def _colored(label: str) -> Callable[[Page], None]:
+    return lambda page: (
+        page.get_by_label("Colour", exact=False).first.select_option(label=label),
+        None,
+    )[1]
+
+
+VIEWS: dict[str, Callable[[Page], None]] = {
+    "overview": lambda page: None,
+    "selected": _selected,
+    "details": _details,
+    "time": _colored("Modelled time"),
+    "outline": _tab("Outline"),
+    "text": _tab("Text"),
+    "collectives": _tab("Collectives"),
+    "devices": _tab("Devices"),
+    "cost": _tab("Cost"),
+    "memory": _tab("Memory"),
+    "source": _tab("Source"),
+    "narrow": lambda page: page.set_viewport_size({"width": 620, "height": 780}),
+}
+
+# Draws PNGs small and in 16 levels a channel; the second is the golden one, or none.
+COMPARE = """async ([shot, golden, [w, h]]) => {
+  const pixels = async (data) => {
+    const image = new Image();
+    image.src = "data:image/png;base64," + data;
+    await image.decode();
+    const canvas = new OffscreenCanvas(w, h);
+    const g = canvas.getContext("2d", { willReadFrequently: true });
+    g.imageSmoothingQuality = "high";
+    g.drawImage(image, 0, 0, w, h);
+    const found = g.getImageData(0, 0, w, h);
+    for (let k = 0; k < found.data.length; k++) {
+      if (k % 4 < 3) found.data[k] = Math.round(found.data[k] / 17) * 17;
+    }
+    g.putImageData(found, 0, 0);
+    return [canvas, found.data];
+  };
+  const [canvas, now] = await pixels(shot);
+  const blob = await canvas.convertToBlob({ type: "image/png" });
+  const bytes = new Uint8Array(await blob.arrayBuffer());
+  let small = "";
+  for (const b of bytes) small += String.fromCharCode(b);
+  if (!golden) return { small: btoa(small), mean: 255, part: 1 };
+  const [, before] = await pixels(golden);
+  let sum = 0;
+  let far = 0;
+  for (let k = 0; k < now.length; k += 4) {
+    // a text that moved by a pixel is the same text: the nearest of the neighbours counts
+    let least = 255;
+    for (const d of [0, 4, -4, 4 * w, -4 * w]) {
+      let most = 0;
+      for (let c = 0; c < 3; c++) most = Math.max(most, Math.abs(now[k + c] - before[k + d + c]));
+      if (most < least) least = most;
+    }
+    sum += least;
+    if (least > 42) far++;
+  }
+  const count = now.length / 4;
+  return { small: btoa(small), mean: sum / count, part: far / count };
+}"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pictures")
+    capture = hs.read(PROGRAM)
+    capture.hardware = "tpu-v5e"
+    made = {}
+    for theme in ("light", "dark"):
+        capture.display["theme"] = theme
+        made[theme] = Path(capture.to_html(folder / f"{theme}.html"))
+    return made
+
+
+def seen(page: Page, view: str) -> str:
+    page.locator(".graph canvas").first.wait_for()
+    page.get_by_role("tab", name="Cost", exact=True).wait_for()  # analyses are there
+    page.wait_for_timeout(300)
+    VIEWS[view](page)
+    page.mouse.move(1, 1)
+    page.wait_for_timeout(700)
+    return base64.b64encode(page.screenshot(animations="disabled")).decode()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_looks_as_it_did(
+    view: str, theme: str, pages: dict[str, Path], open_page: Callable[..., Page], shots: Path
+) -> None:
+    page = open_page(pages[theme].as_uri(), color_scheme=theme, width=SIZE[0], height=SIZE[1])
+    shot = seen(page, view)
+    path = GOLDEN / f"{view}-{theme}.png"
+    golden = base64.b64encode(path.read_bytes()).decode() if path.exists() else ""
+    found = page.evaluate(COMPARE, [shot, golden, SMALL])
+    if os.environ.get("HLOSCOPE_ACCEPT"):
+        if found["mean"] > MEAN / 3 or found["part"] > PART / 3:
+            path.write_bytes(base64.b64decode(found["small"]))
+        return
+    assert golden, f"{path.name} is missing: HLOSCOPE_ACCEPT=1 makes it"
+    if found["mean"] > MEAN or found["part"] > PART:
+        (shots / f"{path.stem}-now.png").write_bytes(base64.b64decode(shot))
+        (shots / f"{path.stem}-before.png").write_bytes(path.read_bytes())
+    assert found["mean"] <= MEAN, f"{path.stem}: see tests/ui/shots/{path.stem}-now.png"
+    assert found["part"] <= PART, f"{path.stem}: see tests/ui/shots/{path.stem}-now.png"
