@@ -91,8 +91,13 @@ def _environment(home: Path, python: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(folder: Path, python: str | None = None) -> Iterator[Server]:
-    """The server, with its files under ``folder/root`` and its settings under ``folder/home``."""
+def serving(
+    folder: Path, python: str | None = None, *, prefix: str = "", options: tuple[str, ...] = ()
+) -> Iterator[Server]:
+    """The server, with its files under ``folder/root`` and its settings under ``folder/home``.
+
+    ``prefix``: below which path it serves, as behind a proxy: "/user/ann".
+    """
     python = python or _python()
     root, home = folder / "root", folder / "home"
     root.mkdir()
@@ -105,9 +110,9 @@ def serving(folder: Path, python: str | None = None) -> Iterator[Server]:
         f"--IdentityProvider.token={TOKEN}", "--LabApp.expose_app_in_browser=True",
         "--LabApp.news_url=", "--JupyterNotebookApp.expose_app_in_browser=True",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        "--LabServerApp.news_url=",
+        "--LabServerApp.news_url=", f"--ServerApp.base_url={prefix}/", *options,
     ]  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}{prefix}"
     ready = f"{url}/api/status?token={TOKEN}"
     with running(command, root, _environment(home, python), ready, log) as process:
         yield Server(url, root, process, log)

@@ -71,9 +71,8 @@ VIEWS: dict[str, Callable[[Page], None]] = {
 # Draws PNGs small and in 16 levels a channel; the second is the golden one, or none.
 COMPARE = """async ([shot, golden, [w, h]]) => {
   const pixels = async (data) => {
-    const image = new Image();
-    image.src = "data:image/png;base64," + data;
-    await image.decode();
+    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+    const image = await createImageBitmap(new Blob([bytes]));  // the page allows no other
     const canvas = new OffscreenCanvas(w, h);
     const g = canvas.getContext("2d", { willReadFrequently: true });
     g.imageSmoothingQuality = "high";
@@ -125,10 +124,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> dict[str,
 def seen(page: Page, view: str) -> str:
     page.locator(".graph canvas").first.wait_for()
     page.get_by_role("tab", name="Cost", exact=True).wait_for()  # analyses are there
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(200)
     VIEWS[view](page)
     page.mouse.move(1, 1)
-    page.wait_for_timeout(700)
+    page.wait_for_timeout(500)
     return base64.b64encode(page.screenshot(animations="disabled")).decode()
 
 
