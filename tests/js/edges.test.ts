@@ -15,7 +15,7 @@ import { crossings, orderLayers } from "../../js/graph/order.ts";
 import { fillRanks } from "../../js/graph/rank.ts";
 import { costsOf } from "../../js/state/costs.ts";
 import { scopeCosts } from "../../js/state/scope-costs.ts";
-import type { AnalysesHeader } from "../../js/view.ts";
+import { type AnalysesHeader, VIEW_VERSION } from "../../js/view.ts";
 import { expressionAt } from "../../src/expression.ts";
 import { buildModel } from "./fixtures.ts";
 
@@ -23,7 +23,7 @@ const raw = (name: string) =>
   new Uint8Array(gunzipSync(readFileSync(new URL(`../golden/blocks/${name}`, import.meta.url))));
 const sharded = (): ViewModel => {
   const model = readView(raw("sharded.view"));
-  model.extend(decodeBlock<AnalysesHeader>(raw("sharded.analyses"), "HLOA", 1));
+  model.extend(decodeBlock<AnalysesHeader>(raw("sharded.analyses"), "HLOA", VIEW_VERSION));
   return model;
 };
 
