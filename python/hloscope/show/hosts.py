@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 def for_marimo(capture: Capture) -> Any:
     """The live widget; the offline page where anywidget is not installed."""
-    from .widget import widget
-
     try:
-        return widget(capture, **capture.display)
+        from .explorer_widget import HloscopeWidget
+
+        return HloscopeWidget(capture, **capture.display)
     except ImportError:
         import marimo
 
