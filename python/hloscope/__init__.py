@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .analysis.report.check import check
     from .analysis.report.check_result import BudgetError
     from .analysis.report.diff import diff
-    from .capturing import CaptureError, capture
+    from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
     from .plan.alpa_log import StageLogError
     from .plan.search import search_shardings
@@ -54,6 +54,7 @@ __all__ = [
     "results",
     "search_shardings",
     "transformer",
+    "watch",
 ]
 
 _LAZY = {
@@ -75,6 +76,7 @@ _LAZY = {
     "plan_stages": "plan.stages",
     "search_shardings": "plan.search",
     "transformer": "plan.transformer",
+    "watch": "capturing",
 }
 
 

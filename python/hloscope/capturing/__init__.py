@@ -16,6 +16,7 @@
 ``stderr.py``      descriptor 2, redirected once for the whole process
 ``sources.py``     the person's own source files
 ``jaxpr.py``       jaxpr → Module
+``watch.py``       what jax compiles, and why again; ``watch_call.py`` compares two calls
 ``_compat.py``     everything that differs between jax versions
 =================  ==========================================================
 """
@@ -30,7 +31,8 @@ except ImportError as error:
 from . import _compat
 from .entry import capture
 from .errors import CaptureError
+from .watch import watch
 
 _compat.leave_out_own_frames()
 
-__all__ = ["CaptureError", "capture"]
+__all__ = ["CaptureError", "capture", "watch"]

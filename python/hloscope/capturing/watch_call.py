@@ -1,0 +1,198 @@
+"""What one call of a jitted function looked like to jax, and what differs between two calls."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from . import _compat
+
+_MAX_SAID = 4
+_UNSET = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One array among the arguments."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    weak: bool
+    sharding: str
+    scalar: str  # the Python type of a plain number, "" for an array
+
+    @property
+    def text(self) -> str:
+        dims = ",".join(map(str, self.shape))
+        return f"{self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """All that a compiled function is cached by, as far as it can be seen from outside."""
+
+    function: int  # identity of the function object
+    leaves: dict[str, Leaf]
+    static: dict[str, Any]
+    donated: tuple[Any, ...]
+    options: str
+    config: dict[str, Any]
+    mesh: str
+    again: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = field(default=None, repr=False)
+
+
+def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
+    """Looks at a call; keeps shapes, never arrays."""
+    static_names = set(_names(info, "static_argnames"))
+    names = _positional(fn, len(args))
+    numbers = {n + len(args) if n < 0 else n for n in _names(info, "static_argnums")}
+    numbers &= set(range(len(args)))  # the others came by keyword
+    static = {names[n]: args[n] for n in sorted(numbers)}
+    static |= {k: v for k, v in kwargs.items() if k in static_names}
+    dynamic = {names[n]: a for n, a in enumerate(args) if n not in numbers}
+    dynamic |= {k: v for k, v in kwargs.items() if k not in static_names}
+    leaves = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(dynamic)[0]:
+        first, *rest = path
+        leaves[f"{first.key}{jax.tree_util.keystr(tuple(rest))}"] = _leaf(leaf)
+    again: Any = None
+    with contextlib.suppress(Exception):
+        shapes = tuple(a if n in numbers else _shapes(a) for n, a in enumerate(args))
+        kept = {k: v if k in static_names else _shapes(v) for k, v in kwargs.items()}
+        again = (shapes, kept)
+    donated = _names(info, "donate_argnums") or _names(info, "donate_argnames")
+    said = [
+        str(getattr(info, name, ""))
+        for name in (
+            "in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves",
+            "out_layouts_leaves", "keep_unused", "inline", "compiler_options_kvs", "backend",
+        )
+    ]  # fmt: skip
+    config = {}
+    for key in getattr(jax.config, "values", {}):
+        with contextlib.suppress(Exception):
+            config[key] = getattr(jax.config, key)
+    mesh = _compat.current_mesh()
+    return Call(
+        id(fn),
+        leaves,
+        static,
+        donated,
+        "; ".join(said),
+        config,
+        "" if mesh is None else str(dict(mesh.shape)),
+        None if again is None else (fn, *again),
+    )
+
+
+def _names(info: Any, name: str) -> tuple[Any, ...]:
+    found = getattr(info, name, None)
+    return tuple(found) if isinstance(found, tuple | list) else ()
+
+
+def _positional(fn: Any, count: int) -> list[str]:
+    found: list[str] = []
+    with contextlib.suppress(TypeError, ValueError):
+        for p in inspect.signature(fn).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                found.append(p.name)
+    return [found[n] if n < len(found) else f"argument {n}" for n in range(count)]
+
+
+def _leaf(value: Any) -> Leaf:
+    try:
+        aval: Any = jax.typeof(value)
+        shape, dtype = tuple(aval.shape), str(aval.dtype)
+        weak = bool(getattr(aval, "weak_type", False))
+    except Exception:
+        return Leaf((), type(value).__name__, False, "", "")
+    scalar = type(value).__name__ if isinstance(value, bool | int | float | complex) else ""
+    sharding = ""
+    if getattr(value, "committed", getattr(value, "_committed", False)):
+        with contextlib.suppress(Exception):
+            sharding = _said(value.sharding)
+    return Leaf(shape, dtype, weak, sharding, scalar)
+
+
+def _said(sharding: Any) -> str:
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        mesh = ", ".join(f"{a}={n}" for a, n in sharding.mesh.shape.items())
+        return f"P{tuple(sharding.spec)} on {mesh}"
+    devices = sorted(d.id for d in sharding.device_set)
+    return f"device {devices[0]}" if len(devices) == 1 else f"devices {devices}"
+
+
+def _shapes(tree: Any) -> Any:
+    def one(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        sharding = leaf.sharding if getattr(leaf, "_committed", False) else None
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(one, tree)
+
+
+def differences(before: Call, now: Call) -> list[tuple[str, str]]:
+    """(kind, in words) of everything that changed; [] for two calls that look the same."""
+    out: list[tuple[str, str]] = []
+    gone = [n for n in before.leaves if n not in now.leaves]
+    new = [n for n in now.leaves if n not in before.leaves]
+    if gone or new:
+        said = [f"{n} is new" for n in new[:_MAX_SAID]] + [f"{n} is gone" for n in gone[:_MAX_SAID]]
+        out.append(("structure", ", ".join(said)))
+    for name, a in before.leaves.items():
+        b = now.leaves.get(name)
+        if b is None:
+            continue
+        if a.dtype != b.dtype:
+            out.append(("dtype", f"{name} was {a.text}, is {b.text}"))
+        elif a.shape != b.shape:
+            out.append(("shape", f"{name} was {a.text}, is {b.text}"))
+        if a.dtype == b.dtype and a.weak != b.weak:
+            weak, strong = ("now weakly", "before") if b.weak else ("now", "before weakly")
+            of = f" ({a.scalar or b.scalar} of Python)" if a.scalar or b.scalar else ""
+            out.append(("weak type", f"{name} is {weak} typed, {strong} typed{of}"))
+        if a.sharding != b.sharding:
+            words = (
+                f"{name} was on {a.sharding or 'any device'}, is on {b.sharding or 'any device'}"
+            )
+            out.append(("sharding", words))
+    for name in {**before.static, **now.static}:
+        a_value, b_value = before.static.get(name, _UNSET), now.static.get(name, _UNSET)
+        if not _equal(a_value, b_value):
+            out.append(("static value", f"{name} was {_short(a_value)}, is {_short(b_value)}"))
+    if before.donated != now.donated:
+        out.append(("donation", f"donated was {before.donated}, is {now.donated}"))
+    if before.options != now.options:
+        out.append(("jit options", "jax.jit was given other options"))
+    for key in before.config:
+        if not _equal(before.config[key], now.config.get(key)):
+            was, is_now = _short(before.config[key]), _short(now.config.get(key))
+            out.append(("config", f"{key} was {was}, is {is_now}"))
+    if before.mesh != now.mesh:
+        out.append(("mesh", f"the mesh was {before.mesh or 'none'}, is {now.mesh or 'none'}"))
+    if before.function != now.function:
+        words = "it is another function object: define it once, outside of what calls it"
+        out.append(("function identity", words))
+    return out
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, jax.Array) or isinstance(b, jax.Array):
+        return a is b  # comparing them would compile
+    try:
+        return bool(a == b)
+    except Exception:
+        return a is b
+
+
+def _short(value: Any) -> str:
+    if value is _UNSET:
+        return "not given"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"

@@ -1,0 +1,174 @@
+"""``hs.watch``: each compile is there, and what changed is named right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def scale(x: Any, by: Any = 2.0) -> Any:
+    return x * by
+
+
+def fresh(**options: Any) -> Any:
+    """The function jitted anew, so that no other test has compiled it."""
+    return jax.jit(scale, **options)
+
+
+def placed(x: Any, *spec: Any) -> Any:
+    mesh = Mesh(np.array(jax.devices()), ("d",))
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def shape() -> None:
+    f = fresh()
+    f(jnp.ones(3))
+    f(jnp.ones(4))
+
+
+def rank() -> None:
+    f = fresh()
+    f(jnp.ones(3))
+    f(jnp.ones((3, 1)))
+
+
+def dtype() -> None:
+    f = fresh()
+    f(jnp.ones(3))
+    f(jnp.ones(3, jnp.int32))
+
+
+def weak_type() -> None:
+    f = fresh()
+    f(jnp.ones(3), jnp.float32(2))
+    f(jnp.ones(3), 2.0)
+
+
+def static_value() -> None:
+    f = fresh(static_argnums=1)
+    f(jnp.ones(3), 2.0)
+    f(jnp.ones(3), 3.0)
+
+
+def static_name() -> None:
+    f = fresh(static_argnames="by")
+    f(jnp.ones(3), by=2.0)
+    f(jnp.ones(3), by=4.0)
+
+
+def sharding() -> None:
+    f = fresh()
+    f(placed(jnp.ones(8), "d"))
+    f(placed(jnp.ones(8)))
+
+
+def donation() -> None:
+    fresh(donate_argnums=())(jnp.ones(3))
+    fresh(donate_argnums=0)(jnp.ones(3))
+
+
+def function_identity() -> None:
+    for _ in range(2):
+        jax.jit(lambda x: x - 1)(jnp.ones(3))
+
+
+def config() -> None:
+    f = jax.jit(lambda x: x @ x)
+    f(jnp.ones((3, 3)))
+    with jax.default_matmul_precision("float32"):
+        f(jnp.ones((3, 3)))
+
+
+def structure() -> None:
+    f = jax.jit(lambda tree: sum(jax.tree.leaves(tree)))
+    f({"a": jnp.ones(3)})
+    f({"a": jnp.ones(3), "b": jnp.ones(3)})
+
+
+def not_given() -> None:
+    f = fresh()
+    f(jnp.ones(3))
+    f(jnp.ones(3), by=jnp.float32(3))
+
+
+def cleared() -> None:
+    f = fresh()
+    f(jnp.ones(3))
+    f.clear_cache()
+    jax.clear_caches()
+    f(jnp.ones(3))
+
+
+CASES: dict[Callable[[], None], tuple[str, str]] = {
+    shape: ("shape", "x was float32[3], is float32[4]"),
+    rank: ("shape", "x was float32[3], is float32[3,1]"),
+    dtype: ("dtype", "x was float32[3], is int32[3]"),
+    weak_type: ("weak type", "by is now weakly typed"),
+    static_value: ("static value", "by was 2.0, is 3.0"),
+    static_name: ("static value", "by was 2.0, is 4.0"),
+    sharding: ("sharding", "x was on P('d',) on d=8, is on P() on d=8"),
+    donation: ("donation", "donated was (), is (0,)"),
+    function_identity: ("function identity", "another function object"),
+    config: ("config", "jax_default_matmul_precision was None, is 'float32'"),
+    structure: ("structure", "tree['b'] is new"),
+    not_given: ("structure", "by is new"),
+    cleared: ("the same", "no longer had the first"),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
+def test_the_cause_is_named(case: Callable[[], None]) -> None:
+    jax.clear_caches()
+    with hs.watch() as session:
+        case()
+    first, again = session.compiles
+    assert first.causes == ("first",)
+    kind, words = CASES[case]
+    assert again.causes == (kind,)
+    assert words in again.changed
+    assert __file__ in again.caller
+    assert again.compile_seconds > 0
+    assert first.trace_seconds > 0
+    assert "2 times" in str(session)
+
+
+def test_a_compile_opens_as_a_capture() -> None:
+    with hs.watch() as session:
+        partial(jax.jit(lambda a, b: a @ b), jnp.ones((8, 4)))(jnp.ones((4, 2)))
+    (only,) = session
+    assert only.place.startswith(__file__)
+    cap = only.capture()
+    assert any(i.opcode == "dot" for i in cap.module.instructions)
+    assert len(session) == 1, "capturing is not watched"
+    json.dumps(session.to_dict())
+    assert len(session.to_pandas()) == len(session.everything)
+
+
+def test_jax_own_functions_stand_apart() -> None:
+    jax.clear_caches()
+    with hs.watch() as session:
+        jnp.ones(7) + 1
+    assert len(session) == 0
+    assert session.everything
+    assert "of jax's own small functions" in str(session)
+
+
+def test_it_stops_and_nests() -> None:
+    with hs.watch() as outer:
+        with hs.watch() as inner:
+            fresh()(jnp.ones(11))
+        fresh()(jnp.ones(12))
+    fresh()(jnp.ones(13))
+    assert len(inner) == 1
+    assert len(outer) == 2
+    assert str(hs.watch().__enter__()) == "nothing was compiled"
