@@ -7,6 +7,7 @@ define them move as the analyses do. Programs and their parts are in ``hloscope.
 
 from __future__ import annotations
 
+from ._watched import Compile, Watched
 from .analysis.comms.collective import Collective, Part, Total
 from .analysis.comms.collectives import Collectives
 from .analysis.comms.sharding import Shardings, Transition
@@ -51,6 +52,7 @@ __all__ = [
     "Collective",
     "CollectiveItem",
     "Collectives",
+    "Compile",
     "CompilerMessage",
     "Cost",
     "Delta",
@@ -95,6 +97,7 @@ __all__ = [
     "Total",
     "Transfer",
     "Transition",
+    "Watched",
     "Why",
     "Work",
     "XlaComparison",

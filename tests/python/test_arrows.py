@@ -37,7 +37,15 @@ PYTHON = {
     "_capture": ANALYSES | {"readers", "view", "show", "capturing"},
     "_read": {"hlo", "hardware", "readers", "_capture", "plan"},
     "plan": ANALYSES | {"readers", "capturing", "_capture", "show"},
-    "capturing": {"hlo", "hardware", "analysis.text", "readers", "_capture", "_platforms"},
+    "capturing": {
+        "hlo",
+        "hardware",
+        "analysis.text",
+        "readers",
+        "_capture",
+        "_watched",
+        "_platforms",
+    },
     "show": ANALYSES | CAPTURE | {"readers", "view", "capturing", "plan", "_platforms", ""},
     "lab": {
         "_child",
@@ -52,7 +60,8 @@ PYTHON = {
     },
     "pytest_plugin": {"", "analysis.report"},
     "__main__": {"show"},
-    "results": ANALYSES | {"readers"},
+    "_watched": {"_capture"},
+    "results": ANALYSES | {"readers", "_watched"},
     "": {
         "hardware",
         "results",
