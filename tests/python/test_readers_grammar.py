@@ -11,6 +11,7 @@ from hloscope import diff, read
 from hloscope.hlo import Module
 from hloscope.hlo.compare import differences
 from hloscope.hlo.shape import parse_shape
+from hloscope.hlo.sharding_text import parse_sharding
 from hloscope.readers import read_modules
 from xla_oracle import Refused, ask_xla, compare
 
@@ -257,3 +258,35 @@ def test_figures_of_a_cut_dump_are_of_what_is_there() -> None:
     assert "nothing" not in str(diff(cap, cap)).split("\n")[0]
     with pytest.raises(ValueError, match="needs an ENTRY"):
         _ = cap.memory
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "tiles"),
+    [
+        ('{replicated metadata={op_name="a"}}', "replicated", ()),
+        ('{devices=[2,2,2]<=[8] metadata={op_name="a"}}', "tiled", (2, 2, 2)),
+        (
+            '{devices=[2,1,2]<=[4] last_tile_dim_replicate metadata={{op_name="}"}, {}}}',
+            "tiled",
+            (2, 1),
+        ),
+        ('{maximal device=1 metadata={op_name="a"}}', "maximal", ()),
+    ],
+)
+def test_shardings_with_metadata_are_read(text: str, kind: str, tiles: tuple[int, ...]) -> None:
+    found = parse_sharding(text)
+    assert (found.kind, found.tiles) == (kind, tiles)
+
+
+def test_attributes_that_mean_nothing_are_said() -> None:
+    m = one(
+        "HloModule m, num_partitions=4\n\nENTRY %e (a: f32[4]) -> f32[4] {\n"
+        "  %a = f32[4]{0} parameter(0), sharding={devices=[2,?]<=[4]}\n"
+        "  %b = f32[4]{0} all-reduce(%a), replica_groups={what}, to_apply=%gone\n"
+        "  ROOT %c = f32[4]{0} negate(%b), sharding={unknown}\n}\n"
+    )
+    assert [(w.line, w.message.split(":")[0]) for w in m.warnings] == [
+        (4, "the sharding of %a is not understood"),
+        (5, "the groups of %b are not understood"),
+        (5, "%b has to_apply=%gone, which is not here"),
+    ]

@@ -24,7 +24,7 @@ from .target import Mesh
 _DEVICES = re.compile(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
 _COMMENT = re.compile(r"/\*[^*\"]*\*/")
 _LAST_DIMS = re.compile(r"last_tile_dims=\{([^}]*)\}")
-_METADATA = re.compile(r",?\s*metadata=\{.*?\}+(?=\s*\}|\s*$|\s+shard_)", re.S)
+_BRACE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]')
 _MAXIMAL = re.compile(r"maximal(?:_mesh\[)?[ ,]*device(?:_id)?=(\d+)")
 _SDY_MESH = re.compile(r"@([\w.$-]+|\"[^\"]*\")|mesh<\[(.*?)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
 
@@ -68,8 +68,7 @@ def _parse(text: str, meshes: dict[str, Mesh]) -> Sharding:
 
 def _gspmd(text: str, inner: str) -> Sharding:
     if "metadata=" in inner:
-        inner = _METADATA.sub("", inner + "}")[:-1] if "}" in inner else inner
-        inner = inner.split("metadata=")[0].rstrip(", ")
+        inner = _without_metadata(inner)
     word = re.split(r"[\s,]", inner, maxsplit=1)[0]
     if word in ("replicated", "manual", "unreduced"):
         return Sharding(word, text)
@@ -97,6 +96,19 @@ def _gspmd(text: str, inner: str) -> Sharding:
         return Sharding("unknown", text)
     data = len(dims) - len(kinds)
     return Sharding("tiled", text, dims[:data], tuple(zip(kinds, dims[data:], strict=True)), array)
+
+
+def _without_metadata(text: str) -> str:
+    """The text without ``metadata={op_name="…"}``, one or a list of them; what follows stays."""
+    begin = text.index("metadata=")
+    depth = 0
+    end = len(text)
+    for m in _BRACE.finditer(text, begin):
+        depth += {"{": 1, "}": -1}.get(m.group(), 0)
+        if depth == 0 and m.group() == "}":
+            end = m.end()
+            break
+    return f"{text[:begin].rstrip(', ')} {text[end:].lstrip(', ')}".strip()
 
 
 def _xla_named(text: str, inner: str) -> Sharding:

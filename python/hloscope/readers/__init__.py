@@ -43,10 +43,11 @@ def _read_hlo(data: bytes, name: str) -> list[Module]:
     text, warnings = to_text(data)
     modules = read_hlo_text(text, warnings)
     # Prose and source code may hold lines that look like computations and instructions.
-    named = _HEADER.search(text) is not None
+    named = _HEADER.search(text) is not None or _ENTRY.search(text) is not None
     return [m for m in modules if named or any(i.shape.is_array for i in m.instructions)]
 
 
+_ENTRY = re.compile(r"^[ \t]*ENTRY[ \t]+%?[\w.\-]+[ \t]*[({]", re.M)
 _HEADER = re.compile(r"\bHloModule\s+\S")
 
 

@@ -72,26 +72,25 @@ class Resolver:
             return bool(self.added)
         self.resolved = True
         by_name = self.by_name
-        # Both spellings of a name, so that splitting at commas is all that is needed.
-        known = by_name | {"%" + n: i for n, i in by_name.items()}
         for i in self.body:
             arguments = i.argument_text
             if not arguments or i.opcode in _LITERAL_OPCODES:
                 i.operands = ()
                 continue
-            try:
-                i.operands = tuple([known[n] for n in arguments.split(", ")])
+            try:  # as XLA prints them: splitting is all that is needed
+                if arguments[0] == "%":
+                    i.operands = tuple([by_name[n] for n in arguments[1:].split(", %")])
+                else:
+                    i.operands = tuple([by_name[n] for n in arguments.split(", ")])
             except KeyError:
-                i.operands = self._closer(i, without_comments(arguments), known)
+                i.operands = self._closer(i, without_comments(arguments))
         return bool(self.added)
 
-    def _closer(
-        self, i: Instruction, arguments: str, known: dict[str, Instruction]
-    ) -> tuple[Instruction, ...]:
+    def _closer(self, i: Instruction, arguments: str) -> tuple[Instruction, ...]:
         typed = _ALL_TYPED.match(arguments)
         names = _PERCENT_NAME.findall(arguments) if typed else arguments.split(",")
         try:
-            return tuple([known[n.strip()] for n in names])
+            return tuple([self.by_name[n.strip().removeprefix("%")] for n in names])
         except KeyError:
             return self._one_by_one(i, arguments)
 

@@ -25,7 +25,7 @@ from itertools import count
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning, split_attributes
 from ..hlo.shape import Shape, parse_shape
-from . import hlo_entry, hlo_operands, hlo_statements, scan
+from . import hlo_checks, hlo_entry, hlo_operands, hlo_statements, scan
 from .frame_tables import TABLES, FrameTableBuilder
 from .hlo_statements import Limits, Statement
 
@@ -296,11 +296,13 @@ class _ModuleReader:
     def _close(self, attributes: str, end: int, complete: bool = True) -> None:
         c = self.open
         assert c is not None
-        by_name: dict[str, Instruction] = {}
-        for i in self.body:
-            if by_name.setdefault(i.name, i) is not i:
-                at = i.text_span[0] if i.text_span else 0
-                self._warn(f"two instructions named {i.name!r} in %{c.name}", at)
+        by_name = {i.name: i for i in self.body}
+        if len(by_name) < len(self.body):
+            by_name = {}
+            for i in self.body:
+                if by_name.setdefault(i.name, i) is not i:
+                    at = i.text_span[0] if i.text_span else 0
+                    self._warn(f"two instructions named {i.name!r} in %{c.name}", at)
         self._resolve(by_name)
         c.instructions = tuple(self.body)
         c._by_name = by_name
@@ -392,6 +394,8 @@ class _ModuleReader:
         i.attribute_text = ", ".join(x for x in (i.attribute_text, found.text) if x)
         i._attributes = None
         i.text_span = (i.text_span[0] if i.text_span else at, found.end)
+        if "={" in found.text:
+            self._in_place(i, at, found.end)
         return max(found.end, at + 1)
 
     def _shape(self, text: str, at: int) -> Shape:
@@ -423,6 +427,7 @@ class _ModuleReader:
             self.entry, note = hlo_entry.without_entry(m, cut, self.by_hand)
             self._warn(note, len(self.text))
         m.entry = self.entry
+        hlo_checks.check(m, self._warn)
         m.source_text = self.text[: self.end]
         m.first_line = self.first_line
         if self.dropped_warnings:

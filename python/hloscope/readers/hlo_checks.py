@@ -1,0 +1,70 @@
+"""What stands in attributes and is not understood: said once a text, with its line.
+
+Attributes are parsed when an analysis asks. An analysis must not be the first to find that a
+sharding means nothing to it, so the few kinds that figures rest on are tried here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..hlo.columns import NEVER_CALLS, called_names
+from ..hlo.devices import groups_text, parse_groups
+from ..hlo.module import Instruction, Module
+from ..hlo.sharding import Sharding
+from ..hlo.sharding_text import parse_sharding
+
+_CALLS = re.compile(r"\b(?:calls|to_apply)=%?([^\s,{}]++)")
+_COLLECTIVES = frozenset(
+    f"{name}{end}"
+    for name in (
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast",
+        "ragged-all-to-all",
+    )
+    for end in ("", "-start")
+)  # fmt: skip
+_ONE_CALL = frozenset({"fusion", "reduce", "call", "all-reduce", "scatter", "sort", "map"})
+Warn = Callable[[str, int], None]
+MAX_TEXTS = 5000  # distinct ones that are tried
+
+
+def check(module: Module, warn: Warn) -> None:
+    """Warns of shardings, groups and called computations that mean nothing."""
+    names = {c.name for c in module.computations}
+    seen: set[str] = set()
+    for c in module.computations:
+        for i in c.instructions:
+            text = i.attribute_text
+            if "sharding=" in text or i.opcode in _COLLECTIVES:
+                _groups_and_sharding(i, seen, warn)
+            if i.opcode not in NEVER_CALLS:
+                first = _CALLS.search(text)
+                if first is not None and first[1] in names and i.opcode in _ONE_CALL:
+                    continue
+                for role, name in called_names(i.opcode, text):
+                    if name not in names:
+                        warn(f"%{i.name[:60]} has {role}=%{name[:60]}, which is not here", _at(i))
+
+
+def _groups_and_sharding(i: Instruction, seen: set[str], warn: Warn) -> None:
+    if len(seen) > MAX_TEXTS:
+        return
+    sharding = i.attribute("sharding")
+    if sharding is not None and sharding not in seen:
+        seen.add(sharding)
+        if "{unknown" not in sharding and _unknown(parse_sharding(sharding)):
+            warn(f"the sharding of %{i.name[:60]} is not understood: {sharding[:80]!r}", _at(i))
+    groups = groups_text(i)
+    if groups is not None and groups not in seen:
+        seen.add(groups)
+        if parse_groups(groups) is None:
+            warn(f"the groups of %{i.name[:60]} are not understood: {groups[:80]!r}", _at(i))
+
+
+def _unknown(sharding: Sharding) -> bool:
+    return not sharding.is_known or any(_unknown(p) for p in sharding.parts)
+
+
+def _at(i: Instruction) -> int:
+    return i.text_span[0] if i.text_span else 0
