@@ -132,6 +132,7 @@ PICTURES: dict[str, Picture] = {
     "devices.png": Picture("step", _devices, height=1140),
     "collectives.png": Picture("step", _collectives, height=1180),
     "cost.png": Picture("step", _cost, height=1240),
+    "timeline.png": Picture("step", _tab("Timeline")),
     "memory.png": Picture("step", _memory, height=1000),
     "source.png": Picture("step", _source),
     "measured.png": Picture("measured", _measured, height=1000),

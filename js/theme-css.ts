@@ -198,6 +198,9 @@ button.bar:hover{background:var(--bg3)}
 .tree-row .cell{flex:none;width:76px;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .tree-row .cell.share{width:46px;color:var(--dim)}
 .tree-row .figure{min-width:44px;text-align:right;color:var(--dim)}
+.timeline-box{flex:none;overflow:auto;padding:0}
+.timeline-box canvas{display:block;touch-action:none;cursor:grab}
+.timeline-box canvas:focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
 .twist{width:14px;flex:none;color:var(--dim);text-align:center}
 .text .space{overflow:visible}
 .text .rows{right:auto;min-width:100%;width:max-content}

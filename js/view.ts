@@ -210,6 +210,16 @@ export type CoreColumn = string;
  * measured.self           f32     a row each: mean without what ran inside, as the body of a while
  * measured.flight         f32     a row each: mean from start to done of an asynchronous op, at its start
  *
+ * timeline.computation    u32 e   the modelled step as events: the computation that holds each
+ * timeline.instruction    u32 e   what runs; of a loop or call the instruction that calls
+ * timeline.lane           u8 e    into extras.timeline.lanes
+ * timeline.start          f64 e   seconds since its computation began
+ * timeline.seconds        f64 e   how long it takes
+ * timeline.inside         i32 e   computation that runs inside, -1 for an operation
+ * timeline.times          f64 e   how often that runs, one after another
+ *
+ * own.0, own.1, …         f64 n   numbers a person gave, named in extras.own; NaN none
+ *
  * source.frame            i32 n   frame whose line has the cost; -1 unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
  *

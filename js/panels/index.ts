@@ -11,12 +11,14 @@ import { memory } from "./memory/memory.ts";
 import type { Panel } from "./panel.ts";
 import { sourceLines } from "./text/source-lines.ts";
 import { hloText } from "./text/text.ts";
+import { timeline } from "./timeline/timeline.ts";
 
 export const PANELS: readonly Panel[] = [
   findings,
   details,
   hloText,
   cost,
+  timeline,
   memory,
   measured,
   collectives,

@@ -17,6 +17,7 @@ from .analysis.cost.cost_runs import Runs
 from .analysis.cost.flops import Work
 from .analysis.cost.roofline import Roofline
 from .analysis.cost.roofline_collectives import Transfer
+from .analysis.cost.timeline import Timeline
 from .analysis.findings.finding import Finding, Findings, Headline
 from .analysis.memory.liveness import Liveness
 from .analysis.memory.memory import LiveValue, Memory
@@ -94,6 +95,7 @@ __all__ = [
     "Source",
     "SourceLine",
     "Tile",
+    "Timeline",
     "Total",
     "Transfer",
     "Transition",

@@ -19,6 +19,7 @@ const PATHS = {
   details: "M2 3h12v10H2zM5 6h6M5 9h4",
   text: "M3 3.5h10M3 6.5h7M3 9.5h10M3 12.5h5",
   cost: "M2 14V2M2 14h12M3 11l5-6h5.5",
+  timeline: "M2 4h7M5 8h9M2 12h5M2 2v12",
   memory: "M2 13V9h2.5V5H7v3h3V3h2v6h2v4z",
   collectives: "M3 5h9M9.5 2.5 12 5 9.5 7.5M13 11H4M6.5 8.5 4 11l2.5 2.5",
   devices: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM9 9h5v5H9z",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .roofline import Roofline
+    from .timeline import Timeline
     from .roofline_collectives import Transfer
 
 Floats = npt.NDArray[np.float64]
@@ -142,6 +143,13 @@ class Cost:
         if self.roofline is not None:
             return self.roofline.transfers
         return find_transfers(self.module, self.target, self.execution.calls.executed)
+
+    @cached_property
+    def timeline(self) -> Timeline | None:
+        """The modelled step as events on lanes; None without a chip."""
+        from .timeline import timeline
+
+        return timeline(self)
 
     def on(self, hardware: Hardware) -> Cost:
         """The same with modelled seconds on ``hardware``."""

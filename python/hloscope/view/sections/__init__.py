@@ -20,6 +20,7 @@ from . import (
     own,
     sharding,
     source,
+    timeline,
     transitions,
 )
 
@@ -31,6 +32,7 @@ Section = Callable[["Builder", "Context"], None]
 
 SECTIONS: tuple[tuple[str, Section], ...] = (
     ("cost", cost.add),
+    ("timeline", timeline.add),
     ("memory", memory.add),
     ("source", source.add),
     ("measured", measured.add),

@@ -1,0 +1,106 @@
+/** The modelled step as events on lanes; Python's analysis/cost/timeline.py walks the schedule. */
+import type { ViewModel } from "../base/model.ts";
+import { perModel } from "./members.ts";
+
+/** One event drawn somewhere: absolute seconds, and how deep in loops. */
+export interface Place {
+  event: number;
+  start: number;
+  depth: number;
+}
+
+export class Timeline {
+  readonly lanes: readonly string[];
+  readonly seconds: number;
+  readonly hardware: string;
+  readonly entry: number;
+  readonly instruction: Uint32Array;
+  readonly lane: Uint8Array;
+  readonly start: Float64Array; // within its computation
+  readonly duration: Float64Array;
+  readonly inside: Int32Array; // computation that runs `times` times in it; -1 an operation
+  readonly times: Float64Array;
+  private readonly computation: Uint32Array;
+  /** Events of a computation on a lane, by start. */
+  private readonly rows = new Map<number, number[][]>();
+  private readonly ofInstruction = new Map<number, number>();
+  private readonly caller = new Map<number, number>();
+
+  constructor(model: ViewModel) {
+    const said = model.header.extras.timeline as {
+      lanes: string[];
+      seconds: number;
+      entry: number;
+      hardware: string;
+    };
+    this.lanes = said.lanes;
+    this.seconds = said.seconds;
+    this.hardware = said.hardware;
+    this.entry = said.entry;
+    this.computation = model.column("timeline.computation");
+    this.instruction = model.column("timeline.instruction");
+    this.lane = model.column("timeline.lane");
+    this.start = model.column("timeline.start");
+    this.duration = model.column("timeline.seconds");
+    this.inside = model.column("timeline.inside");
+    this.times = model.column("timeline.times");
+    for (let e = 0; e < this.start.length; e++) {
+      const c = this.computation[e];
+      let lanes = this.rows.get(c);
+      if (!lanes) {
+        lanes = this.lanes.map(() => []);
+        this.rows.set(c, lanes);
+      }
+      lanes[this.lane[e]]?.push(e);
+      const known = this.ofInstruction.get(this.instruction[e]);
+      if (known === undefined || this.duration[e] > this.duration[known]) {
+        this.ofInstruction.set(this.instruction[e], e);
+      }
+      if (this.inside[e] >= 0 && !this.caller.has(this.inside[e])) {
+        this.caller.set(this.inside[e], e);
+      }
+    }
+    for (const lanes of this.rows.values()) {
+      for (const list of lanes) list.sort((a, b) => this.start[a] - this.start[b]);
+    }
+  }
+
+  /** Events of a computation on a lane that end after `from`, by start. */
+  *after(computation: number, lane: number, from: number): Generator<number> {
+    const list = this.rows.get(computation)?.[lane] ?? [];
+    let low = 0;
+    let high = list.length;
+    // Events of one lane follow one another: their ends rise with their starts.
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.start[list[middle]] + this.duration[list[middle]] < from) low = middle + 1;
+      else high = middle;
+    }
+    for (let k = low; k < list.length; k++) yield list[k];
+  }
+
+  /** Seconds of one run of what is inside a loop or a call. */
+  each(event: number): number {
+    return this.duration[event] / Math.max(1, this.times[event]);
+  }
+
+  /** Where an instruction's longest event stands first: of a loop's body in the first iteration. */
+  place(instruction: number): Place | null {
+    const event = this.ofInstruction.get(instruction);
+    if (event === undefined) return null;
+    let start = this.start[event];
+    let depth = 0;
+    let c = this.computation[event];
+    for (; c !== this.entry && depth < 100; depth++) {
+      const around = this.caller.get(c);
+      if (around === undefined) return null;
+      start += this.start[around];
+      c = this.computation[around];
+    }
+    return { event, start, depth };
+  }
+}
+
+export const timelineOf = perModel((model) =>
+  model.optional("timeline.start") && model.header.extras.timeline ? new Timeline(model) : null,
+);

@@ -1,0 +1,145 @@
+"""The modelled step as a timeline: when each instruction runs, and what runs beside it.
+
+The walk is the roofline's (``roofline.py``): one instruction after the other, transfers beside
+them, a done that waits for its transfer. Loops are one event with their iterations inside:
+
+    compute    ├─ fusion ─┤├─ while ×12: ├─ body ─┤├─ body ─┤ … ┤├─ waits ─┤
+    over data        ├──────── all-gather ────────┤
+
+Times are relative to the computation that holds the event, so that a body is there once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Module
+from ...hlo.collective_kinds import is_collective
+from ..base.table import table
+from ..comms.collectives import collectives
+from .cost_runs import Edge, Role
+
+if TYPE_CHECKING:
+    from .cost import Cost
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+COMPUTE, WAITING = 0, 1  # lanes; the others are transfers
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Events of a step in modelled seconds, a row each, by computation and then by start.
+
+    ``start`` is within the event's computation. ``inside`` is the computation that the event
+    runs ``times`` times, one after another; -1 for an operation. ``lanes`` names what an event
+    occupies: "compute", "waiting" (for a transfer), then the mesh axes that transfers go over.
+    """
+
+    module: Module
+    seconds: float  # of one step
+    lanes: tuple[str, ...]
+    computation: Ints
+    instruction: Ints
+    lane: npt.NDArray[np.int8]
+    start: Floats
+    duration: Floats
+    inside: Ints
+    times: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def total(self, lane: str) -> float:
+        """Seconds that a lane is occupied in one step, loops multiplied."""
+        runs = self._runs()
+        of = self.lanes.index(lane)
+        rows = (self.lane == of) & (self.inside < 0)
+        return float((self.duration[rows] * runs[self.computation[rows]]).sum())
+
+    def _runs(self) -> Floats:
+        runs = np.zeros(len(self.module.computations))
+        if self.module.entry is not None:
+            runs[self.module.entry.index] = 1
+        # Callees' events come before their callers'.
+        for n in range(len(self) - 1, -1, -1):
+            if self.inside[n] >= 0:
+                runs[self.inside[n]] += runs[self.computation[n]] * self.times[n]
+        return runs
+
+
+def timeline(cost: Cost) -> Timeline | None:
+    """The timeline of a modelled program; None where no time is modelled."""
+    r = cost.roofline
+    if r is None:
+        return None
+    module = cost.module
+    t = table(module)
+    calls = cost.execution.calls
+    left_out = set(cost.execution.branches_left_out)
+    alone = t.by_opcode(is_collective, bool)
+    busy = np.where(alone, 0.0, np.nan_to_num(r.seconds))
+    starting: dict[int, list[int]] = {}
+    for k, x in enumerate(r.transfers):
+        starting.setdefault(x.start, []).append(k)
+    below: dict[int, list[Edge]] = {}
+    for e in calls.edges:
+        if e.role >= Role.BODY and e.callee not in left_out:
+            below.setdefault(e.caller, []).append(e)
+    rows = collectives(module, cost.target)
+    lanes = ["compute", "waiting"]
+    events: list[tuple[int, int, int, float, float, int, float]] = []
+    length = np.zeros(len(module.computations))
+    for c in calls.order:
+        if not calls.executed[c]:
+            continue
+        clock = 0.0
+        free = [0.0, 0.0]  # the near wire and the far one
+        for i in module.computations[c].instructions:
+            n = i.index
+            for k in starting.get(n, ()):
+                x = r.transfers[k]
+                begin = max(clock, free[x.is_far])
+                took = float(r.transfer_seconds[k])
+                free[x.is_far] = begin + took
+                row = rows.by_instruction.get(n)
+                over = f"over {row.axes_or_groups}" if row is not None else "between slices"
+                if over not in lanes:
+                    lanes.append(over)
+                if took > 0:
+                    events.append((c, n, lanes.index(over), begin, took, -1, 1.0))
+            if busy[n] > 0:
+                events.append((c, n, COMPUTE, clock, float(busy[n]), -1, 1.0))
+                clock += float(busy[n])
+            for e in below.get(n, ()):
+                times = 1.0
+                if e.role in (Role.BODY, Role.CONDITION):
+                    known = cost.execution.trips.get(n)
+                    times = 1.0 if known is None else float(known + (e.role is Role.CONDITION))
+                took = float(length[e.callee]) * times
+                if took > 0:
+                    events.append((c, n, COMPUTE, clock, took, e.callee, times))
+                    clock += took
+            if r.exposed[n] > 0:
+                events.append((c, n, WAITING, clock, float(r.exposed[n]), -1, 1.0))
+                clock += float(r.exposed[n])
+        length[c] = clock
+    columns = list(zip(*events, strict=True)) if events else [()] * 7
+    entry = module.entry
+    return Timeline(
+        module,
+        float(length[entry.index]) if entry is not None else 0.0,
+        tuple(lanes),
+        np.array(columns[0], np.int64),
+        np.array(columns[1], np.int64),
+        np.array(columns[2], np.int8),
+        np.array(columns[3], np.float64),
+        np.array(columns[4], np.float64),
+        np.array(columns[5], np.int64),
+        np.array(columns[6], np.float64),
+    )
