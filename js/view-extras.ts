@@ -17,9 +17,19 @@ export interface Extras {
   phases?: string[];
   compiler?: CompilerMessage[];
   findings?: Findings;
+  timeline?: TimelineExtras;
   devices?: DeviceExtras;
   /** Of columns own.0, own.1, …: numbers that a person gave. */
   own?: { label: string; unit: string }[];
+}
+
+/** What columns timeline.* are of. */
+export interface TimelineExtras {
+  /** "compute", "waiting" (for a transfer), then "over data" and the like. */
+  lanes: string[];
+  seconds: number; // of one step
+  entry: number; // computation
+  hardware: string; // the chip's label
 }
 
 export interface CostExtras {

@@ -1,5 +1,6 @@
 /** The modelled step as events on lanes; Python's analysis/cost/timeline.py walks the schedule. */
 import type { ViewModel } from "../base/model.ts";
+import type { TimelineExtras } from "../view-extras.ts";
 import { perModel } from "./members.ts";
 
 /** One event drawn somewhere: absolute seconds, and how deep in loops. */
@@ -27,12 +28,7 @@ export class Timeline {
   private readonly caller = new Map<number, number>();
 
   constructor(model: ViewModel) {
-    const said = model.header.extras.timeline as {
-      lanes: string[];
-      seconds: number;
-      entry: number;
-      hardware: string;
-    };
+    const said = model.header.extras.timeline as TimelineExtras;
     this.lanes = said.lanes;
     this.seconds = said.seconds;
     this.hardware = said.hardware;

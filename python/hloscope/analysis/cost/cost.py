@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .roofline import Roofline
-    from .timeline import Timeline
     from .roofline_collectives import Transfer
+    from .timeline import Timeline
 
 Floats = npt.NDArray[np.float64]
 CONTAINERS = frozenset(
