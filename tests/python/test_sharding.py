@@ -245,3 +245,32 @@ def test_a_partitioned_dump_without_annotations_still_has_bytes_on_each_device()
     assert before.summary["devices"][0]["parameter_bytes"] is None
     assert before.summary["shapes"] == "global"
     assert "32 B in global shapes, before partitioning" in str(before)
+
+
+@pytest.mark.parametrize("stage", ["stablehlo", "hlo"])
+def test_an_output_nobody_said_the_sharding_of_is_not_replicated(stage, tmp_path):
+    """Before compiling it is not chosen yet; a constraint inside is a value's, not an output's."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+    cut, rows = (
+        NamedSharding(mesh, PartitionSpec(*s)) for s in (("data", "model"), ("data", None))
+    )
+
+    def f(x):
+        return jax.lax.with_sharding_constraint(x * 2, cut).sum(1)
+
+    x = jax.ShapeDtypeStruct((32, 64), np.float32, sharding=rows)
+    cap = hs.capture(f, x).at(stage)
+    assert [(r.role, r.bytes_per_device) for r in cap.shardings] == [
+        ("parameter", 32 * 64 * 4 // 2),
+        ("value", 32 * 64 * 4 // 8),
+    ]
+    assert np.isnan(cap.shardings.device_bytes("output")).all()
+    path = tmp_path / f"f.{'mlir' if stage == 'stablehlo' else 'hlo'}"
+    path.write_text(cap.text)
+    assert [(r.role, r.bytes_per_device) for r in hs.read(path).shardings] == [
+        (r.role, r.bytes_per_device) for r in cap.shardings
+    ]
+    told = hs.capture(jax.jit(lambda x: x * 2, out_shardings=cut), x).at(stage)
+    assert [(r.role, r.text) for r in told.shardings if r.role == "output"] == [
+        ("output", "P('data', 'model')")
+    ]

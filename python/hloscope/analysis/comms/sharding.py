@@ -165,9 +165,14 @@ def _unannotated(module: Module, rows: list[ShardedArray], local: bool) -> dict[
     left = [p.shape.byte_size for p in module.entry.parameters if id(p) not in told]
     found = {"parameter": left}
     root = module.entry.root
-    if root is not None and not any(r.role == "output" for r in rows):
+    outputs = [r for r in rows if r.role == "output"]
+    if root is not None and (not outputs or (not local and len(outputs) < _leaves(root))):
         found["output"] = [root.shape.byte_size]
     return {role: float(sum(b)) if local else math.nan for role, b in found.items() if any(b)}
+
+
+def _leaves(root: Instruction) -> int:
+    return sum(1 for _ in root.shape.leaves())
 
 
 # Custom calls that the partitioner takes away.

@@ -67,6 +67,11 @@ class ArrayMaker:
             text = (argument.sharding if argument else None) or "{replicated}"
         return self.leaves("parameter", name, p, text, is_local, argument, p.parameter_number)
 
+    @property
+    def several(self) -> bool:
+        """Whether the program is for several devices."""
+        return max(self.num_devices, len(self.target.devices)) > 1
+
     def outputs(self, module: Module, is_local: bool) -> list[ShardedArray]:
         """From the target's results where there are some: the root of a dump rarely says."""
         root = module.entry.root if module.entry is not None else None
@@ -81,6 +86,8 @@ class ArrayMaker:
         out = []
         for leaf, (result, shape) in enumerate(zip(self.target.results, shapes, strict=True)):
             own = parts[leaf] if parts else (whole if whole and len(shapes) == 1 else None)
+            if own is None and result.sharding is None and not is_local and self.several:
+                continue  # the compiler has yet to choose
             sharding = own or self._parse(result.sharding or "{replicated}")
             made = root if root.opcode != "tuple" else root.operands[leaf]
             name = result.name or "result"
