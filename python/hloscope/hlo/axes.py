@@ -27,12 +27,6 @@ import numpy as np
 from .mesh_text import Array, AxisRef, parse_axis_ref
 from .target import Mesh
 
-
-def mesh_array(mesh: Mesh) -> Array:
-    """Partition numbers laid out by mesh axes, shape ``mesh.axis_sizes``."""
-    return np.asarray(mesh.partitions, dtype=np.int64).reshape(mesh.axis_sizes)
-
-
 _AXIS_LIST = re.compile(r"\{([^}]*)\}")
 
 

@@ -22,7 +22,6 @@ import struct
 from typing import Any, BinaryIO
 
 HEADER = struct.Struct("<cI")
-RESULTS = (b"V", b"A", b"T", b"I", b"H")
 
 
 class BadFrame(ValueError):

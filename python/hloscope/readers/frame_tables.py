@@ -10,7 +10,6 @@ TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _NAME_ROW = re.compile(r'(\d{1,9})\s+"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*$', re.S)
 _FIELDS_ROW = re.compile(r"(\d{1,9})\s+\{([^{}]*)\}\s*$")
 _FIELD = re.compile(r"\b([a-z_]++)=(\d{1,9})\b")
-MAX_ID = 10_000_000
 
 
 class FrameTableBuilder:

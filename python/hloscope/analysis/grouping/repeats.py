@@ -62,9 +62,6 @@ class Repeats:
     after: Ints  # last position that the row depends on, -1 none
     before: Ints  # first position that depends on the row, NEVER none
 
-    def stack_of(self, position: int) -> int:
-        return int(np.searchsorted(np.array(self.start), position, side="right")) - 1
-
 
 def signatures(t: Table, family: NDArray[np.uint8], frames: list[int]) -> Ints:
     """Equal numbers for instructions of one kind, line and name but for numbers.

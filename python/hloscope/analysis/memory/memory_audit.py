@@ -12,19 +12,14 @@ from .liveness_values import ARGUMENT, OUTPUT, leaf_span
 if TYPE_CHECKING:
     from .memory import Memory
 
-# what each outcome means, for tables and findings
-OUTCOMES = {
-    "aliased": "the output lies in the donated argument's memory",
-    "donated, unused": "donated, but no output could take its memory",
-    "could be donated": "an output of the same shape has memory of its own",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Donation:
     """One argument (``parameter`` of ENTRY) and what its memory is used for again.
 
-    ``outcome`` is one of ``OUTCOMES``; ``output`` the shape index of the output meant.
+    ``outcome``: "aliased" (the output lies in its memory), "donated, unused" (no output could take
+    its memory) or "could be donated" (an output of the same shape has memory of its own);
+    ``output`` is the shape index of the output meant.
     """
 
     argument: str

@@ -74,18 +74,6 @@ class Causes:
             )
         ]  # fmt: skip
 
-    def _sums_to(self, op: Instruction, result: Spec, axes: frozenset[str], shape: str) -> bool:
-        """Whether one device's partial result of ``op`` has as many elements as ``shape``."""
-        if not shape:
-            return True
-        sizes = self._sizes()
-        wanted = math.prod(parse_shape(shape).dimensions)
-        cut = [a for dim in result for a in dim]
-        tiles = math.prod(sizes.get(a, 1) for a in cut if a not in axes)
-        fine = math.prod(sizes.get(a, 1) for a in cut)
-        held = {-(-op.shape.elements // tiles), -(-op.shape.elements // fine)}
-        return wanted in held or op.opcode not in ("dot", "reduce")
-
     def _moves(self, op: Instruction, kind: str, axes: frozenset[str], shape: str) -> list[Cause]:
         """An operand is laid out along the axes, and the op needs it otherwise."""
         after = self.origins.spec(op)
