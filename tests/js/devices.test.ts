@@ -7,9 +7,10 @@ import {
   received,
 } from "../../js/panels/devices/devices-metrics.ts";
 import { drawnDimensions, holders, rangesText } from "../../js/panels/devices/tiles.ts";
-import { classColor, extent, heatColor } from "../../js/panels/parts/heat.ts";
+import { extent } from "../../js/panels/parts/heat.ts";
 import { type CollectiveRow, totalsBy, totalWire } from "../../js/state/collectives.ts";
 import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
+import { classColor, heatColor, inkOf } from "../../js/theme-colors.ts";
 
 const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   index: 0,
@@ -149,9 +150,9 @@ describe("places", () => {
 });
 
 test("colours: ends of the ramp differ, classes differ, extent skips unknowns", () => {
-  expect(heatColor(0, false)).not.toBe(heatColor(1, false));
-  expect(heatColor(7, true)).toBe(heatColor(1, true));
-  expect(new Set(Array.from({ length: 40 }, (_, k) => classColor(k, false))).size).toBe(40);
+  expect(heatColor(0, inkOf(false))).not.toBe(heatColor(1, inkOf(false)));
+  expect(heatColor(7, inkOf(true))).toBe(heatColor(1, inkOf(true)));
+  expect(new Set(Array.from({ length: 40 }, (_, k) => classColor(k, inkOf(false)))).size).toBe(40);
   expect(extent([Number.NaN, 3, 1])).toEqual([1, 3]);
   expect(extent([])).toEqual([0, 0]);
 });

@@ -78,12 +78,13 @@ PYTHON = {
 JAXLIB = {"python/hloscope/readers/mlir_child.py"}
 # The same of js/ and src/. "panels/cost" and its like may import only "panels/*" below.
 VIEW = {"view", "view-extras"}
-PARTS = {"base", *VIEW, "state", "panels/panel", "panels/parts"}
+PARTS = {"base", "theme-colors", *VIEW, "state", "panels/panel", "panels/parts"}
 JS = {
     "view": {"view-extras"},
     "view-extras": set(),
     "theme": {"view"},
     "theme-css": set(),
+    "theme-colors": set(),
     "base": VIEW,
     "state": {"base", *VIEW},
     "graph": {"base", *VIEW},

@@ -150,3 +150,37 @@ def test_sorting_filtering_and_totals(snapshot: Page, page_errors: list[str]):
     page.locator(".collectives button.bar").first.click()
     assert rows.count() == 2
     assert page_errors == []
+
+
+PAINTED = """() => {
+  const found = {};
+  const walk = (at) => {
+    for (const c of at.querySelectorAll("canvas[role=img]")) {
+      const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+      let sum = 0;
+      for (let i = 0; i < data.length; i += 97) sum = (sum * 31 + data[i]) | 0;
+      found[c.getAttribute("aria-label")] = sum;
+    }
+    for (const e of at.querySelectorAll("*")) if (e.shadowRoot) walk(e.shadowRoot);
+  };
+  walk(document);
+  return found;
+}"""
+
+
+def test_a_theme_switch_paints_every_canvas_anew(snapshot: Page) -> None:
+    """Map, tiles, traffic and treemap; their colours are all in the theme."""
+    seen = set()
+    for panel in ("Devices", "Cost"):
+        snapshot.emulate_media(color_scheme="light")
+        snapshot.get_by_role("tab", name=panel).click()
+        snapshot.wait_for_timeout(300)
+        light = snapshot.evaluate(PAINTED)
+        snapshot.emulate_media(color_scheme="dark")
+        snapshot.wait_for_timeout(300)
+        dark = snapshot.evaluate(PAINTED)
+        assert light.keys() == dark.keys()
+        for name, sum_ in light.items():
+            assert dark[name] != sum_, name
+        seen |= set(light)
+    assert {n.split(" ")[0] for n in seen} >= {"Devices", "Tiles", "Traffic", "Treemap"}

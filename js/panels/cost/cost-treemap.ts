@@ -3,8 +3,9 @@ import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Costs } from "../../state/costs.ts";
 import { PARTS, type ScopeCost, scopeCosts } from "../../state/scope-costs.ts";
+import type { Ink } from "../../theme-colors.ts";
 import type { PanelContext } from "../panel.ts";
-import { isDark } from "../parts/heat.ts";
+import { painting } from "../parts/canvas.ts";
 import { bars, note, reveal } from "../parts/parts.ts";
 import { type Rect, squarify } from "./cost-treemap-layout.ts";
 
@@ -13,11 +14,6 @@ const HEIGHT = 300;
 const LISTED = 8;
 /** Room for the name of a scope above what is inside it. */
 const HEAD = 17;
-const FONT = "11px system-ui, sans-serif";
-const FILLS = {
-  light: ["#c3e4ea", "#f8d5c0", "#dfd2f4", "#dbe3ec"],
-  dark: ["#124a56", "#693818", "#46346a", "#313c49"],
-};
 
 export interface Tile extends Rect {
   scope: ScopeCost;
@@ -68,14 +64,14 @@ export function treemap(ctx: PanelContext, costs: Costs, width: number): HTMLEle
   };
   const measure = chip ? `time modelled on ${chip.label}` : "FLOPs";
   const tiles = tilesOf(root, { x: 0, y: 0, width, height: HEIGHT });
-  const canvas = h("canvas", {
-    role: "img",
-    "aria-label": `Treemap of ${measure} by scope. The largest are listed below.`,
-    style: { width: `${width}px`, height: `${HEIGHT}px` },
-  });
   const tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
   let marked: Tile | null = null;
-  const draw = () => paint(canvas, tiles, marked, width);
+  const { canvas, draw } = painting(
+    { "aria-label": `Treemap of ${measure} by scope. The largest are listed below.` },
+    () => [width, HEIGHT],
+    (g, ink) => paint(g, ink, tiles, marked),
+    ctx.signal,
+  );
   const mark = (tile: Tile | null) => {
     if (tile === marked) return;
     marked = tile;
@@ -105,15 +101,6 @@ export function treemap(ctx: PanelContext, costs: Costs, width: number): HTMLEle
   canvas.addEventListener("click", (event) => {
     const tile = at(event);
     if (tile) choose(tile.scope);
-  });
-  requestAnimationFrame(() => {
-    if (ctx.signal.aborted) return;
-    draw();
-    const themed = canvas.closest(".root");
-    if (!themed) return;
-    const watch = new MutationObserver(draw);
-    watch.observe(themed, { attributes: true, attributeFilter: ["class"] });
-    ctx.signal.addEventListener("abort", () => watch.disconnect(), { once: true });
   });
   const legend = chip
     ? h(
@@ -145,35 +132,25 @@ export function treemap(ctx: PanelContext, costs: Costs, width: number): HTMLEle
 }
 
 function paint(
-  canvas: HTMLCanvasElement,
+  g: CanvasRenderingContext2D,
+  ink: Ink,
   tiles: readonly Tile[],
   marked: Tile | null,
-  width: number,
 ): void {
-  const ratio = globalThis.devicePixelRatio || 1;
-  canvas.width = width * ratio;
-  canvas.height = HEIGHT * ratio;
-  const g = canvas.getContext("2d");
-  if (!g) return;
-  g.scale(ratio, ratio);
-  const dark = isDark(canvas);
-  const fills = dark ? FILLS.dark : FILLS.light;
-  g.font = FONT;
-  g.textBaseline = "middle";
   for (const t of tiles) {
     if (t.width < 0.5 || t.height < 0.5) continue;
-    g.fillStyle = fills[t.scope.part] ?? fills[3];
+    g.fillStyle = ink.parts[t.scope.part] ?? ink.parts[3];
     g.fillRect(t.x, t.y, t.width, t.height);
-    g.strokeStyle = dark ? "#8794a3" : "#66717d";
+    g.strokeStyle = ink.treemapEdge;
     g.lineWidth = t.level ? 0.5 : 1.25;
     g.strokeRect(t.x + 0.5, t.y + 0.5, Math.max(0, t.width - 1), Math.max(0, t.height - 1));
     const label = t.height >= 15 && t.width >= 30 ? shortened(g, t.scope.label, t.width - 8) : "";
     if (!label) continue;
-    g.fillStyle = dark ? "#f3f6f9" : "#10181f";
+    g.fillStyle = ink.treemapText;
     g.fillText(label, t.x + 4, t.y + 9);
   }
   if (marked) {
-    g.strokeStyle = dark ? "#ffd166" : "#b3261e";
+    g.strokeStyle = ink.mark;
     g.lineWidth = 2.5;
     g.strokeRect(marked.x + 1, marked.y + 1, marked.width - 2, marked.height - 2);
   }

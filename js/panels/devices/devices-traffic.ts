@@ -2,7 +2,9 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Devices } from "../../state/devices.ts";
-import { extent, heatColor, isDark } from "../parts/heat.ts";
+import { heatColor, type Ink } from "../../theme-colors.ts";
+import { painting } from "../parts/canvas.ts";
+import { extent } from "../parts/heat.ts";
 
 const MOST_SIDE = 420;
 
@@ -15,60 +17,49 @@ export function trafficMatrix(found: Devices, signal: AbortSignal, room = MOST_S
     known.set(traffic.source[k] * count + traffic.target[k], b);
   });
   const [, most] = extent(traffic.bytes);
-  const canvas = h("canvas", { role: "img", "aria-label": "Traffic matrix" });
   const say = h("p", { class: "note", "aria-live": "polite" }, "Rows send, columns receive.");
   // Row and column numbers stand outside, where every few of them fit.
   const every = Math.ceil(count / 16);
   const left = 8 + 7 * String(count - 1).length;
   const top = 16;
   const cell = (side - left) / count;
-  const draw = () => {
-    const ratio = globalThis.devicePixelRatio || 1;
-    canvas.width = side * ratio;
-    canvas.height = (cell * count + top) * ratio;
-    canvas.style.setProperty("width", `${side}px`);
-    canvas.style.setProperty("height", `${cell * count + top}px`);
-    const g = canvas.getContext("2d");
-    if (!g) return;
-    const dark = isDark(canvas);
-    g.scale(ratio, ratio);
-    g.strokeStyle = dark ? "#56606c" : "#b6bec8";
+  const ramp = h("i", { class: "heat-ramp" });
+  const paint = (g: CanvasRenderingContext2D, ink: Ink) => {
+    g.strokeStyle = ink.faint;
     g.strokeRect(left - 0.5, top - 0.5, cell * count, cell * count);
     const size = Math.max(1.5, cell - (cell > 8 ? 1 : 0));
     traffic.bytes.forEach((b, k) => {
-      g.fillStyle = heatColor(0.15 + (0.85 * b) / (most || 1), dark);
+      g.fillStyle = heatColor(0.15 + (0.85 * b) / (most || 1), ink);
       g.fillRect(left + traffic.target[k] * cell, top + traffic.source[k] * cell, size, size);
     });
-    g.fillStyle = dark ? "#9aa5b1" : "#57636f";
-    g.font = "11px system-ui, sans-serif";
-    g.textBaseline = "middle";
+    g.fillStyle = ink.dim;
     for (let d = 0; d < count; d += every) {
       g.textAlign = "center";
       g.fillText(String(d), left + (d + 0.5) * cell, top / 2);
       g.textAlign = "right";
       g.fillText(String(d), left - 5, top + (d + 0.5) * cell);
     }
+    const stops = [0.15, 0.5, 1].map((t) => heatColor(t, ink)).join(",");
+    ramp.style.setProperty("background", `linear-gradient(90deg,${stops})`);
   };
+  const { canvas, at } = painting(
+    { "aria-label": "Traffic matrix" },
+    () => [side, cell * count + top],
+    paint,
+    signal,
+  );
   canvas.addEventListener(
     "pointermove",
     (event) => {
-      const box = canvas.getBoundingClientRect();
-      const to = Math.floor((event.clientX - box.left - left) / cell);
-      const from = Math.floor((event.clientY - box.top - top) / cell);
+      const [x, y] = at(event);
+      const to = Math.floor((x - left) / cell);
+      const from = Math.floor((y - top) / cell);
       if (to < 0 || from < 0 || to >= count || from >= count) return;
       const b = known.get(from * count + to) ?? 0;
       say.textContent = `device ${from} → device ${to}: ${format.bytes(b)}`;
     },
     { signal },
   );
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, { signal });
-  requestAnimationFrame(draw);
-  const ramp = h("i", { class: "heat-ramp" });
-  requestAnimationFrame(() => {
-    const dark = isDark(canvas);
-    const stops = [0.15, 0.5, 1].map((t) => heatColor(t, dark)).join(",");
-    ramp.style.setProperty("background", `linear-gradient(90deg,${stops})`);
-  });
   return h(
     "div",
     { class: "heat" },

@@ -130,10 +130,16 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   };
   const showArray = () => {
     tiles = array
-      ? tilesView(found, array, width, (tile) => {
-          const row = array && found.shardings[array.sharding];
-          map?.mark(tile >= 0 && row ? (holders(row).get(tile) ?? []) : []);
-        })
+      ? tilesView(
+          found,
+          array,
+          width,
+          (tile) => {
+            const row = array && found.shardings[array.sharding];
+            map?.mark(tile >= 0 && row ? (holders(row).get(tile) ?? []) : []);
+          },
+          ctx.signal,
+        )
       : null;
     fill(arrayBox, ...arrayFacts(ctx, found, array), tiles?.element ?? null);
   };

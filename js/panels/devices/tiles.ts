@@ -2,7 +2,8 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type ArrayRow, type Devices, type ShardingRow, tileRanges } from "../../state/devices.ts";
-import { classColor, isDark } from "../parts/heat.ts";
+import { classColor, type Ink } from "../../theme-colors.ts";
+import { painting } from "../parts/canvas.ts";
 
 const MOST_WIDTH = 460;
 const MOST_HEIGHT = 260;
@@ -43,6 +44,7 @@ export function tilesView(
   array: ArrayRow,
   room: number,
   hover: (tile: number) => void,
+  signal: AbortSignal,
 ): Tiles {
   const width = Math.min(MOST_WIDTH, room);
   const sharding = devices.shardings[array.sharding];
@@ -54,7 +56,6 @@ export function tilesView(
     (d) => d !== row && d !== column,
   );
   const fixed = new Map(others.map((d) => [d, 0]));
-  const canvas = h("canvas", { role: "img", "aria-label": `Tiles of ${array.name}` });
   const say = h("p", { class: "note", "aria-live": "polite" }, "Hover a tile for its indices.");
   const sliders = others
     .filter((d) => tiles[d] > 1)
@@ -95,18 +96,8 @@ export function tilesView(
     Math.min(MOST_HEIGHT, Math.max(34, rows * 16, width * Math.min(1, tall))),
   );
   let marked = -1;
-  const draw = () => {
-    const ratio = globalThis.devicePixelRatio || 1;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    canvas.style.setProperty("width", `${width}px`);
-    canvas.style.setProperty("height", `${height}px`);
-    const g = canvas.getContext("2d");
-    if (!g) return;
-    g.scale(ratio, ratio);
-    const dark = isDark(canvas);
+  const paint = (g: CanvasRenderingContext2D, ink: Ink) => {
     g.textAlign = "center";
-    g.textBaseline = "middle";
     const w = width / columns;
     const t = height / rows;
     for (let r = 0; r < rows; r++) {
@@ -114,15 +105,13 @@ export function tilesView(
         const tile = tileAt(r, c);
         const inside = held.get(tile) ?? [];
         const empty = tileRanges(dims, tiles, tile).some(([b, e]) => b >= e);
-        g.fillStyle = empty ? "transparent" : classColor(tile, dark);
+        g.fillStyle = empty ? "transparent" : classColor(tile, ink);
         g.fillRect(c * w + 0.5, r * t + 0.5, w - 1, t - 1);
-        g.strokeStyle =
-          tile === marked ? (dark ? "#ffd166" : "#b3261e") : dark ? "#56606c" : "#8a94a0";
+        g.strokeStyle = tile === marked ? ink.mark : ink.edge;
         g.lineWidth = tile === marked ? 3 : 1;
         g.strokeRect(c * w + 1, r * t + 1, w - 2, t - 2);
         if (w >= 22 && t >= 13) {
-          g.fillStyle = dark ? "#fff" : "#10181f";
-          g.font = "11px system-ui, sans-serif";
+          g.fillStyle = ink.text;
           const fits = Math.max(1, Math.floor(w / 26));
           const many = inside.slice(0, fits).join(",") + (inside.length > fits ? "…" : "");
           g.fillText(
@@ -135,6 +124,12 @@ export function tilesView(
       }
     }
   };
+  const { canvas, draw } = painting(
+    { "aria-label": `Tiles of ${array.name}` },
+    () => [width, height],
+    paint,
+    signal,
+  );
   const describe = (tile: number) => {
     const inside = held.get(tile) ?? [];
     const ranges = rangesText(tileRanges(dims, tiles, tile));
@@ -169,6 +164,5 @@ export function tilesView(
         ? size(0)
         : "a scalar";
   fill(element, canvas, h("p", { class: "note" }, `${axes}; numbers are devices`), ...sliders, say);
-  requestAnimationFrame(draw);
   return { element, mark };
 }

@@ -2,23 +2,14 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Measured, MeasuredRow } from "../../state/measured.ts";
+import { againstColor, heatColor, type Ink } from "../../theme-colors.ts";
 import type { PanelContext } from "../panel.ts";
-import { heatColor, isDark } from "../parts/heat.ts";
+import { painting } from "../parts/canvas.ts";
 import { selectionLink } from "../parts/parts.ts";
 
 const ROW = 20;
 const HEAD = 18;
 export type Mode = "time" | "mean";
-
-/** Doublings against the mean: orange slower, blue faster, grey at it. */
-function against(doublings: number, limit: number, dark: boolean): string {
-  const t = Math.min(1, Math.abs(doublings) / limit);
-  const middle = dark ? [48, 54, 61] : [240, 241, 243];
-  const end =
-    doublings > 0 ? (dark ? [255, 159, 90] : [190, 70, 0]) : dark ? [110, 180, 255] : [20, 90, 190];
-  const mix = (k: number) => Math.round(middle[k] + (end[k] - middle[k]) * t);
-  return `rgb(${mix(0)},${mix(1)},${mix(2)})`;
-}
 
 export function measuredHeat(
   ctx: PanelContext,
@@ -35,33 +26,14 @@ export function measuredHeat(
   );
   // Beyond eight times there is nothing more to tell apart.
   const limit = Math.log2(Math.min(8, Math.max(1.1, ...times)));
-  const canvas = h("canvas", {
-    role: "img",
-    tabindex: "0",
-    "aria-label": `Measured time of ${rows.length} operations on ${devices.length} devices. The table below has the figures.`,
-  });
   const say = h("p", { class: "note", "aria-live": "polite" }, "Point at a cell to read it.");
   const legend = h("div", { class: "heat-legend" });
-  const box = h("div", { class: "measured-cells" }, canvas);
   let cell = 0;
   let at = { row: -1, device: -1 };
-  const draw = () => {
-    cell = Math.max(10, Math.min(44, Math.floor((box.clientWidth || 360) / devices.length)));
-    const dark = isDark(box);
-    const ratio = globalThis.devicePixelRatio || 1;
-    const width = cell * devices.length;
-    const height = HEAD + ROW * rows.length;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    canvas.style.setProperty("width", `${width}px`);
-    canvas.style.setProperty("height", `${height}px`);
-    const g = canvas.getContext("2d");
-    if (!g) return;
-    g.scale(ratio, ratio);
+  const paint = (g: CanvasRenderingContext2D, ink: Ink) => {
     g.font = "10px system-ui, sans-serif";
     g.textAlign = "center";
-    g.textBaseline = "middle";
-    g.fillStyle = dark ? "#9aa5b1" : "#57636f";
+    g.fillStyle = ink.dim;
     const every = Math.ceil(22 / cell);
     devices.forEach((d, k) => {
       if (k % every === 0) g.fillText(String(d), (k + 0.5) * cell, HEAD / 2);
@@ -71,18 +43,18 @@ export function measuredHeat(
         const x = k * cell;
         const y = HEAD + r * ROW;
         if (!(s > 0)) {
-          g.strokeStyle = dark ? "#56606c" : "#b6bec8";
+          g.strokeStyle = ink.faint;
           g.strokeRect(x + 0.5, y + 0.5, cell - 2, ROW - 2);
           return;
         }
         const t = high > low ? (Math.log10(s) - low) / (high - low) : 1;
         g.fillStyle =
-          mode === "time" ? heatColor(t, dark) : against(Math.log2(s / row.mean), limit, dark);
+          mode === "time" ? heatColor(t, ink) : againstColor(Math.log2(s / row.mean) / limit, ink);
         g.fillRect(x, y, cell - 1, ROW - 1);
       });
       // The slowest device is marked by form as well.
       if (mode === "mean" && row.most > 1.02 * row.mean) {
-        g.fillStyle = dark ? "#fff" : "#10181f";
+        g.fillStyle = ink.text;
         g.beginPath();
         g.arc((row.slowest + 0.5) * cell - 0.5, HEAD + (r + 0.5) * ROW - 0.5, 2.5, 0, 7);
         g.fill();
@@ -90,11 +62,11 @@ export function measuredHeat(
     });
     if (at.row >= 0) {
       g.lineWidth = 2;
-      g.strokeStyle = dark ? "#ffd166" : "#b3261e";
+      g.strokeStyle = ink.mark;
       g.strokeRect(at.device * cell, HEAD + at.row * ROW, cell - 1, ROW - 1);
     }
     const ramp = [0, 0.25, 0.5, 0.75, 1].map((t) =>
-      mode === "time" ? heatColor(t, dark) : against((2 * t - 1) * limit, limit, dark),
+      mode === "time" ? heatColor(t, ink) : againstColor(2 * t - 1, ink),
     );
     const ends =
       mode === "time"
@@ -112,6 +84,23 @@ export function measuredHeat(
       mode === "mean" && h("span", { class: "dim" }, "● slowest device"),
     );
   };
+  const {
+    canvas,
+    draw,
+    at: place,
+  } = painting(
+    {
+      tabindex: "0",
+      "aria-label": `Measured time of ${rows.length} operations on ${devices.length} devices. The table below has the figures.`,
+    },
+    () => {
+      cell = Math.max(10, Math.min(44, Math.floor((box.clientWidth || 360) / devices.length)));
+      return [cell * devices.length, HEAD + ROW * rows.length];
+    },
+    paint,
+    ctx.signal,
+  );
+  const box = h("div", { class: "measured-cells" }, canvas);
   const point = (row: number, device: number) => {
     at = { row, device };
     const r = rows[row];
@@ -123,11 +112,8 @@ export function measuredHeat(
     draw();
   };
   const under = (event: MouseEvent) => {
-    const box = canvas.getBoundingClientRect();
-    return {
-      row: Math.floor((event.clientY - box.top - HEAD) / ROW),
-      device: Math.floor((event.clientX - box.left) / cell),
-    };
+    const [x, y] = place(event);
+    return { row: Math.floor((y - HEAD) / ROW), device: Math.floor(x / cell) };
   };
   const inside = (row: number, device: number) =>
     row >= 0 && row < rows.length && device >= 0 && device < devices.length;
@@ -178,7 +164,6 @@ export function measuredHeat(
   const watch = new ResizeObserver(draw);
   watch.observe(box);
   signal.addEventListener("abort", () => watch.disconnect(), { once: true });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, { signal });
   const names = h(
     "ul",
     { class: "measured-names" },

@@ -2,6 +2,8 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Spot } from "../../state/devices.ts";
+import { classColor, heatColor, type Ink } from "../../theme-colors.ts";
+import { painting } from "./canvas.ts";
 
 export interface Cells {
   spots: Spot[];
@@ -29,27 +31,6 @@ export interface HeatMap {
 
 /** Pixels of the box that scrolls; a whole mesh is shown at first if its cells can be 12 high. */
 const TALLEST = 420;
-const LOW = { light: [237, 243, 252], dark: [30, 45, 66] };
-const HIGH = { light: [11, 61, 145], dark: [158, 208, 255] };
-
-export function isDark(element: Element): boolean {
-  return element.closest(".root")?.classList.contains("dark") ?? false;
-}
-
-/** Light to strong blue; a second channel is the number in the cell and the legend. */
-export function heatColor(t: number, dark: boolean): string {
-  const low = dark ? LOW.dark : LOW.light;
-  const high = dark ? HIGH.dark : HIGH.light;
-  const mix = (k: number) => Math.round(low[k] + (high[k] - low[k]) * Math.min(1, Math.max(0, t)));
-  return `rgb(${mix(0)},${mix(1)},${mix(2)})`;
-}
-
-/** Distinct hues by the golden angle; lightness alternates so that neighbours differ in grey too. */
-export function classColor(k: number, dark: boolean): string {
-  const lightness = dark ? [34, 46, 28][k % 3] : [80, 68, 88][k % 3];
-  return `hsl(${Math.round((k * 137.508 + 215) % 360)} ${dark ? 45 : 60}% ${lightness}%)`;
-}
-
 /** Lowest and highest finite value. */
 export function extent(values: ArrayLike<number>): [number, number] {
   let low = Number.POSITIVE_INFINITY;
@@ -70,7 +51,16 @@ export function heatMap(
   pick: (cell: number) => void,
   signal: AbortSignal,
 ): HeatMap {
-  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": name });
+  const painted = painting(
+    { tabindex: "0", "aria-label": name },
+    () => {
+      if (!size) size = fitted();
+      return [Math.ceil(cells.width * size) + 2, Math.ceil(cells.height * size) + 2];
+    },
+    (g, ink) => paint(g, ink),
+    signal,
+  );
+  const { canvas, draw } = painted;
   const legend = h("div", { class: "heat-legend" });
   const box = h("div", { class: "heat-box" }, canvas);
   const zoomOut = h("button", { class: "mini", type: "button", onclick: () => zoom(1 / 1.5) }, "−");
@@ -95,26 +85,13 @@ export function heatMap(
     size = Math.min(96, Math.max(4, Math.round(size * by)));
     draw();
   };
-  const draw = () => {
+  const paint = (g: CanvasRenderingContext2D, ink: Ink) => {
     if (!now) return;
-    if (!size) size = fitted();
     const { values, classes } = now;
-    const dark = isDark(element);
-    const ratio = globalThis.devicePixelRatio || 1;
-    const width = Math.ceil(cells.width * size) + 2;
-    const height = Math.ceil(cells.height * size) + 2;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    canvas.style.setProperty("width", `${width}px`);
-    canvas.style.setProperty("height", `${height}px`);
-    const g = canvas.getContext("2d");
-    if (!g) return;
-    g.scale(ratio, ratio);
     const [low, high] = extent(values);
     const base = now.classes ? low : Math.min(low, 0);
     const span = high - base || 1;
     g.textAlign = "center";
-    g.textBaseline = "middle";
     const edge = size >= 6 ? 1 : 0;
     cells.spots.forEach((spot, k) => {
       const v = values[k];
@@ -122,37 +99,33 @@ export function heatMap(
       const t = (v - base) / span;
       const x = 1 + spot.x * size;
       const y = 1 + spot.y * size;
-      g.fillStyle = !known ? "transparent" : classes ? classColor(v, dark) : heatColor(t, dark);
+      g.fillStyle = !known ? "transparent" : classes ? classColor(v, ink) : heatColor(t, ink);
       g.fillRect(x, y, size - edge, size - edge);
       if (!known) {
-        g.strokeStyle = dark ? "#56606c" : "#b6bec8";
+        g.strokeStyle = ink.faint;
         g.strokeRect(x + 0.5, y + 0.5, size - edge - 1, size - edge - 1);
       }
       if (size >= 20) {
-        const onDark = classes ? dark : dark ? t < 0.55 : t > 0.55;
-        g.fillStyle = onDark && known ? "#fff" : dark && !known ? "#9aa5b1" : "#10181f";
-        g.font = "11px system-ui, sans-serif";
+        const strong = !classes && t > 0.55;
+        g.fillStyle = strong && known ? ink.onStrong : ink.dark && !known ? ink.dim : ink.text;
         const two = size >= 46 && known;
         g.fillText(cells.label(k), x + size / 2, y + size * (two ? 0.34 : 0.5), size - 2);
         if (two) {
           const text = classes ? `${now?.unit} ${v}`.trim() : format.quantity(v, now?.unit);
-          g.font = "11px system-ui, sans-serif";
           g.fillText(text, x + size / 2, y + size * 0.68, size - 3);
         }
       }
     });
     g.lineWidth = 2;
-    g.strokeStyle = dark ? "#ffd166" : "#b3261e";
+    g.strokeStyle = ink.mark;
     for (const k of marked) {
       const spot = cells.spots[k];
       if (spot) g.strokeRect(2 + spot.x * size, 2 + spot.y * size, size - 3, size - 3);
     }
-    fill(legend, ...legendOf(now, low, high, base, dark));
+    fill(legend, ...legendOf(now, low, high, base, ink));
   };
   const cellAt = (event: MouseEvent): number => {
-    const rect = canvas.getBoundingClientRect();
-    const x = (event.clientX - rect.left - 1) / size;
-    const y = (event.clientY - rect.top - 1) / size;
+    const [x, y] = painted.at(event).map((v) => (v - 1) / size);
     return cells.spots.findIndex((s) => x >= s.x && x < s.x + 1 && y >= s.y && y < s.y + 1);
   };
   let over = -1;
@@ -174,7 +147,6 @@ export function heatMap(
     },
     { signal },
   );
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, { signal });
   return {
     element,
     show(shown) {
@@ -188,13 +160,7 @@ export function heatMap(
   };
 }
 
-function legendOf(
-  shown: Shown,
-  low: number,
-  high: number,
-  base: number,
-  dark: boolean,
-): HTMLElement[] {
+function legendOf(shown: Shown, low: number, high: number, base: number, ink: Ink): HTMLElement[] {
   if (shown.classes) {
     const text = `${shown.what}: ${format.count(shown.classes)} ${shown.unit}s, a colour and number each`;
     return [h("span", { class: "dim" }, text)];
@@ -204,7 +170,7 @@ function legendOf(
     const each = known ? `${format.quantity(low, shown.unit)} on each` : "unknown";
     return [h("span", { class: "dim" }, `${shown.what}: ${each}`)];
   }
-  const stops = [0, 0.25, 0.5, 0.75, 1].map((t) => heatColor(t, dark)).join(",");
+  const stops = [0, 0.25, 0.5, 0.75, 1].map((t) => heatColor(t, ink)).join(",");
   return [
     h("span", { class: "dim" }, shown.what),
     h("span", null, format.quantity(base, shown.unit)),
