@@ -207,7 +207,7 @@ export function explorer(
     const { chip } = costs;
     if (!costs.choose(wanted)) {
       const on = costs.chip ? `time is modelled on ${costs.chip.label}` : "no time is modelled";
-      line.note(`No chip is called ${wanted}; ${on}.`);
+      line.note(`Unknown chip ${wanted}; ${on}.`);
     }
     return costs.chip !== chip;
   };

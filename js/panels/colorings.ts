@@ -109,7 +109,7 @@ const bytes: Coloring = {
   source: (model) =>
     model.header.summary.shapes === "global"
       ? "from global shapes, before partitioning"
-      : "from shapes, on one device",
+      : "from shapes, per device",
 };
 
 export const COLORINGS: readonly Coloring[] = [

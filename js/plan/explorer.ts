@@ -64,7 +64,7 @@ export function explorer(s: Explorer): HTMLElement {
         parts: s.time,
         rows: found.meshes.map((m) => ({ name: m.label, values: m.time })),
       }),
-      h("h3", null, "Memory of a device by part"),
+      h("h3", null, "Memory per device, by part"),
       legend(s.memory),
       stacked({
         unit: "B",

@@ -56,7 +56,7 @@ def test_a_chip_for_a_dump_that_names_none(capsys, dump):
     assert 0 < h100 < v5e
     status, out, err = run(capsys, "summary", dump, "--hardware", "h101")
     assert (status, out) == (2, "")
-    assert err.startswith("hloscope: no chip is called 'h101'; did you mean h100")
+    assert err.startswith("hloscope: unknown chip 'h101'; did you mean h100")
 
 
 def test_dot_json_and_files(capsys, dump, tmp_path):

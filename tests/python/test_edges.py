@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hloscope.analysis.base.phases import PHASES, phases
 from hloscope.analysis.base.trips import count_steps
+from hloscope.analysis.comms.collectives import collectives
 from hloscope.analysis.comms.wire import wire_bytes
 from hloscope.analysis.cost.cost_bytes import bytes_accessed
 from hloscope.analysis.cost.roofline import _exposed, for_target
@@ -190,7 +191,7 @@ send = (f32[1024]{{0}}, u32[], token[]) send(p, t), channel_id=1, frontend_attri
 ROOT done = token[] send-done(send), channel_id=1
 """  # noqa: E501
     )
-    (found,) = between_slices(module, np.array([True]))
+    (found,) = between_slices(module, np.array([True]), collectives(module, Target()))
     assert found.levels[0].far == ring("all-reduce", slices, 4096)
     assert found.levels[0].far[1] == 2 * (slices - 1) / slices * 4096
 

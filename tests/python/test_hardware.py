@@ -124,11 +124,11 @@ def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_errors_say_what_and_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(HardwareError, match=r"no chip is called 'tpu-v5'; did you mean tpu-v5"):
+    with pytest.raises(HardwareError, match=r"unknown chip 'tpu-v5'; did you mean tpu-v5"):
         find("tpu-v5")
     with pytest.raises(HardwareError, match=r"'v5q'; did you mean tpu-v5p or tpu-v5e\?"):
         find("v5q")
-    with pytest.raises(HardwareError, match=r"'zx81'; there are tpu-v4, "):
+    with pytest.raises(HardwareError, match=r"'zx81'; known are tpu-v4, "):
         find("zx81")
     with pytest.raises(HardwareError, match="named by its id, such as"):
         find(3)

@@ -194,7 +194,7 @@ def test_the_cell_runs_all_but_its_last_expression(shell: Any) -> None:
         ("%hlo --stage optimised f(x)", "invalid choice: 'optimised'"),
         ("%hlo --height tall f(x)", "--height is pixels such as 640, not 'tall'"),
         ("%hlo --height -3 f(x)", "--height is pixels such as 640, not '-3'"),
-        ("%hlo --hardware tpu-v9 f(x)", "no chip is called 'tpu-v9'; did you mean tpu-v"),
+        ("%hlo --hardware tpu-v9 f(x)", "unknown chip 'tpu-v9'; did you mean tpu-v"),
         ("%hlo --color-by byte f(x)", "--color-by knows no 'byte'; did you mean bytes?"),
         ("%hlo --panel memry f(x)", "--panel knows no 'memry'; did you mean memory?"),
         ("%hlo --color-by q f(x)", "--color-by knows no 'q'; there are family, scope,"),

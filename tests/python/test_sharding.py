@@ -239,7 +239,7 @@ def test_a_partitioned_dump_without_annotations_still_has_bytes_on_each_device()
     assert found.shardings.device_bytes("parameter").tolist() == [32.0] * 4
     assert found.shardings.device_bytes("output").tolist() == [32.0] * 4
     assert found.summary["shapes"] == "local"
-    assert "32 B a device" in str(found)
+    assert "32 B per device" in str(found)
     before = hs.read(text.replace("is_scheduled=true, ", "").replace("main_spmd", "main"))
     assert all(math.isnan(b) for b in before.shardings.device_bytes("parameter"))
     assert before.summary["devices"][0]["parameter_bytes"] is None

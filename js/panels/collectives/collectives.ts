@@ -44,7 +44,7 @@ const COLUMNS: ColumnDef[] = [
   },
   {
     label: "Wire",
-    title: "bytes one device sends in all executions, by ring formulas",
+    title: "bytes sent per device over all executions, by ring formulas",
     number: true,
     text: (r) => format.bytes(totalWire(r)),
     order: (r) => (Number.isFinite(r.wire) ? totalWire(r) : -1),
@@ -236,7 +236,7 @@ export const collectives: Panel = {
           "Totals",
           h("label", { class: "field" }, "Group by", grouping),
           totals,
-          note("Wire: what one device sends, all executions; ring algorithms."),
+          note("Wire: bytes sent per device over all executions, assuming ring algorithms."),
         ),
         section("Collectives", h("div", { class: "controls" }, filter, count), table),
         card,

@@ -93,7 +93,10 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
     return section("Why", note("Unknown: the program before partitioning is not in this capture."));
   }
   if (card.unknown && compilerMessages(ctx.model, row.members).length) {
-    return section("Why", note("XLA's own warning tells: it went through the whole value."));
+    return section(
+      "Why",
+      note("XLA warned about this one: it had to assemble the whole array on every device."),
+    );
   }
   if (card.unknown) {
     const known = around(ctx, card, "Known of them");

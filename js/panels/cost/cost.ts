@@ -64,7 +64,7 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
 function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   const t = costs.totals;
   const isGlobal = ctx.model.header.summary.shapes === "global";
-  const whose = isGlobal ? "of the whole program, before partitioning" : "on one device";
+  const whose = isGlobal ? "of the whole program, before partitioning" : "per device";
   const rows: [string, string][] = [
     ["FLOPs", `${format.quantity(t.flops, "FLOP")} ${whose}`],
     ["Bytes accessed", format.bytes(t.bytes)],

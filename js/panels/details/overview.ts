@@ -27,7 +27,7 @@ export function overview(ctx: PanelContext): Child[] {
     summary.shapes === "global"
       ? `Global shapes, before partitioning over ${format.count(devices)} devices.`
       : devices > 1
-        ? `Sizes and work are of one device of ${format.count(devices)}.`
+        ? `Sizes and FLOPs are per device; the program runs on ${format.count(devices)}.`
         : "";
   return [
     h("h2", { class: "title" }, "Overview"),

@@ -213,7 +213,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
 function noShardings(found: Devices): string {
   const why = "This dump does not say how its arguments are sharded. ";
   return Number.isFinite(found.bytes.parameter[0])
-    ? `${why}The module is partitioned, so its shapes are one device's part: the bytes above are theirs.`
+    ? `${why}The module is partitioned, so its shapes, and the bytes above, are per device.`
     : `${why}The module is not partitioned yet, so what each device will hold is unknown.`;
 }
 

@@ -76,7 +76,9 @@ export function liveList(ctx: PanelContext, memory: Memory, toPeak: () => void):
             text: format.bytes(g.bytes),
           })),
         ),
-        note("What for is told from names, phases and shapes: a guess for all but arguments."),
+        note(
+          "Purposes are inferred from names, phases and shapes: exact for arguments, a guess for everything else.",
+        ),
         h("label", { class: "field list-by" }, "List by ", choose),
       ),
       rows,

@@ -204,8 +204,8 @@ def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
         near += [known[k] for k in difflib.get_close_matches(wanted, known, 3, 0.6)]
     near = list(dict.fromkeys(near))
     if near:
-        raise HardwareError(f"no chip is called {name!r}; did you mean {' or '.join(near[:3])}?")
-    raise HardwareError(f"no chip is called {name!r}; there are {', '.join(chips)}")
+        raise HardwareError(f"unknown chip {name!r}; did you mean {' or '.join(near[:3])}?")
+    raise HardwareError(f"unknown chip {name!r}; known are {', '.join(chips)}")
 
 
 def _matches(chip: Hardware, kind: str) -> bool:

@@ -45,7 +45,7 @@ def text(p: StagePlan) -> str:
         f"{'more than ' if p.solutions_cut else ''}{len(p.solutions)} whole pipelines",
     ]
     if p.memory_bytes is not None:
-        out.append(f"memory limit {size(p.memory_bytes)} a device")
+        out.append(f"memory limit {size(p.memory_bytes)} per device")
     for title, s in (("best", p.best), ("chosen", p.given)):
         if s is None:
             continue

@@ -114,7 +114,7 @@ class Compared:
             both = size if x.unit == "B" else _flop
             name = f"{x.part} {x.name}"
             rows.append([name, both(x.analytic), both(x.compiled), _percent(x.difference), x.why])
-        head = "one device, a step; formulas are modelled, the program is counted"
+        head = "per device and step; formulas are modelled, the program is counted"
         return "\n".join([head, "", *columns(rows, " nnn")])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:

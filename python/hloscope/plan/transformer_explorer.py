@@ -171,8 +171,8 @@ def facts(m: Transformer) -> list[list[str]]:
         ["batch × seq", f"{s.batch} × {s.seq}"],
         ["embed, heads, depth", f"{s.embed}, {s.heads}, {s.depth}"],
         ["a step", duration(t.step_seconds)],
-        ["FLOPs of a device", quantity(t.flops, "FLOP")],
-        ["memory of a device", size(t.memory_bytes)],
+        ["FLOPs per device", quantity(t.flops, "FLOP")],
+        ["memory per device", size(t.memory_bytes)],
         ["figures", "modelled"],
     ]
 
@@ -201,7 +201,7 @@ def _layers(m: Transformer) -> dict[str, Any]:
     heads, rows = table_rows(m)
     return {
         "type": "table",
-        "title": "Layers of one block on one device, one microbatch",
+        "title": "Layers of one block, per device and microbatch",
         "columns": [{"name": n, "unit": u} for n, u in heads],
         "rows": rows,
     }

@@ -50,7 +50,7 @@ def text(m: Transformer) -> str:
         f"transformer, {quantity(t.parameters, 'parameters')}: batch {s.batch}, seq {s.seq}, "
         f"embed {s.embed}, heads {s.heads}, depth {s.depth}",
         f"on {m.rates.label}, {s.devices} device{'s' if s.devices > 1 else ''} "
-        f"({mesh_label(m)}); all figures modelled, of one device",
+        f"({mesh_label(m)}); all figures modelled, per device",
         "",
     ]
     heads, rows = table_rows(m)

@@ -47,5 +47,7 @@ def unwrap(data: bytes, name: str = "", limit: int = MAX_BYTES) -> tuple[bytes, 
             break
         rest = member.unused_data
     if not size:
-        raise ReadError(f"{name or 'the data'} is gzip that nothing can be unpacked from")
+        raise ReadError(
+            f"{name or 'the data'} is a damaged gzip file: nothing in it can be decompressed"
+        )
     return b"".join(parts), warnings

@@ -99,11 +99,11 @@ def _collectives(s: Summary, capture: Capture) -> list[Row]:
     parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
     least = "≥ " if any("lower_bound" in row for row in found) else ""
     wire = size(sum(row["wire_bytes"] for row in found))
-    return [("wire", f"{least}{wire} a device: {', '.join(parts)}")]
+    return [("wire", f"{least}{wire} per device: {', '.join(parts)}")]
 
 
 def _a_device(s: Summary) -> str:
-    return " a device" if s["shapes"] == "local" else " in global shapes, before partitioning"
+    return " per device" if s["shapes"] == "local" else " in global shapes, before partitioning"
 
 
 def _memory(s: Summary, capture: Capture) -> list[Row]:

@@ -82,7 +82,7 @@ class XlaComparison:
 
 @dataclass(frozen=True, eq=False)
 class Cost:
-    """What ``cap.cost()`` returns. Iterate it for rows, dearest first; ``print`` shows a table.
+    """What ``cap.cost()`` returns. Iterate it for rows, most expensive first; it prints as a table.
 
     Columns have one row an instruction of the module: ``flops``, ``transcendentals``,
     ``matmul_flops`` and ``bytes`` are of one execution with called computations included,
@@ -267,7 +267,7 @@ class Cost:
         return out
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row an executed instruction that costs anything, dearest first. Needs pandas."""
+        """One row an executed instruction with a cost, most expensive first. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(

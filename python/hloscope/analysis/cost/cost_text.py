@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cost_table(cost: Cost, rows: int = 12) -> str:
-    """Totals, XLA's own beside ours, and the dearest instructions."""
+    """Totals, XLA's own beside ours, and the most expensive instructions."""
     lines = [f"cost of {cost.module.name}, {whose(cost.module, cost.target)}, one execution"]
     lines.append(
         f"  {quantity(cost.total_flops, 'FLOP')} ({quantity(cost.total_matmul_flops, 'FLOP')} in"

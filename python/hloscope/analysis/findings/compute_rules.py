@@ -178,7 +178,7 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         " backward pass",
         f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')} are in rematerialised"
         f" operations{gathers}: heaviest {names(heaviest)}",
-        "if memory allows, save the dearest of them (jax.checkpoint policies such as"
+        "if memory allows, save the most expensive of them (jax.checkpoint policies such as"
         " dots_with_no_batch_dims_saveable, or save_only_these_names)",
         redone / total,
         seconds,

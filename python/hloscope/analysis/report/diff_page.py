@@ -71,7 +71,7 @@ def page(diff: Diff) -> str:
         f'<h1>{title}</h1><p>{said}</p>{sides}<div class="grid"><div class="column">',
         _deltas("Totals", diff.totals),
         '</div><div class="column">',
-        _deltas("Collectives: wire bytes of one device", diff.collectives),
+        _deltas("Collectives: wire bytes per device", diff.collectives),
         _deltas("Memory live at the peak", diff.memory),
         "</div>",
         _collectives(diff),

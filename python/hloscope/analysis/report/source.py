@@ -64,7 +64,7 @@ class SourceLine:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What ``cap.source`` returns. Iterate it for the person's own lines, dearest first."""
+    """What ``cap.source`` returns. Iterate it for the person's own lines, most expensive first."""
 
     lines: tuple[SourceLine, ...]  # libraries' too, in order of file and line
     unattributed: Figures  # of instructions without a line

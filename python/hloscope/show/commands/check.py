@@ -32,14 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[MEMORY=]SIZE",
         action="append",
         default=[],
-        help="peak of one device's main memory: 12GiB, or of another: host=64GiB; may be repeated",
+        help="peak main memory per device: 12GiB, or of another: host=64GiB; may be repeated",
     )
     parser.add_argument(
         "--max-wire-bytes",
         metavar="[AXIS=]SIZE",
         action="append",
         default=[],
-        help="bytes one device sends, over one mesh axis or in all; may be repeated",
+        help="bytes sent per device, over one mesh axis or in total; may be repeated",
     )
     parser.add_argument(
         "--forbid",
