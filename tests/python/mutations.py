@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from hloscope.hlo import Module
@@ -86,6 +87,31 @@ def compressed(r: random.Random, data: bytes) -> bytes:
     return flip(r, gzip.compress(data, 1))
 
 
+_JOINT = re.compile(rb", | = |\(|\{|\}, ")
+
+
+def odd_blanks(r: random.Random, data: bytes) -> bytes:
+    """Line breaks, tabs and comments between tokens, some of them where none may be."""
+    blanks = (b"\n", b"\n    ", b"\t", b"  ", b" /* x = { */ ", b" // ) }\n", b"\n}\n")
+    found = list(_JOINT.finditer(data))
+    for m in sorted(r.sample(found, min(len(found), 12)), key=lambda m: -m.start()):
+        data = data[: m.end()] + r.choice(blanks) + data[m.end() :]
+    return data
+
+
+def long_attributes(r: random.Random, data: bytes) -> bytes:
+    """Attributes over several lines, with braces, quotes and code in them, closed or not."""
+    values = (
+        b'{kernel={\n"a": "}{",\n"b": {\n}\n}}', b'{x="line\nline }, calls=%no"}',
+        b"{\n{devices=[2]<=[2]}, /*index=5*/{replicated}\n}", b"{a={\n", b'{b="\n',
+        b"{\n y = f32[] add(a, b)\n}",
+    )  # fmt: skip
+    ends = [m.start() for m in re.finditer(rb"\)\n", data)]
+    for at in sorted(r.sample(ends, min(len(ends), 4)), reverse=True):
+        data = data[: at + 1] + b", frontend_attributes=" + r.choice(values) + data[at + 1 :]
+    return data
+
+
 MUTATIONS: dict[str, Mutation] = {
     "cut": cut,
     "swap": swap,
@@ -95,6 +121,8 @@ MUTATIONS: dict[str, Mutation] = {
     "huge numbers": huge_numbers,
     "deep nesting": nesting,
     "lines swapped": splice,
+    "odd blanks": odd_blanks,
+    "long attributes": long_attributes,
     "gzip": compressed,
 }
 
@@ -115,7 +143,7 @@ def read_every_way(data: bytes) -> list[Module]:
     for attempt in (
         lambda: read_modules(data),
         lambda: [read_proto(data)],
-        lambda: read_hlo_text(text),
+        lambda: _whole(read_hlo_text(text)),
         lambda: [read_stablehlo(text)],
     ):
         try:
@@ -126,6 +154,45 @@ def read_every_way(data: bytes) -> list[Module]:
     for m in modules:
         touch(m)
     return modules
+
+
+_WORD = re.compile(r"[A-Za-z_][\w.\-]*")
+_COMMENT = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|/\*.*?\*/|//[^\n]*', re.S)
+
+
+def _whole(modules: list[Module]) -> list[Module]:
+    for m in modules:
+        assert lost_words(m) == []
+    return modules
+
+
+def lost_words(module: Module) -> list[str]:
+    """Words of instructions' text that stand in no instruction, on lines no warning names.
+
+    What went in is counted against what came out: names, shapes, opcodes, arguments and
+    attributes, as they are kept.
+    """
+    if any("more warnings" in w.message for w in module.warnings):
+        return []
+    told = {w.line for w in module.warnings}
+    out = []
+    for i in module.instructions:
+        if i.text_span is None or ".anon" in i.name or "=%_" in i.attribute_text:
+            continue
+        begin, end = i.text_span
+        text = module.text[begin:end]
+        first = module.first_line + module.text.count("\n", 0, begin)
+        if told & set(range(first, first + text.count("\n") + 1)):
+            continue
+        kept = (i.name, i.shape.text, i.opcode, i.argument_text, i.attribute_text, "ROOT")
+        have = Counter(_WORD.findall(" ".join(_COMMENT.sub(_quoted, k) for k in kept)))
+        lost = Counter(_WORD.findall(_COMMENT.sub(_quoted, text))) - have
+        out += [f"line {first}: {w}" for w in lost]
+    return out[:20]
+
+
+def _quoted(m: re.Match[str]) -> str:
+    return m[1] or " "
 
 
 def touch(module: Module) -> None:

@@ -124,7 +124,7 @@ def parse_groups(text: str) -> DeviceGroups | None:
         return None if array is None else DeviceGroups(text, array)
     if not (bare.startswith("{") and bare.endswith("}")):
         return None
-    if re.search(r"[^\d,\s{}]", bare):
+    if re.search(r"[^\d,\s{}]|\d{10}", bare):  # no number of a device has ten digits
         return None
     rows = [tuple(map(int, g.replace(",", " ").split())) for g in _GROUP.findall(bare[1:-1])]
     rows = [r for r in rows if r]
@@ -135,7 +135,7 @@ def parse_groups(text: str) -> DeviceGroups | None:
     return DeviceGroups(text, np.asarray(rows, dtype=np.int64))
 
 
-_PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_PAIR = re.compile(r"\{\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\}")
 
 
 @lru_cache(maxsize=4096)

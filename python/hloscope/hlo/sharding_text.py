@@ -24,6 +24,7 @@ from .target import Mesh
 _DEVICES = re.compile(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
 _COMMENT = re.compile(r"/\*[^*\"]*\*/")
 _LAST_DIMS = re.compile(r"last_tile_dims=\{([^}]*)\}")
+_HUGE = re.compile(r"\d{10}")  # no device and no count of tiles has ten digits
 _BRACE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]')
 _MAXIMAL = re.compile(r"maximal(?:_mesh\[)?[ ,]*device(?:_id)?=(\d+)")
 _SDY_MESH = re.compile(r"@([\w.$-]+|\"[^\"]*\")|mesh<\[(.*?)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
@@ -77,7 +78,7 @@ def _gspmd(text: str, inner: str) -> Sharding:
     if "mesh[" in inner:
         return _xla_named(text, inner)
     m = _DEVICES.search(inner)
-    if m is None:
+    if m is None or _HUGE.search(inner):
         return Sharding("unknown", text)
     dims = tuple(int(n) for n in m[1].replace(",", " ").split())
     if m[2]:

@@ -53,13 +53,27 @@ def _groups_and_sharding(i: Instruction, seen: set[str], warn: Warn) -> None:
     sharding = i.attribute("sharding")
     if sharding is not None and sharding not in seen:
         seen.add(sharding)
-        if "{unknown" not in sharding and _unknown(parse_sharding(sharding)):
+        if "{unknown" not in sharding and _meaningless(sharding):
             warn(f"the sharding of %{i.name[:60]} is not understood: {sharding[:80]!r}", _at(i))
     groups = groups_text(i)
     if groups is not None and groups not in seen:
         seen.add(groups)
-        if parse_groups(groups) is None:
+        if _no_groups(groups):
             warn(f"the groups of %{i.name[:60]} are not understood: {groups[:80]!r}", _at(i))
+
+
+def _meaningless(sharding: str) -> bool:
+    try:
+        return _unknown(parse_sharding(sharding))
+    except (ValueError, OverflowError, MemoryError, RecursionError):  # numbers no device has
+        return True
+
+
+def _no_groups(text: str) -> bool:
+    try:
+        return parse_groups(text) is None
+    except (ValueError, OverflowError, MemoryError):
+        return True
 
 
 def _unknown(sharding: Sharding) -> bool:
