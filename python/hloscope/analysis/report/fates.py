@@ -44,13 +44,13 @@ def fates(module: Module, passes: Passes | None = None, stablehlo: Module | None
     callers = _fusions(module)
     called = _through_calls(origins)
     gone = Gone(origins.operations, passes, stablehlo) if passes is not None else None
-    rows = []
-    for operation in origins.operations:
-        rows.append(
-            _present(module, origins, operation, callers, called)
-            or (gone.fate(operation) if gone is not None else _not_told(operation))
-        )
-    return Fates(tuple(rows))
+    rows = {o.number: _present(module, origins, o, callers, called) for o in origins.operations}
+    missing = [o for o in origins.operations if rows[o.number] is None]
+    if gone is not None:
+        missing.sort(key=gone.order)  # each snapshot is read once
+    for operation in missing:
+        rows[operation.number] = gone.fate(operation) if gone is not None else _not_told(operation)
+    return Fates(tuple(row for row in rows.values() if row is not None))
 
 
 def _not_told(operation: Operation) -> Fate:

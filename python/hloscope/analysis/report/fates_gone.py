@@ -50,6 +50,11 @@ class Gone:
             if first.origins is not None:
                 self.importing = _Import(operations, stablehlo, first)
 
+    def order(self, operation: Operation) -> int:
+        """Operations that one pass took away are asked for together."""
+        row = self.lost.get(operation.number)
+        return -1 if row is None else row.index
+
     def fate(self, operation: Operation) -> Fate:
         """The fate of an operation that is gone."""
         row = self.lost.get(operation.number)
