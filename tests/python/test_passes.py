@@ -11,6 +11,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
+from hloscope.capturing import dumping
 from hloscope.show.cli import main
 
 
@@ -72,6 +73,14 @@ def test_passes_are_had_later_too() -> None:
     assert later.fates.counts
     with pytest.raises(ValueError, match="nothing tells the passes"):
         _ = hs.read(later.text).passes
+
+
+def test_without_room_for_a_dump_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dumping, "_make", lambda need: (None, "the dump was left out: no room"))
+    found = hs.capture(lambda x: jnp.sin(x) * 1.0, jnp.eye(8), passes=True)
+    assert str(found.passes).endswith("the dump was left out: no room")
+    assert len(found.passes) == 0
+    assert found.fates.counts["unknown"] > 0
 
 
 def test_every_instruction_tells_its_origin(cap: hs.Capture) -> None:

@@ -136,8 +136,11 @@ class Program:
             self._optimized = stages.optimized(text, self.marked)
             dumped = provenance.buffer_assignment(folder)
             self._optimized.buffer_assignment = stages.buffer_assignment(None, dumped)
-            self.does_not_fit = oom.sentence(error, self._optimized)
+            said = oom.sentence(error, self._optimized)
+            self.does_not_fit = said if self.marked is None else self.marked.clean(said)
             self._warn(self._optimized, self.does_not_fit)
+            if self.options.passes:
+                self._passes = every_pass.collect(folder, self.marked)
             if self.marked is not None:
                 self.dumps = {
                     k: self.marked.clean_dump(v) for k, v in provenance.collect(folder).items()
@@ -184,6 +187,8 @@ class Program:
         return self._passes
 
     def _without_dump(self, why_not: str) -> None:
+        if self.options.passes:
+            self._passes = (), why_not
         try:
             self._optimized = stages.from_executable(self._compiled, lambda: None, self.marked)
         except CaptureError as error:
