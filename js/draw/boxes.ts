@@ -85,7 +85,8 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     const stack = kind === ItemKind.Stack;
     // A stack's yellow would pass for a little heat.
     const plain = s.looks.sums !== null;
-    const fill = stack && !plain ? theme.fold : theme.group;
+    const heat = s.looks.fill[item] >= 0;
+    const fill = heat ? fillOf(s, item, theme.group) : stack && !plain ? theme.fold : theme.group;
     const stroke = stack && !plain ? theme.foldBorder : theme.groupBorder;
     if (stack) {
       w -= 2 * M.STACK_OFFSET;
@@ -129,7 +130,11 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     }
     sign(surface, s, x + w - 12, y + 14, true, alpha);
     const sub = closedWords(s, item, words.sub, stack, w - 20);
-    surface.text(sub, left, y + 30, { size: M.SUB_SIZE, color: theme.mutedText, alpha });
+    surface.text(sub, left, y + 30, {
+      size: M.SUB_SIZE,
+      color: heat ? theme.text : theme.mutedText,
+      alpha,
+    });
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
     const lift = kind === ItemKind.Stack ? 2 * M.STACK_OFFSET : 0;

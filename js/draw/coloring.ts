@@ -68,18 +68,14 @@ export function paintInstructions(
   const palette = [theme.unknown, theme.zero];
   for (let k = 0; k < STEPS; k++) palette.push(ramp(theme.ramp, k / (STEPS - 1)));
   const span = log ? Math.log(high / low) : high - low;
-  for (let i = 0; i < n; i++) {
-    const v = values[i];
-    if (!Number.isFinite(v)) continue;
+  const place = (v: number): number => {
     // A logarithm has no place for 0, and 0 is not the least of what there is.
-    if (v === 0) {
-      index[i] = ZERO;
-      continue;
-    }
+    if (v === 0) return ZERO;
     const raw = log ? (v > 0 ? Math.log(v / low) : 0) : v - low;
     const t = span > 0 ? Math.min(1, Math.max(0, raw / span)) : 1;
-    index[i] = LEAST + Math.round(t * (STEPS - 1));
-  }
+    return LEAST + Math.round(t * (STEPS - 1));
+  };
+  for (let i = 0; i < n; i++) if (Number.isFinite(values[i])) index[i] = place(values[i]);
   const legend: LegendEntry[] = [];
   if (known) {
     for (const t of [0, 0.25, 0.5, 0.75, 1]) {
@@ -93,7 +89,7 @@ export function paintInstructions(
     }
   }
   const added = coloring.amounts?.(model);
-  const amounts = added && { values: added, unit: coloring.unit ?? "" };
+  const amounts = added && { values: added, unit: coloring.unit ?? "", place };
   return { colors: { index, palette, numeric: true, amounts }, legend };
 }
 

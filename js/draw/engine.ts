@@ -2,7 +2,7 @@
 import type { ViewModel } from "../base/model.ts";
 import { buildFlow, type Flow } from "../graph/flow.ts";
 import { ItemWriter } from "../graph/items.ts";
-import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
+import { SUB_SIZE, type TextMetrics } from "../graph/metrics.ts";
 import { Openness, openDefault, WORTH_OPENING, weights, worthOf } from "../graph/openness.ts";
 import { LayoutCache, layoutPicture } from "../graph/picture.ts";
 import { ItemKind, type Projection, project } from "../graph/projection.ts";
@@ -13,7 +13,15 @@ import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
 /** Numbers of boxes tried for the first picture, until one fits the pane. */
-const BUDGETS = [48, 34, 24, 16, 10, 6, 3];
+const BUDGETS = [16, 13, 10, 6, 3];
+/** Modules with no more boxes than this in all are shown whole, where they fit. */
+const SMALL = 40;
+const SMALL_BUDGETS = [48, 34, 24];
+/** No more than this in a first picture: what is opened to fill the pane counts as well. */
+const MOST_BOXES = 16;
+const MOST_ARROWS = 25;
+/** Scale at which the smallest text still has ten pixels. */
+const LEAST_SCALE = 10 / SUB_SIZE;
 /** Then this many of what is still closed are tried one by one; fewer in huge modules. */
 const TRIES = 6;
 const HUGE = 40_000;
@@ -26,6 +34,9 @@ export class Engine {
   projectMs = 0;
   layoutMs = 0;
   sceneMs = 0;
+  /** Boxes and arrows of the picture that was measured last. */
+  private shown = 0;
+  private arrows = 0;
   private weight: Uint32Array;
   private writer: ItemWriter;
   private counts: FamilyCounts;
@@ -65,7 +76,8 @@ export class Engine {
     let best: Openness | null = null;
     let bestFit = 0;
     let boxes = -1;
-    for (const budget of BUDGETS) {
+    const small = this.weight[this.tree.root] <= SMALL;
+    for (const budget of small ? [...SMALL_BUDGETS, ...BUDGETS] : BUDGETS) {
       this.openness = openDefault(this.tree, this.flow, this.weight, budget);
       const opened = this.openness.open.reduce((sum, o) => sum + o, 0);
       if (opened === boxes) continue;
@@ -75,16 +87,19 @@ export class Engine {
         best = this.openness;
         bestFit = fit;
       }
-      if (fit >= READABLE_SCALE) break;
+      if (fit >= LEAST_SCALE) break;
     }
     this.openness = best as Openness;
-    this.fillPane(Math.min(bestFit, READABLE_SCALE));
+    this.fillPane(Math.min(bestFit, LEAST_SCALE));
     return this.rebuild();
   }
   /** Scale at which the whole picture would fit the pane. */
   private fitOf(openness: Openness): number {
     const projection = project(this.tree, this.flow, this.weight, openness);
     const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
+    this.shown = 0;
+    for (const k of projection.kind) if (k !== ItemKind.Open) this.shown++;
+    this.arrows = picture.edges.count;
     return Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
   }
   /** Opens the largest groups that still let everything fit at that scale. */
@@ -107,7 +122,9 @@ export class Engine {
       tried.add(largest);
       const next = this.openness.copy();
       next.open[largest] = 1;
-      if (this.fitOf(next) >= scale) this.openness = next;
+      if (this.fitOf(next) >= scale && this.shown <= MOST_BOXES && this.arrows <= MOST_ARROWS) {
+        this.openness = next;
+      }
     }
   }
 

@@ -136,9 +136,9 @@ export const DARK: GraphTheme = {
   families: {
     other: "#36424f",
     matmul: "#8a5600",
-    convolution: "#77501a",
+    convolution: "#6e6a0c",
     collective: "#97382a",
-    custom_call: "#70432c",
+    custom_call: "#5f4b45",
     control_flow: "#13624a",
     linear_algebra: "#733c60",
     rng: "#44591c",

@@ -9,7 +9,12 @@ export interface Colors {
   /** Amounts: UNKNOWN, ZERO, then the larger index is the hotter; groups show their hottest. */
   numeric: boolean;
   /** What adds up over instructions, so that a group has an amount of its own. */
-  amounts?: { values: ArrayLike<number>; unit: string };
+  amounts?: {
+    values: ArrayLike<number>;
+    unit: string;
+    /** Palette place of an amount: of a group's total, on the scale of single instructions. */
+    place: (amount: number) => number;
+  };
 }
 
 /** Palette places of amounts that have no place on the ramp. */
@@ -75,6 +80,8 @@ export function itemLooks(
       // How much of the whole is in here, in the colour of its hottest.
       const hottest = shares[shares.length - 1].color;
       bars.set(item, [{ color: hottest, share: sums.total > 0 ? sums.of[item] / sums.total : 0 }]);
+      const known = sums.of[item] > 0 || shares.some((s) => s.color !== UNKNOWN);
+      if (known && colors.amounts) fill[item] = colors.amounts.place(sums.of[item]);
       continue;
     }
     if (colors.numeric) shares.sort((a, b) => b.color - a.color);

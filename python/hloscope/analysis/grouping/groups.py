@@ -45,6 +45,8 @@ KINDS = (
 
 # A computation with no more boxes than this reads well without scopes.
 FLAT = 12
+# Computations that nothing calls, beside ENTRY or in its place.
+BESIDE = 10
 # A loop's body is the function that most of it is from.
 MOSTLY = 0.6
 
@@ -125,12 +127,27 @@ class _Builder:
         if entry is not None:
             self._computation(entry.index, "entry", entry.name, -1, 0, queue)
         self._drain(queue)
-        for c in range(len(self.t.first) - 1, -1, -1):  # cut dumps: callers are printed last
-            if self.of_computation[c] < 0:
-                name = self.module.computations[c].name
-                self._computation(c, "unreachable", name, -1, 0, queue)
-                self._drain(queue)
+        self._unreachable(queue)
         return self._freeze()
+
+    def _unreachable(self, queue: deque[int]) -> None:
+        """What ENTRY does not reach: the largest beside it, the rest in a group of their own."""
+        caller, _ = self.t.caller()
+        left = [c for c in range(len(self.t.first)) if self.of_computation[c] < 0]
+        tops = sorted((c for c in left if caller[c] < 0), key=lambda c: -int(self.t.size[c]))
+        large, rest = set(tops[:BESIDE]), -1
+        for c in reversed(left):  # cut dumps: callers are printed last
+            if self.of_computation[c] >= 0:
+                continue
+            parent = 0
+            if len(tops) > BESIDE and c not in large:
+                if rest < 0:
+                    word = f"{len(tops) - BESIDE} more computations"
+                    rest = self._add(Node("section", word), 0)
+                parent = rest
+            name = self.module.computations[c].name
+            self._computation(c, "unreachable", name, -1, parent, queue)
+            self._drain(queue)
 
     def _drain(self, queue: deque[int]) -> None:
         called, roles = self.t.called, self.t.called_roles
