@@ -99,9 +99,14 @@ def main() -> None:
         pictures = [json.loads(line) for line in out.stdout.splitlines()]
     if out.returncode or len(pictures) != len(rows):
         sys.exit(out.stderr[-2000:])
-    print(f"{'':44} {'instr.':>8} {'layers':>10}  boxes      arrows     text px         parts in boxes")
+    print(
+        f"{'':44} {'instr.':>8} {'layers':>10}  "
+        "boxes      arrows     text px         parts in boxes"
+    )
     for (name, size, truth, right, parts, boxed), sizes in zip(rows, pictures, strict=True):
-        mark = "?" if right is None else f"{'+'.join(map(str, truth or []))} {'ok' if right else 'NO'}"
+        mark = (
+            "?" if right is None else f"{'+'.join(map(str, truth or []))} {'ok' if right else 'NO'}"
+        )
         print(
             f"{name[:44]:44} {size:>8,} {mark:>10}  "
             + "/".join(str(s["boxes"]) for s in sizes).ljust(11)
