@@ -43,6 +43,8 @@ export interface CostExtras {
   own: string | null;
   totals: Totals;
   torusIsKnown: boolean;
+  /** "4×4": where the devices' places are not known. */
+  assumedSlice: string;
   unknownLoops: { instruction: number; parent: number }[];
   branchesLeftOut: number[];
   xla: XlaFigure[];
@@ -56,6 +58,8 @@ export interface Totals {
   memory: number;
   collective: number;
   exposed: number;
+  /** Copies to VMEM and the host that nothing else leaves bandwidth for. */
+  copies: number;
   total: number;
   /** Executed instructions whose time is not known. */
   unknown: number;
@@ -74,6 +78,8 @@ export interface Chip {
   label: string;
   memoryBytes: number;
   memoryBandwidth: number;
+  /** Of the link to the host's memory, one way. */
+  hostBandwidth: number;
   /** FLOP/s per entry of `dtypes`; null where no source says. */
   matmul: (number | null)[];
   peak: number;

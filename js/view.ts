@@ -155,8 +155,11 @@ export type CoreColumn = string;
  * cost.transcendentals    f64 n
  * cost.bytes              f64 n   bytes accessed, fusions at their boundary
  * cost.main_bytes         f64 n   the part in main memory (not VMEM and the like)
+ * cost.from_host          f64 n   bytes of such a copy that come from the host's memory
+ * cost.to_host            f64 n   and that go there; both absent where none do
  * cost.runs               f64 n   executions; a loop of unknown trip count counts once
  * cost.unit               u8 n    1: takes time itself; 2: a collective, its time is its transfer's;
+ *                                 3: a copy beside everything else, to VMEM or over the host's link;
  *                                 0: inside a fusion, or a container such as while
  * cost.dtype              u8 n    operand type of its matmuls, into extras.cost.dtypes
  * cost.loop               i32 n   innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none

@@ -7,7 +7,7 @@ import type { Chip, CostExtras, Totals } from "../view-extras.ts";
 import { perModel } from "./members.ts";
 import { type CostColumns, countRuns, model } from "./what-if.ts";
 
-export { BOUNDS, COLLECTIVE, MEMORY, UNKNOWN } from "./what-if.ts";
+export { BOUNDS, COLLECTIVE, COPY, MEMORY, UNKNOWN } from "./what-if.ts";
 
 export const copyOf = (chip: Chip): Chip => ({
   ...chip,
@@ -50,6 +50,8 @@ export class Costs {
       transcendentals: c("transcendentals"),
       bytes: this.bytes,
       mainBytes: c("main_bytes"),
+      fromHost: model.optional<Float64Array>("cost.from_host"),
+      toHost: model.optional<Float64Array>("cost.to_host"),
       dtype: model.column<Uint8Array>("cost.dtype"),
       loop: model.optional<Int32Array>("cost.loop"),
       condition: model.optional<Uint8Array>("cost.condition"),

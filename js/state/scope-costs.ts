@@ -1,7 +1,7 @@
 /** The group tree weighted by modelled time, or by FLOPs when no chip is chosen. */
 import type { ViewModel } from "../base/model.ts";
 import type { Selection } from "../view.ts";
-import { COLLECTIVE, type Costs, MEMORY } from "./costs.ts";
+import { COLLECTIVE, COPY, type Costs, MEMORY } from "./costs.ts";
 import { childGroups, directMembers, nameOf } from "./members.ts";
 
 /** What takes most of a scope's time. */
@@ -31,7 +31,7 @@ export function scopeCosts(model: ViewModel, costs: Costs, depth: number): Scope
   const sums = new Float64Array(count * PARTS.length);
   const partOf = (i: number) => {
     const bound = timed ? costs.bound[i] : 0;
-    return bound === MEMORY ? 1 : bound === COLLECTIVE ? 2 : 0;
+    return bound === MEMORY || bound === COPY ? 1 : bound === COLLECTIVE ? 2 : 0;
   };
   for (let i = 0; i < instructions; i++) {
     if (!costs.unit[i] || !(costs.runs[i] > 0)) continue;

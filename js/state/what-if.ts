@@ -6,8 +6,8 @@
  */
 import type { Chip, CostExtras, Totals } from "../view-extras.ts";
 
-export const BOUNDS = ["", "compute", "vector", "memory", "collective", "unknown"] as const;
-export const [, COMPUTE, VECTOR, MEMORY, COLLECTIVE, UNKNOWN] = [0, 1, 2, 3, 4, 5];
+export const BOUNDS = ["", "compute", "vector", "memory", "collective", "unknown", "copy"] as const;
+export const [, COMPUTE, VECTOR, MEMORY, COLLECTIVE, UNKNOWN, COPY] = [0, 1, 2, 3, 4, 5, 6];
 
 type Levels = Record<
   "switchSteps" | "switchBytes" | "torusSteps" | "torusBytes" | "farSteps" | "farBytes",
@@ -23,6 +23,9 @@ export interface CostColumns {
   transcendentals: ArrayLike<number>;
   bytes: ArrayLike<number>;
   mainBytes: ArrayLike<number>;
+  /** Bytes of copies from and to the host's memory; null where none are. */
+  fromHost: ArrayLike<number> | null;
+  toHost: ArrayLike<number> | null;
   dtype: ArrayLike<number>;
   loop: ArrayLike<number> | null;
   condition: ArrayLike<number> | null;
@@ -99,15 +102,29 @@ export function model(
     memory: 0,
     collective: 0,
     exposed: 0,
+    copies: 0,
     total: 0,
     unknown: 0,
   };
+  // Seconds of main memory that copies need and others leave, and of the host's link each way.
+  let [needed, left, from, to] = [0, 0, 0, 0];
   const rates = (chip?.matmul ?? []).map((r) => r ?? Number.NaN);
   for (let i = 0; i < n; i++) {
     if (!unit[i]) continue;
     totals.flops += known(flops[i] * runs[i]);
     totals.bytes += known(bytes[i] * runs[i]);
-    if (!chip || unit[i] !== 1) continue;
+    if (!chip) continue;
+    if (unit[i] === 3) {
+      const memory = mainBytes[i] / chip.memoryBandwidth;
+      const taken = (columns.fromHost?.[i] ?? 0) / chip.hostBandwidth;
+      const given = (columns.toHost?.[i] ?? 0) / chip.hostBandwidth;
+      needed += memory * runs[i];
+      from += taken * runs[i];
+      to += given * runs[i];
+      seconds[i] = Math.max(memory, taken, given);
+      bound[i] = seconds[i] > 0 ? COPY : 0;
+    }
+    if (unit[i] !== 1) continue;
     const products = matmulFlops[i] > 0 ? matmulFlops[i] / rates[dtype[i]] : 0;
     const others = flops[i] - matmulFlops[i] + transcendentals[i];
     const vector = chip.vector ? others / chip.vector : others * 0;
@@ -117,12 +134,15 @@ export function model(
     seconds[i] = most;
     if (Number.isNaN(most)) bound[i] = UNKNOWN;
     else if (most > 0) bound[i] = most === products ? COMPUTE : most === vector ? VECTOR : MEMORY;
+    if (most > memory) left += (most - memory) * runs[i];
     if (bound[i] === UNKNOWN) totals.unknown += runs[i] > 0 ? 1 : 0;
     else if (bound[i] === MEMORY) totals.memory += most * runs[i];
     else totals.compute += most * runs[i];
   }
   if (chip) exposed(columns, reaches, runs, chip, { seconds, bound, totals });
-  totals.total = totals.compute + totals.memory + totals.exposed;
+  const busy = totals.compute + totals.memory + totals.exposed;
+  totals.copies = Math.max(0, needed - left - totals.exposed, Math.max(from, to) - busy);
+  totals.total = busy + totals.copies;
   return { seconds, bound, totals };
 }
 

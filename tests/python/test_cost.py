@@ -374,8 +374,9 @@ def test_pods_end_where_their_links_do() -> None:
     assert transfer_time(find("tpu-v5e"), t) == pytest.approx(
         near[0] + far[0] + max(near[1], far[1])
     )
+    (t,) = hs.read(text).cost("tpu-v5p").transfers  # 8×8×8, every axis closed
     assert transfer_time(find("tpu-v5p"), t) == pytest.approx(
-        2 * 256e-6 + 2 * 511 / 512 * S / 2 / 100e9
+        2 * 12e-6 + 2 * 511 / 512 * S / 6 / 100e9
     )
 
 

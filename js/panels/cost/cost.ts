@@ -102,6 +102,14 @@ function split(costs: Costs): HTMLElement[] {
       color: "var(--wire)",
     },
   ];
+  if (t.copies > 0) {
+    rows.push({
+      label: "copies to VMEM and the host",
+      value: t.copies,
+      text: share(t.copies),
+      color: "var(--memory)",
+    });
+  }
   if (hidden > 1e-6 * t.collective) {
     rows.push({
       label: "hidden communication",
@@ -115,7 +123,7 @@ function split(costs: Costs): HTMLElement[] {
       "Where modelled time goes",
       bars(rows),
       note(
-        `Peak figures, one op after another${costs.extras.torusIsKnown ? "" : "; the torus is assumed to match the mesh"}: a lower bound.`,
+        `Peak figures, one op after another, copies beside them${costs.extras.torusIsKnown ? "" : `; where the devices are on the torus is not known, ${costs.extras.assumedSlice} is assumed`}: a lower bound.`,
       ),
     ),
   ];

@@ -45,7 +45,8 @@ class Hardware:
     ``matmul`` maps operand types ("bf16", "f32", "f32:highest", "f8") to FLOP/s of the matrix
     unit. ``vector`` (FLOP/s of everything else) and ``clock`` (Hz) are None where no source
     gives them; what would need them is then left out of the model. ``cores`` tells GPUs of one
-    vendor apart in a trace, 0 unknown.
+    vendor apart in a trace, 0 unknown. ``host_bandwidth`` is of the link to the host's memory,
+    one way; None where no source gives it.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Hardware:
     clock: float | None = None
     devices_per_chip: int = 1
     cores: int = 0
+    host_bandwidth: float | None = None
     kinds: tuple[str, ...] = ()
     source: tuple[str, ...] = field(default=(), compare=False)
 
@@ -152,6 +154,9 @@ def _hardware(name: str, entry: Mapping[str, Any], where: str) -> Hardware:
             clock=None if clock is None else float(clock),
             devices_per_chip=share,
             cores=int(entry.get("cores", 0)),
+            host_bandwidth=_rate(entry["host_bandwidth"]) / share
+            if "host_bandwidth" in entry
+            else None,
             kinds=tuple(str(k).lower() for k in entry.get("kinds", [name])),
             source=tuple(str(s) for s in entry.get("source", ())),
         )

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...hardware import Hardware, choose, find
+from ...hardware import Hardware, choose, find, load
 from ...hlo import Instruction, Module, Target
 from ..base.dialects import needs_hlo
-from ..base.memory_spaces import memory_space
+from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import per_target, table
 from . import flops as flops_module
 from .cost_bytes import bytes_accessed
@@ -331,12 +331,15 @@ def estimate(
     if module.dialect != "hlo":
         raise ValueError(needs_hlo("cost", module, target))
     target = target or Target()
+    if hardware is not None and not target.devices and hardware.id in load():
+        target = replace(target, hardware=hardware.id)  # whose torus an unknown slice is of
     t = table(module)
     work = flops_module.count(module)
     calls = call_graph(module)
     accessed = bytes_accessed(module, calls.executed)
     spaces = any(memory_space(leaf) for s in t.shapes for leaf in s.leaves())
-    in_main = bytes_accessed(module, calls.executed, main_memory_only=True) if spaces else accessed
+    main = main_spaces(platform(module, target))
+    in_main = bytes_accessed(module, calls.executed, only=main) if spaces else accessed
     execution = count_runs(
         module, calls, np.nan_to_num(work.flops) + np.nan_to_num(accessed) * 1e-3, trips=trips
     )

@@ -42,14 +42,21 @@ _STARTS = frozenset(
 _LARGE_CONSTANT = 8  # elements; smaller ones become immediates
 
 
-def bytes_accessed(module: Module, executed: Bools, *, main_memory_only: bool = False) -> Floats:
+def bytes_accessed(
+    module: Module, executed: Bools, *, only: tuple[int, ...] | None = None
+) -> Floats:
     """Bytes of one execution of each instruction of the ``executed`` computations, else 0.
 
-    ``main_memory_only`` leaves out values that the layout puts into another memory space,
-    such as TPU's VMEM, S(1): they cost no bandwidth of main memory.
+    ``only`` leaves out values that the layout puts into other memory spaces, such as TPU's
+    VMEM, S(1): they cost no bandwidth of main memory.
     """
     t = table(module)
-    of_shape = _main_bytes if main_memory_only else storage_bytes
+
+    def of_shape(shape: Shape) -> int:
+        if only is None:
+            return storage_bytes(shape)
+        return sum(storage_bytes(s) for s in shape.leaves() if memory_space(s) in only)
+
     size = np.array([float(of_shape(s)) for s in t.shapes])[t.shape]
     out = np.zeros(len(t.instructions))
     reads = np.zeros(len(t.instructions))
@@ -59,15 +66,18 @@ def bytes_accessed(module: Module, executed: Bools, *, main_memory_only: bool = 
     out[plain] = (size + reads)[plain]
     special = t.by_opcode(lambda o: o in _RULES or o in _STARTS or o == "custom-call", bool)
     for n in np.flatnonzero(special & plain):
-        out[n] = _special(t.instructions[n], size)
+        i = t.instructions[n]
+        if i.opcode == "copy-start":
+            out[n] = _copied(i, of_shape)
+        elif only is not None and i.opcode in _SLICES and i.operands:
+            # an end of it may lie elsewhere
+            out[n] = size[n] + (storage_bytes(i.shape) if of_shape(i.operands[0].shape) else 0)
+        else:
+            out[n] = _special(i, size)
     for n in np.flatnonzero(t.by_opcode(lambda o: wrapped(o) is not None, bool) & plain):
         out[n] = _started(t.instructions[n], of_shape)
     _fusions(t, size, out, plain)
     return out
-
-
-def _main_bytes(shape: Shape) -> int:
-    return sum(storage_bytes(s) for s in shape.leaves() if not memory_space(s))
 
 
 def _moves_nothing(opcode: str) -> bool:
@@ -84,6 +94,15 @@ def _started(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
         read = storage_bytes(result) if of_shape(source) else 0
         return float(read + written)
     return float(sum(of_shape(o.shape) for o in i.operands) + written)
+
+
+_SLICES = frozenset({"slice", "dynamic-slice", "gather"})
+
+
+def _copied(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
+    """Bytes of a ``copy-start``: what is read and what is written, wherever either lies."""
+    target = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
+    return float(of_shape(target) + sum(of_shape(o.shape) for o in i.operands))
 
 
 def _special(i: Instruction, size: Floats) -> float:
@@ -165,7 +184,8 @@ def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
             computation = t.instructions[n].module.computations[body[n]]
             root = computation.root
             whole = float(size[n])
-            written = _written(root, size) if root is not None else whole
+            # no more than what the fusion's own result has in the memories that count
+            written = min(whole, _written(root, size)) if root is not None else whole
             # what a must-alias update leaves in place is not written either
             out[n] = per_computation[body[n]] + written
 
@@ -203,6 +223,7 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     shared = np.zeros(len(size), bool)
     shared[used[~(sliced | in_place | again | nested)]] = True
     reads[shared] += size[shared]
+    reads[size == 0] = 0.0  # of a parameter elsewhere, slices too cost nothing here
     _nested(t, body, reads, list(zip(used[nested], user[nested], position[nested], strict=True)))
     return reads
 

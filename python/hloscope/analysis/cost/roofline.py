@@ -8,7 +8,10 @@ An instruction takes as long as its scarcest resource (Williams, Waterman, Patte
                    bytes accessed in main memory / its bandwidth )
     seconds = steps · latency + bytes / bandwidth of a link, near and far at once
 
-One instruction runs after the other. An asynchronous collective runs beside what stands
+One instruction runs after the other, but copies into VMEM and to the host run beside all of them
+(``cost_copies.py``): they take what bandwidth the others leave, and the time that is missing.
+
+An asynchronous collective runs beside what stands
 between its start and its done, one transfer at a time on the wire (of two: the far one, where
 slices exchange, is a wire of its own):
 
@@ -28,20 +31,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...hardware import Hardware
+from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
 from ...hlo.collective_kinds import is_collective
 from ..base.table import table
 from ..comms.collectives import Collectives, collectives
 from ..text.units import duration
+from .cost_copies import copies
 from .roofline_collectives import MAX_BLOCK, Transfer, TransferMaker
 from .roofline_slices import between_slices
+from .roofline_torus import assumed_slice
 
 if TYPE_CHECKING:
     from .cost import Cost
 
 Floats = npt.NDArray[np.float64]
-BOUNDS = ("", "compute", "vector", "memory", "collective", "unknown")
+BOUNDS = ("", "compute", "vector", "memory", "collective", "unknown", "copy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +65,9 @@ class Roofline:
     exposed: Floats
     runs: Floats
     unmodelled: tuple[Instruction, ...]
+    copy_seconds: float = 0.0  # of asynchronous copies, were nothing else to run
+    copy_wait_seconds: float = 0.0  # the part for which nothing else leaves room
+    assumed_slice: tuple[int, ...] = ()  # where the devices' places are not known
 
     def bound(self, n: int) -> str:
         """ "compute", "vector", "memory", "collective", "unknown" or ""."""
@@ -96,8 +104,9 @@ class Roofline:
 
     @property
     def total_seconds(self) -> float:
-        """Compute, memory and exposed communication of one execution."""
-        return self.compute_seconds + self.memory_seconds + self.exposed_seconds
+        """Compute, memory, exposed communication and copies of one execution."""
+        busy = self.compute_seconds + self.memory_seconds
+        return busy + self.exposed_seconds + self.copy_wait_seconds
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -107,6 +116,7 @@ class Roofline:
                 "memory": self.memory_seconds,
                 "collective": self.collective_seconds,
                 "exposed": self.exposed_seconds,
+                "copies": self.copy_wait_seconds,
                 "total": self.total_seconds,
             },
             "not_modelled": [i.name for i in self.unmodelled],
@@ -119,7 +129,14 @@ class Roofline:
             f" = compute {duration(self.compute_seconds)} + memory"
             f" {duration(self.memory_seconds)} + exposed communication"
             f" {duration(self.exposed_seconds)}"
+            + (f" + copies {duration(self.copy_wait_seconds)}" if self.copy_wait_seconds else "")
         ]
+        hidden = self.copy_seconds - self.copy_wait_seconds
+        if self.copy_seconds and hidden > 1e-6 * self.copy_seconds:
+            lines.append(f"copies to and from VMEM and the host beside it: {duration(hidden)}")
+        if self.assumed_slice:
+            shape = "×".join(map(str, self.assumed_slice))
+            lines.append(f"where the devices are on the torus is not known: {shape} is assumed")
         if self.overlapped_seconds > 1e-6 * self.collective_seconds:
             lines.append(
                 f"communication hidden behind compute: {duration(self.overlapped_seconds)}"
@@ -144,6 +161,9 @@ def for_target(hardware: Hardware, target: Target) -> Hardware:
         memory_bandwidth=hardware.memory_bandwidth * factor,
         matmul={k: v * factor for k, v in hardware.matmul.items()},
         vector=None if hardware.vector is None else hardware.vector * factor,
+        host_bandwidth=None
+        if hardware.host_bandwidth is None
+        else hardware.host_bandwidth * factor,
         links=tuple(
             replace(x, bytes_per_second=x.bytes_per_second * factor) for x in hardware.links
         ),
@@ -172,6 +192,15 @@ def transfer_time(hardware: Hardware, t: Transfer) -> float:
     )
 
 
+def slice_of(module: Module, target: Target) -> tuple[int, ...]:
+    """The slice assumed for a program whose devices' places are not known."""
+    replicas, partitions = device_counts(module, target)
+    chip = find(target.hardware) if target.hardware else choose(target.device_kind)
+    near = chip.links[0] if chip is not None and chip.links else None
+    dimensions = near.axes if near is not None and near.kind == "torus" else 2
+    return assumed_slice(max(1, replicas * partitions), dimensions)
+
+
 def find_transfers(
     module: Module, target: Target, executed: npt.NDArray[np.bool_], rows: Collectives | None = None
 ) -> tuple[Transfer, ...]:
@@ -179,7 +208,7 @@ def find_transfers(
     rows = rows if rows is not None else collectives(module, target)
     computation = table(module).computation
     out: list[Transfer] = []
-    maker = TransferMaker(target)
+    maker = TransferMaker(target, slice_of(module, target))
     for row in rows:
         if row.is_of_permutes:
             for part in row.parts:
@@ -235,11 +264,28 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
     for t in transfers:
         if alone[t.start]:
             bound[t.start] = BOUNDS.index("collective")
+    moved = copies(cost.module)
+    aside = moved.is_copy & unit
+    link = hardware.host_bandwidth or hardware.memory_bandwidth
+    on_host = np.vstack([moved.from_host, moved.to_host]) / link
+    copying = np.where(aside, np.maximum(memory, on_host.max(axis=0)), 0.0)
+    seconds[aside] = 0.0
+    bound[aside] = 0
     exposed = _exposed(cost.module, executed, seconds, transfers, wire)
     for t, s in zip(transfers, wire, strict=True):
         if alone[t.start]:
             seconds[t.start] = s
+    runs, busy = cost.runs, np.where(alone, 0.0, np.nan_to_num(seconds))
+    waited = float((exposed * runs).sum())
+    left = np.where(unit & ~aside & ~alone, np.maximum(0.0, busy - np.nan_to_num(memory)), 0.0)
+    short = float((np.where(aside, memory, 0.0) * runs).sum() - (left * runs).sum()) - waited
+    over_link = float((np.where(aside, on_host, 0.0) * runs).sum(axis=1).max())
+    wait = max(0.0, short, over_link - float((busy * runs).sum()) - waited)
+    seconds[aside] = copying[aside]
+    bound[aside] = np.where(copying[aside] > 0, BOUNDS.index("copy"), 0)
     rows = np.flatnonzero(np.isnan(seconds))
+    torus = bool(hardware.links) and hardware.links[0].kind == "torus"
+    assumed = torus and not all(t.torus_is_known for t in transfers)
     return Roofline(
         hardware=hardware,
         seconds=seconds,
@@ -249,6 +295,9 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
         exposed=exposed,
         runs=cost.runs,
         unmodelled=tuple(cost.module.instructions[k] for k in rows),
+        copy_seconds=float((copying * runs).sum()),
+        copy_wait_seconds=wait,
+        assumed_slice=slice_of(cost.module, cost.target) if assumed else (),
     )
 
 

@@ -63,7 +63,7 @@ class Transfer:
     ``start`` and ``done`` are instruction indices; equal when nothing can run in between.
     ``levels[k]`` is for a near link that reaches blocks of 2**k consecutive devices, the last
     one for a link that reaches all. ``torus_is_known``: the physical coordinates of the devices
-    were there; else each mesh axis is taken to lie along one wrapped axis of the torus.
+    were there; else those of an ordinary slice of as many devices are assumed.
     """
 
     collective: int  # Collective.index, -1 for an exchange between slices
@@ -138,8 +138,9 @@ class _Group:
 class TransferMaker:
     """Makes ``Transfer`` rows of one target; groups that read alike are worked out once."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, sliced: tuple[int, ...] = (1,)) -> None:
         self.target = target
+        self._sliced = sliced  # assumed where the devices' places are not known
         self._groups: dict[tuple[str, str | None], _Group] = {}
         self._levels: dict[tuple[str, str | None, str, int, float], tuple[Levels, ...]] = {}
         self._slices = {d.partition: d.slice for d in target.devices}
@@ -160,7 +161,7 @@ class TransferMaker:
         at = groups.text if groups is not None else "-", row.axes
         if at not in self._groups:
             self._groups[at] = _Group(
-                torus_axes(groups, self.target, row.axes),
+                torus_axes(groups, self.target, self._sliced),
                 members_inside(groups),
                 self._in_slice(groups, size),
             )

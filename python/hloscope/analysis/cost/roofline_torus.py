@@ -8,6 +8,7 @@ The formulas and their sources are in ``roofline_collectives.py``.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -53,8 +54,37 @@ class Spanned:
     known: bool = False
 
 
-def torus_axes(groups: DeviceGroups | None, target: Target, mesh_axes: str | None) -> Spanned:
-    """What a group spans, and whether coordinates were known.
+def assumed_slice(count: int, dimensions: int) -> tuple[int, ...]:
+    """The slice that so many devices usually have: 4×4 of 16 in two dimensions, the least first.
+
+    Sizes are as equal as powers of two allow (Google Cloud documentation, TPU v5e and v5p).
+    """
+    sizes = [1] * max(1, dimensions)
+    while count > 1:
+        part = 2 if count % 2 == 0 else count
+        at = sizes.index(min(sizes))
+        sizes[at] *= part
+        count //= part
+    return tuple(sorted(sizes))
+
+
+def assumed_axes(size: int, sliced: tuple[int, ...]) -> list[tuple[int, bool]]:
+    """Axes of an assumed slice that a group of ``size`` spans, with the wrapping of a real one."""
+    cubes = len(sliced) == 3 and all(s % 4 == 0 for s in sliced)
+    rest, out = size, []
+    exact = [s for s in sliced if s == size]
+    for whole in exact[:1] or sorted(sliced, reverse=True):
+        part = math.gcd(rest, whole)
+        if part > 1:
+            out.append((part, part == whole and (whole == 16 or cubes)))
+            rest //= part
+    return out if rest == 1 else [(size, False)]
+
+
+def torus_axes(
+    groups: DeviceGroups | None, target: Target, sliced: tuple[int, ...] = (1,)
+) -> Spanned:
+    """What a group spans, and whether coordinates were known; else ``sliced`` is assumed.
 
     An axis wraps around when the group covers it and it is 16 long, or all three axes of a
     3D slice are multiples of 4: the slices whose links close (Google Cloud documentation, TPU
@@ -66,11 +96,7 @@ def torus_axes(groups: DeviceGroups | None, target: Target, mesh_axes: str | Non
     coords = {d.partition: d.coords for d in target.devices if d.coords is not None}
     size = groups.group_size
     if not coords or len(coords) != len(target.devices):
-        names = (mesh_axes or "").split("+") if mesh_axes else [""]
-        if len(names) > 1:
-            each = max(2, round(size ** (1 / len(names))))
-            return Spanned([(each, True)] * len(names))
-        return Spanned([(size, True)])
+        return Spanned(assumed_axes(size, sliced))
     where = np.array([coords[p] for p in sorted(coords)], np.int64)
     extent = where.max(axis=0) - where.min(axis=0) + 1
     cubes = where.shape[1] == 3 and bool(((extent % 4 == 0) & (extent > 1)).all())

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...analysis.cost.cost import Cost, estimated
-from ...analysis.cost.roofline import for_target, reach
+from ...analysis.cost.cost_copies import copies
+from ...analysis.cost.roofline import for_target, reach, slice_of
 from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
 
@@ -32,7 +33,12 @@ def add(builder: Builder, context: Context) -> None:
     b.column("cost.main_bytes", "f64", cost.main_bytes)
     b.column("cost.runs", "f64", cost.runs)
     collective = context.table.by_opcode(is_collective, bool)
-    b.column("cost.unit", "u8", np.where(cost.is_unit, 1 + collective, 0))
+    moved = copies(module)
+    kind = np.where(moved.is_copy, 3, 1 + collective)
+    b.column("cost.unit", "u8", np.where(cost.is_unit, kind, 0))
+    if moved.from_host.any() or moved.to_host.any():
+        b.column("cost.from_host", "f64", moved.from_host)
+        b.column("cost.to_host", "f64", moved.to_host)
     b.column("cost.dtype", "u8", np.array([position[d] for d in cost.matmul_dtype], np.int64))
     loops = cost.execution.loop[context.table.computation]
     if cost.execution.unknown:
@@ -68,6 +74,7 @@ def add(builder: Builder, context: Context) -> None:
         "own": own.id if own is not None else None,
         "totals": _totals(cost),
         "torusIsKnown": all(t.torus_is_known for t in transfers),
+        "assumedSlice": "×".join(map(str, slice_of(module, context.target))),
         "unknownLoops": [
             {"instruction": i.index, "parent": p}
             for i, p in zip(cost.execution.unknown, cost.execution.unknown_parent, strict=True)
@@ -96,6 +103,7 @@ def _totals(cost: Cost) -> dict[str, float]:
         "memory": 0.0 if r is None else r.memory_seconds,
         "collective": 0.0 if r is None else r.collective_seconds,
         "exposed": 0.0 if r is None else r.exposed_seconds,
+        "copies": 0.0 if r is None else r.copy_wait_seconds,
         "total": 0.0 if r is None else r.total_seconds,
         "unknown": 0 if r is None else sum(bool(r.runs[i.index] > 0) for i in r.unmodelled),
     }
@@ -107,6 +115,7 @@ def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> dict[str, Any]:
         "label": h.label,
         "memoryBytes": h.memory_bytes,
         "memoryBandwidth": h.memory_bandwidth,
+        "hostBandwidth": h.host_bandwidth or h.memory_bandwidth,
         "matmul": [h.matmul_rate(d) for d in dtypes],
         "peak": max(h.matmul.values()),
         "vector": h.vector,
