@@ -327,6 +327,7 @@ export interface MoreSummary {
     memory: number;
     collective: number;
     exposed: number;
+    copies: number;
     total: number;
   } | null;
   peak_live_bytes?: number;

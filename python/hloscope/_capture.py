@@ -188,12 +188,15 @@ class Capture:
         ``HardwareError`` and ``ValueError`` with what there is.
         """
         from .analysis.cost.cost import chip_of, estimate, estimated
-        from .hardware import find
+        from .hardware import find, load
 
         if hardware is None and not trips:
             return estimated(self.module, self.target)
         chip = chip_of(self.target) if hardware is None else find(hardware)
-        return estimate(self.module, self.target, hardware=chip, trips=trips)
+        target = self.target
+        if chip is not None and not target.devices and chip.id in load():
+            target = replace(target, hardware=chip.id)  # whose torus an unknown slice is of
+        return estimate(self.module, target, hardware=chip, trips=trips)
 
     @cached_property
     def memory(self) -> Memory:

@@ -53,6 +53,18 @@ ENTRY main {
   ROOT r = f32[512,512] get-tuple-element(w), index=1
 }
 """
+# Copies to VMEM and from the host, beside a matmul.
+COPIES = """HloModule copies, is_scheduled=true
+
+ENTRY main {
+  h = f32[512,512]{1,0:T(8,128)S(5)} parameter(0)
+  w = f32[512,512]{1,0:T(8,128)} parameter(1)
+  a = (f32[512,512]{1,0:T(8,128)S(1)}, f32[512,512]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(w)
+  b = f32[512,512]{1,0:T(8,128)} copy(h)
+  c = f32[512,512]{1,0:T(8,128)S(1)} copy-done(a)
+  ROOT d = f32[512,512]{1,0:T(8,128)} dot(b, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
 PROGRAM = """
 import { readFileSync, writeFileSync } from "node:fs";
 import { costsOf, decodeAnalyses, decodeView } from "./bundle.mjs";
@@ -80,7 +92,10 @@ def programs(compiled: Callable[..., Any]) -> dict[str, Any]:
     import hloscope
 
     found = {name: compiled(name).capture for name in NAMES}
-    return found | {"unknown_trips": hloscope.Capture(read_modules(LOOP)[0])}
+    return found | {
+        "unknown_trips": hloscope.Capture(read_modules(LOOP)[0]),
+        "copies": hloscope.Capture(read_modules(COPIES)[0]),
+    }
 
 
 def test_the_renderer_models_what_python_does(
@@ -127,6 +142,7 @@ def test_the_renderer_models_what_python_does(
             "memory": r.memory_seconds,
             "collective": r.collective_seconds,
             "exposed": r.exposed_seconds,
+            "copies": r.copy_wait_seconds,
             "total": r.total_seconds,
             "unknown": sum(bool(r.runs[i.index] > 0) for i in r.unmodelled),
         }

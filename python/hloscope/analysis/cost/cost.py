@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...hardware import Hardware, choose, find, load
+from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
 from ..base.dialects import needs_hlo
 from ..base.memory_spaces import main_spaces, memory_space, platform
@@ -331,8 +331,6 @@ def estimate(
     if module.dialect != "hlo":
         raise ValueError(needs_hlo("cost", module, target))
     target = target or Target()
-    if hardware is not None and not target.devices and hardware.id in load():
-        target = replace(target, hardware=hardware.id)  # whose torus an unknown slice is of
     t = table(module)
     work = flops_module.count(module)
     calls = call_graph(module)
