@@ -34,6 +34,7 @@ import numpy.typing as npt
 from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
 from ...hlo.collective_kinds import is_collective
+from ...hlo.devices import device_counts
 from ..base.table import table
 from ..comms.collectives import Collectives, collectives
 from ..text.units import duration
