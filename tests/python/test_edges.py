@@ -483,3 +483,24 @@ def test_fnuz_has_one_nan_and_no_minus_zero(kind):
 def test_a_mesh_has_as_many_devices_as_its_axes_say(text, partitions):
     found = mesh_from_text(text)
     assert (found and found[0].partitions) == partitions
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memory_bandwidth = nan", "above 0, not nan"),
+        ("matmul = {bf16 = inf}", "above 0, not inf"),
+        ("memory_bytes = true", "above 0, not True"),
+        ("memory_bytes = 1" + "0" * 400, "too large"),
+        ("devices_per_chip = 0", "at least 1, not 0"),
+        ("links = [{name = 'x'}]", "a link of [tpu-v5e] has no kind"),
+    ],
+)
+def test_a_hardware_file_that_makes_no_sense(tmp_path: Path, text: str, said: str):
+    from hloscope.hardware import HardwareError, load
+
+    file = tmp_path / "chips.toml"
+    file.write_text(f"[tpu-v5e]\n{text}\n")
+    with pytest.raises(HardwareError) as found:
+        load(file)
+    assert said in str(found.value)

@@ -139,7 +139,7 @@ def test_errors_say_what_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(HardwareError, match=r"\[toy\] has no memory_bandwidth"):
         load(bad)
     bad.write_text("[cpu]\nmemory_bandwidth = -1\n")
-    with pytest.raises(HardwareError, match="a rate must be above 0"):
+    with pytest.raises(HardwareError, match="must be a number above 0"):
         load(bad)
     bad.write_text("this is not toml")
     with pytest.raises(HardwareError, match="is not a hardware file"):

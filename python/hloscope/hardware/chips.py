@@ -142,11 +142,13 @@ def _hardware(name: str, entry: Mapping[str, Any], where: str) -> Hardware:
             raise HardwareError(f"{where}: [{name}] has no {key}")
     try:
         share = int(entry.get("devices_per_chip", 1))
+        if share < 1:
+            raise ValueError(f"devices_per_chip must be at least 1, not {share}")
         vector, clock = entry.get("vector"), entry.get("clock")
         return Hardware(
             id=name,
             label=str(entry.get("label", name)),
-            memory_bytes=float(entry["memory_bytes"]) / share,
+            memory_bytes=_rate(entry["memory_bytes"]) / share,
             memory_bandwidth=_rate(entry["memory_bandwidth"]) / share,
             matmul={str(k): _rate(v) / share for k, v in entry["matmul"].items()},
             vector=None if vector is None else _rate(vector) / share,
@@ -160,7 +162,9 @@ def _hardware(name: str, entry: Mapping[str, Any], where: str) -> Hardware:
             kinds=tuple(str(k).lower() for k in entry.get("kinds", [name])),
             source=tuple(str(s) for s in entry.get("source", ())),
         )
-    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
+    except KeyError as error:
+        raise HardwareError(f"{where}: a link of [{name}] has no {error.args[0]}") from None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise HardwareError(f"{where}: [{name}] is not as expected: {error}") from None
 
 
@@ -180,9 +184,9 @@ def _link(entry: Mapping[str, Any], share: int) -> Link:
 
 
 def _rate(value: Any) -> float:
-    rate = float(value)
-    if not rate > 0:
-        raise ValueError(f"a rate must be above 0, not {value!r}")
+    rate = float("nan") if isinstance(value, bool) else float(value)
+    if not 0 < rate < float("inf"):
+        raise ValueError(f"a rate or size must be a number above 0, not {value!r}")
     return rate
 
 
