@@ -15,7 +15,12 @@ from hloscope.hlo.collective_kinds import KINDS, OPCODES, is_collective, split
 from hloscope.hlo.devices import DeviceGroups
 
 # Spelling of attributes in protos; formulas in words.
-MAY_NAME = {"hlo/collective_kinds.py", "readers/proto_opcodes.py", "plan/volumes.py"}
+MAY_NAME = {
+    "hlo/collective_kinds.py",
+    "readers/proto_opcodes.py",
+    "plan/volumes.py",
+    "plan/figures.py",
+}
 
 
 def test_kinds_of_one_device_move_nothing_and_permutes_all() -> None:

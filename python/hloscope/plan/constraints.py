@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..analysis.text.units import size
+from ..hlo.collective_kinds import KINDS
 from .figures import Figures
 
 # a person's own: True or None keeps, False or a sentence does not
@@ -17,7 +18,6 @@ _FITS = re.compile(r"fits\s+([\d.]+)\s*([kmgt]?i?b)\s*$", re.I)
 _NO = re.compile(r"no\s+([a-z-]+)(?:\s+over\s+(\S+))?\s*$", re.I)
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 
 
 def checks(constraints: Sequence[Constraint] | Constraint) -> tuple[Check, ...]:
