@@ -12,7 +12,7 @@ import pytest
 CALLED_BY_OTHERS = """
 __getattr__ __dir__ __contains__ load_ipython_extension _jupyter_server_extension_points
 _load_jupyter_server_extension auth_resource log_message initialize on_connection_close
-compute_etag hlo_check selection
+compute_etag hlo_check selection exc
 """.split()
 
 

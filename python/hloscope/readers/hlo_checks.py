@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..hlo.collective_kinds import KINDS
 from ..hlo.columns import NEVER_CALLS, called_names
 from ..hlo.devices import groups_text, parse_groups
 from ..hlo.module import Instruction, Module
@@ -18,10 +19,7 @@ from ..hlo.sharding_text import parse_sharding
 _CALLS = re.compile(r"\b(?:calls|to_apply)=%?([^\s,{}]++)")
 _COLLECTIVES = frozenset(
     f"{name}{end}"
-    for name in (
-        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast",
-        "ragged-all-to-all",
-    )
+    for name in (k.name for k in KINDS.values() if k.pattern != "pairs")
     for end in ("", "-start")
 )  # fmt: skip
 _ONE_CALL = frozenset({"fusion", "reduce", "call", "all-reduce", "scatter", "sort", "map"})
