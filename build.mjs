@@ -1,11 +1,12 @@
 // Bundles the renderer: widget.js (ES module for anywidget) and snapshot.js (one IIFE for HTML pages).
 
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build, context } from "esbuild";
 import { banner, bundled, text } from "./licenses.mjs";
 
 const out = "python/hloscope/static";
+mkdirSync(out, { recursive: true }); // a clean clone has none
 const common = {
   bundle: true,
   minify: true,
