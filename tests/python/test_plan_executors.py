@@ -52,7 +52,6 @@ def dask() -> Iterator[Executor]:
 @contextlib.contextmanager
 def ray() -> Iterator[Executor]:
     module = pytest.importorskip("ray", reason="ray is not installed")
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
     try:
         module.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     except Exception as error:  # a busy machine: its own processes do not answer in time
