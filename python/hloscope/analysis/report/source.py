@@ -131,6 +131,17 @@ class Source:
             )
             for x in self.own_lines[:20]
         ]
+        lost = self.unattributed
+        rows.append(
+            (
+                "no line known",
+                quantity(lost.flops, "FLOP"),
+                duration(lost.seconds) if self.has_seconds else "",
+                size(lost.wire_bytes),
+                size(lost.live_bytes),
+                "what no line accounts for",
+            )
+        )
         head = ("line", "FLOPs", "modelled", "wire", "live at peak", "source")
         return grid(head, rows)
 
