@@ -331,3 +331,21 @@ ENTRY main {
 """
     traffic = hs.read(text).collectives.traffic()
     assert traffic.tolist() == [[0, 4096], [0, 0]]
+
+
+def test_what_a_branch_is_given_is_followed_to_the_caller():
+    cap = hs.read(
+        "HloModule m\n\n%yes (a: f32[8]) -> f32[8] {\n"
+        "  %a = f32[8]{0} parameter(0)\n"
+        "  ROOT %r = f32[8]{0} all-reduce(%a), replica_groups={}, to_apply=%sum\n}\n\n"
+        "%no (b: f32[8]) -> f32[8] {\n  ROOT %b = f32[8]{0} parameter(0)\n}\n\n"
+        "%sum (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n"
+        "  %y = f32[] parameter(1)\n  ROOT %s = f32[] add(%x, %y)\n}\n\n"
+        "ENTRY %main (p: pred[], v: f32[8], w: f32[8]) -> f32[8] {\n"
+        "  %p = pred[] parameter(0)\n  %v = f32[8]{0} parameter(1)\n"
+        "  %w = f32[8]{0} parameter(2)\n"
+        "  ROOT %c = f32[8]{0} conditional(%p, %w, %v), true_computation=%yes,"
+        " false_computation=%no\n}\n"
+    )
+    moved = cap.collectives[0].moves
+    assert (moved.kind, moved.instruction.name) == ("argument", "w")  # no loop carries it

@@ -41,8 +41,10 @@ def run_profiled(
         )
     if _compat.profiler_would_crash():
         raise CaptureError(
-            "this process has compiled for a TPU topology, after which jax's profiler would crash "
-            "it; restart it and measure first, or join a trace with cap.add_profile('….xplane.pb')"
+            "libtpu is loaded in this process and there is no TPU (as after compiling for a "
+            "topology, or where JAX_PLATFORMS leaves the choice to jax), and jax's profiler would "
+            "crash it; start again with JAX_PLATFORMS=cpu and measure first, or join a trace with "
+            "cap.add_profile('….xplane.pb')"
         )
     args, kwargs = _placed(compiled, *_dynamic(compiled, args, kwargs))
     donates = any(getattr(i, "donated", False) for i in jax.tree.leaves(compiled.args_info))

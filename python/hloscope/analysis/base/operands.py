@@ -110,6 +110,9 @@ def _outside(at: Instruction, path: list[int]) -> Instruction | None:
         return None
     if caller.opcode in ("fusion", "call", "async-start"):
         return caller.operands[number] if number < len(caller.operands) else None
+    if caller.opcode == "conditional":  # operands: the predicate or index, then one a branch
+        branch = 1 + [c.index for c in caller.called_computations].index(at.computation.index)
+        return caller.operands[branch] if branch < len(caller.operands) else None
     if caller.opcode == "while" and path and caller.operands:
         body = dict(caller.called).get("body")
         if body is not None and _invariant(body, path[-1]):
@@ -164,6 +167,9 @@ def _named(at: Instruction, path: list[int], target: Target) -> Source:
         return Source("constant", at.opcode, at)
     if at.opcode in ("parameter", "while"):
         element = f" (element {path[-1]})" if path else ""
+        caller = at if at.opcode == "while" else callers(at.module).get(at.computation.index)
+        if caller is None or caller.opcode != "while":
+            return Source("value", f"%{at.name}", at)  # of what nobody here calls, or applies
         return Source("loop", f"value carried by a loop{element}", at)
     return Source("value", short_op_name(at.op_name) or f"%{at.name}", at)
 
