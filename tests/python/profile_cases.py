@@ -199,5 +199,7 @@ def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:
         cap.profile(x)
     # and jax's profiler would end this process now: said, not done
     here = hs.capture(lambda a: a + 1, x, provenance=False)
-    with pytest.raises(hs.CaptureError, match="libtpu is loaded in this process and there is no TPU"):
+    with pytest.raises(
+        hs.CaptureError, match="libtpu is loaded in this process and there is no TPU"
+    ):
         here.profile(x)
