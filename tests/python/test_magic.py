@@ -142,11 +142,11 @@ def test_keywords_of_the_function_never_reach_capture() -> None:
 
 def test_colours_are_those_of_the_explorer(repo: Path) -> None:
     panels = repo / "js" / "panels"
-    text = "".join(p.read_text() for p in sorted(panels.glob("*colorings.ts")))
+    text = "".join(p.read_text() for p in sorted(panels.rglob("*colorings.ts")))
     ids = re.findall(r"const \w+: Coloring = (?:\w+\()?\{\n  id: \"(\w+)\"", text)
     assert sorted(ids) == sorted(magic.COLORS)
     listed = re.findall(
-        r"^import \{ \w+ \} from \"./([\w-]+).ts\"", (panels / "index.ts").read_text(), re.M
+        r"^import \{ \w+ \} from \"./([\w/-]+).ts\"", (panels / "index.ts").read_text(), re.M
     )
     ids = [
         re.search(r": Panel = \{\n  id: \"(\w+)\"", (panels / f"{name}.ts").read_text())[1]

@@ -159,7 +159,7 @@ def test_sizes_that_cannot_be(given: dict[str, Any], said: str) -> None:
 
 
 def test_a_chip_without_published_vector_rate_takes_memory_time() -> None:
-    m = hs.transformer(embed=512, heads=8, depth=2, hardware="tpu-v5e")
+    m = hs.transformer(embed=512, heads=8, depth=2, hardware="tpu-v6e")
     act = next(x for x in m.blocks["mlp"] if x.name == "act")
     assert m.rates.vector is None
     assert m.time(act).compute_fwd is None

@@ -212,8 +212,11 @@ def copy_of_module(lowered: Any) -> tuple[Any, Any, Any] | None:
     """``(Lowered, its MLIR module, MLIR's Python bindings)``, the first two copied.
 
     jax caches what it compiles by the module object: the copy keeps out of all its caches.
-    None where a program is lowered in another way.
+    None where a program is lowered in another way, and before jax 0.10: taking a location apart
+    ends the process there (seen with 0.8.0).
     """
+    if jax.__version_info__ < (0, 10):
+        return None
     from jax._src.lib import mlir
 
     ir: Any = mlir.ir  # type: ignore[attr-defined]

@@ -136,7 +136,7 @@ def _live(source: Source, options: dict[str, Any]) -> Capture:
 # Keywords of hs.capture; a test holds them equal.
 _CAPTURE_OPTIONS = {
     "stage", "topology", "mesh", "in_shardings", "static_argnums", "compiler_options",
-    "provenance", "title", "hardware", "profile",
+    "provenance", "title", "hardware", "profile", "exact", "passes",
 }  # fmt: skip
 
 

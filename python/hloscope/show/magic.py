@@ -41,9 +41,11 @@ COLORS = (
 )
 # Ids of js/panels/index.ts, but for search results.
 PANELS = (
+    "findings",
     "details",
     "text",
     "cost",
+    "timeline",
     "memory",
     "measured",
     "collectives",
