@@ -190,7 +190,7 @@ def test_the_chip_of_the_capture_is_the_pages(
     assert page.evaluate(f"{told}.get('options').hardware") == "a100"
     page.evaluate(f"{told}.setOptions({{hardware: 'abacus'}})")
     assert page.get_by_label("Chip").input_value() == "h100"
-    page.get_by_text("No chip is called abacus; time is modelled on NVIDIA H100 SXM.").wait_for()
+    page.get_by_text("Unknown chip abacus; time is modelled on NVIDIA H100 SXM.").wait_for()
 
 
 def test_a_panel_that_was_asked_for_opens_once_there_are_figures(

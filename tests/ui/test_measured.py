@@ -166,7 +166,7 @@ ENTRY""",
         "3 ms a step from start to done",
         "4 ms under names that this program does not have (gone.7 4 ms)",
         "36 ms of other programs (jit_other 36 ms)",
-        "2 ms in kernels that belong to no HLO operation (memset 2 ms)",
+        "2 ms in kernels and copies that belong to no HLO operation (memset 2 ms)",
         "host-1 TPU:0",
     ):
         assert words in shown, words

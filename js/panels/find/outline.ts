@@ -141,6 +141,7 @@ export const outline: Panel = {
           class: "twist",
           "aria-hidden": "true",
           onclick: (event) => {
+            if (!row.inside) return; // nothing to open: a click on the row
             event.stopPropagation();
             focus = row.key;
             toggle(row);
