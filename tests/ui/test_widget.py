@@ -242,7 +242,7 @@ def test_a_click_is_not_lost_when_the_page_is_drawn_anew_under_it(
     row = page.locator(".collective-row[data-collective]").nth(1)
     assert press(page, row, meanwhile) == ["all-reduce.1"]
     page.get_by_role("tab", name="Outline").click()
-    assert press(page, page.locator(".tree-row").nth(1), meanwhile) != []
+    assert press(page, page.locator(".tree-row .clip").nth(1), meanwhile)[0] in ("group", "fold")
     assert page_errors == []
 
 
