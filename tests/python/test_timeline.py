@@ -5,7 +5,7 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.cost.timeline import timeline
+from hloscope.analysis.cost.timeline import COPIES, timeline
 
 
 def check(cap: hs.Capture, chip: str) -> None:
@@ -17,7 +17,7 @@ def check(cap: hs.Capture, chip: str) -> None:
     assert found.total("compute") == pytest.approx(
         r.compute_seconds + r.memory_seconds, rel=1e-9, abs=1e-15
     )
-    wires = sum(found.total(lane) for lane in found.lanes[2:])
+    wires = sum(found.total(lane) for lane in found.lanes[2:] if lane != COPIES)
     assert wires == pytest.approx(r.collective_seconds, rel=1e-9, abs=1e-15)
     # Nothing of one lane overlaps in one computation.
     for c in np.unique(found.computation):
@@ -36,6 +36,10 @@ def names():
 @pytest.mark.parametrize("name", names())
 def test_it_ends_where_the_modelled_total_says(compiled, name):
     check(compiled(name).capture, "tpu-v5e")
+
+
+def test_of_a_tpu_program_with_copies_beside(compiled):
+    check(compiled("gpt_scan", "v5e:2x4").capture, "tpu-v5e")
 
 
 def test_of_a_dump(seeds):

@@ -22,6 +22,7 @@ from ...hlo.collective_kinds import is_collective
 from ..base.table import table
 from ..comms.collectives import collectives
 from .cost_runs import Edge, Role
+from .roofline import BOUNDS
 
 if TYPE_CHECKING:
     from .cost import Cost
@@ -30,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 COMPUTE, WAITING = 0, 1  # lanes; the others are transfers
+# Copies to VMEM and the host that nothing else leaves room for; when is not modelled: at the end.
+COPIES = "copies left over"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +86,8 @@ def timeline(cost: Cost) -> Timeline | None:
     calls = cost.execution.calls
     left_out = set(cost.execution.branches_left_out)
     alone = t.by_opcode(is_collective, bool)
-    busy = np.where(alone, 0.0, np.nan_to_num(r.seconds))
+    aside = r.bound_by == BOUNDS.index("copy")  # beside all the rest, where that leaves room
+    busy = np.where(alone | aside, 0.0, np.nan_to_num(r.seconds))
     starting: dict[int, list[int]] = {}
     for k, x in enumerate(r.transfers):
         starting.setdefault(x.start, []).append(k)
@@ -129,6 +133,13 @@ def timeline(cost: Cost) -> Timeline | None:
                 events.append((c, n, WAITING, clock, float(r.exposed[n]), -1, 1.0))
                 clock += float(r.exposed[n])
         length[c] = clock
+    last = module.entry.root if module.entry is not None else None
+    if r.copy_wait_seconds > 0 and last is not None:
+        c = last.computation.index
+        lanes.append(COPIES)
+        left = float(r.copy_wait_seconds)
+        events.append((c, last.index, len(lanes) - 1, float(length[c]), left, -1, 1.0))
+        length[c] += left
     columns = list(zip(*events, strict=True)) if events else [()] * 7
     entry = module.entry
     return Timeline(
