@@ -15,6 +15,7 @@ import { type Explorer, explorer } from "./explorer.ts";
 import { DEFAULT_OPTIONS } from "./state/store.ts";
 import { resolveTheme, watchTheme } from "./theme.ts";
 import { CSS } from "./theme-css.ts";
+import { CODE_CSS } from "./theme-css-code.ts";
 import type { Host, Mounted, Options, Selection } from "./view.ts";
 
 export function mount(element: HTMLElement, host: Host): Mounted {
@@ -24,7 +25,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
   element.dataset.lmSuppressShortcuts = "true";
   const shadow = element.shadowRoot ?? element.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(CSS);
+  sheet.replaceSync(CSS + CODE_CSS);
   shadow.adoptedStyleSheets = [sheet];
   const root = h("div", { class: "root", role: "region", "aria-label": "hloscope" });
   shadow.replaceChildren(root);

@@ -64,30 +64,3 @@ export class TextLines {
     return found;
   }
 }
-
-export type TokenKind =
-  | "name"
-  | "string"
-  | "comment"
-  | "shape"
-  | "opcode"
-  | "key"
-  | "word"
-  | "plain";
-
-const TOKEN =
-  /("(?:[^"\\]|\\.)*"?)|(\/\*.*?\*\/|^\s*\/\/.*)|(%[\w.-]+)|\b([a-z]+\d*(?:e\d+m\d+\w*)?\[[^\]]*\](?:\{[\d,]*(?::[^}]*)?\})?)|\b(ENTRY|ROOT|HloModule)\b|([a-z][\w-]*)(?=\()|([A-Za-z_][\w-]*)(?==)/g;
-
-/** Cuts a line for colouring; presentation only. */
-export function tokens(line: string): [TokenKind, string][] {
-  const out: [TokenKind, string][] = [];
-  let at = 0;
-  for (const m of line.matchAll(TOKEN)) {
-    if (m.index > at) out.push(["plain", line.slice(at, m.index)]);
-    const kinds: TokenKind[] = ["string", "comment", "name", "shape", "word", "opcode", "key"];
-    out.push([kinds[m.slice(1).findIndex((g) => g !== undefined)], m[0]]);
-    at = m.index + m[0].length;
-  }
-  if (at < line.length) out.push(["plain", line.slice(at)]);
-  return out;
-}
