@@ -166,6 +166,7 @@ export type CoreColumn = string;
  * cost.condition          u8 n    1: in the condition of that loop, which runs once more than its body
  * cost.cycles             f64 n   XLA:TPU's estimated_cycles of one execution; NaN none
  * cost.seconds            f64 n   modelled seconds of one execution on extras.cost.chosen; NaN unknown
+ * cost.step               f64 n   what it adds to the modelled step, all executions: sums to the total; NaN unknown
  * cost.bound              u8 n    what bounds it: 1 compute, 2 vector, 3 memory, 4 collective, 5 unknown
  *
  * transfer.start          u32 x   instruction that starts a collective
@@ -206,6 +207,7 @@ export type CoreColumn = string;
  * gap.start, gap.end      u32     carry between the last use in a step and the next value: points
  *
  * measured.mean           f64 n   measured seconds of one step, mean over devices; NaN not seen
+ * measured.step           f64 n   what it adds to the step: sums to extras.measured.totalSeconds
  * measured.most           f64 n   of the slowest device
  * measured.slowest        u32 n   which device that is
  * measured.rows           u32     instructions that were seen, slowest first; 2,000 at most

@@ -94,6 +94,7 @@ const RULES: Record<string, string> = Object.assign(
     "measured.self": "f32 measured any",
     "measured.flight": "f32 measured amount",
     "measured.mean": "f64 instruction amount",
+    "measured.step": "f64 instruction amount",
     "measured.most": "f64 instruction amount",
     "measured.slowest": "u32 instruction any",
     "source.frame": "i32 instruction -1:frame",
@@ -112,7 +113,9 @@ const RULES: Record<string, string> = Object.assign(
   },
   table(
     "cost",
-    { "f64 amount": "flops matmul_flops transcendentals bytes main_bytes runs cycles seconds" },
+    {
+      "f64 amount": "flops matmul_flops transcendentals bytes main_bytes runs cycles seconds step",
+    },
     "instruction",
   ),
   table("transfer", { "u32 instruction": "start done", "u8 flag": "far", "f64 amount": "bytes" }),

@@ -11,6 +11,9 @@ export function amountOf(model: ViewModel, amount: Amount): ArrayLike<number> | 
   if (amount === "bytes") return model.instruction.bytes;
   const costs = costsOf(model);
   if (!costs || (amount === "time" && !costs.chip)) return null;
-  const each = amount === "time" ? costs.seconds : costs.flops;
-  return Float64Array.from(each, (v, i) => (costs.unit[i] ? v * costs.runs[i] : Number.NaN));
+  const all =
+    amount === "time"
+      ? (i: number) => costs.step[i]
+      : (i: number) => costs.flops[i] * costs.runs[i];
+  return Float64Array.from(costs.unit, (unit, i) => (unit ? all(i) : Number.NaN));
 }

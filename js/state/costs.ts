@@ -26,6 +26,11 @@ export class Costs {
   /** Seconds of one execution; NaN unknown, 0 for what is no unit. */
   seconds: Float64Array;
   bound: Uint8Array;
+  /**
+   * What each adds to the modelled step, all executions. The only seconds that add up: a
+   * transfer or copy beside other work adds what is waited for it. NaN unknown.
+   */
+  step: Float64Array;
   totals: Totals;
   readonly columns: CostColumns;
   private readonly knownRuns: Float64Array;
@@ -76,6 +81,7 @@ export class Costs {
     this.chip = this.find(extras.chosen);
     const n = model.instruction.count;
     this.seconds = model.optional("cost.seconds") ?? new Float64Array(n);
+    this.step = model.optional("cost.step") ?? new Float64Array(n);
     this.bound = model.optional("cost.bound") ?? new Uint8Array(n);
     this.totals = extras.totals;
   }
@@ -132,14 +138,14 @@ export class Costs {
    */
   ranking(limit: number): { first: number[]; count: number } {
     const { unit, runs, flops, bytes } = this;
-    const each = this.chip ? this.seconds : flops;
+    const all = this.chip ? (i: number) => this.step[i] : (i: number) => flops[i] * runs[i];
     const first: number[] = [];
     const keys: number[] = [];
     let count = 0;
     for (let i = 0; i < unit.length; i++) {
       if (!unit[i] || !(runs[i] > 0) || (flops[i] === 0 && !(bytes[i] > 0))) continue;
       count++;
-      const value = each[i] * runs[i];
+      const value = all(i);
       const key = Number.isNaN(value) ? Number.POSITIVE_INFINITY : value;
       const before = (k: number) =>
         key > keys[k] || (key === keys[k] && bytes[i] > bytes[first[k]]);

@@ -35,7 +35,7 @@ export function scopeCosts(model: ViewModel, costs: Costs, depth: number): Scope
   };
   for (let i = 0; i < instructions; i++) {
     if (!costs.unit[i] || !(costs.runs[i] > 0)) continue;
-    const value = (timed ? costs.seconds[i] : costs.flops[i]) * costs.runs[i];
+    const value = timed ? costs.step[i] : costs.flops[i] * costs.runs[i];
     if (!(value > 0) || value === Number.POSITIVE_INFINITY) continue;
     weight[i] = value;
     sums[group[i] * PARTS.length + partOf(i)] += value;

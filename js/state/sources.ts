@@ -5,7 +5,7 @@ import { type Costs, costsOf } from "./costs.ts";
 import { perModel } from "./members.ts";
 import { memoryOf } from "./memory.ts";
 
-export const FIGURES = ["seconds", "flops", "bytes", "wire", "live"] as const;
+export const FIGURES = ["measured", "seconds", "flops", "bytes", "wire", "live"] as const;
 export type Figure = (typeof FIGURES)[number];
 export type Figures = Record<Figure, number>;
 
@@ -29,7 +29,7 @@ export interface SourceFile {
 
 /** NaN is unknown and adds nothing. */
 const known = (value: number) => (Number.isNaN(value) ? 0 : value);
-const zero = (): Figures => ({ seconds: 0, flops: 0, bytes: 0, wire: 0, live: 0 });
+const zero = (): Figures => ({ measured: 0, seconds: 0, flops: 0, bytes: 0, wire: 0, live: 0 });
 function add(to: Figures, from: Figures): void {
   for (const f of FIGURES) to[f] += from[f];
 }
@@ -50,8 +50,10 @@ export class Sources {
     }
     this.work();
   }
-  get hasSeconds(): boolean {
-    return this.costs.chip !== null;
+  /** Whether the View has any of a figure. */
+  has(figure: Figure): boolean {
+    if (figure === "measured") return this.model.optional("measured.step") !== null;
+    return figure !== "seconds" || this.costs.chip !== null;
   }
   /** Sums again: the chip or a trip count has changed. */
   work(): void {
@@ -59,6 +61,7 @@ export class Sources {
     const frames = model.column<Int32Array>("source.frame");
     const flops = model.column<Float64Array>("source.flops");
     const wire = costs.wireBytes;
+    const measured = model.optional<Float64Array>("measured.step");
     // FLOPs are of all executions as the dump knows them: trip counts set by hand multiply them.
     const runs = model.column<Float64Array>("cost.runs");
     const again = (i: number) => (runs[i] > 0 ? costs.runs[i] / runs[i] : 1);
@@ -74,10 +77,12 @@ export class Sources {
     };
     for (let i = 0; i < frames.length; i++) {
       const unit = costs.unit[i] > 0;
-      const seconds = unit ? costs.seconds[i] * costs.runs[i] : 0;
+      const seconds = unit ? costs.step[i] : 0;
       const bytes = unit ? costs.bytes[i] * costs.runs[i] : 0;
-      if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0)) continue;
+      const ran = known(measured?.[i] ?? 0);
+      if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0 || ran > 0)) continue;
       const found = at(frames[i]);
+      found.figures.measured += ran;
       found.figures.seconds += known(seconds);
       found.figures.flops += flops[i] * again(i);
       found.figures.bytes += known(bytes);
@@ -130,7 +135,7 @@ export class Sources {
     }
     this.lines = [...lines.values()];
   }
-  has(file: string): boolean {
+  knows(file: string): boolean {
     return this.names.some((f) => f.file === file);
   }
   isLibrary(file: string): boolean {

@@ -39,6 +39,8 @@ export interface Modelled {
   /** Seconds of one execution; NaN unknown, 0 for what is no unit. */
   seconds: Float64Array;
   bound: Uint8Array;
+  /** What each adds to the step, all executions: these sum to the total (`step_seconds`). */
+  step: Float64Array;
   totals: Totals;
 }
 
@@ -95,6 +97,7 @@ export function model(
   const n = unit.length;
   const seconds = new Float64Array(n);
   const bound = new Uint8Array(n);
+  const step = new Float64Array(n);
   const totals: Totals = {
     flops: 0,
     bytes: 0,
@@ -132,6 +135,7 @@ export function model(
     // Math.max keeps NaN: what is unknown stays so.
     const most = Math.max(products, vector, memory, 0);
     seconds[i] = most;
+    if (runs[i] > 0) step[i] = most * runs[i];
     if (Number.isNaN(most)) bound[i] = UNKNOWN;
     else if (most > 0) bound[i] = most === products ? COMPUTE : most === vector ? VECTOR : MEMORY;
     if (most > memory) left += (most - memory) * runs[i];
@@ -139,11 +143,17 @@ export function model(
     else if (bound[i] === MEMORY) totals.memory += most * runs[i];
     else totals.compute += most * runs[i];
   }
-  if (chip) exposed(columns, reaches, runs, chip, { seconds, bound, totals });
+  if (chip) exposed(columns, reaches, runs, chip, { seconds, bound, step, totals });
   const busy = totals.compute + totals.memory + totals.exposed;
   totals.copies = Math.max(0, needed - left - totals.exposed, Math.max(from, to) - busy);
   totals.total = busy + totals.copies;
-  return { seconds, bound, totals };
+  const copying = (i: number) => (unit[i] === 3 ? seconds[i] * runs[i] : 0);
+  let copies = 0;
+  for (let i = 0; i < n; i++) copies += copying(i);
+  if (copies > 0 && totals.copies > 0) {
+    for (let i = 0; i < n; i++) step[i] += (copying(i) * totals.copies) / copies;
+  }
+  return { seconds, bound, step, totals };
 }
 
 /** Time on the wire, and how long the dones wait: a walk through each schedule (`_exposed`). */
@@ -152,7 +162,7 @@ function exposed(
   reaches: number,
   runs: ArrayLike<number>,
   chip: Chip,
-  { seconds, bound, totals }: Modelled,
+  { seconds, bound, step, totals }: Modelled,
 ): void {
   const { transfer, unit } = columns;
   const count = transfer.start.length;
@@ -184,10 +194,19 @@ function exposed(
         free[which] = until[k];
       }
       if (unit[i] === 1 && seconds[i] > 0) clock += seconds[i];
-      for (const k of ending.get(i) ?? []) {
+      const ended = ending.get(i);
+      if (!ended) continue;
+      let waited = 0;
+      let length = 0;
+      for (const k of ended) {
         const wait = Math.max(0, until[k] - clock);
-        totals.exposed += wait * runs[i];
+        waited += wait;
+        length += known(wire[k]);
         clock += wait;
+      }
+      totals.exposed += waited * runs[i];
+      for (const k of ended) {
+        if (length > 0) step[transfer.start[k]] += (waited * runs[i] * known(wire[k])) / length;
       }
     }
   }

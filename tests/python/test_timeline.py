@@ -19,6 +19,8 @@ def check(cap: hs.Capture, chip: str) -> None:
     )
     wires = sum(found.total(lane) for lane in found.lanes[2:] if lane != COPIES)
     assert wires == pytest.approx(r.collective_seconds, rel=1e-9, abs=1e-15)
+    # What instructions add to the step is the step: nothing counts twice.
+    assert np.nansum(r.step_seconds) == pytest.approx(r.total_seconds, rel=1e-9, abs=1e-15)
     # Nothing of one lane overlaps in one computation.
     for c in np.unique(found.computation):
         for lane in range(2):

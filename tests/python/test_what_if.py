@@ -73,13 +73,15 @@ for (const { name, trips } of JSON.parse(readFileSync("cases.json", "utf8"))) {
   const model = await decodeView(readFileSync(`${name}.view`));
   model.extend(await decodeAnalyses(readFileSync(`${name}.analyses`)));
   const costs = costsOf(model);
-  const first = { seconds: [...costs.seconds], bound: [...costs.bound], totals: costs.totals };
+  const first = { seconds: [...costs.seconds], bound: [...costs.bound],
+    step: [...costs.step], totals: costs.totals };
   trips.forEach((n, row) => costs.setTrips(row, n));
   for (const chip of costs.extras.hardware) {
     costs.setChip(chip);
-    const { seconds, bound, totals } = costs;
+    const { seconds, bound, step, totals } = costs;
     const text = (v) => (Number.isNaN(v) ? null : v);
-    out.push({ name, chip: chip.id, seconds: [...seconds].map(text), bound: [...bound], totals });
+    out.push({ name, chip: chip.id, seconds: [...seconds].map(text), bound: [...bound],
+      step: [...step].map(text), totals });
   }
   out.push({ name, chip: null, ...first });
 }
@@ -134,6 +136,9 @@ def test_the_renderer_models_what_python_does(
         where = f"{found['name']} on {chip}"
         got = np.array([math.nan if s is None else s for s in found["seconds"]])
         np.testing.assert_allclose(got, r.seconds, rtol=1e-12, err_msg=where)
+        step = np.array([math.nan if s is None else s for s in found["step"]])
+        np.testing.assert_allclose(step, r.step_seconds, rtol=1e-9, atol=1e-18, err_msg=where)
+        assert np.nansum(step) == pytest.approx(r.total_seconds, rel=1e-9), where
         assert found["bound"] == r.bound_by.tolist(), where
         wanted = {
             "flops": cost.total_flops,

@@ -56,11 +56,11 @@ const seconds: Coloring = withTotals({
   values: (model) => {
     const costs = costsOf(model);
     if (!costs?.chip) return new Float64Array(model.instruction.count).fill(Number.NaN);
-    return times(costs.seconds, costs.runs);
+    return costs.step;
   },
   unit: "s",
   scale: "log",
-  source: "modelled",
+  source: "modelled; what runs beside something else adds what is waited for it",
 });
 
 /** Bytes that each instruction's results hold at the simulated peak. */
@@ -92,14 +92,16 @@ const live: Coloring = withTotals({
   source: "simulated from the schedule",
 });
 
-const measured: Coloring = withTotals({
+const measured: Coloring = {
   id: "measured",
   label: "Measured time",
   available: (model) => model.optional("measured.mean") !== null,
   values: (model) => model.column<Float64Array>("measured.mean"),
+  // What ran inside a loop is not the loop's own.
+  amounts: (model) => model.column<Float64Array>("measured.step"),
   unit: "s",
   scale: "log",
   source: "measured by the profiler, mean over devices",
-});
+};
 
 export const COST_COLORINGS: readonly Coloring[] = [flops, accessed, seconds, live, measured];

@@ -157,10 +157,7 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement {
         h("span", { class: "what dim" }, labelOf(ctx.model, i)),
       ),
       // The most asked for first: a narrow panel shows these.
-      chip &&
-        numberCell(
-          costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.seconds[i] * runs),
-        ),
+      chip && numberCell(costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.step[i])),
       chip &&
         h(
           "td",

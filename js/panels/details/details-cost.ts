@@ -25,6 +25,13 @@ export function instructionCost(model: ViewModel, i: number): Row[] {
         "Modelled time",
         bound === UNKNOWN ? "unknown" : `${all(costs.seconds[i], format.seconds)}${why}`,
       ]);
+      const hidden = costs.seconds[i] * runs - costs.step[i];
+      if (hidden > 1e-6 * costs.seconds[i] * runs) {
+        rows.push([
+          "In the step",
+          `${format.seconds(costs.step[i])}: the rest runs beside other work`,
+        ]);
+      }
     }
   }
   const measured = model.optional<Float64Array>("measured.mean")?.[i] ?? Number.NaN;
@@ -55,7 +62,7 @@ export function groupCost(model: ViewModel, members: readonly number[]): Row[] {
     if (Number.isNaN(costs.flops[i])) unknown++;
     else flops += costs.flops[i] * costs.runs[i];
     if (costs.bytes[i] > 0) bytes += costs.bytes[i] * costs.runs[i];
-    if (costs.seconds[i] > 0) seconds += costs.seconds[i] * costs.runs[i];
+    if (costs.step[i] > 0) seconds += costs.step[i];
   }
   if (!units) return [];
   const without = unknown ? `, without ${format.plural(unknown, "unknown operation")}` : "";

@@ -39,7 +39,7 @@ export function lineLink(
   const file = line.slice(0, at);
   const number = Number(line.slice(at + 1));
   const { openSource } = ctx.host;
-  const go = sourcesOf(ctx.model)?.has(file)
+  const go = sourcesOf(ctx.model)?.knows(file)
     ? () => ctx.store.showLine(file, number, figure)
     : openSource && (() => openSource(file, number));
   if (!go) return h("code", { title: line }, text);

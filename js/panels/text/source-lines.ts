@@ -8,6 +8,7 @@ import { baseName } from "../parts/source.ts";
 
 const LABELS: Record<Figure, string> = {
   flops: "FLOPs",
+  measured: "Measured time",
   seconds: "Modelled time",
   bytes: "Bytes accessed",
   wire: "Wire bytes",
@@ -16,7 +17,7 @@ const LABELS: Record<Figure, string> = {
 const text = (figure: Figure, value: number) =>
   figure === "flops"
     ? format.quantity(value, "FLOP")
-    : figure === "seconds"
+    : figure === "seconds" || figure === "measured"
       ? format.seconds(value)
       : format.bytes(value);
 
@@ -30,7 +31,8 @@ export const sourceLines: Panel = {
     const sources = sourcesOf(ctx.model);
     if (!sources) return;
     sources.work(); // the chip or a trip count may have changed while nobody looked
-    let figure: Figure = sources.hasSeconds ? "seconds" : "flops";
+    const known = FIGURES.filter((f) => sources.has(f));
+    let figure: Figure = known.find((f) => f === "measured" || f === "seconds") ?? "flops";
     let libraries = false;
     const body = h("div", {
       class: "source-files",
@@ -46,7 +48,7 @@ export const sourceLines: Panel = {
           show();
         },
       },
-      ...FIGURES.map((f) => h("option", { value: f }, LABELS[f])),
+      ...known.map((f) => h("option", { value: f }, LABELS[f])),
     );
     choose.value = figure;
     const folded = h("input", {
@@ -92,7 +94,7 @@ export const sourceLines: Panel = {
       body.scrollTop += above - body.clientHeight / 3;
     };
     const take = () => {
-      const asked = FIGURES.find((f) => f === ctx.store.get("line")?.figure);
+      const asked = known.find((f) => f === ctx.store.get("line")?.figure);
       if (!asked || asked === figure) return point();
       figure = choose.value = asked;
       show();
@@ -115,7 +117,7 @@ export const sourceLines: Panel = {
         body,
       ),
     );
-    const asked = FIGURES.find((f) => f === ctx.store.get("line")?.figure);
+    const asked = known.find((f) => f === ctx.store.get("line")?.figure);
     if (asked) figure = choose.value = asked;
     show();
   },

@@ -49,8 +49,9 @@ CONTAINERS = frozenset(
 class InstructionCost:
     """One row. Figures are of all its executions; ``runs`` is their number.
 
-    NaN is unknown. ``seconds`` is modelled. ``estimated_cycles`` is XLA:TPU's own estimate of
-    one execution, None where the dump has none.
+    NaN is unknown. ``seconds`` is modelled, and ``step_seconds`` the part of it for which
+    nothing else runs: those add up to the step, ``seconds`` do not. ``estimated_cycles`` is
+    XLA:TPU's own estimate of one execution, None where the dump has none.
     """
 
     instruction: Instruction
@@ -59,6 +60,7 @@ class InstructionCost:
     transcendentals: float
     bytes_accessed: float
     seconds: float | None
+    step_seconds: float | None
     bound: str  # "compute", "memory", "collective", "" when no time is modelled
     estimated_cycles: int | None
 
@@ -199,6 +201,7 @@ class Cost:
             float(self.transcendentals[n]) * runs,
             float(self.bytes[n]) * runs,
             None if r is None or np.isnan(r.seconds[n]) else float(r.seconds[n]) * runs,
+            None if r is None or np.isnan(r.step_seconds[n]) else float(r.step_seconds[n]),
             "" if r is None else r.bound(n),
             self.estimated_cycles.get(n),
         )
@@ -206,7 +209,7 @@ class Cost:
     @cached_property
     def _order(self) -> npt.NDArray[np.int64]:
         r = self.roofline
-        key = self.flops * self.runs if r is None else r.seconds * self.runs
+        key = self.flops * self.runs if r is None else r.step_seconds
         bytes_ = self.bytes * self.runs
         rows = np.flatnonzero(self.is_unit & (self.runs > 0))
         some = rows[
@@ -282,6 +285,7 @@ class Cost:
                     "bytes_accessed": r.bytes_accessed,
                     "intensity": r.intensity,
                     "seconds": r.seconds,
+                    "step_seconds": r.step_seconds,
                     "bound": r.bound,
                     "estimated_cycles": r.estimated_cycles,
                 }

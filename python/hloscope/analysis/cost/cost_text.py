@@ -54,13 +54,14 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
             quantity(r.flops, "FLOP"),
             quantity(r.bytes_accessed, "B"),
             "" if math.isnan(r.intensity) else quantity(r.intensity),
+            "" if r.step_seconds is None else duration(r.step_seconds),
             "" if r.seconds is None else duration(r.seconds),
             r.bound,
         )
         for _, r in zip(range(rows), cost, strict=False)
     ]
     lines.append(
-        grid(("instruction", "runs", "FLOPs", "bytes", "FLOP/B", "modelled", "bound"), body)
+        grid(("instruction", "runs", "FLOPs", "bytes", "FLOP/B", "in step", "alone", "bound"), body)
     )
     if len(cost) > rows:
         lines.append(f"… and {len(cost) - rows} more")

@@ -103,6 +103,36 @@ class Roofline:
     def overlapped_seconds(self) -> float:
         return max(0.0, self.collective_seconds - self.exposed_seconds)
 
+    @cached_property
+    def step_seconds(self) -> Floats:
+        """What each instruction adds to ``total_seconds``, all executions; NaN unknown.
+
+        The only per-instruction seconds that may be summed. ``seconds`` overlap: a transfer adds
+        what is waited for it, at its start, and a copy that runs beside the rest its part of
+        ``copy_wait_seconds``.
+        """
+        collective, copy = BOUNDS.index("collective"), BOUNDS.index("copy")
+        beside = np.isin(self.bound_by, (collective, copy))
+        alone = ~beside & (self.runs > 0)
+        out = np.where(alone, self.seconds * self.runs, 0.0)
+        for t, waited in zip(self.transfers, self.waited_seconds.tolist(), strict=True):
+            out[t.start] += waited
+        if self.copy_seconds > 0:
+            moved = np.where(self.bound_by == copy, self.seconds * self.runs, 0.0)
+            out += moved * (self.copy_wait_seconds / self.copy_seconds)
+        return out
+
+    @cached_property
+    def waited_seconds(self) -> Floats:
+        """Seconds waited for each transfer, all executions; those of one done by their length."""
+        wire: dict[int, float] = {}
+        for t, s in zip(self.transfers, self.transfer_seconds.tolist(), strict=True):
+            wire[t.done] = wire.get(t.done, 0.0) + s
+        return np.array([
+            float(self.exposed[t.done] * self.runs[t.done]) * (s / wire[t.done] if s else 0.0)
+            for t, s in zip(self.transfers, self.transfer_seconds.tolist(), strict=True)
+        ])  # fmt: skip
+
     @property
     def total_seconds(self) -> float:
         """Compute, memory, exposed communication and copies of one execution."""

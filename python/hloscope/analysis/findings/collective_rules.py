@@ -36,11 +36,10 @@ def exposed(facts: Facts) -> Iterator[Finding]:
     if r is None or not facts.total_seconds or facts.on_host:
         return
     waits: dict[int, float] = defaultdict(float)
-    for t in r.transfers:
-        seconds = float(r.exposed[t.done]) * float(facts.cost.runs[t.done])
+    for t, seconds in zip(r.transfers, r.waited_seconds.tolist(), strict=True):
         row = facts.collectives.by_instruction.get(t.start)
         if row is not None and seconds > 0:
-            waits[row.index] = seconds
+            waits[row.index] += seconds
     groups: dict[tuple[str, str, bool | None], list[Collective]] = defaultdict(list)
     for index in waits:
         row = facts.collectives[index]
@@ -135,7 +134,7 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
             continue
         again = rows[1:]
         wire = sum(row.total_wire_bytes or 0 for row in again)
-        seconds = facts.seconds_of_wire(m for row in again for m in row.members)
+        seconds = facts.waited(m for row in again for m in row.members)
         frame, inferred = facts.line(again[0].anchor)
         yield Finding(
             "gathered-twice",
@@ -189,7 +188,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
         if not operands or not all(_is_constant(o) for o in operands):
             continue
         wire = row.total_wire_bytes or 0
-        seconds = facts.seconds_of_wire(row.members)
+        seconds = facts.waited(row.members)
         frame, inferred = facts.line(row.anchor)
         yield Finding(
             "collective-of-constant",
@@ -272,7 +271,7 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         payload = sum(p.bytes for p in row.parts) or 1
         n = 1 if row.executions is None else row.executions
         wire = int((row.total_wire_bytes or 0) * part / payload)
-        seconds = facts.seconds_of_wire(row.members)
+        seconds = facts.waited(row.members)
         seconds = None if seconds is None else seconds * part / payload
         other = next(o for o in (marks[x.index] for x in user.operands) if o[1] is not value)
         frame, inferred = facts.line(user)
@@ -378,7 +377,7 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
         if any(u.shape.elements * 2 > row.instruction.shape.elements > 0 for u in uses):
             continue
         wire = row.total_wire_bytes or 0
-        seconds = facts.seconds_of_wire(row.members)
+        seconds = facts.waited(row.members)
         frame, inferred = facts.line(row.anchor)
         yield Finding(
             "gathered-then-sliced",
@@ -408,7 +407,7 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
         if not uses or not all(_is_device_slice(u) for u in uses):
             continue
         wire = (row.total_wire_bytes or 0) // 2
-        whole = facts.seconds_of_wire(row.members)
+        whole = facts.waited(row.members)
         frame, inferred = facts.line(row.anchor)
         yield Finding(
             "reduced-then-sliced",
@@ -500,7 +499,7 @@ def tiny(facts: Facts) -> Iterator[Finding]:
         free = _independent(rows)
         if len(free) < 8:
             continue
-        seconds = facts.seconds_of_wire(m for row in free for m in row.members) or 0.0
+        seconds = facts.waited(m for row in free for m in row.members) or 0.0
         saved = seconds * (1 - 1 / len(free))
         frame, inferred = facts.line(free[0].anchor)
         yield Finding(

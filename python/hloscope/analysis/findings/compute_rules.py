@@ -89,7 +89,7 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             groups[dims].append(cost.module.instructions[n])
     for dims, rows in groups.items():
         # All operands come from main memory once, prefetched or not.
-        read = sum(facts.moved[i.index] for i in rows) / chip.memory_bandwidth
+        read = sum(_read(facts, i) for i in rows) / chip.memory_bandwidth
         took = max(float(read), float(sum(seconds[i.index] for i in rows)))
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
         rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
@@ -118,6 +118,12 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _read(facts: Facts, i: Instruction) -> float:
+    """Bytes in main memory, of all executions, with those of operands that copies fetched."""
+    fetched = sum(o.shape.byte_size for o in i.operands if o.opcode.endswith("-done"))
+    return float((facts.cost.main_bytes[i.index] + fetched) * facts.runs[i.index])
 
 
 def matmul_dims(i: Instruction) -> tuple[int, int, int] | None:

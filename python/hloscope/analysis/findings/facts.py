@@ -69,9 +69,9 @@ class Facts:
 
     @cached_property
     def seconds(self) -> npt.NDArray[np.float64] | None:
-        """Modelled seconds of all executions, a row an instruction; None without a chip."""
+        """What each instruction adds to the modelled step; None without a chip."""
         r = self.cost.roofline
-        return None if r is None else np.nan_to_num(r.seconds) * self.runs
+        return None if r is None else np.nan_to_num(r.step_seconds)
 
     @cached_property
     def total_seconds(self) -> float | None:
@@ -91,9 +91,16 @@ class Facts:
         return moved / total if total else 0.0
 
     def wire_share(self, wire_bytes: float, seconds: float | None) -> float:
-        """Part of the modelled step; without a chip, half the part of all bytes on the wire."""
+        """Part of the modelled step; without a chip, half the part of all bytes on the wire.
+
+        Time on the wire that is hidden costs nothing now, but what is sent for nothing takes
+        the room of other transfers: it is worth a tenth.
+        """
         if seconds is not None and self.total_seconds:
-            return seconds / self.total_seconds
+            hidden = 0.0
+            if self.collectives.wire_bytes:
+                hidden = 0.1 * wire_bytes / self.collectives.wire_bytes
+            return max(seconds / self.total_seconds, min(0.05, hidden))
         total = self.collectives.wire_bytes
         return 0.5 * wire_bytes / total if total else 0.0
 
@@ -107,19 +114,29 @@ class Facts:
         return held / peak * (0.2 if room and peak < 0.1 * room else 1.0)
 
     @cached_property
-    def wire_seconds(self) -> dict[int, float]:
-        """Modelled seconds on the wire of all executions, by instruction of the start."""
+    def _transfers(self) -> dict[int, tuple[float, float]]:
+        """Modelled seconds (on the wire, waited for) of all executions, by start."""
         r = self.cost.roofline
-        if r is None:
-            return {}
-        pairs = zip(r.transfers, r.transfer_seconds.tolist(), strict=True)
-        return {t.start: s * float(self.cost.runs[t.start]) for t, s in pairs}
+        out: dict[int, tuple[float, float]] = {}
+        if r is not None:
+            rows = zip(r.transfers, r.transfer_seconds, r.waited_seconds, strict=True)
+            for t, each, waited in rows:
+                wire, before = out.get(t.start, (0.0, 0.0))
+                wire += float(each) * float(self.cost.runs[t.start])
+                out[t.start] = (wire, before + float(waited))
+        return out
 
     def seconds_of_wire(self, members: Iterable[int]) -> float | None:
         """Modelled seconds on the wire of a collective's members; None without a chip."""
         if self.cost.roofline is None:
             return None
-        return sum(self.wire_seconds.get(m, 0.0) for m in members)
+        return sum(self._transfers.get(m, (0.0, 0.0))[0] for m in members)
+
+    def waited(self, members: Iterable[int]) -> float | None:
+        """The part of ``seconds_of_wire`` that the chip waits for."""
+        if self.cost.roofline is None:
+            return None
+        return sum(self._transfers.get(m, (0.0, 0.0))[1] for m in members)
 
     def phase(self, i: Instruction) -> str:
         return PHASES[int(phases(self.module)[i.index])]

@@ -23,7 +23,7 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
         members = facts.collectives.by_instruction
         moved = [members[i.index] for i in rows if i.index in members]
         wire = sum(row.total_wire_bytes or 0 for row in moved)
-        seconds = facts.seconds_of_wire(n for row in moved for n in row.members)
+        seconds = facts.waited(n for row in moved for n in row.members)
         frame, inferred = facts.line(rows[0]) if rows else (None, False)
         yield Finding(
             "full-rematerialization",

@@ -101,11 +101,11 @@ class Measured:
         return np.where(self.seen, means, np.nan)
 
     @cached_property
-    def device_seconds(self) -> Floats:
-        """Seconds of one step of each device: self times, so that nothing counts twice.
+    def step_seconds(self) -> Floats:
+        """What each instruction adds to a step of each device: these add up, ``seconds`` do not.
 
-        Of a loop or call that spreads its inside over other threads, what its inside does
-        not account for.
+        Self times; of a loop or call that spreads its inside over other threads, what its inside
+        does not account for.
         """
         own = self.self_seconds.copy()
         inside: dict[int, Floats] = {}
@@ -128,7 +128,12 @@ class Measured:
                 held = sum((within(c) for _, c in i.called), np.zeros(len(self.devices)))
                 rest = np.maximum(0.0, self.seconds[:, i.index] - held)
                 own[:, i.index] = np.minimum(own[:, i.index], rest)
-        sums: Floats = own.sum(axis=1)
+        return own
+
+    @cached_property
+    def device_seconds(self) -> Floats:
+        """Seconds of one step of each device."""
+        sums: Floats = self.step_seconds.sum(axis=1)
         return sums
 
     @property

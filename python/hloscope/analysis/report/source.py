@@ -227,10 +227,7 @@ def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
     seconds = np.zeros(n)
     r = cost.roofline
     if r is not None:
-        seconds = np.nan_to_num(r.seconds) * runs
-        for t in r.transfers:  # a transfer inside a fusion: its wait as well
-            if r.bound(t.start) != "collective":
-                seconds[t.start] += r.exposed[t.done] * cost.runs[t.done]
+        seconds = np.nan_to_num(r.step_seconds)
     wire = np.zeros(n)
     for t in cost.transfers:
         wire[t.start] += t.wire_bytes * cost.runs[t.start]

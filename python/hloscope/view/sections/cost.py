@@ -64,6 +64,7 @@ def add(builder: Builder, context: Context) -> None:
                 b.column(f"transfer.{name}_{part}", "f64", values)
     if cost.roofline is not None:
         b.column("cost.seconds", "f64", cost.roofline.seconds)
+        b.column("cost.step", "f64", cost.roofline.step_seconds)
         b.column("cost.bound", "u8", cost.roofline.bound_by)
     own = choose(context.target.device_kind, context.target.platform)
     context.extras["cost"] = {

@@ -23,6 +23,7 @@ def add(builder: Builder, context: Context) -> None:
         return
     seen = found.counts.sum(axis=0) > 0
     builder.column("measured.mean", "f64", found.mean)
+    builder.column("measured.step", "f64", np.where(seen, found.step_seconds.mean(axis=0), np.nan))
     builder.column("measured.most", "f64", np.where(seen, found.seconds.max(axis=0), np.nan))
     builder.column("measured.slowest", "u32", np.array(found.devices)[found.seconds.argmax(axis=0)])
     rows = np.array([r.instruction.index for r, _ in zip(found, range(MOST_ROWS), strict=False)])
