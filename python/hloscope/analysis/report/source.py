@@ -9,12 +9,14 @@ line outside installed packages):
         …/jax/_src/numpy/…          library: folded
 
 FLOPs go to the line of the instruction inside a fusion that does them; time and bytes are
-the fusion's, and go to its own line, or to its heaviest part's where it has none.
+the fusion's, and go to its own line. What names no line stands on the line of what it serves
+(``base.lines``), and how much of a line is such inference is said: ``inferred``. What no line
+accounts for is ``unattributed``: the sum of all lines' ``own`` and it is the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ import numpy.typing as npt
 
 from ...hlo import FrameTable, Module, Target
 from ..base.frames import is_library
+from ..base.lines import lines
 from ..cost.cost import Cost, estimated
 from ..cost.cost_lines import cost_lines
 from ..cost.cost_pause import uncollected
@@ -59,6 +62,7 @@ class SourceLine:
     is_library: bool
     total: Figures
     own: Figures
+    inferred: Figures  # the part of ``own`` whose instructions name no line themselves
     instructions: tuple[int, ...]
 
 
@@ -92,13 +96,19 @@ class Source:
         return len(self.own_lines)
 
     @property
+    def inferred(self) -> Figures:
+        """What stands on lines by inference, of all ``own``."""
+        return Figures(*(sum(getattr(x.inferred, f) for x in self.lines) for f in FIGURES))
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Files with at least one line, the person's own first."""
         seen = dict.fromkeys(x.file for x in self.lines if not x.is_library)
         return tuple(seen | dict.fromkeys(x.file for x in self.lines))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a line, libraries included. Needs pandas."""
+        """One row a line, libraries included, and one, without a file, for what no line
+        accounts for. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -106,18 +116,26 @@ class Source:
                 {"file": x.file, "line": x.line, "function": x.function, "library": x.is_library}
                 | {name: getattr(x.total, name) for name in FIGURES}
                 | {f"own_{name}": getattr(x.own, name) for name in FIGURES}
+                | {f"inferred_{name}": getattr(x.inferred, name) for name in FIGURES}
                 | {"text": x.text}
                 for x in self.lines
             ]
+            + [_no_line("library", self.unattributed) | {"text": None}]
         )
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """One plain dict a line of the person's own."""
-        return [
+        """One plain dict a line of the person's own, then what no line accounts for.
+
+        That last one has None for file, line and function.
+        """
+        rows: list[dict[str, Any]] = [
             {"file": x.file, "line": x.line, "function": x.function}
             | {name: getattr(x.total, name) for name in FIGURES}
+            | {f"own_{name}": getattr(x.own, name) for name in FIGURES}
+            | {f"inferred_{name}": getattr(x.inferred, name) for name in FIGURES}
             for x in self.own_lines
         ]
+        return [*rows, _no_line("", self.unattributed)]
 
     def __repr__(self) -> str:
         rows = [
@@ -127,6 +145,7 @@ class Source:
                 duration(x.total.seconds) if self.has_seconds else "",
                 size(x.total.wire_bytes),
                 size(x.total.live_bytes),
+                self._share(x),
                 (x.text or "").strip()[:60],
             )
             for x in self.own_lines[:20]
@@ -139,11 +158,31 @@ class Source:
                 duration(lost.seconds) if self.has_seconds else "",
                 size(lost.wire_bytes),
                 size(lost.live_bytes),
+                "",
                 "what no line accounts for",
             )
         )
-        head = ("line", "FLOPs", "modelled", "wire", "live at peak", "source")
+        head = ("line", "FLOPs", "modelled", "wire", "live at peak", "inferred", "source")
+        if not any(r[-2] for r in rows):
+            head, rows = head[:-2] + head[-1:], [r[:-2] + r[-1:] for r in rows]
         return grid(head, rows)
+
+    def _share(self, x: SourceLine) -> str:
+        """How much of what stands on a line is inferred: "98 %"; "" for nothing."""
+        for name in ("seconds", "flops", "bytes_accessed", "live_bytes"):
+            own, inferred = getattr(x.own, name), getattr(x.inferred, name)
+            if own > 0 and (name != "seconds" or self.has_seconds):
+                return f"{100 * inferred / own:.0f} %" if inferred >= 0.005 * own else ""
+        return ""
+
+
+def _no_line(more: str, lost: Figures) -> dict[str, Any]:
+    """The row of what no line accounts for."""
+    out: dict[str, Any] = {"file": None, "line": None, "function": None}
+    out |= {more: False} if more else {}
+    out |= {name: getattr(lost, name) for name in FIGURES}
+    out |= {f"own_{name}": getattr(lost, name) for name in FIGURES}
+    return out | {f"inferred_{name}": 0.0 for name in FIGURES}
 
 
 @uncollected
@@ -151,60 +190,91 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""
     frames, _ = module.source_frames()
     frame, flops = cost_lines(module, cost)
+    guessed = lines(module).inferred
     columns = _columns(module, cost, flops)
     stacks = _Stacks(frames)
     count = len(frames.frames) + 1
     live = memory.liveness
     held = live.live_at(memory.peak_point, memory.main_spaces)
-    bytes_held = np.bincount(memory.frames[held], live.size[held], count)
-    by_frame = np.vstack([np.bincount(frame, c, count) for c in columns] + [bytes_held])
-    touched = np.flatnonzero(by_frame.any(axis=0))
-    zero = np.zeros(len(FIGURES))
-    total: dict[tuple[str, int], Floats] = {}
-    own: dict[tuple[str, int], Floats] = {}
-    names: dict[tuple[str, int], str] = {}
-    members: dict[tuple[str, int], list[int]] = {}
+    makers = live.defined_by[held]
+
+    def by_frame(use: npt.NDArray[np.bool_]) -> Floats:
+        some, sizes = use[makers], live.size[held]
+        bytes_held = np.bincount(memory.frames[held][some], sizes[some], count)
+        summed = [np.bincount(frame[use], c[use], count) for c in columns]
+        return np.vstack([*summed, bytes_held])
+
+    by_guess = by_frame(guessed)
+    by_all = by_guess + by_frame(~guessed)
+    sums = _Sums()
     rows_of: dict[int, list[int]] = {}
     some = np.flatnonzero(np.vstack(columns).any(axis=0))
     for n, f in zip(some.tolist(), frame[some].tolist(), strict=True):
         rows_of.setdefault(f, []).append(n)
-    makers = live.defined_by[held]
     for n, f in zip(makers.tolist(), memory.frames[held].tolist(), strict=True):
         rows_of.setdefault(f, []).append(n)
-    unattributed = np.zeros(len(FIGURES))
-    for f in touched.tolist():
-        values = by_frame[:, f]
-        places = stacks.places(f)
-        if not places:
-            unattributed += values
-            continue
-        mine = next((p for p in places if not is_library(p[0])), next(iter(places)))
-        own[mine] = own.get(mine, zero) + values
-        for place, function in places.items():
-            total[place] = total.get(place, zero) + values
-            names.setdefault(place, function)
-            members.setdefault(place, []).extend(rows_of.get(f, ()))
+    for f in np.flatnonzero(by_all.any(axis=0)).tolist():
+        sums.add(stacks.places(f), by_all[:, f], by_guess[:, f], rows_of.get(f, ()))
     sources = dict(cost.target.sources)
-    texts = {file: text.splitlines() for file, text in sources.items()}
-    lines = []
-    for file, line in sorted(total):
-        known = texts.get(file, [])
-        place = (file, line)
-        lines.append(
-            SourceLine(
-                file,
-                line,
-                names[place],
-                known[line - 1] if 0 < line <= len(known) else None,
-                is_library(file),
-                Figures(*map(float, total[place])),
-                Figures(*map(float, own.get(place, zero))),
-                tuple(sorted(set(members[place]))),
+    found = sums.lines({file: text.splitlines() for file, text in sources.items()})
+    return Source(found, _figures(sums.unattributed), cost.roofline is not None, sources)
+
+
+class _Sums:
+    """Figures by (file, line), while they are added up."""
+
+    def __init__(self) -> None:
+        self.unattributed = np.zeros(len(FIGURES))
+        self._zero = np.zeros(len(FIGURES))
+        self._total: dict[tuple[str, int], Floats] = {}
+        self._own: dict[tuple[str, int], Floats] = {}
+        self._inferred: dict[tuple[str, int], Floats] = {}
+        self._names: dict[tuple[str, int], str] = {}
+        self._members: dict[tuple[str, int], list[int]] = {}
+
+    def add(
+        self,
+        places: dict[tuple[str, int], str],
+        values: Floats,
+        inferred: Floats,
+        members: Iterable[int],
+    ) -> None:
+        """Adds one stack's figures to each of its lines."""
+        if not places:
+            self.unattributed += values
+            return
+        mine = next((p for p in places if not is_library(p[0])), next(iter(places)))
+        self._own[mine] = self._own.get(mine, self._zero) + values
+        self._inferred[mine] = self._inferred.get(mine, self._zero) + inferred
+        for place, function in places.items():
+            self._total[place] = self._total.get(place, self._zero) + values
+            self._names.setdefault(place, function)
+            self._members.setdefault(place, []).extend(members)
+
+    def lines(self, texts: dict[str, list[str]]) -> tuple[SourceLine, ...]:
+        """In order of file and line."""
+        out = []
+        for place in sorted(self._total):
+            file, line = place
+            known = texts.get(file, [])
+            out.append(
+                SourceLine(
+                    file,
+                    line,
+                    self._names[place],
+                    known[line - 1] if 0 < line <= len(known) else None,
+                    is_library(file),
+                    _figures(self._total[place]),
+                    _figures(self._own.get(place, self._zero)),
+                    _figures(self._inferred.get(place, self._zero)),
+                    tuple(sorted(set(self._members[place]))),
+                )
             )
-        )
-    return Source(
-        tuple(lines), Figures(*map(float, unattributed)), cost.roofline is not None, sources
-    )
+        return tuple(out)
+
+
+def _figures(values: Floats) -> Figures:
+    return Figures(*map(float, values))
 
 
 class _Stacks:

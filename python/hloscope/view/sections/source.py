@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.base.frames import is_library
+from ...analysis.base.lines import lines
 from ...analysis.cost.cost import estimated
 from ...analysis.cost.cost_lines import cost_lines
 
@@ -28,6 +29,10 @@ def add(builder: Builder, context: Context) -> None:
     frame, flops = cost_lines(module, cost)
     builder.column("source.frame", "i32", frame - 1)
     builder.column("source.flops", "f64", flops)
+    known = lines(module)
+    why, words = known.phrases()
+    builder.column("source.via", "i32", known.via)
+    builder.column("source.why", "u8", why)
     files = []
     total = 0
     for file in dict.fromkeys(frames.files):
@@ -37,4 +42,4 @@ def add(builder: Builder, context: Context) -> None:
             text = None
         total += len(text or "")
         files.append({"file": file, "library": library, "text": text})
-    context.extras["source"] = {"files": files}
+    context.extras["source"] = {"files": files, "why": words}

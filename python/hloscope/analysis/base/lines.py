@@ -1,0 +1,247 @@
+"""A source line for every instruction: its own, or that of what it serves, which is then said.
+
+Compilers lose lines (a matmul rewritten, a layout copy nobody asked for). What has none gets it,
+the first that is known of:
+
+    a fusion, loop, call     its heaviest part
+    a matmul, convolution    the reshape or transpose of it that still says ``dot_general``
+    a copy, cast, prefetch   what needs the value first, through tuples, loops and fusions
+    a partial sum's reduce   what made the value
+    anything else            what needs it, else what made it, else the loop or fusion around it
+
+Arguments stay without: they are the caller's. The rule is the same in Source, Cost, Memory and
+wherever a line is shown; ``Lines.why`` says what it was inferred from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...hlo import FrameTable, Instruction, Module, StackFrame
+from .frames import own_line
+from .line_flow import Flow, flow, is_move, nearest, weights
+from .table import Ints, Table, per_module, table
+
+NONE, OWN, PART, NAMED, SERVES, OF, INSIDE = range(7)
+# Collectives that finish a partial sum belong to what was summed; all else to what it is for.
+_FINISHING = ("all-reduce", "reduce-scatter", "get-tuple-element", "tuple")
+_SAYS_MATMUL = ("dot_general", "conv_general_dilated", "ragged_dot", "dot-general")
+_LOST_OFTEN = ("dot", "convolution", "custom-call")
+_FAR = 6  # reshapes and transposes between a matmul and the one that names it, at most
+_DEEP = 12  # computations in computations
+
+_KINDS = {PART: "its heaviest part is", NAMED: "named by", INSIDE: "inside"}
+_NOUNS = {
+    "copy": "layout", "transpose": "layout", "bitcast": "layout", "reshape": "layout",
+    "convert": "conversion", "broadcast": "value", "constant": "value", "iota": "value",
+    "parameter": "argument", "get-tuple-element": "element", "all-gather": "gathering",
+    "slice": "slice", "dynamic-slice": "slice", "pad": "padding", "concatenate": "joining",
+    "copy-start": "move", "copy-done": "move", "slice-start": "move", "slice-done": "move",
+    "all-gather-start": "gathering", "all-gather-done": "gathering",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The line of each instruction of a module; arrays have a row an instruction.
+
+    ``frame`` is the innermost frame id in ``table`` (0 for none), ``kind`` how it is known,
+    ``via`` the instruction it was inferred from (-1 for own lines and for none).
+    """
+
+    module: Module
+    table: FrameTable
+    frame: Ints
+    kind: NDArray[np.uint8]
+    via: Ints
+
+    @property
+    def inferred(self) -> NDArray[np.bool_]:
+        """Whether the line is that of something else."""
+        return self.kind > OWN
+
+    def frames(self, i: Instruction) -> tuple[StackFrame, ...]:
+        """The Python stack, own or inferred, innermost frame first; () where unknown."""
+        return self.table.stack(int(self.frame[i.index]))
+
+    def of(self, i: Instruction) -> StackFrame | None:
+        """The line shown for it: the innermost outside libraries; None where unknown."""
+        return own_line(self.frames(i))
+
+    def serves(self, i: Instruction) -> Instruction | None:
+        """The instruction whose line an instruction without its own has."""
+        via = int(self.via[i.index])
+        return self.module.instructions[via] if via >= 0 else None
+
+    def why(self, i: Instruction) -> str:
+        """How a line was inferred: "layout for `dot.89`"; '' for own lines and where unknown."""
+        other = self.serves(i)
+        if other is None:
+            return ""
+        return f"{_phrase(_work(i), int(self.kind[i.index]))} `{other.name}`"
+
+    def phrases(self) -> tuple[NDArray[np.uint8], list[str]]:
+        """``why`` of all instructions: into a list of words, before the name of ``via``.
+
+        0 is '', of own lines and where none is known.
+        """
+        t = table(self.module)
+        opcode = np.array(t.opcode)
+        roots = np.flatnonzero(is_move(t) & t.by_opcode(lambda o: o == "fusion", bool))
+        of = {o: n for n, o in enumerate(t.opcodes)}
+        for row in roots[self.via[roots] >= 0].tolist():
+            opcode[row] = of.get(_work(t.instructions[row]), opcode[row])
+        words = {"": 0}
+        wide = len(t.opcodes)
+        keys = np.where(self.via >= 0, self.kind.astype(np.int64) * wide + opcode, 0)
+        distinct, back = np.unique(keys, return_inverse=True)
+        ids = [
+            words.setdefault(_phrase(t.opcodes[k % wide], k // wide) if k >= wide else "", len(words))
+            for k in distinct.tolist()
+        ]
+        column = np.array(ids, np.uint8)[back] if len(ids) else np.zeros(0, np.uint8)
+        return column, list(words)
+
+
+def _work(i: Instruction) -> str:
+    """The opcode that says what an instruction does; of a fusion of moves its root's."""
+    if i.opcode == "fusion" and i.called_computations:
+        root = i.called_computations[0].root
+        if root is not None and bool(is_move(table(i.module))[i.index]):
+            return root.opcode
+    return i.opcode
+
+
+def _phrase(opcode: str, kind: int) -> str:
+    """What an instruction is to the one whose line it has."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    noun = _NOUNS.get(opcode)
+    if kind == SERVES:
+        return f"{noun} for" if noun else "made for"
+    return f"{noun} of" if noun else "made from"
+
+
+@per_module
+def lines(module: Module) -> Lines:
+    """The line of every instruction; made once for a module."""
+    frames, ids = module.source_frames()
+    frame = np.array(ids, np.int64)
+    frame[frame > len(frames.frames)] = 0  # of a damaged dump
+    kind = np.where(frame > 0, OWN, NONE).astype(np.uint8)
+    via = np.full(len(frame), -1, np.int64)
+    found = Lines(module, frames, frame, kind, via)
+    if module.dialect == "hlo" and frame.any() and not frame.all():
+        _infer(found, table(module))
+    return found
+
+
+def _infer(found: Lines, t: Table) -> None:
+    frame, kind = found.frame, found.kind
+    _parts(found, t)
+    if not (frame == 0).any():
+        return
+    edges = flow(found.module)
+    _named(found, t, edges)
+    known = frame > 0
+    ahead, behind = nearest(edges.src, edges.dst, known), nearest(edges.dst, edges.src, known)
+    finishing = t.by_opcode(lambda o: o.startswith(_FINISHING), bool)
+    first = np.where(finishing, behind, ahead)
+    second = np.where(finishing, ahead, behind)
+    lost = ~known & ~_arguments(found.module, t)
+    use = np.where(first >= 0, first, second)
+    forward = np.where(first >= 0, ~finishing, finishing)
+    rows = np.flatnonzero(lost & (use >= 0))
+    kind[rows] = np.where(forward[rows], SERVES, OF)
+    found.via[rows] = use[rows]
+    frame[rows] = frame[use[rows]]
+    _around(found, t, lost)
+
+
+def _arguments(module: Module, t: Table) -> NDArray[np.bool_]:
+    out = np.zeros(len(t.opcode), bool)
+    if module.entry is not None:
+        rows = t.where("parameter")
+        out[rows[t.computation[rows] == module.entry.index]] = True
+    return out
+
+
+def _parts(found: Lines, t: Table) -> None:
+    """Gives what calls computations and has no line that of the heaviest part in them."""
+    frame, n = found.frame, len(found.frame)
+    applied = np.array([r == "to_apply" for r in t.called_roles], bool)
+    applied &= ~t.by_opcode(lambda o: o == "call", bool)[t.called.rows]  # a reducer is no part
+    callers, called = t.called.rows[~applied], t.called.values[~applied]
+    weight = weights(t)
+    for _ in range(_DEEP):
+        order = np.argsort(weight, kind="stable")
+        rank = np.empty(n, np.int64)
+        rank[order] = np.arange(n)
+        best = t.reduce_by_computation(np.maximum, np.where(frame > 0, rank + 1, 0), 0)
+        inner = best[called]
+        lost = (frame[callers] == 0) & (inner > 0)
+        if not lost.any():
+            return
+        top = np.zeros(n, np.int64)
+        np.maximum.at(top, callers[lost], inner[lost])
+        rows = np.flatnonzero(top)
+        via = order[top[rows] - 1]
+        # A fusion inside what got it is as heavy as its part.
+        found.via[rows] = np.where(found.via[via] >= 0, found.via[via], via)
+        weight[rows] = np.maximum(weight[rows], weight[via])
+        frame[rows] = frame[via]
+        found.kind[rows] = PART
+
+
+def _named(found: Lines, t: Table, edges: Flow) -> None:
+    """Gives matmuls without a line that of the reshape that still bears their name."""
+    wanted = t.where(*_LOST_OFTEN)
+    wanted = wanted[found.frame[wanted] == 0]
+    if not len(wanted):
+        return
+    moves = is_move(t) | t.by_opcode(lambda o: o in ("parameter", "get-tuple-element"), bool)
+    says = [n.partition("[")[0].rpartition("/")[2].startswith(_SAYS_MATMUL) for n in t.op_names]
+    told = np.array(says, bool)[t.op_name] & (found.kind == OWN) & moves
+    if not told.any():
+        return
+    for row in wanted.tolist():
+        via = _walk(row, edges.users, told, moves)
+        via = via if via >= 0 else _walk(row, edges.makers, told, moves)
+        if via >= 0:
+            found.frame[row] = found.frame[via]
+            found.kind[row] = NAMED
+            found.via[row] = via
+
+
+def _walk(row: int, step: object, told: NDArray[np.bool_], moves: NDArray[np.bool_]) -> int:
+    """The nearest row that tells, over moves alone; -1 for none."""
+    at, seen = [row], {row}
+    for _ in range(_FAR):
+        ahead: list[int] = []
+        for a in at:
+            for b in step(a):  # type: ignore[operator]
+                if told[b]:
+                    return int(b)
+                if moves[b] and b not in seen:
+                    seen.add(b)
+                    ahead.append(b)
+        at = ahead
+    return -1
+
+
+def _around(found: Lines, t: Table, lost: NDArray[np.bool_]) -> None:
+    """Gives what is left the line of the loop or fusion it is in."""
+    caller, _ = t.caller()
+    for _ in range(_DEEP):
+        rows = np.flatnonzero(lost & (found.frame == 0))
+        outer = caller[t.computation[rows]]
+        some = (outer >= 0) & (found.frame[outer] > 0)
+        if not some.any():
+            return
+        rows, outer = rows[some], outer[some]
+        found.frame[rows] = found.frame[outer]
+        found.kind[rows] = INSIDE
+        found.via[rows] = outer
