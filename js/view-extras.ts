@@ -169,6 +169,8 @@ export interface Remat {
 
 export interface SourceExtras {
   files: { file: string; library: boolean; text: string | null }[];
+  /** Of `source.why`, before the name of `source.via`: "layout for"; the first is "". */
+  why: string[];
 }
 
 export interface MeasuredExtras {

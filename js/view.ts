@@ -225,7 +225,9 @@ export type CoreColumn = string;
  *
  * own.0, own.1, …         f64 n   numbers a person gave, named in extras.own; NaN none
  *
- * source.frame            i32 n   frame whose line has the cost; -1 unknown
+ * source.frame            i32 n   frame of its line, own or inferred from what it serves; -1 unknown
+ * source.via              i32 n   instruction whose line an inferred one is; -1 own, unknown
+ * source.why              u8 n    how it was inferred, into extras.source.why; 0 own, unknown
  * source.flops            f64 n   FLOPs of all executions, inside fusions where they are done
  *
  * phase.of                u8 n    into extras.phases: forward, backward, rematerialised, optimiser; 0 unknown

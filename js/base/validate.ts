@@ -99,6 +99,8 @@ const RULES: Record<string, string> = Object.assign(
     "measured.slowest": "u32 instruction any",
     "source.frame": "i32 instruction -1:frame",
     "source.flops": "f64 instruction amount",
+    "source.via": "i32 instruction -1:instruction",
+    "source.why": "u8 instruction any",
     "phase.of": "u8 instruction any",
     "text.bytes": "u8 * any",
     "line.instruction_begin": "u32 * any",

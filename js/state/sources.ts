@@ -2,6 +2,7 @@
 import type { ViewModel } from "../base/model.ts";
 import type { SourceExtras } from "../view-extras.ts";
 import { type Costs, costsOf } from "./costs.ts";
+import { inferredFrom } from "./lines.ts";
 import { perModel } from "./members.ts";
 import { memoryOf } from "./memory.ts";
 
@@ -17,6 +18,8 @@ export interface LineFigures {
   total: Figures;
   /** Of what stands on the line itself: the innermost one outside libraries. */
   own: Figures;
+  /** The part of `own` that names no line itself: it serves what does. */
+  inferred: Figures;
   instructions: number[];
 }
 
@@ -66,11 +69,15 @@ export class Sources {
     const runs = model.column<Float64Array>("cost.runs");
     const again = (i: number) => (runs[i] > 0 ? costs.runs[i] / runs[i] : 1);
     // By frame first: thousands of instructions share a few hundred stacks.
-    const byFrame = new Map<number, { figures: Figures; instructions: number[] }>();
+    const guessed = inferredFrom(model);
+    const byFrame = new Map<
+      number,
+      { figures: Figures; inferred: Figures; instructions: number[] }
+    >();
     const at = (frame: number) => {
       let found = byFrame.get(frame);
       if (!found) {
-        found = { figures: zero(), instructions: [] };
+        found = { figures: zero(), inferred: zero(), instructions: [] };
         byFrame.set(frame, found);
       }
       return found;
@@ -82,11 +89,16 @@ export class Sources {
       const ran = known(measured?.[i] ?? 0);
       if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0 || ran > 0)) continue;
       const found = at(frames[i]);
-      found.figures.measured += ran;
-      found.figures.seconds += known(seconds);
-      found.figures.flops += flops[i] * again(i);
-      found.figures.bytes += known(bytes);
-      found.figures.wire += wire[i];
+      const figures: Figures = {
+        ...zero(),
+        measured: ran,
+        seconds: known(seconds),
+        flops: flops[i] * again(i),
+        bytes: known(bytes),
+        wire: wire[i],
+      };
+      add(found.figures, figures);
+      if (guessed?.[i]) add(found.inferred, figures);
       found.instructions.push(i);
     }
     const memory = memoryOf(model);
@@ -95,13 +107,14 @@ export class Sources {
       for (const b of memory.liveAt(memory.extras.peakPoint)) {
         const found = at(frame ? frame[b] : frames[instruction[b]]);
         found.figures.live += bytes[b];
+        if (guessed?.[instruction[b]]) found.inferred.live += bytes[b];
         found.instructions.push(instruction[b]);
       }
     }
     const lines = new Map<string, LineFigures>();
     this.unattributed = zero();
     const { frame, strings } = model;
-    for (const [start, { figures, instructions }] of byFrame) {
+    for (const [start, { figures, inferred, instructions }] of byFrame) {
       if (start < 0) {
         add(this.unattributed, figures);
         continue;
@@ -119,6 +132,7 @@ export class Sources {
             function: strings.get(frame.function[f]),
             total: zero(),
             own: zero(),
+            inferred: zero(),
             instructions: [],
           };
           lines.set(key, line);
@@ -131,7 +145,10 @@ export class Sources {
         for (const i of new Set(instructions)) line.instructions.push(i);
       }
       const own = mine ?? innermost;
-      if (own) add(own.own, figures);
+      if (own) {
+        add(own.own, figures);
+        add(own.inferred, inferred);
+      }
     }
     this.lines = [...lines.values()];
   }

@@ -88,16 +88,16 @@ ENTRY main {
 """  # noqa: E501
 
 
-def test_a_compilers_copy_has_the_line_of_what_it_copies_or_is_for() -> None:
+def test_a_compilers_copy_has_the_line_of_what_it_is_for() -> None:
     memory = hs.read(COPIES).memory
     lines = {v.name: v.line for v in memory.values()}
     assert lines == {
         "w": "",
         "x": "",
-        "fetched": "model.py:7",  # of an argument: the one that needs it
+        "fetched": "model.py:7",
         "made": "model.py:7",
-        "moved": "model.py:7",
-        "turned": "model.py:7",
+        "moved": "model.py:9",
+        "turned": "model.py:9",
         "s": "model.py:9",
     }
 

@@ -3,6 +3,7 @@
 import { type Child, fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
+import { inferredLine } from "../../state/lines.ts";
 import { Flag } from "../../view.ts";
 import type { PanelContext } from "../panel.ts";
 import { compilerSections } from "../parts/compiler.ts";
@@ -175,8 +176,16 @@ function callersOf(model: ViewModel, i: number): number[] {
 
 function sourceSection(ctx: PanelContext, i: number): HTMLElement {
   const frames = stackOf(ctx.model, i);
+  const inferred = inferredLine(ctx.model, i);
   return section(
     "Source",
+    inferred &&
+      h(
+        "p",
+        { class: "note" },
+        `inferred: ${inferred.words} `,
+        selectionLink(ctx, { kind: "instruction", index: inferred.via }),
+      ),
     frames.length ? stackList(ctx, frames) : note("No source line in this program for it."),
   );
 }

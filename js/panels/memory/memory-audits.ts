@@ -2,6 +2,7 @@
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { costsOf } from "../../state/costs.ts";
+import { frameOf } from "../../state/lines.ts";
 import type { Memory } from "../../state/memory.ts";
 import type { PanelContext } from "../panel.ts";
 import { longList, note, section, selectionLink } from "../parts/parts.ts";
@@ -34,7 +35,7 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
         ),
         longList(x.residuals, (r) => {
           const known = r.instruction >= 0;
-          const line = known ? memory.lineOf(ctx.model.instruction.frame[r.instruction]) : null;
+          const line = known ? memory.lineOf(frameOf(ctx.model, r.instruction)) : null;
           const name = known ? ctx.model.opName(r.instruction).split("/").slice(-2).join("/") : "";
           return entry(
             r.bytes,

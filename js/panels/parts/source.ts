@@ -2,6 +2,7 @@
 
 import { h } from "../../base/dom.ts";
 import type { ViewModel } from "../../base/model.ts";
+import { frameOf } from "../../state/lines.ts";
 import { sourcesOf } from "../../state/sources.ts";
 import type { PanelContext } from "../panel.ts";
 import { copyButton } from "./parts.ts";
@@ -12,11 +13,11 @@ export interface FrameLine {
   function: string;
 }
 
-/** Innermost frame first. */
+/** Innermost frame first; of what it serves where it has none itself: see `inferredLine`. */
 export function stackOf(model: ViewModel, i: number): FrameLine[] {
   const { frame, strings } = model;
   const out: FrameLine[] = [];
-  for (let f = model.instruction.frame[i]; f >= 0 && out.length < 100; f = frame.parent[f]) {
+  for (let f = frameOf(model, i); f >= 0 && out.length < 100; f = frame.parent[f]) {
     out.push({
       file: strings.get(frame.file[f]),
       line: frame.line[f],

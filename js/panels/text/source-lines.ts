@@ -67,9 +67,7 @@ export const sourceLines: Panel = {
       const lost = sources.unattributed[figure];
       const whose =
         figure === "live" ? "arguments and values without a line" : "operations that name no line";
-      if (lost > 0) {
-        body.append(h("p", { class: "note unattributed" }, `${text(figure, lost)} of ${whose}.`));
-      }
+      body.append(h("p", { class: "note unattributed" }, `${text(figure, lost)} of ${whose}.`));
       point();
     };
     /** Marks the line that another panel points at, and brings it into view. */
@@ -189,11 +187,15 @@ function lineRow(
 ): HTMLElement {
   const own = found?.own[figure] ?? 0;
   const total = found?.total[figure] ?? 0;
+  const guess = found?.inferred[figure] ?? 0;
   const heat = own > 0 ? Math.max(4, Math.round((100 * own) / most)) : 0;
   const children = [
     h("span", { class: "number" }, String(number)),
     h("span", { class: "heat" }, total > 0 ? text(figure, total) : ""),
     h("span", { class: "code" }, texts?.[number - 1] ?? (found?.function || "")),
+    guess >= 0.005 * own && guess > 0
+      ? h("span", { class: "tag" }, `${Math.round((100 * guess) / own)} % inferred`)
+      : null,
   ];
   const style: Record<string, string> = heat ? { "--heat": `${heat}%` } : {};
   if (!found) return h("div", { class: "source-line", "data-line": number }, ...children);
@@ -204,7 +206,7 @@ function lineRow(
       type: "button",
       "data-line": number,
       style,
-      title: `${file}:${number}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}\n${format.plural(found.instructions.length, "operation")}`,
+      title: `${file}:${number}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}${guess > 0 ? `, ${text(figure, guess)} of it inferred: by operations that name no line, for those that name this one` : ""}\n${format.plural(found.instructions.length, "operation")}`,
       onclick: () => {
         const reason = `${baseName(file)}:${number}`;
         const same = ctx.store.get("highlight")?.reason === reason;

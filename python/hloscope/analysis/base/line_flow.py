@@ -1,7 +1,7 @@
 """Where values go, as edges between instructions: tuples, loops and fusions looked through.
 
-    copy.5 → tuple → while → (body) get-tuple-element 3 → dot.9      one edge: copy.5 → gte
-    dot.2 → fusion(…, calls=%c) → (c) parameter(0) → bitcast          dot.2 → parameter(0) → bitcast
+copy.5 → tuple → while → (body) get-tuple-element 3 → dot.9      one edge: copy.5 → gte
+dot.2 → fusion(…, calls=%c) → (c) parameter(0) → bitcast          dot.2 → parameter(0) → bitcast
 """
 
 from __future__ import annotations
@@ -95,12 +95,13 @@ def flow(module: Module) -> Flow:
     position = np.arange(len(dst)) - t.operands.offsets[dst]
     into, inner = _into_called(module, t, src, dst, position)
     through = t.by_opcode(lambda o: o == "tuple" or o in _LOOKED_THROUGH, bool)[dst]
-    stay = ~into & ~through
+    of_loop = t.by_opcode(lambda o: o in _LOOKED_THROUGH, bool)[src]  # its elements tell more
+    stay, rest = ~into & ~through & ~of_loop, ~into & ~through & of_loop
     more = _elements(module, t)
     out, back = _results(module, t)
     return Flow(
-        np.concatenate((src[stay], src[into], more[0], out)),
-        np.concatenate((dst[stay], inner, more[1], back)),
+        np.concatenate((src[stay], src[into], more[0], out, src[rest])),
+        np.concatenate((dst[stay], inner, more[1], back, dst[rest])),
         len(t.opcode),
     )
 

@@ -98,10 +98,8 @@ class Lines:
         wide = len(t.opcodes)
         keys = np.where(self.via >= 0, self.kind.astype(np.int64) * wide + opcode, 0)
         distinct, back = np.unique(keys, return_inverse=True)
-        ids = [
-            words.setdefault(_phrase(t.opcodes[k % wide], k // wide) if k >= wide else "", len(words))
-            for k in distinct.tolist()
-        ]
+        said = [_phrase(t.opcodes[k % wide], k // wide) if k else "" for k in distinct.tolist()]
+        ids = [words.setdefault(s, len(words)) for s in said]
         column = np.array(ids, np.uint8)[back] if len(ids) else np.zeros(0, np.uint8)
         return column, list(words)
 

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from ...hlo import Instruction, Module, Shape, StackFrame, Target
 from ..base.dialects import needs_hlo
 from ..base.frames import own_line
+from ..base.lines import lines
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
 from ..base.memory_tiling import storage_bytes
 from ..base.phases import PHASES, phases
@@ -90,10 +91,15 @@ class LiveValue:
     def frames(self) -> tuple[StackFrame, ...]:
         """Python stack, innermost frame first; () for arguments and where nothing says.
 
-        That of the instruction; of a fusion without one its heaviest part's; of what a loop
-        stacks the stored value's; of the compiler's own copies that of what they copy.
+        That of the instruction, else of what it serves (``inferred``); of what a loop stacks
+        the stored value's.
         """
         return self.instruction.module.source_frames()[0].stack(self.frame)
+
+    @property
+    def inferred(self) -> str:
+        """How the line was inferred where the instruction names none: "layout for `dot.89`"."""
+        return lines(self.instruction.module).why(self.instruction) if self.frame else ""
 
     @property
     def line(self) -> str:
