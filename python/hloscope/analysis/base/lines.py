@@ -83,6 +83,10 @@ class Lines:
             return ""
         return f"{_phrase(_work(i), int(self.kind[i.index]))} `{other.name}`"
 
+    def text(self, i: Instruction) -> str:
+        """ "model.py:8", or "model.py:8, inferred: layout for `dot.89`"; '' where unknown."""
+        return said(self.of(i), self.why(i))
+
     def phrases(self) -> tuple[NDArray[np.uint8], list[str]]:
         """``why`` of all instructions: into a list of words, before the name of ``via``.
 
@@ -102,6 +106,14 @@ class Lines:
         ids = [words.setdefault(s, len(words)) for s in said]
         column = np.array(ids, np.uint8)[back] if len(ids) else np.zeros(0, np.uint8)
         return column, list(words)
+
+
+def said(at: StackFrame | None, why: str) -> str:
+    """A line as tables show it: its file without folders, and how it was inferred."""
+    if at is None:
+        return ""
+    name = at.file[max(at.file.rfind("/"), at.file.rfind("\\")) + 1 :]
+    return f"{name}:{at.line}" + (f", inferred: {why}" if why else "")
 
 
 def _work(i: Instruction) -> str:

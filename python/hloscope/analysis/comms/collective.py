@@ -49,6 +49,7 @@ class Collective:
     op_name: str
     frames: tuple[StackFrame, ...]
     moves: Source | None
+    inferred: str = ""  # how ``frames`` were inferred where it names no line: "made from `dot.9`"
     network: str = ""  # "ici" or "dcn" in a program over several TPU slices
 
     @property
@@ -135,6 +136,7 @@ class Collective:
             "moves": self.moves.name if self.moves is not None else None,
             "op_name": self.op_name,
             "line": self.line,
+            "line_inferred": self.inferred or None,
             "parts": [{"shape": p.shape, "bytes": p.bytes} for p in self.parts],
         }
 

@@ -24,6 +24,7 @@ from ...hlo.collective_kinds import OF_PERMUTES
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from ...hlo.slices import in_every_slice, slices_of
 from ..base.frames import FrameFinder
+from ..base.lines import lines
 from ..base.meshes import module_mesh
 from ..base.op_name import merged_names
 from ..base.operands import Source, source_of
@@ -217,7 +218,11 @@ class _Maker:
     def row(self, index: int, found: Found) -> Collective:
         op, anchor = found.op, found.anchor
         named = op if op.op_name else anchor
-        frames = self.frames.of(op) or self.frames.of(anchor)
+        frames, inferred = self.frames.of(op) or self.frames.of(anchor), ""
+        if not frames:
+            known = lines(op.module)
+            one = op if known.frame[op.index] else anchor
+            frames, inferred = known.frames(one), known.why(one)
         groups, parts = self.groups_and_parts(found)
         total = sum(p.bytes * max(1, p.executions) for p in parts)
         size = groups.group_size if groups is not None else 0
@@ -241,6 +246,7 @@ class _Maker:
             network=self.network(op),
             op_name=named.op_name,
             frames=frames,
+            inferred=inferred,
             moves=self.moved(found),
         )
 

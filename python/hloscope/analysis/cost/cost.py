@@ -24,6 +24,7 @@ import numpy.typing as npt
 from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
 from ..base.dialects import needs_hlo
+from ..base.lines import lines
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import per_target, table
 from . import flops as flops_module
@@ -63,6 +64,17 @@ class InstructionCost:
     step_seconds: float | None
     bound: str  # "compute", "memory", "collective", "" when no time is modelled
     estimated_cycles: int | None
+
+    @property
+    def line(self) -> str:
+        """ "file:line" of it, or of what it serves (``inferred``); '' where unknown."""
+        at = lines(self.instruction.module).of(self.instruction)
+        return "" if at is None else f"{at.file}:{at.line}"
+
+    @property
+    def inferred(self) -> str:
+        """How the line was inferred where it names none: "layout for `dot.89`"."""
+        return lines(self.instruction.module).why(self.instruction)
 
     @property
     def intensity(self) -> float:
@@ -288,6 +300,8 @@ class Cost:
                     "step_seconds": r.step_seconds,
                     "bound": r.bound,
                     "estimated_cycles": r.estimated_cycles,
+                    "line": r.line,
+                    "inferred": r.inferred,
                 }
                 for r in self
             ]

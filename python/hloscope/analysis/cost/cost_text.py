@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..base.lines import lines as line_table
 from ..comms.partitions import whose
 from ..text.units import duration, grid, quantity, short
 
@@ -47,6 +48,7 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
     if cost.unknown_flops:
         names = ", ".join(i.name for i in cost.unknown_flops[:5])
         lines.append(f"  FLOPs unknown of {len(cost.unknown_flops)}: {names}")
+    known = line_table(cost.module)
     body = [
         (
             short(r.instruction.name),
@@ -57,11 +59,25 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
             "" if r.step_seconds is None else duration(r.step_seconds),
             "" if r.seconds is None else duration(r.seconds),
             r.bound,
+            known.text(r.instruction),
         )
         for _, r in zip(range(rows), cost, strict=False)
     ]
     lines.append(
-        grid(("instruction", "runs", "FLOPs", "bytes", "FLOP/B", "in step", "alone", "bound"), body)
+        grid(
+            (
+                "instruction",
+                "runs",
+                "FLOPs",
+                "bytes",
+                "FLOP/B",
+                "in step",
+                "alone",
+                "bound",
+                "line",
+            ),
+            body,
+        )
     )
     if len(cost) > rows:
         lines.append(f"… and {len(cost) - rows} more")

@@ -437,6 +437,7 @@ class Memory:
                     "op_name": v.op_name,
                     "scope": v.scope,
                     "line": v.line,
+                    "inferred": v.inferred,
                     "allocation": v.allocation,
                     "offset": v.offset,
                 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..base.frames import own_line
+from ..base.lines import said
 from ..comms.partitions import whose
 from ..text.units import grid, short, size
 
@@ -33,10 +35,17 @@ def memory_table(memory: Memory, rows: int = 12) -> str:
         total = sum(r.bytes for r in memory.residuals)
         lines.append(f"  stored between loops for backward: {size(total)}")
     body = [
-        (short(v.name), size(v.bytes), v.category, v.shape.dense_text, f"{v.start}–{v.end}")
+        (
+            short(v.name),
+            size(v.bytes),
+            v.category,
+            v.shape.dense_text,
+            f"{v.start}–{v.end}",
+            said(own_line(v.frames), v.inferred),
+        )
         for _, v in zip(range(rows), memory, strict=False)
     ]
-    lines.append(grid(("live at the peak", "bytes", "category", "shape", "live"), body))
+    lines.append(grid(("live at the peak", "bytes", "category", "shape", "live", "line"), body))
     if len(memory) > rows:
         lines.append(f"… and {len(memory) - rows} more")
     return "\n".join(lines)
