@@ -19,7 +19,7 @@ import jax
 
 from .._capture import STAGES, Capture
 from ..hardware import find
-from . import _compat, placing
+from . import _compat, placing, python_calls
 from .errors import CaptureError
 from .explain import OTHER_MESH, explained
 from .profile import check_runnable
@@ -126,8 +126,13 @@ def capture(
     jitted = _jitted(fn, kwargs, in_shardings, static_argnums)
     name = getattr(fn, "__name__", "") or type(fn).__name__
     with options.context(), explained("trace", name, moved=options.moved):
-        traced = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
-        lowered = None if traced is not None else jitted.lower(*args, **kwargs)
+        lowered = None
+        with python_calls.recording() if exact else contextlib.nullcontext(False) as here:
+            options.recorded = here
+            traced = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
+            if traced is None:
+                options.recorded = False
+                lowered = jitted.lower(*args, **kwargs)
         if options.moved and traced is not None:
             _refuse_other_meshes(traced, to, name)
     # equinox and others wrap jax's stages

@@ -26,13 +26,10 @@ from typing import Any
 
 from ..hlo import Module, Operation, Origin, Origins
 from ..hlo.origins import origins_of
+from ..hlo.python_calls import Frame
 from . import _compat
+from ._compat_tracing import UNNUMBERED, apart
 from .marks_text import Chains, Cleaner
-
-# Operations that only end a function or region, and what holds the others.
-_UNMARKED = frozenset(
-    "builtin.module func.func func.return stablehlo.return sdy.mesh sdy.return".split()
-)
 
 
 @dataclass(frozen=True)
@@ -87,14 +84,17 @@ class Marked:
         return Cleaner(self.salt).text(text)[0]
 
 
-def mark(lowered: Any) -> Marked | None:
-    """The program marked; None where this jax gives no access to its module."""
+def mark(lowered: Any, frames: Sequence[tuple[Frame, ...]] = ()) -> Marked | None:
+    """The program marked; None where this jax gives no access to its module.
+
+    ``frames``: of each operation, where they are known.
+    """
     with contextlib.suppress(Exception):
         found = _compat.copy_of_module(lowered)
         if found is None:
             return None
         copied, module, locations = found
-        return Marked(copied, *_number(module, locations))
+        return Marked(copied, *_number(module, locations, frames))
     return None
 
 
@@ -114,7 +114,9 @@ def clean_errors(marked: Marked) -> Iterator[None]:
         raise other.with_traceback(error.__traceback__) from None
 
 
-def _number(module: Any, ir: Any) -> tuple[tuple[Operation, ...], str, dict[int, int]]:
+def _number(
+    module: Any, ir: Any, frames: Sequence[tuple[Frame, ...]]
+) -> tuple[tuple[Operation, ...], str, dict[int, int]]:
     """Operations in printed order, what marks are written with, and which helpers share one."""
     rows: list[Operation] = []
     places: list[_Place] = []
@@ -126,7 +128,7 @@ def _number(module: Any, ir: Any) -> tuple[tuple[Operation, ...], str, dict[int,
         kind = op.name
         if kind == "func.func":
             function = ir.StringAttr(op.attributes["sym_name"]).value
-        if kind in _UNMARKED:
+        if kind in UNNUMBERED:
             return ir.WalkResult.ADVANCE
         place = _place(op, op.location)
         callee = ""
@@ -138,7 +140,8 @@ def _number(module: Any, ir: Any) -> tuple[tuple[Operation, ...], str, dict[int,
         if len(op.regions):
             number[hash(op.operation)] = n
         kind = kind.removeprefix("stablehlo.")
-        rows.append(Operation(n, kind, place.name, function, owner, callee))
+        under = frames[n] if n < len(frames) else ()
+        rows.append(Operation(n, kind, place.name, function, owner, callee, under))
         places.append(place)
         return ir.WalkResult.ADVANCE
 
@@ -169,14 +172,8 @@ class _Place:
 
 
 def _place(op: Any, location: Any) -> _Place:
-    whole, kind_of = location, ""
-    name = getattr(location, "name_str", None)
-    if name is not None and name.endswith(":") and hasattr(location.child_loc, "name_str"):
-        # loc("add:"(loc("jit(f)/add"))): an op_type, then the op_name
-        kind_of, location = name, location.child_loc
-        name = location.name_str
-    child = location if name is None else location.child_loc
-    return _Place(op, whole, name or "", kind_of, child)
+    kind_of, name, child = apart(location)
+    return _Place(op, location, name, kind_of, child)
 
 
 def _helpers(rows: Sequence[Operation], places: Sequence[_Place]) -> dict[int, int]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from .._capture import Capture
 from ..hlo import Module, ReadWarning
+from ..hlo.python_calls import Frame
 from ..hlo.snapshots import Snapshot
-from . import _compat, dumping, every_pass, marks, messages, oom, provenance, stages
+from . import _compat, dumping, every_pass, marks, messages, oom, provenance, python_calls, stages
 from .describe import describe
 from .errors import CaptureError
 from .explain import explained
@@ -29,6 +30,7 @@ class Options:
     title: str | None = None
     hardware: str | None = None  # id of a chip
     moved: bool = False  # arguments were put on another mesh
+    recorded: bool = False  # the traced program knows its Python calls
     fn: Callable[..., Any] | None = None
     context: Callable[[], contextlib.AbstractContextManager[Any]] = field(
         default=contextlib.nullcontext
@@ -48,6 +50,7 @@ class Program:
         self.dumps: dict[str, str] = {}
         self._passes: tuple[tuple[Snapshot, ...], str] | None = None
         self.does_not_fit = ""
+        self._frames: tuple[tuple[Frame, ...], ...] = ()
 
     @property
     def stages(self) -> list[str]:
@@ -66,15 +69,23 @@ class Program:
         """Lowered; None for a program that came compiled."""
         if self._lowered is None and self.traced is not None:
             with self.options.context(), explained("lower", self.name, moved=self.options.moved):
-                self._lowered = self.traced.lower()
+                self._lowered = self._lower()
         return self._lowered
+
+    def _lower(self) -> Any:
+        if self.options.recorded:
+            with contextlib.suppress(Exception), python_calls.recording() as here:
+                if here:
+                    lowered, self._frames = python_calls.lower(self.traced)
+                    return lowered
+        return self.traced.lower()
 
     @functools.cached_property
     def marked(self) -> marks.Marked | None:
         """The program with its operations numbered; None where that is off or cannot be had."""
         if not self.options.exact or self.lowered is None:
             return None
-        return marks.mark(self.lowered)
+        return marks.mark(self.lowered, self._frames)
 
     @property
     def compiled(self) -> Any:

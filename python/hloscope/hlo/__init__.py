@@ -1,25 +1,27 @@
 """The model of an HLO module: standard library only, immutable once built.
 
-=================  ==========================================================
-``module.py``      Module, Computation, Instruction
-``parts.py``       ReadWarning, FrameTable, Metadata, Alias; attribute text → pairs
-``columns.py``     operands, calls, op_names, frames of all instructions at once
-``buffers.py``     BufferAssignment, where a dump holds one
-``shape.py``       Shape and Layout, with XLA's own text form and byte sizes
-``sharding.py``    Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
-``devices.py``     replica groups and pairs; ``axes.py`` which mesh axes they run over
-``printer.py``     Module → HLO text (the text reader's inverse)
-``origins.py``     which StableHLO operations an instruction comes from
-``snapshots.py``   a module as it stood after one pass
-``compare.py``     what differs between two Modules
-``target.py``      Target: devices, mesh, arguments, XLA's own figures
-=================  ==========================================================
+==================  ==========================================================
+``module.py``       Module, Computation, Instruction
+``parts.py``        ReadWarning, FrameTable, Metadata, Alias; attribute text → pairs
+``columns.py``      operands, calls, op_names, frames of all instructions at once
+``buffers.py``      BufferAssignment, where a dump holds one
+``shape.py``        Shape and Layout, with XLA's own text form and byte sizes
+``sharding.py``     Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
+``devices.py``      replica groups and pairs; ``axes.py`` which mesh axes they run over
+``printer.py``      Module → HLO text (the text reader's inverse)
+``origins.py``      which StableHLO operations an instruction comes from
+``python_calls.py`` the calls of Python functions that operations are from
+``snapshots.py``    a module as it stood after one pass
+``compare.py``      what differs between two Modules
+``target.py``       Target: devices, mesh, arguments, XLA's own figures
+==================  ==========================================================
 """
 
 from .buffers import BufferAssignment
 from .module import Computation, Instruction, Module
 from .origins import Operation, Origin, Origins
 from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
+from .python_calls import Frame, PythonCall, PythonCalls
 from .shape import Layout, Shape, parse_shape
 from .target import Argument, Device, Mesh, Target
 
@@ -29,6 +31,7 @@ __all__ = [
     "BufferAssignment",
     "Computation",
     "Device",
+    "Frame",
     "FrameTable",
     "Instruction",
     "Layout",
@@ -38,6 +41,8 @@ __all__ = [
     "Operation",
     "Origin",
     "Origins",
+    "PythonCall",
+    "PythonCalls",
     "ReadWarning",
     "Shape",
     "StackFrame",

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .python_calls import Frame, PythonCalls, python_calls
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -23,7 +25,8 @@ class Operation:
 
     ``opcode`` is MLIR's name without its dialect where that is StableHLO's: ``dot_general``,
     ``func.call``. ``name`` is its op name, '' where it has none. ``owner`` is the operation
-    whose region it stands in, -1 for none; ``callee`` the function that a call names.
+    whose region it stands in, -1 for none; ``callee`` the function that a call names;
+    ``frames`` the Python frames it was traced under, outermost first, () where nobody knows.
     """
 
     number: int
@@ -32,6 +35,7 @@ class Operation:
     function: str = "main"
     owner: int = -1
     callee: str = ""
+    frames: tuple[Frame, ...] = field(default=(), repr=False)
 
     @property
     def is_call(self) -> bool:
@@ -68,6 +72,11 @@ class Origins:
             for number in dict.fromkeys(o.operation for o in origins):
                 out.setdefault(number, []).append(index)
         return {number: tuple(found) for number, found in out.items()}
+
+    @cached_property
+    def python(self) -> PythonCalls:
+        """The calls of Python functions that the operations are from, each one by itself."""
+        return python_calls(self.operations)
 
     @property
     def known(self) -> int:

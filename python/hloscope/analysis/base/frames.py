@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from ...hlo import Instruction, Module, StackFrame
+from ...hlo.python_calls import is_library
 
-_LIBRARY = re.compile(
-    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
-    r"|[/\\]hloscope[/\\](?:capturing|show)[/\\]"
-)
-
-
-def is_library(file: str) -> bool:
-    """Whether a file belongs to an installed package or the standard library."""
-    return bool(_LIBRARY.search(file))
+__all__ = ["FrameFinder", "is_library", "own_line"]
 
 
 def own_line(stack: tuple[StackFrame, ...]) -> StackFrame | None:

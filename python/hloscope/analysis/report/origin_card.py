@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Module, Operation, StackFrame
+from ...hlo.python_calls import PythonCall
 from ..base.frames import is_library
 
 if TYPE_CHECKING:
@@ -17,11 +18,14 @@ class Origin:
     """One operation that an instruction comes from; ``calls`` outermost first.
 
     ``frames`` is the Python stack of the operation, innermost first, () where it has none.
+    ``python`` are the calls of the person's functions that it was traced in, outermost first,
+    each the k-th of n calls of that function; () where nobody knows.
     """
 
     operation: Operation
     calls: tuple[Operation, ...]
     frames: tuple[StackFrame, ...] = field(repr=False, default=())
+    python: tuple[PythonCall, ...] = ()
 
     @property
     def source(self) -> StackFrame | None:
@@ -32,8 +36,10 @@ class Origin:
         said = [self.operation.opcode]
         if self.operation.name:
             said.append(f"({self.operation.name})")
-        for call in reversed(self.calls):
-            said.append(f"in {call.callee}")
+        if self.python:
+            said.append(f"in {self.python[-1]}")
+        else:
+            said += [f"in {call.callee}" for call in reversed(self.calls)]
         at = self.source
         if at is not None:
             said.append(f"at {at.file.rpartition('/')[2]}:{at.line}")
@@ -47,6 +53,17 @@ class Origin:
             "name": self.operation.name,
             "calls": [c.number for c in self.calls],
             "source": None if at is None else {"file": at.file, "line": at.line},
+            "python": [
+                {
+                    "function": c.function,
+                    "file": c.file,
+                    "line": c.begins,
+                    "called_at": c.called_at,
+                    "call": c.which,
+                    "of": c.of,
+                }
+                for c in self.python
+            ],
         }
 
 
@@ -102,13 +119,16 @@ def origin_card(
             "with exact=True"
         )
     frames = frames_of(stablehlo) if stablehlo is not None and instruction.origins else {}
-    rows = tuple(
-        Origin(
-            origins.operations[o.operation],
-            tuple(origins.operations[n] for n in o.calls),
-            frames.get(o.operation, ()),
+    rows = []
+    for o in instruction.origins:
+        call = origins.python.of(o)
+        rows.append(
+            Origin(
+                origins.operations[o.operation],
+                tuple(origins.operations[n] for n in o.calls),
+                frames.get(o.operation, ()),
+                () if call is None else origins.python.stack(call),
+            )
         )
-        for o in instruction.origins
-    )
     row = passes.made(instruction.name) if passes is not None else None
-    return OriginCard(instruction, rows, row.title if row is not None else "")
+    return OriginCard(instruction, tuple(rows), row.title if row is not None else "")
