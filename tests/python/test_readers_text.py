@@ -442,3 +442,44 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
 def test_prose_and_code_are_not_modules(text):
     with pytest.raises(ReadError, match="holds no HLO module; expected HLO text"):
         read(text.encode())
+
+
+def test_calls_are_found_however_attributes_are_written() -> None:
+    from hloscope.hlo.columns import called_names
+
+    meta = 'metadata={op_name="calls=%no, body={x}"}'
+    for text, found in {
+        "kind=kLoop, calls=%f.1": [("calls", "f.1")],
+        f"kind=kLoop, calls=%f.1, {meta}": [("calls", "f.1")],
+        f"dimensions={{0,1}}, to_apply=r, {meta}": [("to_apply", "r")],
+        f'{meta}, calls=%f, backend_config={{"a":"to_apply=%no"}}': [("calls", "f")],
+        "condition=%c, body=%b": [("condition", "c"), ("body", "b")],
+        "branch_computations={%a, %b}, x=1": [
+            ("branch_computations", "a"),
+            ("branch_computations", "b"),
+        ],
+        "called_computations={a}": [("called_computations", "a")],
+        "calls=%f,to_apply=%g": [("calls", "f"), ("to_apply", "g")],
+        'calls=%"odd name"': [],
+        "not_calls=%f": [],
+    }.items():
+        assert called_names("fusion", text) == found, text
+
+
+def test_operands_after_types_are_their_instructions() -> None:
+    text = """HloModule m
+ENTRY e {
+  a = f32[2,3]{1,0} parameter(0)
+  t = (f32[2,3]{1,0}, f32[]) custom-call(f32[2,3]{1,0} %a), custom_call_target="x"
+  g = f32[] get-tuple-element((f32[2,3]{1,0}, f32[]) %t), index=1
+  ROOT s = f32[2,3]{1,0} select(f32[] %g, /*index=1*/f32[2,3]{1,0} %a, f32[9] %a)
+}
+"""
+    (m,) = read_modules(text)
+    s = m.find("s")
+    assert s is not None
+    assert [o.name for o in s.operands] == ["g", "a", "a"]
+    g = m.find("g")
+    assert g is not None
+    assert (g.tuple_index, s.tuple_index) == (1, None)
+    assert m.attribute_texts[1][m.attribute_texts[0][g.index]] == "index=1"

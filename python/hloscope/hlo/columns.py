@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .collective_kinds import KINDS
-from .parts import FrameTable, unescape
+from .parts import FrameTable, parse_metadata, split_attributes, unescape
 
 if TYPE_CHECKING:
     from .module import Module
@@ -35,7 +35,9 @@ CALL_ROLES = (
     "called_computations",
     "region",
 )
+_ROLES = frozenset(CALL_ROLES)
 _CALLS = re.compile(r"(?:^|,)\s*(" + "|".join(CALL_ROLES) + r")=(\{[^{}]*+\}|[^\s,{}\"()]++)")
+_PLAIN_NAME = re.compile(r"%?[\w.\-]+")
 _QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 _OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
 _FRAME_ID = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
@@ -61,6 +63,9 @@ def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
     """(role, computation name) pairs of one instruction, in printed order."""
     if opcode in NEVER_CALLS or "=" not in attribute_text:
         return []
+    plain = _plain_calls(attribute_text)
+    if plain is not None:
+        return plain
     if '"' in attribute_text:
         attribute_text = _QUOTED.sub('""', attribute_text)
     out = []
@@ -72,32 +77,53 @@ def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
     return out
 
 
+def _plain_calls(text: str) -> list[tuple[str, str]] | None:
+    """``called_names`` of ``kind=kLoop, calls=%f, metadata={…}``; None of what is not so plain."""
+    at = text.find(", metadata={")
+    if at >= 0 and text.find("}", at) == len(text) - 1:
+        text = text[:at]
+    if '"' in text or "(" in text:
+        return None
+    out = []
+    for part in text.split(", "):
+        role, _, value = part.partition("=")
+        braces = value.startswith("{") and value.find("}") == len(value) - 1
+        if role not in _ROLES:
+            if " " in part or (not braces and any(c in value for c in ",{}")):
+                return None
+        elif braces or not _PLAIN_NAME.fullmatch(value):
+            return None
+        else:
+            out.append((role, value.removeprefix("%")))
+    return out
+
+
 def operand_csr(module: Module) -> tuple[Ints, Ints]:
     operands = [i.operands for i in module.instructions]
-    offsets = _offsets([len(o) for o in operands])
-    values = np.fromiter(
-        (o.index for o in chain.from_iterable(operands)), np.int64, int(offsets[-1])
-    )
+    offsets = _offsets(list(map(len, operands)))
+    values = np.array([o.index for o in chain.from_iterable(operands)], np.int64)
     return offsets, values
 
 
 def called_csr(module: Module) -> tuple[Ints, Ints, list[str]]:
     index = {c.name: c.index for c in module.computations}
-    counts: list[int] = []
+    counts = np.zeros(len(module.instructions), np.int64)
     values: list[int] = []
     roles: list[str] = []
-    for i in module.instructions:
+    opcodes = module.opcodes_list
+    may_call = set(opcodes) - NEVER_CALLS
+    for k in [k for k, opcode in enumerate(opcodes) if opcode in may_call]:
+        i = module.instructions[k]
         before = len(values)
-        if i.opcode not in NEVER_CALLS:
-            for role, name in called_names(i.opcode, i.attribute_text):
-                if name in index:
-                    values.append(index[name])
-                    roles.append(role)
-        counts.append(len(values) - before)
+        for role, name in called_names(i.opcode, i.attribute_text):
+            if name in index:
+                values.append(index[name])
+                roles.append(role)
+        counts[k] = len(values) - before
     return _offsets(counts), np.array(values, np.int64), roles
 
 
-def _offsets(counts: list[int]) -> Ints:
+def _offsets(counts: list[int] | Ints) -> Ints:
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
@@ -116,32 +142,43 @@ def op_name(attribute_text: str) -> str:
     return unescape(m.group(1)) if m else ""
 
 
+def attribute_texts(module: Module) -> tuple[Ints, list[str]]:
+    """Each instruction's number of its attribute text, and the distinct texts.
+
+    Half of them are printed more than once, and what is in a text is looked for once.
+    """
+    texts = [i.attribute_text for i in module.instructions]
+    distinct = list(dict.fromkeys(texts))
+    number = {text: n for n, text in enumerate(distinct)}
+    return np.fromiter(map(number.__getitem__, texts), np.int64, len(texts)), distinct
+
+
 def op_names(module: Module) -> list[str]:
+    of, texts = module.attribute_texts
     interned: dict[str, str] = {}
-    return [
-        interned.setdefault(n, n)
-        for n in map(op_name, (i.attribute_text for i in module.instructions))
-    ]
+    names = [interned.setdefault(n, n) for n in map(op_name, texts)]
+    return list(map(names.__getitem__, of.tolist()))
 
 
 def frame_ids(module: Module) -> list[int]:
-    out = []
-    for i in module.instructions:
-        text = i.attribute_text
-        at = text.rfind("stack_frame_id=")
-        if at < 0:
-            out.append(0)
-            continue
-        # As XLA prints it: right after the op_name's closing quote. Anything else (no quote
-        # before, an opening or an escaped one) is searched outside of all quotes.
-        if text[at - 2 : at] == '" ' and text[at - 3] not in "=\\{[(, :":
-            digits = text[at + 15 : text.find("}", at)]
-            if digits.isdecimal() and len(digits) < 10:
-                out.append(int(digits))
-                continue
-        m = _FRAME_ID.search(_QUOTED.sub('""', text))
-        out.append(int(m.group(1)) if m else 0)
-    return out
+    of, texts = module.attribute_texts
+    ids = np.array([_frame_id(text) for text in texts], np.int64)
+    found: list[int] = ids[of].tolist()
+    return found
+
+
+def _frame_id(text: str) -> int:
+    at = text.rfind("stack_frame_id=")
+    if at < 0:
+        return 0
+    # As XLA prints it: right after the op_name's closing quote. Anything else (no quote
+    # before, an opening or an escaped one) is searched outside of all quotes.
+    if text[at - 2 : at] == '" ' and text[at - 3] not in "=\\{[(, :":
+        digits = text[at + 15 : text.find("}", at)]
+        if digits.isdecimal() and len(digits) < 10:
+            return int(digits)
+    m = _FRAME_ID.search(_QUOTED.sub('""', text))
+    return int(m.group(1)) if m else 0
 
 
 # As XLA prints it. Inside a string quotes are escaped, so this begins outside of all of them.
@@ -149,26 +186,34 @@ _PLACE = re.compile(r' source_file="([^"\\]*+)" source_line=(\d{1,9})(?=[ }])')
 
 
 def source_frames(module: Module) -> tuple[FrameTable, list[int]]:
-    ids = frame_ids(module)
-    if module.frames.frames and any(ids):
-        return module.frames, ids
+    if module.frames.frames:
+        ids = frame_ids(module)
+        if any(ids):
+            return module.frames, ids
     files: dict[str, int] = {}
     places: dict[tuple[int, int], int] = {}
-    ids = []
-    for i in module.instructions:
-        text = i.attribute_text
-        at = text.rfind(' source_file="')
-        if at < 0 and "source_file=" not in text:
-            ids.append(0)
+    of, texts = module.attribute_texts
+    place_of = []
+    for text in texts:
+        found = _place(text)
+        if found is None:
+            place_of.append(0)
             continue
-        plain = _PLACE.match(text, at) if at > 0 else None
-        if plain is not None:
-            name, line = plain[1], int(plain[2])
-        else:
-            meta = i.metadata
-            name, line = meta.source_file, meta.source_line
-        file_id = files.setdefault(name, len(files) + 1)
-        ids.append(places.setdefault((file_id, line), len(places) + 1))
+        file_id = files.setdefault(found[0], len(files) + 1)
+        place_of.append(places.setdefault((file_id, found[1]), len(places) + 1))
+    ids = np.array(place_of, np.int64)[of].tolist()
     locations = tuple((f, 0, line, 0, 0, 0) for f, line in places)
     frames = tuple((n + 1, 0) for n in range(len(locations)))
     return FrameTable(tuple(files), (), locations, frames), ids
+
+
+def _place(text: str) -> tuple[str, int] | None:
+    """File and line of one attribute text."""
+    at = text.rfind(' source_file="')
+    if at < 0 and "source_file=" not in text:
+        return None
+    plain = _PLACE.match(text, at) if at > 0 else None
+    if plain is not None:
+        return plain[1], int(plain[2])
+    meta = parse_metadata(split_attributes(text).get("metadata", ""))
+    return meta.source_file, meta.source_line

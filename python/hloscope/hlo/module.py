@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from . import columns, shardy
@@ -192,6 +193,17 @@ class Instruction:
         return int(raw) if ok else None
 
     @property
+    def tuple_index(self) -> int | None:
+        """Which element a get-tuple-element takes; None elsewhere and where it is no number."""
+        if self.opcode != "get-tuple-element":
+            return None
+        text = self.attribute_text
+        raw: str | None = text[6 : text.find(",")] if "," in text else text[6:]
+        if not text.startswith("index="):
+            raw = self.attribute("index")
+        return int(raw) if raw and raw.isdecimal() and len(raw) < 9 else None
+
+    @property
     def literal(self) -> str | None:
         """A constant's printed value; '{...}' when XLA elided it."""
         return self.argument_text if self.opcode == "constant" else None
@@ -261,7 +273,7 @@ class Module:
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        return tuple(i for c in self.computations for i in c.instructions)
+        return tuple(chain.from_iterable([c.instructions for c in self.computations]))
 
     @cached_property
     def text(self) -> str:
@@ -313,6 +325,11 @@ class Module:
     def opcodes_list(self) -> list[str]:
         """The opcode of each instruction, by index."""
         return [i.opcode for i in self.instructions]
+
+    @cached_property
+    def attribute_texts(self) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """``(of, texts)``: the attribute text of instruction k is ``texts[of[k]]``."""
+        return columns.attribute_texts(self)
 
     def operand_csr(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """``(offsets, values)``: instruction k's operands are

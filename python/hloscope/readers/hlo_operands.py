@@ -83,8 +83,21 @@ class Resolver:
                 else:
                     i.operands = tuple([by_name[n] for n in arguments.split(", ")])
             except KeyError:
-                i.operands = self._closer(i, without_comments(arguments))
+                plain = without_comments(arguments) if "/*" in arguments else arguments
+                found = self._after_types(plain)
+                i.operands = self._closer(i, plain) if found is None else found
         return bool(self.added)
+
+    def _after_types(self, arguments: str) -> tuple[Instruction, ...] | None:
+        """Names each after the type that the named has; None unless they all are so."""
+        found = []
+        for part in arguments.split(", "):
+            shape, _, name = part.partition(" %")
+            i = self.by_name.get(name)
+            if i is None or i.shape.text != shape:
+                return None
+            found.append(i)
+        return tuple(found)
 
     def _closer(self, i: Instruction, arguments: str) -> tuple[Instruction, ...]:
         typed = _ALL_TYPED.match(arguments)

@@ -59,10 +59,11 @@ _MASTER = re.compile(
     r"([a-z][^\s(]*+(?:\([^\s(]*+)*+|\([^\n]*?\)(?:\{[^\s}]*\})?) "  # 3 shape
     r"([a-zA-Z][\w.\-]*+)"  # 4 opcode
     r"\(((?:[^()\"\n]++|\((?:[^()\"\n]++|\([^()\"\n]*+\))*+\))*+)\)"  # 5 arguments
-    rf"(?:, ?+({_canonical_attributes()}))?+$"  # 6 attributes
+    r"(?:, ?+([^\n]*+))?+$"  # 6 attributes, which _ATTRIBUTES must match
     r"|([^\n]*+))",  # 7 anything else
     re.M,
 )
+_ATTRIBUTES = re.compile(_canonical_attributes())
 _START = re.compile(
     r"(?:[IWEF]\d{4,8}[ ][^\]\n]*\][ ]?|[^\s{}=\"]{1,80}:[ ]|[\d\-:.TZ+ ]{8,40}[ ])?"
     r"[ \t]*HloModule[ \t]+"
@@ -146,6 +147,7 @@ class _ModuleReader:
     def _read_lines(self) -> None:
         shapes = self.shapes
         opcodes: dict[str, str] = {}
+        canonical: dict[str, str] = {}  # attributes that matched: half are printed more than once
         new = Instruction.__new__
         for m in _MASTER.finditer(self.text):
             root, name, shape_text, opcode, arguments, attributes, other = m.groups()
@@ -162,6 +164,17 @@ class _ModuleReader:
                 else:
                     self._other_line(m.start(), m.end())
                 continue
+            if attributes is None:
+                attributes = ""
+            else:
+                known = canonical.get(attributes)
+                if known is not None:
+                    attributes = known
+                elif _ATTRIBUTES.fullmatch(attributes) is None:
+                    self._other_line(m.start(), m.end())
+                    continue
+                else:
+                    canonical[attributes] = attributes
             if self.open is None:
                 self._loose_instruction(m.start())
             shape = shapes.get(shape_text)
@@ -175,7 +188,7 @@ class _ModuleReader:
             i.shape = shape
             i.computation = self.open  # type: ignore[assignment]
             i.argument_text = arguments
-            i.attribute_text = attributes or ""
+            i.attribute_text = attributes
             i.text_span = (m.start(1), m.end())
             i._attributes = None
             if root:

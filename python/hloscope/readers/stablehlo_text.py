@@ -70,7 +70,7 @@ _ONE_ROLE = {"case": "branch_computations", "sdy.manual_computation": "called_co
 
 def is_stablehlo(data: bytes) -> bool:
     head = data[: 1 << 20]
-    return _SNIFF.search(head) is not None and _HLO.search(head) is None
+    return _HLO.search(head) is None and _SNIFF.search(head) is not None
 
 
 def read_stablehlo(text: str, warnings: list[ReadWarning] | None = None) -> Module:

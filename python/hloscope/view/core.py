@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -135,11 +135,10 @@ def build_analyses(module: Module, target: Target | None = None) -> bytes:
 def _tuple_elements(c: Context) -> np.ndarray:
     """Index that each get-tuple-element takes; -1 for other instructions and unreadable ones."""
     out = np.full(len(c.table.instructions), -1, np.int32)
-    for i in c.table.instructions:
-        if i.opcode == "get-tuple-element":
-            number = i.attribute("index")
-            if number is not None and number.isdecimal() and len(number) < 9:
-                out[i.index] = int(number)
+    for row in c.table.where("get-tuple-element").tolist():
+        number = c.table.instructions[row].tuple_index
+        if number is not None:
+            out[row] = number
     return out
 
 
@@ -165,14 +164,12 @@ def _instructions(b: Builder, c: Context) -> None:
     b.column("instruction.group", "u32", c.groups.group)
     b.column("instruction.op_name", "u32", names[t.op_name])
     b.csr("operand", t.operands.offsets, t.operands.values)
-    predecessors = csr(
-        [
-            [p.index for p in i.control_predecessors]
-            if "control-predecessors" in i.attribute_text
-            else ()
-            for i in t.instructions
-        ]
-    )
+    before: list[Sequence[int]] = [()] * len(t.instructions)
+    of, texts = module.attribute_texts
+    said = np.array(["control-predecessors" in text for text in texts], bool)
+    for row in np.flatnonzero(said[of]).tolist():
+        before[row] = [p.index for p in t.instructions[row].control_predecessors]
+    predecessors = csr(before)
     b.csr("control", predecessors.offsets, predecessors.values)
     roles = list(dict.fromkeys(t.called_roles))
     c._cache["call roles"] = roles

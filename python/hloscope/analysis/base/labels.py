@@ -114,7 +114,7 @@ def labels(module: Module) -> list[str]:
         for i in rows.tolist():
             out[i] = shorten(label(t.instructions[i])) or out[i]  # type: ignore[operator]
 
-    write(t.where("parameter"), _parameter)
+    _parameters(t, out)
     write(t.where("constant"), _constant)
     write(t.where("get-tuple-element"), _element)
     write(t.where("custom-call"), lambda i: _target(i.custom_call_target))
@@ -183,14 +183,20 @@ def _wrapped(t: Table, out: list[str]) -> None:
             out[i] = shorten(source + t.opcodes[t.opcode[i]][len("async") :])
 
 
-def _parameter(instr: Instruction) -> str:
+def _parameters(t: Table, out: list[str]) -> None:
     """The argument's path as JAX wrote it, for ENTRY; else its number."""
-    if instr.computation.is_entry:
-        path = instr.op_name
+    known: dict[str, str] = {}
+    for row in t.where("parameter").tolist():
+        i = t.instructions[row]
+        path = i.op_name if i.computation.is_entry else ""
         if path:
-            return path
-    number = instr.parameter_number
-    return instr.name if number is None else f"parameter {number}"
+            out[row] = shorten(path)
+            continue
+        raw = i.argument_text
+        if raw not in known:
+            number = i.parameter_number
+            known[raw] = "" if number is None else f"parameter {number}"
+        out[row] = known[raw] or shorten(i.name) or out[row]
 
 
 def _constant(instr: Instruction) -> str:
@@ -199,7 +205,8 @@ def _constant(instr: Instruction) -> str:
 
 
 def _element(instr: Instruction) -> str:
-    return f"element {instr.attribute('index') or '?'}"
+    number = instr.tuple_index
+    return f"element {'?' if number is None else number}"
 
 
 def _target(target: str | None) -> str:

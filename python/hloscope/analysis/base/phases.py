@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from ...hlo import Module
 from .op_name import split_components
-from .table import Table, per_module, table
+from .table import Ints, Table, per_module, table
 
 Phases = npt.NDArray[np.uint8]
 
@@ -37,7 +37,6 @@ PHASES = ("", "forward", "backward", "rematerialised", "optimiser")
 UNKNOWN, FORWARD, BACKWARD, REMATERIALISED, OPTIMISER = range(5)
 _IN_TIME = (FORWARD, REMATERIALISED, BACKWARD, OPTIMISER)
 
-_PATH = re.compile(r"/")
 _REMAT = re.compile(r"(?:^|/)rematted_computation(?:/|$)")
 _TRANSPOSE = re.compile(r"(?:^|/)(?:\w+\()*transpose\(")
 _JVP = re.compile(r"(?:^|/|\()jvp\(")
@@ -46,11 +45,15 @@ _OPTIMISER = re.compile(
     r"|apply_updates|apply_gradients?|apply_grads?|update_params|opt_update)\)*(?:/|$)",
     re.I,
 )
+# One of these stands in every name that the pattern above finds.
+_OPTIMISER_WORDS = ("ada", "sgd", "lamb", "lion", "rmsprop", "opt", "apply_", "update_params")
 _XLA_REMAT = re.compile(r"\.remat\d*(?:\.|$)")  # hlo_rematerialization's clones
 
 
 def name_phases(op_name: str) -> tuple[int, ...]:
     """The phases that the names of a merged op say, in time; one of a name of its own."""
+    if ":" not in op_name and ";" not in op_name:
+        return (name_phase(op_name),)
     found = {name_phase(n) for n in merged_names(op_name)}
     return tuple(p for p in _IN_TIME if p in found) or (UNKNOWN,)
 
@@ -73,15 +76,19 @@ def merged_names(op_name: str) -> list[str]:
 
 def name_phase(op_name: str) -> int:
     """What one ``op_name`` alone says; UNKNOWN for unmarked names and argument names."""
-    if not _PATH.search(op_name):
+    # A pattern is tried where its word stands: names are many, and patterns slow.
+    if "/" not in op_name:
         return UNKNOWN
-    if _REMAT.search(op_name):
+    if "rematted_computation" in op_name and _REMAT.search(op_name):
         return REMATERIALISED
-    if _TRANSPOSE.search(op_name):
+    if "transpose(" in op_name and _TRANSPOSE.search(op_name):
         return BACKWARD
-    if _JVP.search(op_name):
+    if "jvp(" in op_name and _JVP.search(op_name):
         return FORWARD
-    return OPTIMISER if _OPTIMISER.search(op_name) else UNKNOWN
+    low = op_name.lower()
+    if any(word in low for word in _OPTIMISER_WORDS) and _OPTIMISER.search(op_name):
+        return OPTIMISER
+    return UNKNOWN
 
 
 @per_module
@@ -96,9 +103,9 @@ def phases(module: Module) -> Phases:
         after = _depends_on_backward(t, out)
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
-    for i, name in enumerate(i.name for i in t.instructions):
-        if ".remat" in name and _XLA_REMAT.search(name):
-            out[i] = REMATERIALISED
+    for i in t.instructions:
+        if ".remat" in i.name and _XLA_REMAT.search(i.name):
+            out[i.index] = REMATERIALISED
     if not np.isin(out, (FORWARD, BACKWARD, REMATERIALISED)).any():
         out[:] = UNKNOWN
         return out
@@ -123,7 +130,7 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     _from_inside(t, out, caller, fused)
     _inherit(t, out)
     # What is still unmarked inside a fusion, a loop or a call is of its phase.
-    for c in range(len(t.first) - 1, -1, -1):
+    for c in np.unique(t.computation[out == UNKNOWN])[::-1].tolist():
         if caller[c] >= 0:
             rows = slice(t.first[c], t.first[c] + t.size[c])
             part = out[rows]
@@ -145,7 +152,7 @@ def _depends_on_backward(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
     n_computations = len(t.first)
     holds = np.zeros(n_computations, bool)
     backward = out == BACKWARD
-    holds[np.unique(t.computation[backward])] = True
+    holds[t.computation[backward]] = True
     rows, callees = t.called.rows, t.called.values
     for _ in range(64):  # as deep as calls nest
         inside = holds.copy()
@@ -170,39 +177,44 @@ def _serve_optimiser(
     t: Table, out: Phases, candidate: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Candidates that nothing but the optimiser uses: ``b1 * m`` needs no gradient."""
-    tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool).tolist()
+    tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
     serves = (out == OPTIMISER).tolist()
-    marked = (out != UNKNOWN).tolist()
+    plain = t.op_name == 0  # copies and casts of XLA's own pass it on
+    may = (out == UNKNOWN) & (candidate | plain)
+    users, values = _edges_into(t, may)
+    kept = ~tuples[users]
+    free = may.tolist()
     used, elsewhere = [False] * len(serves), [False] * len(serves)
-    offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
-    free = candidate.tolist()
-    plain = (t.op_name == 0).tolist()  # copies and casts of XLA's own pass it on
-    for i in range(len(serves) - 1, -1, -1):  # users first
-        if not marked[i] and (free[i] or plain[i]) and used[i] and not elsewhere[i]:
-            serves[i] = True
-        if tuples[i]:
-            continue
-        for o in values[offsets[i] : offsets[i + 1]]:
-            if serves[i]:
-                used[o] = True
-            else:
-                elsewhere[o] = True
+    for i, o in zip(users[kept].tolist(), values[kept].tolist(), strict=True):
+        if serves[i] or (free[i] and used[i] and not elsewhere[i]):
+            serves[i] = used[o] = True
+        else:
+            elsewhere[o] = True
+    for i in np.flatnonzero(may).tolist():  # those that use nothing of the kind
+        serves[i] = used[i] and not elsewhere[i]
     return np.asarray(np.array(serves, bool) & candidate)
+
+
+def _edges_into(t: Table, values: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """(user, value) of every use of ``values``, the last users first."""
+    edges = t.operands.values
+    mine = np.flatnonzero(values[edges] & (edges < t.operands.rows))[::-1]
+    return t.operands.rows[mine], edges[mine]
 
 
 def _inherit(t: Table, out: Phases) -> None:
     """Rows without any name: later than forward by their operands, else by first user."""
+    unknown = out == UNKNOWN
     phase = out.tolist()
-    offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
-    first_user = [0] * len(phase)
-    for i in range(len(phase) - 1, -1, -1):  # users first
-        if phase[i] == UNKNOWN:
-            phase[i] = first_user[i]
+    users, values = _edges_into(t, unknown)
+    for i, o in zip(users.tolist(), values.tolist(), strict=True):
         if phase[i]:
-            for o in values[offsets[i] : offsets[i + 1]]:
-                first_user[o] = phase[i]
-    for i in np.flatnonzero(out == UNKNOWN).tolist():
-        made_from = max((phase[o] for o in values[offsets[i] : offsets[i + 1]]), default=0)
-        if made_from > FORWARD and phase[i] in (UNKNOWN, OPTIMISER):
+            phase[o] = phase[i]
+    offsets, operands = t.operands.offsets.tolist(), t.operands.values.tolist()
+    for i in np.flatnonzero(unknown).tolist():
+        if phase[i] not in (UNKNOWN, OPTIMISER):
+            continue
+        made_from = max((phase[o] for o in operands[offsets[i] : offsets[i + 1]]), default=0)
+        if made_from > FORWARD:
             phase[i] = made_from
     out[:] = phase

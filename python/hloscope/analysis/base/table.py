@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import Target
+from ...hlo.columns import op_name
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module, Shape
@@ -171,8 +172,10 @@ def _build(module: Module) -> Table:
     instructions = module.instructions
     opcode, opcodes = intern(module.opcodes_list)
     # Shapes are interned by the reader, and hashing an id is cheaper than hashing text.
-    by_id = {id(i.shape): i.shape for i in instructions}
-    shape_ids, shape_keys = intern([id(i.shape) for i in instructions])
+    shapes = [i.shape for i in instructions]
+    keys = list(map(id, shapes))
+    by_id = dict(zip(keys, shapes, strict=True))
+    shape_ids, shape_keys = intern(keys)
     size = np.array([len(c.instructions) for c in module.computations], np.int64)
     called_offsets, called, roles = module.called_csr()
     names, op_name = _op_names(module)
@@ -194,5 +197,6 @@ def _build(module: Module) -> Table:
 
 
 def _op_names(module: Module) -> tuple[tuple[str, ...], Ints]:
-    ids, names = intern(["", *module.op_names()])
-    return tuple(names), ids[1:]
+    of, texts = module.attribute_texts
+    ids, names = intern(["", *map(op_name, texts)])
+    return tuple(names), ids[1:][of]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..base.labels import telling_mask, words_of_mask
 from ..base.structure import mix, tokens
 from ..base.table import Ints, Table
-from .group_nodes import Node
+from .group_nodes import Node, count_boxes
 
 # More boxes than this in one open group do not read; equal pieces are looked for earlier.
 WIDE = 64
@@ -33,7 +33,7 @@ HUB = 16
 def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     """Moves direct members of a wide group into new child groups, in place."""
     members = node.members = np.sort(node.members)
-    if int((~quiet[members]).sum()) <= REPEATS:
+    if count_boxes(quiet, members) <= REPEATS:
         return
     label = _connected(members, t)
     hashes = _component_hashes(members, label, t)
@@ -67,7 +67,7 @@ def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     left = np.sort(np.concatenate(rest)) if rest else np.zeros(0, np.int64)
     node.members = left
     node.children.extend(new)
-    if int((~quiet[left]).sum()) > WIDE:
+    if count_boxes(quiet, left) > WIDE:
         _sections(node, t, quiet)
 
 
@@ -188,7 +188,7 @@ def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     parts = [members[begin:end] for begin, end in pairwise(cuts)]
     for label, part in zip(_names(parts, t, quiet), parts, strict=True):
         child = _node(node, label, part, "section")
-        if int((~quiet[part]).sum()) > 1.5 * SECTION:
+        if count_boxes(quiet, part) > 1.5 * SECTION:
             _sections(child, t, quiet)
         node.children.append(child)
     node.members = np.zeros(0, np.int64)

@@ -24,7 +24,7 @@ from ..base.frames import is_library
 from ..base.op_name import BACKWARD, CALLED, FORWARD
 from ..base.table import Ints, Table, per_module, table
 from ..base.trips import trip_count
-from .group_nodes import MIN_BOXES, Node
+from .group_nodes import MIN_BOXES, Node, count_boxes
 from .scopes import inherit
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ def cut_by_calls(
     library = [c for c in node.children if _is_library(c, found)]
     members = np.concatenate([node.members, *(c.members for c in library)])
     members = members[~stay[members]]
-    if not found.chains or int((~quiet[members]).sum()) <= ENOUGH:
+    if not found.chains or count_boxes(quiet, members) <= ENOUGH:
         return
     if int(t.size[node.computation]) > LARGEST or budget.left <= 0:
         return
     here = _Cut(node, t, quiet, found, np.sort(members), budget)
     here.by_call()
     named = any(c not in (FORWARD, BACKWARD) for c in node.path)
-    if int((~quiet[here.free]).sum()) > (WIDE if named else UNNAMED_WIDE):
+    if count_boxes(quiet, here.free) > (WIDE if named else UNNAMED_WIDE):
         here.by_line()
     if not here.made:
         return
@@ -145,7 +145,7 @@ def cut_by_calls(
         for group in (node, *here.made):
             mine = group.members if group is not node else here.free
             part = np.intersect1d(child.members, mine)
-            if int((~quiet[part]).sum()) >= MIN_BOXES:
+            if count_boxes(quiet, part) >= MIN_BOXES:
                 group.members = np.setdiff1d(group.members, part)
                 again = Node("scope", child.label, node.computation, path=child.path)
                 again.members = part
@@ -219,7 +219,7 @@ class _Cut:
                 self._take(f"{path[-1][1]}, line {line}{self._loop(members)}", members)
 
     def _boxes(self, rows: Ints | list[int]) -> int:
-        return int((~self.quiet[rows]).sum())
+        return count_boxes(self.quiet, rows)
 
     def _loop(self, members: Ints) -> str:
         """The one loop that a line is about."""

@@ -30,7 +30,7 @@ from ..base.op_name import CALLED, LAYER, Path, relative
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
-from .group_nodes import NOTHING, Node, simplify
+from .group_nodes import NOTHING, Node, count_boxes, simplify
 from .layers import layers
 from .results import gather_results
 
@@ -211,7 +211,7 @@ class _Builder:
         queue.append(c)
         if self.plain or kind in ("fusion", "reducer"):
             return
-        if int((~self.quiet[first:last]).sum()) <= FLAT:
+        if count_boxes(self.quiet, slice(first, last)) <= FLAT:
             return
         self._scope(top, first, last, owner)
         simplify(top, self.quiet)

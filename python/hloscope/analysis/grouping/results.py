@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..base.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
-from .group_nodes import Node
+from .group_nodes import Node, count_boxes
 
 # Fewer than this stay where they are.
 MANY = 6
@@ -23,7 +23,7 @@ CROWDED = 16
 def gather_results(node: Node, t: Table, quiet: NDArray[np.bool_], output: Ints) -> None:
     """Moves direct members that are results of equal kind into groups of their own, in place."""
     members = node.members
-    if int((~quiet[members]).sum()) < CROWDED:
+    if count_boxes(quiet, members) < CROWDED:
         return
     leaving = members[~quiet[members] & _reaches_root(t, quiet, output)[members]]
     by_kind: dict[str, list[int]] = {}
