@@ -43,3 +43,53 @@ def faulty(cap: Any) -> float:
         held = [bytearray(50_000_000) for _ in range(100)]
         time.sleep(1000 + len(held))
     return float(cap.cost("a100").roofline.total_seconds)
+
+
+def gpt(params: Any, tokens: Any) -> Any:
+    """One step of gradient descent on a decoder's cross entropy; embeddings are tied."""
+
+    def norm(x: Any) -> Any:
+        return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6)
+
+    def block(x: Any, p: Any) -> Any:
+        n = norm(x)
+        q, k, v = (n @ p[w] for w in ("wq", "wk", "wv"))
+        q, k, v = (a.reshape(*a.shape[:2], -1, HEAD) for a in (q, k, v))
+        scores = jax.nn.softmax(jnp.einsum("blhq,bmhq->bhlm", q, k) / HEAD**0.5)
+        x = x + jnp.einsum("bhlm,bmhq->blhq", scores, v).reshape(*x.shape[:2], -1) @ p["wo"]
+        return x + jax.nn.relu(norm(x) @ p["w1"]) @ p["w2"]
+
+    def loss(params: Any) -> Any:
+        x = params["embed"][tokens]
+        for layer in params["layers"]:
+            x = block(x, layer)
+        logits = jax.nn.log_softmax(norm(x) @ params["embed"].T)
+        return -jnp.mean(jnp.take_along_axis(logits[:, :-1], tokens[:, 1:, None], -1))
+
+    return jax.tree.map(lambda p, g: p - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+HEAD = 64
+
+
+def gpt_args(layers: int, embed: int = 1024, batch: int = 32, length: int = 512) -> tuple[Any, Any]:
+    """(params, tokens) as shapes; the vocabulary is 32 times the width."""
+
+    def array(*shape: int) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    def layer() -> dict[str, Any]:
+        square = {w: array(embed, embed) for w in ("wq", "wk", "wv", "wo")}
+        return {**square, "w1": array(embed, 4 * embed), "w2": array(4 * embed, embed)}
+
+    params = {"embed": array(32 * embed, embed), "layers": [layer() for _ in range(layers)]}
+    return params, jax.ShapeDtypeStruct((batch, length), jnp.int32)
+
+
+# Two ways for every group: enough for data, tensor and mixed parallelism, few enough for all.
+FEW: dict[str, list[tuple[Any, ...]]] = {
+    "embed": [(), ("model",)],
+    **{f"layers/*/{w}": [(), (None, "model")] for w in ("wq", "wk", "wv", "w1")},
+    **{f"layers/*/{w}": [(), ("model",)] for w in ("wo", "w2")},
+    "tokens": [(), ("data",)],
+}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
+import jax
 import pytest
 from hloscope.plan.figures import figures, log_cost
 from hloscope.plan.search_result import Search
@@ -130,7 +131,7 @@ def test_three_faults_cost_three_candidates(tmp_path: Path) -> None:
         "cost": faulty,
         "isolate": True,
         "workers": 2,
-        "timeout": 40,
+        "timeout": 15,
         "store": tmp_path / "store.db",
     }
     if sys.platform == "linux":
@@ -138,7 +139,7 @@ def test_three_faults_cost_three_candidates(tmp_path: Path) -> None:
     said = {c.specs["w1"]: c.error for c in small(**options)}
     assert said[()] == ""
     assert said["x",].startswith("crashed: its process died of SIGABRT")
-    assert said[None, "x"] == "hung: no result after timeout=40 s"
+    assert said[None, "x"] == "hung: no result after timeout=15 s"
     if sys.platform == "linux":
         assert said["z",].startswith("out of memory: its process held")
     # faults are tried again, results are not
@@ -228,7 +229,10 @@ def test_everything_that_can_be_asked_of_a_search(nine: Search, tmp_path: Path) 
     exec(nine.code(), names)
     assert dict(names["mesh"].shape) == X4
     assert tuple(names["specs"]["w1"]) == nine.best.specs["w1"]
-    assert nine.capture(0).module.instructions
+    # axes that jax.make_mesh makes explicit would ask for shardings of every gather
+    assert set(names["mesh"].axis_types) == {jax.sharding.AxisType.Auto}
+    # candidates are compiled without most of LLVM's work, captures with all of it
+    assert figures(nine.capture(0), "a100") == nine.find(0).figures
     assert nine.diff(nine[0], nine[8])
     page = Path(nine.to_html(tmp_path / "search.html", pages=2))
     assert len(list((tmp_path / "search-candidates").glob("*.html"))) == 2
@@ -304,7 +308,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main([*words, "--workers", "1"]) == 0
     assert "all 9 candidates" in capsys.readouterr().out
     assert main([*words, "--code"]) == 0
-    assert 'jax.make_mesh((4,), ("x",))' in capsys.readouterr().out
+    assert 'jax.make_mesh((4,), ("x",),' in capsys.readouterr().out
     for bad, said in (
         ([f"{file}:step", "--mesh", "x"], "--mesh is axis=size pairs"),
         ([f"{file}:stop", "--mesh", "x=4"], "did you mean step?"),

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from hloscope.plan import volumes
+from hloscope.plan.transformer_compiled import Compared
 from hloscope.plan.volumes import METHODS, Both
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
@@ -192,8 +193,9 @@ def test_every_method_has_a_source() -> None:
         assert m.source[-1].isdigit() or "19" in m.source or "20" in m.source
 
 
-@pytest.mark.parametrize("kv", [8, 4])
-@pytest.mark.parametrize("mesh", [{}, {"data": 2, "tensor": 4}])
+@pytest.mark.parametrize(
+    ("mesh", "kv"), [({}, 8), ({"data": 2, "tensor": 4}, 8), ({"data": 2, "tensor": 4}, 4)]
+)
 def test_formulas_beside_the_program(mesh: dict[str, int], kv: int) -> None:
     """FLOPs of a dense model within 2 %, every named layer within 1; weights to the byte."""
     model = hs.transformer(
@@ -211,11 +213,48 @@ def test_formulas_beside_the_program(mesh: dict[str, int], kv: int) -> None:
         assert line.why
     weights = found.line("memory", "weights and input")
     assert weights.analytic == weights.compiled
+    kept = found.line("memory", "kept activations").difference
+    assert kept is not None
+    assert abs(kept) < 0.1
+    explained(found)
     if mesh:
         assert found.line("wire", "all-reduce over data").why == "equal"
+        # XLA on CPU sums the gradients of q, k and v each, and whole
+        line = found.line("layer", "qkv_proj, backward")
+        assert "XLA sums whole arrays by 3 all-reduces" in line.why
+        assert "a constraint, params['v'], params['k'], params['q']" in line.why
+        assert kv != 8 or line.compiled == 6 * (line.analytic or 0)
     assert "formulas are modelled, the program is counted" in repr(found)
     assert "Bytes sent" in str(found.to_html())
     assert len(found.to_pandas()) == len(found.lines)
+
+
+def explained(found: Compared) -> None:
+    """Lines by layer hold every byte, and each says why it is what it is."""
+    whole = found.line("wire", "all")
+    parts = [x for x in found.lines if x.part == "layer"]
+    assert sum(x.analytic or 0 for x in parts) == pytest.approx(whole.analytic, rel=1e-12)
+    assert sum(x.compiled or 0 for x in parts) == pytest.approx(whole.compiled, rel=1e-12)
+    for x in parts:
+        assert not x.name.startswith("outside")
+        assert "unknown" not in x.why
+        assert x.why.startswith("equal" if x.analytic == x.compiled else "XLA"), x
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_formulas_beside_a_tpu_program() -> None:
+    """A v5e slice sends what the formulas say, but for sums of what is whole on every chip."""
+    model = hs.transformer(
+        batch=4, seq=128, embed=256, heads=8, depth=2, mesh={"data": 2, "tensor": 4},
+        hardware="tpu-v5e", element_bytes=2,
+    )  # fmt: skip
+    found = model.compiled(topology="v5e:2x4")
+    explained(found)
+    for x in found.lines:
+        if x.part == "layer" and x.analytic != x.compiled:
+            assert "gradients of parameters" in x.name
+            assert "XLA added all-reduce over data+tensor" in x.why
+    assert abs(found.line("wire", "all").difference or 1) < 0.005
 
 
 def test_models_that_are_not_compared() -> None:

@@ -270,6 +270,17 @@ def platform_wanted() -> str:
     return str(getattr(jax.config, "jax_platforms", None) or "")
 
 
+def quick_options(topology_name: str | None) -> dict[str, Any]:
+    """Compiler options for a program that is looked at and never run.
+
+    On CPU they skip most of LLVM's work, which comes after the last pass over the HLO and after
+    buffers are assigned: a half to two thirds of the time, same instructions, same memory.
+    """
+    if topology_name is not None or jax.default_backend() != "cpu":
+        return {}
+    return {"xla_backend_optimization_level": 0}
+
+
 def measure(cap: Capture, runs: int = 8, warm_up: int = 2) -> list[float]:
     """Wall seconds of so many runs of a captured program on devices at hand.
 

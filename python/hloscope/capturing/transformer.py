@@ -60,6 +60,8 @@ def capture_transformer(
             q = jnp.einsum("ble,ehq->blhq", n, p["q"])
             k = jnp.einsum("ble,ehq->blhq", n, p["k"])
             v = jnp.einsum("ble,ehq->blhq", n, p["v"])
+            # without this the backward pass spreads some of attention over tokens
+            q, k, v = (held(a, "data", None, "tensor") for a in (q, k, v))
         group = heads // kv_heads
         q = q.reshape(batch, seq, kv_heads, group, width)
         with jax.named_scope("logits"):
@@ -68,7 +70,7 @@ def capture_transformer(
             scores = jax.nn.softmax(scores, axis=-1)
         with jax.named_scope("attend"):
             out = jnp.einsum("bkglm,bmkq->blkgq", scores, v)
-        out = out.reshape(batch, seq, heads, width)
+        out = held(out.reshape(batch, seq, heads, width), "data", None, "tensor")
         with jax.named_scope("v_proj"):
             out = jnp.einsum("blhq,hqe->ble", out, p["o"]) + p["o_bias"]
             out = held(out, "data", "tensor")
@@ -77,7 +79,7 @@ def capture_transformer(
             n = held(norm(x, p["norm_2"]), "data", "tensor")
             n = held(n, "data")
         with jax.named_scope("fc1"):
-            hid = n @ p["fc1"] + p["fc1_bias"]
+            hid = held(n @ p["fc1"] + p["fc1_bias"], "data", None, "tensor")
         with jax.named_scope("act"):
             hid = jax.nn.relu(hid)
         with jax.named_scope("fc2"):
@@ -114,5 +116,5 @@ def capture_transformer(
     shardings = jax.tree.map(lambda a: a.sharding, (params, x))
     step = jax.jit(jax.grad(loss, (0, 1)), out_shardings=shardings)
     return capture(
-        step, params, x, mesh=mesh, hardware=hardware, title="transformer", provenance=False
+        step, params, x, mesh=mesh, hardware=hardware, title="transformer", provenance=True
     )

@@ -17,10 +17,12 @@ import time
 import weakref
 from typing import Any
 
-from .child import read_message, run, write_message
+from .child import READY, read_message, run, write_message
 
 # Seconds between two looks at how much memory a child holds.
 LOOK = 0.2
+# Seconds that a child has to start and import jax, whatever a candidate's timeout is.
+START = 300.0
 # An unused child of a foreign executor's worker goes after this many seconds.
 IDLE = 120.0
 
@@ -36,6 +38,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.Queue[Any] = queue.Queue()
         self._timer: threading.Timer | None = None
+        self._is_ready = False  # the process has imported jax
         _all.add(self)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -58,7 +61,7 @@ class Child:
             answers.put(None)
 
         threading.Thread(target=listen, daemon=True).start()
-        self._answers, self._process = answers, process
+        self._answers, self._process, self._is_ready = answers, process, False
         assert process.stdin is not None
         write_message(process.stdin, {"path": self.path})
         return process
@@ -76,7 +79,8 @@ class Child:
         except (OSError, BrokenPipeError) as error:
             self.close()
             return {"error": f"the compiling process could not be reached: {error}"}
-        until = time.monotonic() + timeout
+        starting = not self._is_ready
+        until = time.monotonic() + (START if starting else timeout)
         while True:
             try:
                 answer = self._answers.get(timeout=LOOK)
@@ -90,7 +94,13 @@ class Child:
                     }
                 if time.monotonic() > until:
                     self.close()
+                    if starting:
+                        return {"error": f"hung: its process did not start within {START:g} s"}
                     return {"error": f"hung: no result after timeout={timeout:g} s"}
+                continue
+            if answer == READY:
+                self._is_ready, starting = True, False
+                until = time.monotonic() + timeout
                 continue
             if answer is None:
                 self.close()

@@ -175,7 +175,9 @@ class Search:
             "import jax",
             "from jax.sharding import NamedSharding, PartitionSpec as P",
             "",
-            f"mesh = jax.make_mesh(({axes}{',' if len(c.mesh) == 1 else ''}), ({names}))",
+            # left out, make_mesh's axes are explicit: shardings of every step would be asked for
+            f"mesh = jax.make_mesh(({axes}{',' if len(c.mesh) == 1 else ''}), ({names}),",
+            f"                     axis_types=(jax.sharding.AxisType.Auto,) * {len(c.mesh)})",
             "specs = {",
         ]
         for name, spec in c.specs.items():

@@ -9,41 +9,25 @@ explains is called that.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._capture import Capture
 from ..analysis.text.units import quantity, size
-from . import volumes
-from .transformer_layers import Exchange
+from .transformer_lines import Line
+from .transformer_wire import wire_lines
 from .words import columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..hlo import Instruction
     from .transformer import Transformer
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One figure of one device and a whole step: from formulas, and counted in the program."""
-
-    part: str  # "FLOPs", "wire", "memory"
-    name: str
-    unit: str
-    analytic: float | None
-    compiled: float | None
-    why: str
-
-    @property
-    def difference(self) -> float | None:
-        """Compiled over analytic, less one; None where either is unknown or nothing."""
-        if not self.analytic or self.compiled is None:
-            return None
-        return self.compiled / self.analytic - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +77,8 @@ class Compared:
         out: list[dict[str, Any]] = [{"type": "facts", "rows": facts(self.model)[:4]}]
         for part, title, unit in (
             ("FLOPs", "FLOPs of matmuls", "FLOP"),
-            ("wire", "Bytes sent", "B"),
+            ("wire", "Bytes sent, by collective", "B"),
+            ("layer", "Bytes sent, by layer", "B"),
             ("memory", "Memory", "B"),
         ):
             rows = [
@@ -109,13 +94,17 @@ class Compared:
         return {"title": "Formulas and program", "sections": out}
 
     def __repr__(self) -> str:
-        rows = [["", "formulas", "program", "difference", "why"]]
+        rows = [["", "formulas", "program", "difference"]]
         for x in self.lines:
             both = size if x.unit == "B" else _flop
             name = f"{x.part} {x.name}"
-            rows.append([name, both(x.analytic), both(x.compiled), _percent(x.difference), x.why])
+            rows.append([name, both(x.analytic), both(x.compiled), _percent(x.difference)])
         head = "per device and step; formulas are modelled, the program is counted"
-        return "\n".join([head, "", *columns(rows, " nnn")])
+        first, *table = columns(rows, " nnn")
+        out = [head, "", first]
+        for row, x in zip(table, self.lines, strict=True):
+            out += [row, *wrap(x.why, 100, initial_indent="    ", subsequent_indent="    ")]
+        return "\n".join(out)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from .page import mimebundle
@@ -172,7 +161,7 @@ def compare(model: Transformer, *, topology: str | None = None) -> Compared:
         depth=s.depth, axes={"data": s.size("data"), "tensor": m},
         element_bytes=s.element_bytes, topology=topology,
     )  # fmt: skip
-    lines = (*_flops(plain, cap), *_wire(plain, cap), *_memory(plain, cap))
+    lines = (*_flops(plain, cap), *wire_lines(plain, cap), *_memory(plain, cap))
     return Compared(plain, cap, lines)
 
 
@@ -206,77 +195,10 @@ def _flops(model: Transformer, cap: Capture) -> list[Line]:
             out.append(Line("FLOPs", layer.name, "FLOP", analytic, counted[layer.name], why))
     if rest:
         why = "matmuls that XLA left without the scope of a layer"
-        out.append(Line("FLOPs", "without a name", "FLOP", None, rest, why))
+        out.append(Line("FLOPs", "without a name", "FLOP", 0.0, rest, why))
     whole = float(own.sum())
     out.append(Line("FLOPs", "all matmuls", "FLOP", total, whole, "the lines above"))
     return out
-
-
-Sent = dict[tuple[str, str], dict[str, float]]  # (kind, axis) → layer → bytes
-
-
-def _wire(model: Transformer, cap: Capture) -> list[Line]:
-    """By kind and axis, each with the layers that send it on either side."""
-    analytic: Sent = {}
-    depth = model.sizes.depth
-
-    def add(e: Exchange, layer: str, times: float = depth) -> None:
-        of = analytic.setdefault((e.kind, e.axis), {})
-        of[layer] = of.get(layer, 0.0) + times * e.wire_bytes
-
-    for half in model.blocks.values():
-        for layer in half:
-            for e in (*layer.exchanges_fwd, *layer.exchanges_bwd):
-                add(e, layer.name)
-    held = depth * sum(x.parameters for half in model.blocks.values() for x in half)
-    size_ = model.sizes.element_bytes
-    for e in volumes.data_parallel(held * size_, model.sizes.size("data"))[1]:
-        add(e, "gradients", 1)
-    # the formulas gather the gradient at the dropout after these; without it, at them
-    m = model.sizes.size("tensor")
-    if m > 1:
-        whole = model.sizes.local_batch * model.sizes.seq * model.sizes.embed * size_
-        for name in ("v_proj", "fc2"):
-            add(volumes.exchange("all-gather", "tensor", m, whole), name)
-    counted: Sent = {}
-    unknown: set[tuple[str, str]] = set()
-    layers = [x.name for half in model.blocks.values() for x in half]
-    for c in cap.collectives:
-        key = (c.kind, str(c.axes) if c.axes is not None else "devices")
-        sent = c.total_wire_bytes
-        if sent is None:
-            unknown.add(key)
-            continue
-        found = [x for x in layers if re.search(rf"[/(]{x}[/)]", c.op_name)]
-        of = counted.setdefault(key, {})
-        name = found[0] if len(found) == 1 else "outside the layers"
-        of[name] = of.get(name, 0.0) + sent
-    out = []
-    for key in sorted({*analytic, *counted, *unknown}):
-        ours = sum(analytic[key].values()) if key in analytic else None
-        theirs = sum(counted[key].values()) if key in counted and key not in unknown else None
-        if ours is not None and theirs is not None and abs(ours - theirs) <= 1e-9 * ours:
-            why = "equal"
-        else:
-            why = (
-                f"formulas: {_by_layer(analytic.get(key))}; program: {_by_layer(counted.get(key))}"
-            )
-            if key[0] == "all-reduce" and (("reduce-scatter", key[1]) in analytic):
-                why += "; it sends twice what a reduce-scatter of the same array does"
-        out.append(Line("wire", f"{key[0]} over {key[1]}", "B", ours, theirs, why))
-    all_ = [sum(sum(of.values()) for of in side.values()) for side in (analytic, counted)]
-    out.append(Line("wire", "all", "B", all_[0], None if unknown else all_[1], "the lines above"))
-    return out
-
-
-def _by_layer(sent: dict[str, float] | None) -> str:
-    """ "fc2 12 MiB, v_proj 12 MiB"."""
-    if not sent:
-        return "none"
-    ordered = sorted(sent.items(), key=lambda x: -x[1])
-    said = [f"{name} {size(round(v))}" for name, v in ordered[:5]]
-    rest = sum(v for _, v in ordered[5:])
-    return ", ".join([*said, f"others {size(round(rest))}"] if rest else said)
 
 
 def _memory(model: Transformer, cap: Capture) -> list[Line]:
@@ -289,7 +211,12 @@ def _memory(model: Transformer, cap: Capture) -> list[Line]:
     arguments = stats.get("argument_size_in_bytes")
     outputs = stats.get("output_size_in_bytes")
     temp = stats.get("temp_size_in_bytes")
-    out = [
+    handed = _handed_on(cap)
+    between = sum(size_ for _, size_ in handed) if handed else None
+    shapes = Counter(shape for shape, _ in handed).most_common()
+    listed = ", ".join(f"{shape} ×{n}" if n > 1 else shape for shape, n in shapes)
+    rest = None if temp is None or between is None or temp < between else temp - between
+    return [
         Line(
             "memory", "weights and input", "B", weights + block_input,
             None if arguments is None else float(arguments),
@@ -301,9 +228,40 @@ def _memory(model: Transformer, cap: Capture) -> list[Line]:
             "results of the program, with their table of pointers",
         ),
         Line(
-            "memory", "kept activations", "B", kept, None if temp is None else float(temp),
-            "not the same: XLA's temporaries are what it keeps and the working buffers of both "
-            "passes",
+            "memory", "kept activations", "B", kept, between,
+            "what the loop over layers hands to the backward pass; the formulas keep what each "
+            f"layer's gradient needs, the program {listed}"
+            if handed else "what is handed to the backward pass was not found in the program",
+        ),
+        Line(
+            "memory", "temporaries", "B", None, None if temp is None else float(temp),
+            "XLA's own: what is kept and working buffers of both passes, of which the formulas "
+            "have none" + (f" ({size(rest)})" if rest is not None else ""),
         ),
     ]  # fmt: skip
-    return out
+
+
+def _handed_on(cap: Capture) -> list[tuple[str, int]]:
+    """(shape, bytes) of every array that the first loop makes and the second is given."""
+    loops = [i for i in cap.module.entry.instructions if i.opcode == "while"]
+    if len(loops) < 2:
+        return []
+    first, second = loops[0], loops[-1]
+    given = second.operands[0].operands
+    out = {}
+    for value in given:
+        while value.opcode in ("copy", "bitcast", "copy-done", "copy-start"):
+            value = value.operands[0]
+        if value.opcode != "get-tuple-element" or value.operands[0] is not first:
+            continue
+        number = int(value.attribute("index") or 0)
+        if value.shape.is_array and not _passes_through(first, number):
+            out[number] = value.shape.dense_text, value.shape.byte_size
+    return list(out.values())
+
+
+def _passes_through(loop: Instruction, number: int) -> bool:
+    """Whether an element of a loop's state is never changed."""
+    root = dict(loop.called)["body"].root
+    at = root.operands[number] if root.opcode == "tuple" else root
+    return at.opcode == "get-tuple-element" and at.operands[0].opcode == "parameter"
