@@ -1,6 +1,6 @@
 """Wall time of a sharding search under several executors, and its ratio to a plain loop.
 
-    python benchmarks/search.py [--shrink 1] [--only loop threads dask ipyparallel]
+    python benchmarks/search.py [--shrink 1] [--only processes dask ipyparallel ray]
 
 The program is a two-layer MLP's step, 81 ways to shard it over four CPU devices. The loop compiles
 them one after another in this process; the rest start processes of their own, which counts.
@@ -62,27 +62,41 @@ def ipyparallel(workers: int) -> Iterator[Any]:
         yield client.load_balanced_view().executor
 
 
-CLUSTERS: dict[str, Callable[[int], Any]] = {"dask": dask, "ipyparallel": ipyparallel}
+@contextlib.contextmanager
+def ray(workers: int) -> Iterator[Any]:
+    import ray as module
+    from hloscope.plan.running import ray_executor
+
+    module.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    try:
+        yield ray_executor(module)
+    finally:
+        module.shutdown()
+
+
+CLUSTERS: dict[str, Callable[[int], Any]] = {"dask": dask, "ipyparallel": ipyparallel, "ray": ray}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shrink", type=int, default=1, help="divides every size")
-    names = ["loop", "threads", *CLUSTERS]
+    names = ["processes", *CLUSTERS]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     options = parser.parse_args()
     loop = search(options.shrink, isolate=False)
     print(f"{'loop in this process':28} {loop:7.1f} s")
     for workers in (1, 2):
         for name in options.only:
-            if name == "threads":
-                seconds = search(options.shrink, workers=workers)
-            elif name in CLUSTERS:
-                with CLUSTERS[name](workers) as executor:
-                    seconds = search(options.shrink, executor=executor)
-            else:
+            label = f"{name}, {workers}"
+            try:
+                if name == "processes":
+                    seconds = search(options.shrink, workers=workers)
+                else:
+                    with CLUSTERS[name](workers) as executor:
+                        seconds = search(options.shrink, executor=executor)
+            except Exception as error:  # not installed, or its processes do not start
+                print(f"{label:28} {type(error).__name__}: {str(error)[:80]}")
                 continue
-            label = f"{'processes' if name == 'threads' else name}, {workers}"
             print(f"{label:28} {seconds:7.1f} s   {loop / seconds:5.2f} × the loop")
 
 

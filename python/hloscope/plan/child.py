@@ -17,7 +17,6 @@ import time
 import traceback
 from typing import IO, Any
 
-
 READY = {"ready": True}
 
 
