@@ -52,7 +52,7 @@ class Store:
             return None
         with contextlib.suppress(ValueError):
             found: dict[str, Any] = json.loads(row[0])
-            return found
+            return found if "figures" in found or "error" in found else None
         return None
 
     def put(self, key: str, about: dict[str, Any], answer: dict[str, Any]) -> None:
