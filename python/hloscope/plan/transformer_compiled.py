@@ -243,7 +243,8 @@ def _memory(model: Transformer, cap: Capture) -> list[Line]:
 
 def _handed_on(cap: Capture) -> list[tuple[str, int]]:
     """(shape, bytes) of every array that the first loop makes and the second is given."""
-    loops = [i for i in cap.module.entry.instructions if i.opcode == "while"]
+    entry = cap.module.entry
+    loops = [i for i in entry.instructions if i.opcode == "while"] if entry else []
     if len(loops) < 2:
         return []
     first, second = loops[0], loops[-1]
@@ -262,6 +263,10 @@ def _handed_on(cap: Capture) -> list[tuple[str, int]]:
 
 def _passes_through(loop: Instruction, number: int) -> bool:
     """Whether an element of a loop's state is never changed."""
-    root = dict(loop.called)["body"].root
-    at = root.operands[number] if root.opcode == "tuple" else root
-    return at.opcode == "get-tuple-element" and at.operands[0].opcode == "parameter"
+    at = dict(loop.called)["body"].root
+    if at is not None and at.opcode == "tuple":
+        at = at.operands[number]
+    if at is None or at.opcode != "get-tuple-element":
+        return False
+    source = at.operands[0]
+    return source is not None and source.opcode == "parameter"
