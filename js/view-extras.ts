@@ -47,6 +47,8 @@ export interface CostExtras {
   assumedSlice: string;
   unknownLoops: { instruction: number; parent: number }[];
   branchesLeftOut: number[];
+  /** [least, most] of flops, bytes_accessed, transcendentals, seconds that branches decide. */
+  ranges: Record<string, number[]>;
   xla: XlaFigure[];
 }
 
@@ -307,9 +309,16 @@ export interface MoreSummary {
     executions: number;
     payload_bytes: number;
     wire_bytes: number;
+    /** Where branches of conditionals decide: the plain figures are the most. */
+    executions_least?: number;
+    payload_bytes_least?: number;
+    wire_bytes_least?: number;
     /** A trip count or a formula is unknown in some of them. */
     lower_bound?: boolean;
   }[];
+  /** What one device sends in all: of branches that exclude one another only one counts. */
+  wire_bytes?: number | null;
+  wire_bytes_least?: number;
   /** Sharding → parameters with it. */
   shardings?: Record<string, number>;
   devices?: {
@@ -321,6 +330,12 @@ export interface MoreSummary {
   }[];
   flops?: number;
   bytes_accessed?: number;
+  flops_least?: number;
+  flops_most?: number;
+  bytes_accessed_least?: number;
+  bytes_accessed_most?: number;
+  transcendentals_least?: number;
+  transcendentals_most?: number;
   trip_counts_unknown?: string[];
   estimated_cycles?: number | null;
   hardware?: string | null;
@@ -331,6 +346,8 @@ export interface MoreSummary {
     exposed: number;
     copies: number;
     total: number;
+    total_least?: number;
+    total_most?: number;
   } | null;
   peak_live_bytes?: number;
   peak_source?: string;

@@ -173,6 +173,7 @@ export type CoreColumn = string;
  * transfer.done           u32 x   instruction that waits for it; the start itself when synchronous
  * transfer.far            u8 x    1: on the last link alone, beside what the first one carries
  * transfer.bytes          f64 x   what one device sends when all are behind one switch
+ * transfer.runs           f64 x   executions in the branches that send most; absent: cost.runs
  * transfer.switch_steps   f64 x·r latency steps on the chip's first link when that is a switch, and
  * transfer.switch_bytes   f64 x·r bytes on the busiest link; a row a transfer, a column a reach of
  * transfer.torus_steps    f64 x·r that link (r = extras.cost.reaches; a chip's is its `reach`)
@@ -240,7 +241,8 @@ export type CoreColumn = string;
  * collective.group_size   u32 k   0 for pairs
  * collective.payload      f64 k   bytes of one execution, the larger of operand and result
  * collective.wire         f64 k   bytes one device sends in one execution, by ring formulas; NaN unknown
- * collective.executions   f64 k   loop trips multiplied; NaN unknown
+ * collective.executions   f64 k   loop trips multiplied, branches around it taken each time; NaN unknown
+ * collective_branch.*     u32     offsets k+1: of each the conditional, number, of: branches around it, outermost first; none: absent
  * collective.network      StringId u32 k  "ici" or "dcn"; only of programs over several TPU slices
  * collective.phase        u8 k    into extras.phases
  * collective.written      u8 k    into extras.collectives.written

@@ -1,5 +1,6 @@
 /** The View's collective.* and phase.* tables, with what panels and colourings derive from them. */
 
+import * as format from "../base/format.ts";
 import type { ViewModel } from "../base/model.ts";
 import type { GroupSet, WhyCard } from "../view-extras.ts";
 import { perModel } from "./members.ts";
@@ -16,7 +17,10 @@ export interface CollectiveRow {
   groupSize: number;
   payload: number; // bytes of one execution
   wire: number; // bytes one device sends in one execution; NaN unknown
-  executions: number; // NaN unknown
+  /** The most there may be, where a branch of a conditional holds it; NaN unknown. */
+  executions: number;
+  /** Branches of conditionals around it, outermost first: it may not run at all. */
+  branches: readonly Branch[];
   phase: string;
   written: string;
   moves: string;
@@ -31,6 +35,12 @@ export interface CollectiveRow {
   ofPermutes: boolean;
   members: Uint32Array;
   parts: { shape: string; bytes: number }[];
+}
+
+export interface Branch {
+  conditional: number;
+  number: number;
+  of: number;
 }
 
 export interface Collectives {
@@ -81,6 +91,16 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const partShape = model.column<Uint32Array>("collective_part.shape");
   const partBytes = model.column<Float64Array>("collective_part.bytes");
   const byInstruction = new Map<number, CollectiveRow>();
+  const branchAt = model.optional<Uint32Array>("collective_branch.offsets");
+  const branch = (k: number): Branch[] => {
+    const out = [];
+    const part = (name: string) => model.column<Uint32Array>(`collective_branch.${name}`);
+    for (let b = branchAt?.[k] ?? 0; b < (branchAt?.[k + 1] ?? 0); b++) {
+      const [conditional, number, of] = [part("conditional"), part("number"), part("of")];
+      out.push({ conditional: conditional[b], number: number[b], of: of[b] });
+    }
+    return out;
+  };
   const rows = Array.from(kind, (id, k): CollectiveRow => {
     const parts = [];
     for (let p = partAt[k]; p < partAt[k + 1]; p++) {
@@ -98,6 +118,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       payload: payload[k],
       wire: wire[k],
       executions: executions[k],
+      branches: branch(k),
       phase: phases[phase[k]] || "unknown",
       written: extras.written[written[k]],
       moves: moves(k),
@@ -120,9 +141,49 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
 export interface Total {
   key: string;
   count: number;
+  /** The most, of branches that exclude one another. */
   wire: number;
+  leastWire: number;
   payload: number;
+  leastPayload: number;
   atLeast: boolean; // a trip count or formula in it is unknown
+}
+
+/** "0–8" executions of what is in a branch, "8" of the rest; "?" unknown. */
+export const executionsText = (r: CollectiveRow): string =>
+  !Number.isFinite(r.executions)
+    ? "?"
+    : `${r.branches.length ? "0–" : ""}${format.count(r.executions)}`;
+
+/** [least, most] of a sum, whichever branches run; what is unknown adds nothing. */
+export function span(
+  rows: readonly CollectiveRow[],
+  value: (row: CollectiveRow) => number,
+  depth = 0,
+): [number, number] {
+  let least = 0;
+  let most = 0;
+  const inner = new Map<number, Map<number, CollectiveRow[]>>();
+  for (const row of rows) {
+    const at = row.branches[depth];
+    const one = value(row);
+    if (!at) {
+      if (Number.isFinite(one)) {
+        least += one;
+        most += one;
+      }
+      continue;
+    }
+    const sides = inner.get(at.conditional) ?? new Map<number, CollectiveRow[]>();
+    inner.set(at.conditional, sides.set(at.number, [...(sides.get(at.number) ?? []), row]));
+  }
+  for (const sides of inner.values()) {
+    const found = [...sides.values()].map((side) => span(side, value, depth + 1));
+    const all = [...sides.values()][0][0].branches[depth].of;
+    least += Math.min(...found.map(([low]) => low), sides.size < all ? 0 : Infinity);
+    most += Math.max(...found.map(([, high]) => high));
+  }
+  return [least, most];
 }
 
 /** Sums of rows that share a key, most wire bytes first. */
@@ -130,19 +191,18 @@ export function totalsBy(
   rows: readonly CollectiveRow[],
   key: (row: CollectiveRow) => string,
 ): Total[] {
-  const sums = new Map<string, Total>();
+  const groups = new Map<string, CollectiveRow[]>();
   for (const row of rows) {
     const name = key(row);
-    let t = sums.get(name);
-    if (!t) {
-      t = { key: name, count: 0, wire: 0, payload: 0, atLeast: false };
-      sums.set(name, t);
-    }
-    t.count++;
-    t.payload += totalPayload(row);
-    const sent = totalWire(row);
-    if (Number.isFinite(sent)) t.wire += sent;
-    if (!Number.isFinite(row.wire) || !Number.isFinite(row.executions)) t.atLeast = true;
+    const found = groups.get(name);
+    if (found) found.push(row);
+    else groups.set(name, [row]);
   }
-  return [...sums.values()].sort((a, b) => b.wire - a.wire || b.payload - a.payload);
+  const totals = [...groups].map(([name, found]): Total => {
+    const [leastWire, wire] = span(found, totalWire);
+    const [leastPayload, payload] = span(found, totalPayload);
+    const atLeast = found.some((r) => !Number.isFinite(r.wire) || !Number.isFinite(r.executions));
+    return { key: name, count: found.length, wire, leastWire, payload, leastPayload, atLeast };
+  });
+  return totals.sort((a, b) => b.wire - a.wire || b.payload - a.payload);
 }

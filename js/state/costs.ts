@@ -129,7 +129,13 @@ export class Costs {
   get wireBytes(): Float64Array {
     const out = new Float64Array(this.seconds.length);
     const { start, bytes } = this.columns.transfer;
-    for (let k = 0; k < start.length; k++) out[start[k]] += bytes[k] * this.runs[start[k]];
+    // Of branches that exclude one another those that send most: other ones than do most work.
+    const most = this.model.optional<Float64Array>("transfer.runs");
+    for (let k = 0; k < start.length; k++) {
+      const i = start[k];
+      const edited = most && this.knownRuns[i] > 0 ? this.runs[i] / this.knownRuns[i] : 1;
+      out[i] += bytes[k] * (most ? most[k] * edited : this.runs[i]);
+    }
     return out;
   }
   /**

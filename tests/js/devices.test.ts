@@ -8,7 +8,12 @@ import {
 } from "../../js/panels/devices/devices-metrics.ts";
 import { drawnDimensions, holders, rangesText } from "../../js/panels/devices/tiles.ts";
 import { extent } from "../../js/panels/parts/heat.ts";
-import { type CollectiveRow, totalsBy, totalWire } from "../../js/state/collectives.ts";
+import {
+  type CollectiveRow,
+  executionsText,
+  totalsBy,
+  totalWire,
+} from "../../js/state/collectives.ts";
 import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
 import { classColor, heatColor, inkOf } from "../../js/theme-colors.ts";
 
@@ -24,6 +29,7 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   payload: 100,
   wire: 75,
   executions: 2,
+  branches: [],
   phase: "forward",
   written: "partitioner",
   moves: "params['w']",
@@ -40,12 +46,35 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
 });
 
 describe("totals", () => {
+  test("of branches that exclude one another count one", () => {
+    const branch = (number: number) => [{ conditional: 9, number, of: 2 }];
+    const rows = [row({ branches: branch(0) }), row({ wire: 50, branches: branch(1) }), row({})];
+    const [total] = totalsBy(rows, () => "");
+    expect([total.leastWire, total.wire]).toEqual([250, 300]);
+    expect(executionsText(rows[0])).toBe("0–2");
+  });
   test("sum executions and say when something is unknown", () => {
     const rows = [row({}), row({ wire: 50 }), row({ axes: "data", executions: Number.NaN })];
     expect(totalWire(rows[0])).toBe(150);
     expect(totalsBy(rows, (r) => r.axes)).toEqual([
-      { key: "model", count: 2, wire: 250, payload: 400, atLeast: false },
-      { key: "data", count: 1, wire: 75, payload: 100, atLeast: true },
+      {
+        key: "model",
+        count: 2,
+        wire: 250,
+        leastWire: 250,
+        payload: 400,
+        leastPayload: 400,
+        atLeast: false,
+      },
+      {
+        key: "data",
+        count: 1,
+        wire: 75,
+        leastWire: 75,
+        payload: 100,
+        leastPayload: 100,
+        atLeast: true,
+      },
     ]);
   });
   test("a formula that is unknown adds nothing and shows as at least", () => {

@@ -67,7 +67,7 @@ def figures(
     notes = []
     for c in found:
         key = (c.kind, str(c.axes if c.axes is not None else "devices"))
-        times = 1 if c.executions is None else c.executions
+        times = c.counted
         count, sent = kinds.get(key, (0, 0.0))
         one = c.total_wire_bytes
         kinds[key] = (count + times, None if sent is None or one is None else sent + one)
@@ -107,7 +107,7 @@ def log_cost(cap: Capture) -> float:
     """
     cost = 0.001 * cap.cost().total_matmul_flops / 2
     for c in cap.collectives:
-        times = 1 if c.executions is None else c.executions
+        times = c.counted
         given = sum(leaf.elements for o in c.instruction.operands for leaf in o.shape.leaves())
         if c.kind == "collective-permute":
             return math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.text.units import duration, exact_size, quantity, size
+from ..analysis.text.units import duration, exact_size, quantity, size, spanned
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -65,12 +65,15 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
         return []
     least = "≥ " if s["trip_counts_unknown"] else ""
     accessed = size(s["bytes_accessed"])
-    rows = [("cost", f"{least}{quantity(s['flops'], 'FLOP')}, {accessed} accessed{_a_device(s)}")]
+    flops = spanned(s.get("flops_least", s["flops"]), s["flops"], lambda v: quantity(v, "FLOP"))
+    by = ", by which branches run" if "flops_least" in s else ""
+    rows = [("cost", f"{least}{flops}, {accessed} accessed{_a_device(s)}{by}")]
     seconds = s["modelled_seconds"]
     if seconds is not None and s["shapes"] == "local":  # no one chip runs a program of many
         words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
         bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
-        told = f"{least}{duration(seconds['total'])} on {s['hardware']}"
+        total = spanned(seconds.get("total_least", seconds["total"]), seconds["total"], duration)
+        told = f"{least}{total} on {s['hardware']}"
         rows.append(("modelled", f"{told}: {bound}" if bound else told))
     return rows
 
@@ -98,8 +101,9 @@ def _collectives(s: Summary, capture: Capture) -> list[Row]:
     ordered = sorted(found, key=lambda row: -row["wire_bytes"])
     parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
     least = "≥ " if any("lower_bound" in row for row in found) else ""
-    wire = size(sum(row["wire_bytes"] for row in found))
-    return [("wire", f"{least}{wire} per device: {', '.join(parts)}")]
+    wire = spanned(s.get("wire_bytes_least", s["wire_bytes"]), s["wire_bytes"], size)
+    by = " by which branches run" if "wire_bytes_least" in s else ""
+    return [("wire", f"{least}{wire} per device{by}: {', '.join(parts)}")]
 
 
 def _a_device(s: Summary) -> str:

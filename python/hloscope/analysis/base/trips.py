@@ -248,6 +248,11 @@ def multiplicity(module: Module) -> tuple[int | None, ...]:
     count is unknown, a branch of a conditional, or, without ENTRY, anything. A computation
     that nobody calls counts 0.
     """
+    return counted(module, None)
+
+
+def counted(module: Module, branch: int | None) -> tuple[int | None, ...]:
+    """``multiplicity`` with a branch of a conditional taken ``branch`` times; None: unknown."""
     t = table(module)
     calls: list[list[tuple[int, int | None]]] = [[] for _ in module.computations]
     trips: dict[int, int | None] = {}
@@ -260,7 +265,7 @@ def multiplicity(module: Module) -> tuple[int | None, ...]:
         if caller.opcode in _REPEATS:
             continue
         if caller.opcode == "conditional":
-            times = None
+            times = branch
         elif role in ("body", "condition") and caller.opcode == "while":
             if row not in trips:
                 trips[row] = trip_count(caller)

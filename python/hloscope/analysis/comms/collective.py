@@ -8,6 +8,7 @@ from typing import Any
 from ...hlo import Instruction, StackFrame
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.devices import DeviceGroups
+from ..base.branches import Path, span
 from ..base.op_name import is_autodiff
 from ..base.operands import Source
 
@@ -29,7 +30,8 @@ class Collective:
 
     ``payload_bytes`` is the larger of operand and result; of a collective matmul or a halo
     exchange, all that its permutes move. ``wire_bytes`` is what one device sends, by ring
-    formulas; None for kinds without one. ``executions`` is None when a trip count is unknown.
+    formulas; None for kinds without one. ``executions`` is None when a trip count is unknown, and
+    in a branch of a conditional: it runs 0 to ``most_executions`` times, see ``branches``.
     """
 
     index: int
@@ -50,6 +52,8 @@ class Collective:
     frames: tuple[StackFrame, ...]
     moves: Source | None
     inferred: str = ""  # how ``frames`` were inferred where it names no line: "made from `dot.9`"
+    most_executions: int | None = None  # as often as its branches are reached; None unknown
+    branches: Path = ()  # of conditionals around it, outermost first
     network: str = ""  # "ici" or "dcn" in a program over several TPU slices
 
     @property
@@ -73,16 +77,34 @@ class Collective:
         return self.executions
 
     @property
+    def counted(self) -> int:
+        """The executions that its totals count: the most there may be, one where unknown."""
+        for known in (self.executions, self.most_executions):
+            if known is not None:
+                return known
+        return 1
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows how often it runs at most: a loop of unknown trip count."""
+        return self.executions is None and self.most_executions is None
+
+    @property
+    def executions_text(self) -> str:
+        """ "8", "0–1" in a branch, "unknown"."""
+        if self.executions is not None:
+            return f"{self.executions:,}"
+        return "unknown" if self.most_executions is None else f"0–{self.most_executions:,}"
+
+    @property
     def total_payload_bytes(self) -> int:
-        """Payload of all executions; one execution where their number is unknown."""
-        return self.payload_bytes * (1 if self.executions is None else self.executions)
+        """Payload of all executions that are ``counted``."""
+        return self.payload_bytes * self.counted
 
     @property
     def total_wire_bytes(self) -> int | None:
-        """Sent by one device in all executions; one where their number is unknown."""
-        if self.wire_bytes is None:
-            return None
-        return self.wire_bytes * (1 if self.executions is None else self.executions)
+        """Sent by one device in all executions that are ``counted``; None: no formula."""
+        return None if self.wire_bytes is None else self.wire_bytes * self.counted
 
     @property
     def source(self) -> StackFrame | None:
@@ -131,6 +153,7 @@ class Collective:
             "payload_bytes": self.payload_bytes,
             "wire_bytes": self.wire_bytes,
             "executions": self.executions,
+            "executions_most": self.most_executions,
             "phase": self.phase or None,
             "written_by": self.written_by,
             "moves": self.moves.name if self.moves is not None else None,
@@ -145,8 +168,9 @@ class Collective:
 class Total:
     """Sums over the collectives that share ``key``; bytes are summed over executions.
 
-    ``wire_bytes`` is what one device sends. ``is_lower_bound``: a trip count or a wire formula
-    is unknown in some of them; they count once, or not.
+    ``wire_bytes`` is what one device sends. Of branches of one conditional only one runs: the
+    figures are the most, ``least_…`` the least (``base.branches``). ``is_lower_bound``: a trip
+    count or a wire formula is unknown in some of them; they count once, or not.
     """
 
     key: tuple[str | None, ...]
@@ -154,16 +178,35 @@ class Total:
     executions: int
     payload_bytes: int
     wire_bytes: int
+    least_executions: int
+    least_payload_bytes: int
+    least_wire_bytes: int
     is_lower_bound: bool
+
+    @property
+    def is_range(self) -> bool:
+        """Whether it depends on which branches run."""
+        return self.least_executions != self.executions or self.least_wire_bytes != self.wire_bytes
 
 
 def total_of(key: tuple[str | None, ...], rows: list[Collective]) -> Total:
     """Sums of ``rows``, all of which share ``key``."""
+    runs, payload, wire = (
+        span([(r.branches, value(r)) for r in rows])
+        for value in (
+            lambda r: r.counted,
+            lambda r: r.total_payload_bytes,
+            lambda r: r.total_wire_bytes or 0,
+        )
+    )
     return Total(
         key,
         count=len(rows),
-        executions=sum(1 if r.executions is None else r.executions for r in rows),
-        payload_bytes=sum(r.total_payload_bytes for r in rows),
-        wire_bytes=sum(r.total_wire_bytes or 0 for r in rows),
-        is_lower_bound=any(r.executions is None or r.wire_bytes is None for r in rows),
+        executions=int(runs[1]),
+        payload_bytes=int(payload[1]),
+        wire_bytes=int(wire[1]),
+        least_executions=int(runs[0]),
+        least_payload_bytes=int(payload[0]),
+        least_wire_bytes=int(wire[0]),
+        is_lower_bound=any(r.is_unknown or r.wire_bytes is None for r in rows),
     )

@@ -23,6 +23,7 @@ from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import OF_PERMUTES
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from ...hlo.slices import in_every_slice, slices_of
+from ..base.branches import branches, heaviest, most_runs
 from ..base.frames import FrameFinder
 from ..base.lines import lines
 from ..base.meshes import module_mesh
@@ -117,13 +118,21 @@ class Collectives:
 
     @property
     def payload_bytes(self) -> int:
-        """Of all executions."""
-        return sum(r.total_payload_bytes for r in self.rows)
+        """Of all executions; where branches differ, of those that move most."""
+        return self.total.payload_bytes
 
     @property
     def wire_bytes(self) -> int:
-        """Sent by one device in all executions; kinds without a formula are left out."""
-        return sum(r.total_wire_bytes or 0 for r in self.rows)
+        """Sent by one device in all executions; kinds without a formula are left out.
+
+        Where branches differ, of those that send most; ``total`` has the least as well.
+        """
+        return self.total.wire_bytes
+
+    @cached_property
+    def total(self) -> Total:
+        """Sums over all of them."""
+        return total_of((), list(self.rows))
 
     def traffic(self, rows: Iterable[Collective] | None = None) -> Traffic:
         """Bytes sent by device (row) to device (column) in all executions of ``rows`` or of all.
@@ -131,8 +140,11 @@ class Collectives:
         Modelled as rings in the printed order of each group (``wire.add_traffic``).
         """
         out = np.zeros((self.num_devices, self.num_devices))
-        for row in self.rows if rows is None else rows:
-            times = 1 if row.executions is None else row.executions
+        if rows is None:  # of branches that exclude one another those that send most
+            sent = [(r.branches, float(r.total_wire_bytes or 0)) for r in self.rows]
+            rows = [self.rows[n] for n in sorted(heaviest(sent))]
+        for row in rows:
+            times = row.counted
             if not row.is_of_permutes:
                 add_traffic(out, row.kind, row.payload_bytes * times, row.groups)
                 continue
@@ -191,6 +203,7 @@ class _Maker:
         self.devices = replicas * partitions * max(1, len(self.slices))
         self.phase = phases(module)
         self.counts = multiplicity(module)
+        self.most, self.branches = most_runs(module), branches(module)
         self.frames = FrameFinder(module)
         # The same few groups repeat thousands of times in a module.
         self._axes: dict[int, tuple[DeviceGroups, str | None]] = {}
@@ -241,6 +254,8 @@ class _Maker:
             group_size=size,
             axes=self.axes(groups),
             executions=self.counts[anchor.computation.index],
+            most_executions=self.most[anchor.computation.index],
+            branches=self.branches[anchor.computation.index],
             phase=PHASES[value],
             inserted=_inserted(op, anchor, named.op_name or name_of(op)),
             network=self.network(op),

@@ -14,7 +14,9 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     """One row per kind and axes; bytes are summed over executions.
 
     ``wire_bytes`` is what one device sends. ``lower_bound`` stands in a row when a trip count
-    or a wire formula in it is unknown.
+    or a wire formula in it is unknown, ``…_least`` where figures depend on which branches of
+    conditionals run: the plain ones are the most, and those of all rows, ``wire_bytes`` beside
+    them, are no sum of rows that exclude one another.
     """
     rows = []
     found = collectives(module, target)
@@ -30,10 +32,17 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
         }
         if found.num_slices:
             row["network"] = network
+        if t.is_range:
+            row["executions_least"] = t.least_executions
+            row["payload_bytes_least"] = t.least_payload_bytes
+            row["wire_bytes_least"] = t.least_wire_bytes
         if t.is_lower_bound:
             row["lower_bound"] = True
         rows.append(row)
-    return {"collectives": rows}
+    total: dict[str, Any] = {"wire_bytes": found.wire_bytes if found.dialect == "hlo" else None}
+    if found.total.is_range:
+        total["wire_bytes_least"] = found.total.least_wire_bytes
+    return {"collectives": rows} | total
 
 
 def shardings_summary(module: Module, target: Target) -> dict[str, Any]:

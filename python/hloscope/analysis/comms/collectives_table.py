@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..text.units import size
+from ..text.units import size, spanned
 
 if TYPE_CHECKING:
     from .collectives import Collectives
 
 
 def text(found: Collectives) -> str:
-    """One line a total; ``≥`` marks sums in which a trip count or formula is unknown."""
+    """One line a total; ``≥`` marks sums in which a trip count or formula is unknown, ``a – b``
+    those that depend on which branches run."""
     if not found.rows and found.dialect != "hlo":
         return f"collectives are not known yet: this is {found.dialect}, before partitioning"
     if not found.rows:
@@ -26,11 +27,13 @@ def text(found: Collectives) -> str:
     head = f"{len(found.rows)} collectives over {over}"
     rows = [("kind", "axes", "count", "executions", "payload", "wire per device")]
     for t in found.totals(("kind", "axes")):
-        at_least = "≥ " if t.is_lower_bound else ""
+        low = "≥ " if t.is_lower_bound else ""
         kind, axes_or_groups = (k or "unknown" for k in t.key)
         rows.append((
-            kind, axes_or_groups, str(t.count), f"{at_least}{t.executions}",
-            at_least + size(t.payload_bytes), at_least + size(t.wire_bytes),
+            kind, axes_or_groups, str(t.count),
+            low + spanned(t.least_executions, t.executions, str),
+            low + spanned(t.least_payload_bytes, t.payload_bytes, size),
+            low + spanned(t.least_wire_bytes, t.wire_bytes, size),
         ))  # fmt: skip
     widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]))]
     lines = []
@@ -39,6 +42,12 @@ def text(found: Collectives) -> str:
         lines.append("  ".join(cells).rstrip())
     if found.num_slices:  # what crosses between slices goes over another network
         each = sorted(found.totals(("network",)), key=lambda t: str(t.key))
-        said = (f"{t.key[0]} {'≥ ' * t.is_lower_bound}{size(t.wire_bytes)}" for t in each)
+        said = (
+            f"{t.key[0]} {'≥ ' * t.is_lower_bound}{spanned(t.least_wire_bytes, t.wire_bytes, size)}"
+            for t in each
+        )
         lines.append("wire per device and network: " + ", ".join(said))
+    if (total := found.total).is_range:
+        wire = spanned(total.least_wire_bytes, total.wire_bytes, size)
+        lines.append(f"in all {wire} per device, by which branches of conditionals run")
     return "\n".join([head, *lines])

@@ -28,6 +28,7 @@ from ..base.lines import lines
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import per_target, table
 from . import flops as flops_module
+from .cost_branches import branch_ranges, wire_runs
 from .cost_bytes import bytes_accessed
 from .cost_pause import uncollected
 from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
@@ -144,6 +145,31 @@ class Cost:
     def total_bytes(self) -> float:
         """Bytes accessed by one execution on one device."""
         return self._total(self.bytes)
+
+    @cached_property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """(least, most) of the totals that depend on which branches of conditionals run.
+
+        Of "flops", "bytes_accessed", "transcendentals", "seconds"; {} where nothing does. The
+        totals are of the branches with most work.
+        """
+        return branch_ranges(self) if self.module.entry is not None else {}
+
+    @cached_property
+    def wire_runs(self) -> Floats:
+        """``runs`` where each conditional takes the branch that sends most."""
+        return wire_runs(self)
+
+    @cached_property
+    def wire(self) -> Floats:
+        """Bytes that one device sends by each start of a transfer, all executions.
+
+        Where branches differ, of those that send most.
+        """
+        sent = np.zeros(len(self.runs))
+        for t in self.transfers:
+            sent[t.start] += t.wire_bytes
+        return sent * self.wire_runs
 
     @property
     def hardware(self) -> Hardware | None:
@@ -277,8 +303,14 @@ class Cost:
             ],
             "estimated_cycles": self.total_estimated_cycles,
         }
+        for name in ("flops", "transcendentals", "bytes_accessed"):
+            if name in self.ranges:
+                out[f"{name}_least"], out[f"{name}_most"] = map(_whole, self.ranges[name])
         if self.roofline is not None and self.module.entry is not None:
             out |= self.roofline.to_dict()
+            if "seconds" in self.ranges:
+                least, most = self.ranges["seconds"]
+                out["modelled_seconds"] |= {"total_least": least, "total_most": most}
         return out
 
     def to_pandas(self) -> pd.DataFrame:

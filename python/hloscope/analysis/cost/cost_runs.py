@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module
-from ..base.table import per_module, table
+from ..base.table import Table, per_module, table
 from ..base.trips import trip_count
 
 Floats = npt.NDArray[np.float64]
@@ -151,25 +151,22 @@ def count_runs(
     *,
     trips: Mapping[str, int] | None = None,
     once: bool = False,
+    least: bool = False,
+    counts: Mapping[int, int | None] | None = None,
 ) -> Runs:
     """Runs of every computation.
 
     ``work`` is a figure per instruction by which the costliest branch of a conditional is
     chosen. ``trips`` gives trip counts by name of the ``while``, over what the dump says;
     a name that is no loop of the module raises ``ValueError``. ``once`` counts every body
-    and condition once, as XLA's cost analysis does.
+    and condition once, as XLA's cost analysis does. ``least`` takes the branches with least work;
+    ``counts`` are trip counts by index of the ``while``, where they are worked out already.
     """
     t = table(module)
-    given = dict(trips or {})
-    counts: dict[int, int | None] = {}
-    for n in t.where("while"):
-        loop = t.instructions[n]
-        counts[int(n)] = given.pop(loop.name) if loop.name in given else trip_count(loop)
-    if given:
-        have = ", ".join(t.instructions[n].name for n in counts) or "none"
-        raise ValueError(f"no loop is called {', '.join(given)}; the loops are: {have}")
-    inclusive = inclusive_sums(module, calls, work, {} if once else counts)[1]
-    taken = _taken_branches(calls, inclusive)
+    if counts is None:
+        counts = _trip_counts(t, trips or {})
+    taken: dict[int, int] = {}
+    inclusive_sums(module, calls, work, {} if once else counts, least=least, taken=taken)
     runs = np.zeros(len(module.computations))
     loop_of = np.full(len(module.computations), -1, np.int64)
     in_condition = np.zeros(len(module.computations), bool)
@@ -210,30 +207,39 @@ def count_runs(
     )
 
 
-def _taken_branches(calls: Calls, inclusive: Floats) -> dict[int, int]:
-    """conditional → the branch with most work (the first of equals)."""
-    taken: dict[int, int] = {}
-    for e in calls.edges:
-        if e.role is Role.BRANCH and (
-            e.caller not in taken or inclusive[e.callee] > inclusive[taken[e.caller]]
-        ):
-            taken[e.caller] = e.callee
-    return taken
+def _trip_counts(t: Table, trips: Mapping[str, int]) -> dict[int, int | None]:
+    given = dict(trips)
+    counts: dict[int, int | None] = {}
+    for n in t.where("while"):
+        loop = t.instructions[n]
+        counts[int(n)] = given.pop(loop.name) if loop.name in given else trip_count(loop)
+    if given:
+        have = ", ".join(t.instructions[n].name for n in counts) or "none"
+        raise ValueError(f"no loop is called {', '.join(given)}; the loops are: {have}")
+    return counts
 
 
 def inclusive_sums(
-    module: Module, calls: Calls, own: Floats, trips: Mapping[int, int | None]
+    module: Module,
+    calls: Calls,
+    own: Floats,
+    trips: Mapping[int, int | None],
+    *,
+    least: bool = False,
+    taken: dict[int, int] | None = None,
 ) -> tuple[Floats, Floats]:
     """(per instruction, per computation): own values plus those of what is called, × trips.
 
-    A conditional counts its greatest branch. Loops that are not in ``trips``, or unknown
-    there, count once. NaN (unknown) counts as nothing.
+    A conditional counts its greatest branch, the first of equals, or with ``least`` its least;
+    ``taken`` is told which. Loops that are not in ``trips``, or unknown there, count once. NaN
+    (unknown) counts as nothing.
     """
     t = table(module)
     value = np.nan_to_num(own)
     total = np.bincount(t.computation, value, len(module.computations)).astype(np.float64)
+    chosen: dict[int, int] = {} if taken is None else taken
     for c in calls.order:
-        greatest: dict[int, float] = {}
+        branches: dict[int, float] = {}
         for e in calls.below[c]:
             if e.role is Role.REDUCER:
                 continue
@@ -242,9 +248,13 @@ def inclusive_sums(
                 n = trips.get(e.caller)
                 inner = inner * (1 if n is None else n + (e.role is Role.CONDITION))
             if e.role is Role.BRANCH:
-                before = greatest.get(e.caller, 0.0)
-                greatest[e.caller] = max(before, inner)
-                inner = greatest[e.caller] - before
+                before = branches.get(e.caller)
+                if before is None or (inner < before if least else inner > before):
+                    branches[e.caller], chosen[e.caller] = inner, e.callee
+                continue
             value[e.caller] += inner
+            total[c] += inner
+        for caller, inner in branches.items():
+            value[caller] += inner
             total[c] += inner
     return value, total

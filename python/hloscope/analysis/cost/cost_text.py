@@ -21,6 +21,14 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
         f" matmuls and convolutions), {quantity(cost.total_transcendentals)} transcendentals,"
         f" {quantity(cost.total_bytes, 'B')} accessed"
     )
+    if cost.ranges:
+        units = {"flops": "FLOP", "bytes_accessed": "B", "seconds": "s"}
+        said = {"bytes_accessed": "bytes accessed", "flops": "FLOPs", "seconds": "modelled"}
+        each = (
+            f"{said.get(k, k)} {quantity(a, units.get(k, ''))} – {quantity(b, units.get(k, ''))}"
+            for k, (a, b) in cost.ranges.items()
+        )
+        lines.append(f"  by which branches of conditionals run: {', '.join(each)}")
     for x in cost.xla:
         if x.xla is not None:
             unit = {"flops": "FLOP", "bytes accessed": "B"}.get(x.quantity, "")

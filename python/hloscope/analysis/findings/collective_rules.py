@@ -26,8 +26,8 @@ def _moved(row: Collective) -> str:
 
 
 def _times(row: Collective) -> str:
-    n = row.executions
-    return "" if n in (1, None) else f", {n:,} times a step"
+    n = row.most_executions if row.executions is None else row.executions
+    return "" if n in (0, 1, None) else f", {row.executions_text} times a step"
 
 
 def exposed(facts: Facts) -> Iterator[Finding]:
@@ -269,7 +269,7 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         user, (row, value) = pairs[0]
         part = value.shape.byte_size
         payload = sum(p.bytes for p in row.parts) or 1
-        n = 1 if row.executions is None else row.executions
+        n = row.counted
         wire = int((row.total_wire_bytes or 0) * part / payload)
         seconds = facts.waited(row.members)
         seconds = None if seconds is None else seconds * part / payload

@@ -16,7 +16,7 @@ from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.shape import ELEMENT_BITS
 from ..base.families import OPCODES
 from ..base.memory_spaces import HOST, space_names
-from ..comms.collective import Collective
+from ..comms.collective import Collective, total_of
 from ..comms.collectives import Collectives, collectives
 from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
@@ -120,7 +120,7 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
         by_axis = axis != "total" and not by_network
         unknown = [r for r in found if by_axis and r.axes is None and _crosses(r)]
         unknown += [r for r in rows if r.total_wire_bytes is None and _crosses(r)]
-        unknown += [r for r in rows if r.executions is None and _crosses(r)]
+        unknown += [r for r in rows if r.is_unknown and _crosses(r)]
         if unknown:
             r = unknown[0]
             what = (
@@ -130,10 +130,15 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
                 if r.total_wire_bytes is None
                 else "number of executions"
             )
-            result.problem(budget, f"the {what} of {r.kind} %{r.name} are unknown", r.source)
+            be = "is" if what == "number of executions" else "are"
+            result.problem(budget, f"the {what} of {r.kind} %{r.name} {be} unknown", r.source)
             continue
-        total = sum(r.total_wire_bytes or 0 for r in rows)
+        sums = total_of((), rows)
+        total = sums.wire_bytes
         said = f"{size(total)} of {size(limit)}"
+        if sums.is_range:
+            least = size(sums.least_wire_bytes)
+            said = f"at most {said}, at least {least}, by which branches run"
         if total <= limit:
             result.kept.append(f"{budget}: {said}")
             continue

@@ -19,6 +19,7 @@ def costs(module: Module, target: Target) -> dict[str, Any]:
     found = estimated(module, target).to_dict()
     keys = ("flops", "bytes_accessed", "trip_counts_unknown", "estimated_cycles")
     out = {k: found[k] for k in keys}
+    out |= {k: v for k, v in found.items() if k.endswith(("_least", "_most"))}
     out["hardware"] = found.get("hardware")
     out["modelled_seconds"] = found.get("modelled_seconds")
     return out

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ...hlo import Computation, Instruction, Module, Target
-from ..comms.collective import Collective
+from ..comms.collective import Collective, total_of
 from ..comms.collectives import collectives
 from ..memory.memory import analysed
 from .diff_match import Side, match, meaning, sides
@@ -221,7 +221,7 @@ def _totals(sums: list[dict[str, Any]], rows: list[tuple[Collective, ...]]) -> t
     def total(name: str, unit: str, key: str) -> Delta:
         return Delta(name, unit, sums[0].get(key), sums[1].get(key))
 
-    wire = [sum(r.total_wire_bytes or 0 for r in side) for side in rows]
+    wire = [total_of((), list(side)).wire_bytes for side in rows]
     return (
         total("instructions", "", "instructions"),
         total("computations", "", "computations"),

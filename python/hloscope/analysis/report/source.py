@@ -298,10 +298,7 @@ def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
     r = cost.roofline
     if r is not None:
         seconds = np.nan_to_num(r.step_seconds)
-    wire = np.zeros(n)
-    for t in cost.transfers:
-        wire[t.start] += t.wire_bytes * cost.runs[t.start]
-    return [flops, np.nan_to_num(cost.bytes) * runs, seconds, wire]
+    return [flops, np.nan_to_num(cost.bytes) * runs, seconds, cost.wire]
 
 
 def source(module: Module, target: Target) -> Source:

@@ -7,7 +7,7 @@ at the end left out; bytes in powers of 1024, the rest in powers of 1000; unknow
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -100,6 +100,12 @@ def count(value: float | None) -> str:
         return " ".join(_scaled(value, 1000, SI, whole=False))
     whole = math.floor(value + 0.5)
     return f"{MINUS if whole < 0 else ''}{abs(whole):,}"
+
+
+def spanned(least: float, most: float, write: Callable[[float], str]) -> str:
+    """``1 KiB – 2 KiB``, or the one figure that both are written as."""
+    low, high = write(least), write(most)
+    return high if low == high else f"{low} – {high}"
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -55,7 +55,13 @@ def _rows(b: Builder, found: Collectives) -> None:
     b.column("collective.group_size", "u32", [r.group_size for r in rows])
     b.column("collective.payload", "f64", [r.payload_bytes for r in rows])
     b.column("collective.wire", "f64", [_or_nan(r.wire_bytes) for r in rows])
-    b.column("collective.executions", "f64", [_or_nan(r.executions) for r in rows])
+    known = [None if r.is_unknown else r.counted for r in rows]
+    b.column("collective.executions", "f64", list(map(_or_nan, known)))
+    if any(r.branches for r in rows):
+        each = [[(x.conditional, x.number, x.of) for x in r.branches] for r in rows]
+        b.column("collective_branch.offsets", "u32", np.cumsum([0, *map(len, each)]))
+        for k, name in enumerate(("conditional", "number", "of")):
+            b.column(f"collective_branch.{name}", "u32", [x[k] for row in each for x in row])
     b.column("collective.phase", "u8", [PHASES.index(r.phase) for r in rows])
     b.column("collective.written", "u8", [WRITTEN.index(r.written_by) for r in rows])
     b.text_column("collective.moves", [r.moves.name if r.moves else "" for r in rows])

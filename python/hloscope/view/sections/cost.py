@@ -57,6 +57,10 @@ def add(builder: Builder, context: Context) -> None:
             b.column(f"transfer.{name}", "u32", [getattr(t, name) for t in transfers])
         b.column("transfer.far", "u8", [int(t.is_far) for t in transfers])
         b.column("transfer.bytes", "f64", [t.wire_bytes for t in transfers])
+        starts = [t.start for t in transfers]
+        runs = cost.wire_runs[starts]
+        if (runs != cost.runs[starts]).any():
+            b.column("transfer.runs", "f64", runs)
         levels = [t.levels[k] for t in transfers for k in reaches]
         for name in ("switch", "torus", "far"):
             for which, part in enumerate(("steps", "bytes")):
@@ -80,6 +84,7 @@ def add(builder: Builder, context: Context) -> None:
             {"instruction": i.index, "parent": p}
             for i, p in zip(cost.execution.unknown, cost.execution.unknown_parent, strict=True)
         ],
+        "ranges": {k: list(v) for k, v in cost.ranges.items()},
         "branchesLeftOut": list(cost.execution.branches_left_out),
         "xla": [
             {
