@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 import hloscope as hs
+import pytest
 from hloscope.analysis.base.branches import Branch, heaviest, span
 from hloscope.show.cli import main
 
