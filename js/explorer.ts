@@ -3,6 +3,7 @@ import { h } from "./base/dom.ts";
 import type { TextModel, ViewModel } from "./base/model.ts";
 import { decodeAnalyses, decodeText } from "./base/model.ts";
 import { whenReleased } from "./base/press.ts";
+import { decodeStages, type StagesModel } from "./base/stages.ts";
 import { paintInstructions } from "./draw/coloring.ts";
 import {
   createGraphPane,
@@ -86,6 +87,16 @@ export function explorer(
     });
     return textOnce;
   };
+  let stagesOnce: Promise<StagesModel> | null = null;
+  const stages = () => {
+    stagesOnce ??= host.stages
+      ? host.stages(signal).then((bytes) => decodeStages(bytes, model.instruction.count))
+      : Promise.reject(new Error("this view was saved without them."));
+    stagesOnce.catch(() => {
+      stagesOnce = null;
+    });
+    return stagesOnce;
+  };
   const ctx: PanelContext = {
     model,
     store,
@@ -94,6 +105,8 @@ export function explorer(
     search: new Search(model),
     colorings: () => colorings,
     text,
+    stages,
+    alone: () => undefined, // the sidebar's to do
     whenReleased: whenReleased(root, signal),
     signal,
   };

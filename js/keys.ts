@@ -60,6 +60,7 @@ export function bindKeys(root: HTMLElement, parts: Parts, signal: AbortSignal): 
     p: path,
     d: () => side.open("details"),
     t: () => side.open("text"),
+    c: () => side.open("code"),
     o: () => side.open("outline"),
   };
   root.addEventListener(

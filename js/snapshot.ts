@@ -23,6 +23,7 @@ function start(): void {
   const element = document.getElementById("hloscope");
   if (!element) return;
   const options = JSON.parse(element.dataset.options || "{}") as Partial<Options>;
+  const noStages = element.dataset.noStages || "this page was saved without them.";
   const noText = element.dataset.noText || "this page was saved without it.";
   const host: Host = {
     options: { ...options, height: 0 },
@@ -36,6 +37,9 @@ function start(): void {
     },
     async text() {
       return block("hloscope-text", noText);
+    },
+    async stages() {
+      return block("hloscope-stages", noStages);
     },
   };
   element.replaceChildren();

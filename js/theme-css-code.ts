@@ -20,4 +20,26 @@ export const CODE_CSS = `
 .code-line:is(.added,.removed,.changed) .number{padding-left:12px}
 .code-pane:focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
 @media (forced-colors:active){.code-line.lit{outline:1px solid Highlight;outline-offset:-1px}}
+.main.alone:not(.folded) .left,.main.alone:not(.folded) .grip{display:none}
+.main.alone:not(.folded) .side{flex:1 1 0;width:auto!important;height:auto!important}
+.code-panel{display:flex;flex-direction:column;height:100%;min-height:0}
+.code-panel .bar-row{padding:6px 10px}
+.picks{display:flex;flex-wrap:wrap;gap:2px}
+.pick{padding:2px 9px;border:1px solid var(--line);border-radius:4px;color:var(--dim);white-space:nowrap}
+.pick:hover:not(:disabled){background:var(--bg3);color:var(--text)}
+.pick[aria-pressed=true]{background:var(--accent-soft);color:var(--accent);border-color:var(--accent)}
+.pick:disabled{opacity:1}
+.told{flex:none;display:flex;align-items:flex-start;gap:6px;height:46px;padding:4px 10px;border-bottom:1px solid var(--line);background:var(--bg2)}
+.told .said{flex:1 1 0;min-width:0;max-height:38px;overflow:auto;line-height:19px;overflow-wrap:anywhere;scrollbar-width:thin}
+.told .mini{flex:none}
+.panes{flex:1 1 0;min-height:0;display:flex}
+.code-stage{flex:1 1 0;min-width:0;min-height:0;display:flex;flex-direction:column}
+.code-stage+.code-stage{border-left:1px solid var(--line)}
+.code-stage[data-stage=source]{flex-grow:.82}
+.code-stage header{flex:none;display:flex;align-items:center;gap:6px;height:25px;padding:0 8px;border-bottom:1px solid var(--line)}
+.code-stage h3{font-size:12px;white-space:nowrap}
+.code-stage .where{flex:1 1 0;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;color:var(--dim);font-size:12px;text-align:right}
+.code-stage>.note{flex:none;padding:2px 8px;font-size:12px;border-bottom:1px solid var(--line)}
+.code-body{flex:1 1 0;min-height:0;display:flex;flex-direction:column}
+.code-body>.note{padding:8px 10px}
 `;

@@ -356,3 +356,21 @@ export interface MoreSummary {
   compiler_messages?: CompilerMessage[];
 }
 export type Summary = Counts & MoreSummary;
+
+/** One text of the stages block. */
+export interface StageText {
+  id: string; // "source", "jaxpr", "stablehlo", "optimized"
+  title: string;
+  /** The View's own: its text is the text block, its places are instructions. */
+  own: boolean;
+  /** Bytes of stage_text. */
+  begin: number;
+  end: number;
+  /** Its places: first .. first + count - 1, their lines ascending. */
+  first: number;
+  count: number;
+  /** What was left out, in sentences. */
+  notes: string[];
+  /** Of Python source: files, the row that names each, and whether their text is there. */
+  files: { file: string; row: number; known: boolean }[];
+}

@@ -19,7 +19,7 @@
  * Optional tables are absent, never empty, when the analysis did not run.
  */
 
-import type { Counts, Extras, MoreSummary } from "./view-extras.ts";
+import type { Counts, Extras, MoreSummary, StageText } from "./view-extras.ts";
 
 export const VIEW_VERSION = 2;
 export const VIEW_MAGIC = "HLOV";
@@ -326,11 +326,39 @@ export interface TextHeader {
 }
 export const TEXT_MAGIC = "HLOT";
 
-/** The headers of the three blocks: what js/view.schema.json is made of. */
+/**
+ * The stages block, gzip'd, sent when the texts of a program's stages are first asked for, same
+ * container with magic "HLOC". Lines are linked through strands: a strand is one operation of the
+ * StableHLO program, or a source line or op name where nobody followed the operations. Columns
+ * (p = places, s = strands, r = rows of the source stage):
+ *
+ * stage_text.bytes         u8   the stages' texts as UTF-8, one after another
+ * source_row.number        u32 r  number of each row in its file; 0 names the file
+ * place.line               u32 p  line of its stage, from 0; in the View's own stage an instruction
+ * place.told               StringId u32 p  what became of it, in a sentence
+ * place_strand.offsets/values u32  strands that it is part of, the foremost first
+ * place_near.offsets/values   u32  strands of calls that led to it, or that it calls
+ * strand.color             i32 s  class of colour; -1 none
+ * strings.bytes, strings.offsets
+ */
+export interface StagesHeader {
+  version: number;
+  columns: Record<string, ColumnSpec>;
+  /** Of the module, to tell that both blocks are of one. */
+  instructions: number;
+  /** Every operation was followed through the compiler; else links are inferred. */
+  exact: boolean;
+  how: string;
+  stages: StageText[];
+}
+export const STAGES_MAGIC = "HLOC";
+
+/** The headers of the blocks: what js/view.schema.json is made of. */
 export interface Blocks {
   HLOV: ViewHeader;
   HLOA: AnalysesHeader;
   HLOT: TextHeader;
+  HLOC: StagesHeader;
 }
 
 /** What a person can choose; every field has a default, only these flow back to Python. */
@@ -338,6 +366,8 @@ export interface Options {
   theme: "auto" | "light" | "dark";
   colorBy: string; // "family" | "scope" | "bytes" | more from analyses
   panel: string; // id of the open panel
+  /** Texts of the Code panel, ids of stages with commas; with "graph", beside it. "": by the room. */
+  panes: string;
   height: number; // CSS pixels
   /** Chip to model time on, an id of extras.cost.hardware; null: extras.cost.chosen. */
   hardware: string | null;
@@ -357,6 +387,8 @@ export interface Host {
   analyses?(signal: AbortSignal): Promise<Uint8Array | null>;
   /** The text block, gzip'd. */
   text(signal: AbortSignal): Promise<Uint8Array>;
+  /** The stages block, gzip'd; absent: there is none. */
+  stages?(signal: AbortSignal): Promise<Uint8Array>;
   /** Opens a source line where the host can (JupyterLab); absent: file:line is shown and copied. */
   openSource?(file: string, line: number): void;
   options?: Partial<Options>;

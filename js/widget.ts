@@ -5,7 +5,7 @@
  *     _analyses  Bytes   the analyses block, where it is small
  *     _options   dict    Options (both ways)
  *
- * Other blocks come when asked for: {kind: "text" | "analyses", id} out; the same with one
+ * Other blocks come when asked for: {kind: "text" | "analyses" | "stages", id} out; the same with one
  * buffer, or {kind: "error", id, message}, back.
  */
 import { mount } from "./mount.ts";
@@ -35,7 +35,11 @@ const toBytes = (data: DataView | ArrayBuffer | Uint8Array): Uint8Array =>
     ? new Uint8Array(data)
     : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-function askFor(kind: "text" | "analyses", model: Model, signal: AbortSignal): Promise<Uint8Array> {
+function askFor(
+  kind: "text" | "analyses" | "stages",
+  model: Model,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
   const id = ++asked;
   return new Promise((resolve, reject) => {
     const done = () => {
@@ -84,6 +88,7 @@ function render({ model, el, signal }: RenderProps): () => void {
       return data?.byteLength ? toBytes(data) : askFor("analyses", model, aborted);
     },
     text: (aborted) => askFor("text", model, aborted),
+    stages: (aborted) => askFor("stages", model, aborted),
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;
       model.set("selection", selection);

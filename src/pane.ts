@@ -135,7 +135,7 @@ export class ExplorerPane extends Widget {
   private present(bytes: Uint8Array, path: string): void {
     const host = element("div", "", "hloscope-explorer");
     const { module } = this;
-    const more = async (what: "analyses" | "text", signal: AbortSignal) => {
+    const more = async (what: "analyses" | "text" | "stages", signal: AbortSignal) => {
       const answer = await ask(this.about.settings, { what, path, module, signal });
       return answer!.bytes;
     };
@@ -144,6 +144,7 @@ export class ExplorerPane extends Widget {
       view: async () => bytes,
       analyses: (signal) => more("analyses", signal),
       text: (signal) => more("text", signal),
+      stages: (signal) => more("stages", signal),
       openSource: this.about.openSource,
       options: { ...this.about.options(), ...this.chosen },
       onOptions: (options) => {

@@ -3,7 +3,7 @@
  *
  *     kind (1 byte) | length (u32, little-endian) | payload
  *
- * P progress, V view, A analyses, T text, I modules, H page, E error.
+ * P progress, V view, A analyses, T text, S stages, I modules, H page, E error.
  */
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
@@ -29,7 +29,7 @@ export interface Progress {
 }
 
 export interface Request {
-  what: "view" | "analyses" | "text" | "list" | "html" | "diff";
+  what: "view" | "analyses" | "text" | "stages" | "list" | "html" | "diff";
   path: string;
   /** The second file of a diff. */
   other?: string;
@@ -105,6 +105,7 @@ class Frames {
 const RESULT: Record<Request["what"], string> = {
   view: "V",
   analyses: "A",
+  stages: "S",
   text: "T",
   list: "I",
   html: "H",

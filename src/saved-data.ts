@@ -10,8 +10,11 @@ export interface SavedData {
   view: Uint8Array;
   analyses: Uint8Array | null;
   text: Uint8Array | null;
+  stages: Uint8Array | null;
   /** Why there is no text. */
   noText: string;
+  /** Why there are no texts of other stages. */
+  noStages: string;
   /** Why there are no analyses. */
   noAnalyses: string;
   name: string | undefined;
@@ -47,7 +50,9 @@ export function savedData(html: string): SavedData {
     view,
     analyses: block(page, "hloscope-analyses"),
     text: block(page, "hloscope-text"),
+    stages: block(page, "hloscope-stages"),
     noText: about?.noText || "this output was saved without it.",
+    noStages: about?.noStages || "this output was saved without them.",
     noAnalyses: about?.noAnalyses || "this output was saved without them.",
     name: about?.name,
   };

@@ -137,6 +137,10 @@ export function mountSaved(
         if (!saved.text) throw new Error(saved.noText);
         return saved.text;
       },
+      stages: async () => {
+        if (!saved.stages) throw new Error(saved.noStages);
+        return saved.stages;
+      },
       options,
       fileName: saved.name,
     });

@@ -31,6 +31,8 @@ const LEAD = {
   sharding: "sharding.text",
   transition: "transition.source",
   attribute: "attribute.key",
+  place: "place.line",
+  strand: "strand.color",
 } as const;
 
 /**
@@ -115,6 +117,13 @@ const RULES: Record<string, string> = Object.assign(
     "attribute.offsets": "u32 * offsets attribute.key",
     "attribute.value": "u32 attribute text",
     "attribute.key": "u32 attribute text",
+    "stage_text.bytes": "u8 * any",
+    "source_row.number": "u32 * any",
+    "place.line": "u32 place any",
+    "place.told": "u32 place text",
+    ...relation("place_strand", "place", "u32 strand"),
+    ...relation("place_near", "place", "u32 strand"),
+    "strand.color": "i32 strand any",
     "strings.bytes": "u8 * any",
     "strings.offsets": "u32 * offsets strings.bytes",
   },
@@ -192,7 +201,7 @@ const LISTS = ["opcodes", "families", "groupKinds", "callRoles"] as const;
 type AnyHeader = { columns: ViewHeader["columns"] };
 type Columns = ReadonlyMap<string, Column>;
 
-const wrong = (what: string): never => {
+export const wrong = (what: string): never => {
   throw new BadBlock(`The data is damaged: ${what}. Make it again with hloscope.`);
 };
 
@@ -263,7 +272,7 @@ const DTYPES: Record<string, unknown> = {
 };
 
 /** Every column by its rule; gives the rows of each table. Columns without a rule pass. */
-function checkColumns(
+export function checkColumns(
   own: AnyHeader,
   columns: Columns,
   others: Columns,

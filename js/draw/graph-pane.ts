@@ -92,6 +92,7 @@ export function createGraphPane(
       renderer.selected > 0
         ? touched(renderer.scene, engine.flow, usersNow(), renderer.selected, selection)
         : null;
+    renderer.pointed = pointedItems(store.get("pointed"));
     const highlight = store.get("highlight");
     renderer.lit = highlight ? litItems(highlight.instructions) : null;
     if (marked !== renderer.scene) {
@@ -99,6 +100,13 @@ export function createGraphPane(
       renderer.marks = edgeMarks(renderer.scene, notes);
     }
     renderer.invalidate();
+  };
+  const pointedItems = (instructions: ReadonlySet<number> | null): number[] => {
+    const { itemOfInstruction } = projection();
+    const found = new Set<number>();
+    for (const i of instructions ?? [])
+      if (itemOfInstruction[i] > 0) found.add(itemOfInstruction[i]);
+    return [...found];
   };
   const litItems = (instructions: ReadonlySet<number>): Uint8Array => {
     const lit = new Uint8Array(renderer.scene.count);
@@ -111,6 +119,7 @@ export function createGraphPane(
   store.on("selection", refresh, signal);
   store.on("hover", refresh, signal);
   store.on("highlight", refresh, signal);
+  store.on("pointed", refresh, signal);
 
   // 3. Opening and closing.
   const rebuild = (anchor: number): void => {

@@ -102,6 +102,11 @@ export function paintOverlay(
   if (selected > 0 && scene.picture.projection.kind[selected] === ItemKind.Open) return;
 }
 
+/** Outlines what is pointed at outside of the graph. */
+export function outlineAll(surface: Surface, s: PaintState, items: readonly number[]): void {
+  for (const item of items) outline(surface, s, item, s.theme.highlight, 2.6);
+}
+
 function outline(
   surface: Surface,
   s: PaintState,

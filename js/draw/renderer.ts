@@ -7,7 +7,7 @@ import { Camera, type Target } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
 import { paintMarks } from "./marks.ts";
 import { Minimap } from "./minimap.ts";
-import { paintOverlay, type Touched } from "./overlay.ts";
+import { outlineAll, paintOverlay, type Touched } from "./overlay.ts";
 import { Overview } from "./overview.ts";
 import type { PaintState } from "./paint-state.ts";
 import { paintBase, paintScene } from "./painter.ts";
@@ -24,6 +24,8 @@ export class Renderer {
   lit: Uint8Array | null = null;
   selected = -1;
   hovered = -1;
+  /** Items of what is pointed at in a text. */
+  pointed: readonly number[] = [];
   lines: Touched | null = null;
   marks: EdgeMark[] = [];
   frameMs = 0;
@@ -242,6 +244,7 @@ export class Renderer {
       paintBase(this.surface, this.scene, state);
     }
     paintTitles(this.surface, this.scene, state);
+    outlineAll(this.surface, state, this.pointed);
     paintOverlay(this.surface, this.scene, state, this.selected, this.hovered, this.lines);
     paintMarks(this.surface, state, this.marks);
     this.minimap.draw(this.scene, state, ratio);

@@ -1,4 +1,5 @@
 /** The panels, in the order of their tabs. A new panel is one file and one line here. */
+import { code } from "./code/code.ts";
 import { collectives } from "./collectives/collectives.ts";
 import { cost } from "./cost/cost.ts";
 import { details } from "./details/details.ts";
@@ -17,6 +18,7 @@ export const PANELS: readonly Panel[] = [
   findings,
   details,
   hloText,
+  code,
   cost,
   timeline,
   memory,

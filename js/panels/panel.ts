@@ -1,6 +1,7 @@
 /** What a panel is. The ordered list of them is `panels/index.ts`; one file a panel. */
 import type { TextModel, ViewModel } from "../base/model.ts";
 import type { WhenReleased } from "../base/press.ts";
+import type { StagesModel } from "../base/stages.ts";
 import type { Search } from "../state/search.ts";
 import type { Store } from "../state/store.ts";
 import type { Host } from "../view.ts";
@@ -23,6 +24,10 @@ export interface PanelContext {
   colorings(): readonly Coloring[];
   /** The text block, fetched once and kept. */
   text(): Promise<TextModel>;
+  /** The texts of all stages, fetched once and kept. */
+  stages(): Promise<StagesModel>;
+  /** Whether the panel has the place of the graph too, until another panel opens. */
+  alone(on: boolean): void;
   /** Runs what draws parts anew: at once, or after the release when something is pressed. */
   whenReleased: WhenReleased;
   /** Aborted when the panel is closed or the explorer disposed. */

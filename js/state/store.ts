@@ -11,6 +11,7 @@ export const DEFAULT_OPTIONS: Options = {
   theme: "auto",
   colorBy: "family",
   panel: "findings",
+  panes: "",
   height: 640,
   hardware: null,
 };
@@ -33,6 +34,8 @@ export interface State {
   selection: Selection;
   hover: Selection;
   highlight: Highlight | null;
+  /** Instructions that somebody points at elsewhere, as in a text: outlined while it lasts. */
+  pointed: ReadonlySet<number> | null;
   line: SourceLine | null;
   options: Options;
   /** Counts up when what a colouring shows has changed though its name has not. */
@@ -57,6 +60,7 @@ export class Store {
       selection: NOTHING,
       hover: NOTHING,
       highlight: null,
+      pointed: null,
       line: null,
       options: { ...DEFAULT_OPTIONS, ...options },
       paint: 0,
@@ -141,6 +145,11 @@ export class Store {
   highlight(highlight: Highlight | null): void {
     this.state.highlight = highlight;
     this.emit("highlight");
+  }
+  point(instructions: ReadonlySet<number> | null): void {
+    if (instructions === this.state.pointed) return;
+    this.state.pointed = instructions;
+    this.emit("pointed");
   }
   /** Opens the source panel at a line, heated by a figure of it where one is named. */
   showLine(file: string, line: number, figure?: string): void {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .analysis.findings.finding import Findings
     from .analysis.memory.memory import Memory
     from .analysis.report.fate import Fates
+    from .analysis.report.linked import Linked
     from .analysis.report.measured import Measured
     from .analysis.report.origin_card import OriginCard
     from .analysis.report.passes import Passes
@@ -263,6 +264,7 @@ class Capture:
             )
         from .analysis.report.passes import passes
 
+        self.__dict__.pop("stages_bytes", None)  # its sentences name passes that are known
         return passes(*self._snapshots())
 
     @property
@@ -420,6 +422,35 @@ class Capture:
         from .view import build_text
 
         return build_text(self.module)
+
+    @cached_property
+    def stages_bytes(self) -> bytes:
+        """The stages block of js/view.ts, gzip'd: the program's texts, and what belongs together.
+
+        Of passes it tells what is known without compiling again.
+        """
+        from .view import build_stages
+
+        return build_stages(self._linked(), len(self.module.instructions))
+
+    def _linked(self) -> Linked:
+        """Source, jaxpr, StableHLO and this module, line by line."""
+        from .analysis.report.fates import fates
+        from .analysis.report.linked import linked
+
+        earlier = STAGES[: STAGES.index(self.stage)] if self.stage in STAGES else ()
+        made = {s: self.at(s).module for s in earlier if s in self._stages and s != "hlo"}
+        known = None
+        if self.module.origins is not None and self.module.dialect == "hlo":
+            known = fates(self.module, self._kept_passes, made.get("stablehlo"))
+        return linked(
+            self.module,
+            self.stage,
+            jaxpr=made.get("jaxpr"),
+            stablehlo=made.get("stablehlo"),
+            sources=self.target.sources,
+            fates=known,
+        )
 
     @property
     def _subtitle(self) -> str:

@@ -8,10 +8,11 @@ import hloscope.view.core as core
 import numpy as np
 import pytest
 from hloscope import Capture
+from hloscope.analysis.report.linked import linked
 from hloscope.hlo import FrameTable
 from hloscope.readers import read_modules
-from hloscope.view import Builder, build_analyses, build_text, build_view
-from hloscope.view.builder import ANALYSES_MAGIC, TEXT_MAGIC, VERSION, VIEW_MAGIC
+from hloscope.view import Builder, build_analyses, build_stages, build_text, build_view
+from hloscope.view.builder import ANALYSES_MAGIC, STAGES_MAGIC, TEXT_MAGIC, VERSION, VIEW_MAGIC
 from hloscope.view.schema import check, decode, documented_columns, joined
 
 PROGRAMS = [
@@ -47,11 +48,15 @@ def test_view_ts_documents_exactly_what_is_written(repo):
     extra = {n for n in dtypes if n.partition(".")[0] in tables and n not in wanted}
     assert extra == set()
     second = source[source.index("The text block, gzip'd") :]
-    text = documented_columns(second.partition("export const")[0])
+    text, _, third = second.partition("export const")
+    text = documented_columns(text)
     header, _ = decode(build_text(module))
     assert {n: s["dtype"] for n, s in header["columns"].items()} == text
+    stages = documented_columns(third.partition("The headers of the blocks")[0])
+    header, _ = decode(build_stages(linked(module, "optimized"), len(module.instructions)))
+    assert {n: s["dtype"] for n, s in header["columns"].items()} == stages
     assert int(re.search(r"VIEW_VERSION = (\d+)", source).group(1)) == VERSION
-    for magic in (VIEW_MAGIC, ANALYSES_MAGIC, TEXT_MAGIC):
+    for magic in (VIEW_MAGIC, ANALYSES_MAGIC, TEXT_MAGIC, STAGES_MAGIC):
         assert f'"{magic.decode()}"' in source
 
 

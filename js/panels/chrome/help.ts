@@ -11,7 +11,8 @@ export const KEYS: [keys: string[], what: string][] = [
   [["+", "−"], "zoom"],
   [["n"], "light the neighbourhood of the selected instruction"],
   [["p"], "light the paths from the instruction selected before to this one"],
-  [["d", "t", "o"], "details, text, outline"],
+  [["d", "t", "c", "o"], "details, text, code side by side, outline"],
+  [["←", "→", "Enter"], "in the code: to the next text; pin the line; c copies it"],
   [["?"], "this table"],
 ];
 

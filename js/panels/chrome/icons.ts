@@ -18,6 +18,7 @@ const PATHS = {
   show: "M11 3 6 8l5 5M3 3v10",
   details: "M2 3h12v10H2zM5 6h6M5 9h4",
   text: "M3 3.5h10M3 6.5h7M3 9.5h10M3 12.5h5",
+  code: "M2 3h12v10H2zM8 3v10M4 6h2M4 8.5h2M10 6h2M10 8.5h2",
   cost: "M2 14V2M2 14h12M3 11l5-6h5.5",
   timeline: "M2 4h7M5 8h9M2 12h5M2 2v12",
   memory: "M2 13V9h2.5V5H7v3h3V3h2v6h2v4z",

@@ -84,6 +84,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   };
   offer();
 
+  const alone = (on: boolean) => element.closest(".main")?.classList.toggle("alone", on);
   let current: AbortController | null = null;
   let shown = "";
   const show = (id: string) => {
@@ -101,6 +102,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     body.classList.toggle("flush", panel.fills ?? false);
     fill(body);
     body.scrollTop = 0;
+    alone(false);
     if (!dragged)
       element.style.width = panel.width
         ? `min(${panel.width * 100}% + ${RAIL}px, 100% - 320px)`
@@ -115,7 +117,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
       console.warn(`hloscope: panel ${panel.id} failed`, error);
     };
     try {
-      panel.render(body, { ...ctx, signal, store: guarded(store, failed) });
+      panel.render(body, { ...ctx, signal, alone, store: guarded(store, failed) });
     } catch (error) {
       failed(error);
     }
@@ -190,6 +192,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     body.hidden = hidden;
     grip.hidden = hidden;
     element.classList.toggle("folded", hidden);
+    element.closest(".main")?.classList.toggle("folded", hidden);
     const words = hidden ? "Show the panel" : "Hide the panel";
     fold.title = words;
     fold.setAttribute("aria-label", words);

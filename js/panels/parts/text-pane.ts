@@ -60,6 +60,8 @@ export interface TextPane {
   refresh(): void;
   /** Brings a line into view, in the middle if it was not there. */
   show(k: number): void;
+  /** Brings a line to the top. */
+  begin(k: number): void;
   /** Whether a line is on screen. */
   shows(k: number): boolean;
   /** Where the keyboard is; -1 nowhere. */
@@ -203,6 +205,7 @@ export function textPane(parts: TextPaneParts, signal: AbortSignal): TextPane {
     },
     refresh: () => list.update(lines.count),
     show: (k) => list.show(k),
+    begin: (k) => list.begin(k),
     shows(k) {
       const line = element.querySelector(`[data-row="${k}"]`)?.getBoundingClientRect();
       const box = element.getBoundingClientRect();

@@ -5,9 +5,9 @@ import { computationByName, entryComputation, instructionByName } from "../../st
 import { NOTHING } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
+import { TextLines } from "../parts/text-lines.ts";
 import { tokens } from "../parts/tokens.ts";
 import { virtualList } from "../parts/virtual.ts";
-import { TextLines } from "./text-lines.ts";
 
 const ROW = 19;
 /** A constant's line can hold a million characters: no page shows that well. */

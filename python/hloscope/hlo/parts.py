@@ -32,6 +32,7 @@ class StackFrame:
     function: str | None = None
     column: int | None = None
     end_line: int | None = None
+    end_column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class FrameTable:
             location_id, frame_id = self.frames[frame_id - 1]
             if not 0 < location_id <= len(self.locations):
                 break
-            file_id, function_id, line, end_line, column, _ = self.locations[location_id - 1]
+            file_id, function_id, line, end_line, column, end = self.locations[location_id - 1]
             out.append(
                 StackFrame(
                     self.files[file_id - 1] if 0 < file_id <= len(self.files) else "",
@@ -67,6 +68,7 @@ class FrameTable:
                     else None,
                     column or None,
                     end_line or None,
+                    end or None,
                 )
             )
         return tuple(out)

@@ -1,6 +1,6 @@
 """The process that reads a file for the server: limits itself first, then reads, then answers.
 
-    python -P -m hloscope.lab.child --want view,analyses,text --memory BYTES --seconds S [FILE2]
+    python -P -m hloscope.lab.child --want view,text --memory BYTES --seconds S [FILE2]
 
 The file comes on standard input, frames go to standard output. Everything a hostile file can
 do (memory, time, a crash) ends with this process.
@@ -140,6 +140,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             send(frames.encode(b"A", cap.analyses_bytes))
         if "text" in wants:
             send(frames.encode(b"T", cap.text_bytes))
+        if "stages" in wants:
+            send(frames.encode(b"S", cap.stages_bytes))
         if "list" in wants:
             send(frames.encode_json(b"I", about(data, args.module)))
         if "html" in wants:

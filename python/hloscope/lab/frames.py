@@ -7,6 +7,7 @@
     V  View block, gzip'd (js/view.ts)
     A  analyses block, gzip'd
     T  text block, gzip'd
+    S  stages block, gzip'd
     H  HTML page, UTF-8
     D  digests     JSON ["…", …] of what the child has read, to the server alone
     E  error       JSON {"message", "line", "column", "excerpt": [[line, text], ...]}

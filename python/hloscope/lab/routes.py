@@ -1,7 +1,7 @@
 """The authenticated routes.
 
 ==============================================================================  ====================
-``GET hloscope/api/(view|analyses|text|list|html)?path=…&module=…&hardware=…``  one file
+``GET hloscope/api/(view|analyses|text|stages|list|html)?path=…&module=…&hardware=…``  one file
 ``GET hloscope/api/diff?path=…&other=…``, also ``module``, ``other_module``     two files
 ``GET hloscope/api/folder?path=…``                                             a dump folder, JSON
 ==============================================================================  ====================
@@ -32,10 +32,11 @@ from .limits import HloscopeLimits
 
 # what is asked for → the frame that answers, what the child is told to make
 _KINDS = {
-    "view": (b"V", "view,analyses,text,list"),
-    "analyses": (b"A", "view,analyses,text,list"),
-    "text": (b"T", "view,analyses,text,list"),
-    "list": (b"I", "view,analyses,text,list"),
+    "view": (b"V", "view,analyses,text,stages,list"),
+    "analyses": (b"A", "view,analyses,text,stages,list"),
+    "stages": (b"S", "view,analyses,text,stages,list"),
+    "text": (b"T", "view,analyses,text,stages,list"),
+    "list": (b"I", "view,analyses,text,stages,list"),
     "html": (b"H", "html"),
     "diff": (b"H", "diff"),
 }

@@ -22,7 +22,8 @@ _ANY_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 _TOKEN = re.compile(_ANY_STRING + r"|->|[()\[\]<>]|\bat\b")
 MAX_STEPS = 200
 
-Frame = tuple[str, int, int, str]  # file, line, column, function
+# file, line, column, function, and where the expression ends: line and column, 0 unknown
+Frame = tuple[str, int, int, str, int, int]
 
 
 class Locations:
@@ -34,7 +35,7 @@ class Locations:
         self._stacks: dict[str, tuple[Frame, ...]] = {}
         self._files: dict[str, int] = {}
         self._functions: dict[str, int] = {}
-        self._places: dict[tuple[int, int, int, int], int] = {}
+        self._places: dict[tuple[int, int, int, int, int, int], int] = {}
         self._frames: dict[tuple[int, int], int] = {}
 
     def resolve(self, text: str) -> tuple[str, int]:
@@ -58,7 +59,7 @@ class Locations:
         return FrameTable(
             tuple(self._files),
             tuple(self._functions),
-            tuple((f, n, line, 0, column, 0) for f, n, line, column in self._places),
+            tuple(self._places),
             tuple(self._frames),
         )
 
@@ -91,7 +92,10 @@ class Locations:
             text = self._unalias(text)
             m = _FILE.match(text)
             if m:
-                frames.append((unescape(m.group(1)), int(m.group(2)), int(m.group(3)), function))
+                line = int(m.group(2))
+                end_line = int(m.group(4) or line) if m.group(5) else 0
+                end = end_line, int(m.group(5) or 0)
+                frames.append((unescape(m.group(1)), line, int(m.group(3)), function, *end))
             elif text.startswith("callsite("):
                 inner, _, outer = _split_at(text[9 : _closing(text, 9)])
                 pending.append((outer, ""))
@@ -111,12 +115,12 @@ class Locations:
 
     def _intern(self, stack: tuple[Frame, ...]) -> int:
         parent = 0
-        for file, line, column, function in reversed(stack):
+        for file, line, column, function, end_line, end_column in reversed(stack):
             file_id = self._files.setdefault(file, len(self._files) + 1)
             function_id = (
                 self._functions.setdefault(function, len(self._functions) + 1) if function else 0
             )
-            place = (file_id, function_id, line, column)
+            place = (file_id, function_id, line, end_line, column, end_column)
             place_id = self._places.setdefault(place, len(self._places) + 1)
             parent = self._frames.setdefault((place_id, parent), len(self._frames) + 1)
         return parent

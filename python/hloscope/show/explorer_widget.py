@@ -42,13 +42,13 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self.on_msg(self._answer)
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        """Replies to {kind: "text" | "analyses", id}; errors go back as text, never silently."""
+        """Replies to {kind: "text", id} and the like; errors go back as text, never silently."""
         kind = content.get("kind") if isinstance(content, dict) else None
-        if kind not in ("text", "analyses"):
+        if kind not in ("text", "analyses", "stages"):
             return
         reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}
         try:
-            found = self._capture.text_bytes if kind == "text" else self._capture.analyses_bytes
+            found: bytes = getattr(self._capture, f"{kind}_bytes")
             self.send(reply, [found])
         except Exception as error:
             message = f"{type(error).__name__}: {error}"

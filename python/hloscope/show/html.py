@@ -30,10 +30,15 @@ if TYPE_CHECKING:
 
 # Raw HLO text beyond this stays out of a page: browsers open bigger files slowly or not at all.
 TEXT_LIMIT_BYTES = 64 * 2**20
+# Texts of other stages beyond this, compressed, stay out of a page.
+STAGES_LIMIT_BYTES = 8 * 2**20
 # A frame sits in the notebook's JSON once per output; a 10k-instruction module fits in this.
 FRAME_LIMIT_BYTES = 1_150_000
 # Without the text a 250k-instruction module takes this; beyond it a notebook keeps a summary.
 FRAME_MOST_BYTES = 4_000_000
+# Up to this many instructions linking the stages takes a fraction of a second, so that what a
+# notebook keeps of a cell has them at once.
+LINKED_AT_ONCE = 5_000
 # Above this many instructions the analyses take a second and more: whoever looks at the cell
 # gets the picture first, and a frame with what was made so far.
 ANALYSED_FIRST = 50_000
@@ -68,7 +73,8 @@ def page(
 
     ``options`` are Options of js/view.ts: ``theme``, ``colorBy``, ``panel``; over
     ``capture.display``. HLO text over
-    ``text_limit_bytes`` (raw, in bytes) is left out, and the page says so.
+    ``text_limit_bytes`` (raw, in bytes) is left out, and the page says so; so are the texts of
+    other stages over ``STAGES_LIMIT_BYTES`` (compressed).
     Raises ``RendererMissing`` in a checkout whose renderer was not built.
     """
     text: bytes | None = None
@@ -81,13 +87,17 @@ def page(
         )
     else:
         text = capture.text_bytes
-    return _page(capture, {**capture.display, **(options or {})}, text, why)
+    stages: bytes | None = capture.stages_bytes
+    if stages is not None and len(stages) > STAGES_LIMIT_BYTES:
+        stages = None
+    return _page(capture, {**capture.display, **(options or {})}, text, why, stages=stages)
 
 
 def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> str:
     """The page in a sandboxed ``<iframe srcdoc>``: text/html for notebooks and their exports.
 
-    The text block goes along while the frame stays under ``FRAME_LIMIT_BYTES``; a frame over
+    The text block goes along while the frame stays under ``FRAME_LIMIT_BYTES``, and after it the
+    texts of other stages; a frame over
     ``FRAME_MOST_BYTES`` becomes the summary with a sentence. ``at_once`` leaves the analyses of
     a large module out, unless they are made already: someone waits for the picture.
     """
@@ -104,7 +114,14 @@ def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> s
     room = (FRAME_LIMIT_BYTES - len(small)) * 3 / 4
     inner = small
     if len(capture.text) / 40 < room and len(capture.text_bytes) < room:
-        inner = _page(capture, capture.display, capture.text_bytes, "", analyses=analyses)
+        room -= len(capture.text_bytes)
+        few = len(capture.module.instructions) <= LINKED_AT_ONCE
+        stages = None
+        if few or not at_once or "stages_bytes" in capture.__dict__:
+            stages = capture.stages_bytes if len(capture.stages_bytes) < room else None
+        inner = _page(
+            capture, capture.display, capture.text_bytes, "", analyses=analyses, stages=stages
+        )
     return (
         f'<iframe title="{escape(f"hloscope: {capture.title}")}" '
         'sandbox="allow-scripts allow-downloads" allow="fullscreen; clipboard-write" '
@@ -133,6 +150,7 @@ def _page(
     why: str,
     *,
     analyses: bool = True,
+    stages: bytes | None = None,
 ) -> str:
     from .text import summary_text
 
@@ -158,6 +176,14 @@ def _page(
     summary = capture.summary if analyses else capture.quick_summary
     if text is not None:
         data.append(_block("hloscope-text", text))
+    no_stages = ""
+    if stages is not None:
+        data.append(_block("hloscope-stages", stages))
+    else:
+        no_stages = (
+            "they would make this file too large, or were not worked out yet. Run the cell again, "
+            'or save the capture with capture.to_html("module.html").'
+        )
     title = escape(capture.title)
     return "\n".join(
         [
@@ -171,6 +197,7 @@ def _page(
             f"<body><main><h1>{title}</h1>",
             f'<div id="hloscope" data-options="{escape(json.dumps(dict(options)))}" '
             f'data-no-text="{escape(why)}" data-no-analyses="{escape(no_analyses)}" '
+            f'data-no-stages="{escape(no_stages)}" '
             f'data-name="{title}">',
             "<noscript><p>The interactive view needs JavaScript; this is its summary.</p>"
             "</noscript>",

@@ -20,6 +20,7 @@ VERSION = 2
 VIEW_MAGIC = b"HLOV"
 ANALYSES_MAGIC = b"HLOA"
 TEXT_MAGIC = b"HLOT"
+STAGES_MAGIC = b"HLOC"
 
 DTYPES: dict[str, Any] = {
     "u8": np.dtype("<u1"),

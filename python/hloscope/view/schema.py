@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .builder import ANALYSES_MAGIC, DTYPES, TEXT_MAGIC, VERSION, VIEW_MAGIC
+from .builder import ANALYSES_MAGIC, DTYPES, STAGES_MAGIC, TEXT_MAGIC, VERSION, VIEW_MAGIC
 
 _COLUMN = re.compile(
     r"^\s\*\s([a-z_]+\.[a-z_]+(?:/[a-z_]+)?(?:, [a-z_]+\.[a-z_]+)*) *"
@@ -34,8 +34,8 @@ def decode(block: bytes) -> tuple[dict[str, Any], Columns]:
     """
     raw = gzip.decompress(block)
     magic, (version, size) = raw[:4], struct.unpack("<II", raw[4:12])
-    if magic not in (VIEW_MAGIC, ANALYSES_MAGIC, TEXT_MAGIC):
-        raise ValueError(f"the block begins with {magic!r}, not HLOV, HLOA or HLOT")
+    if magic not in (VIEW_MAGIC, ANALYSES_MAGIC, TEXT_MAGIC, STAGES_MAGIC):
+        raise ValueError(f"the block begins with {magic!r}, not HLOV, HLOA, HLOT or HLOC")
     if version != VERSION:
         raise ValueError(f"the block is of version {version}, this reads {VERSION}")
     header: dict[str, Any] = json.loads(raw[12 : 12 + size])

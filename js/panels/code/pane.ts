@@ -1,0 +1,144 @@
+/** One text of the code panel: its head with steps through what is lit, and the lines. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { StagesModel } from "../../base/stages.ts";
+import type { Lit } from "../../state/links.ts";
+import type { StageText } from "../../view-extras.ts";
+import { note } from "../parts/parts.ts";
+import { type Lines, type TextPane, textPane } from "../parts/text-pane.ts";
+import { mlirTokens, pythonTokens, tokens } from "../parts/tokens.ts";
+import type { Shared } from "./linking.ts";
+
+export interface CodePane {
+  element: HTMLElement;
+  /** The text; which key of its places a line has (-1 none), and the line of a place. */
+  set(
+    lines: Lines,
+    keyOf: (line: number) => number,
+    lineOf: (place: number) => number,
+    first?: number,
+  ): void;
+  fail(words: string): void;
+  refresh(): void;
+  /** Brings what is lit into view, unless some of it is. */
+  follow(lit: Lit): void;
+  focus(): void;
+}
+
+export function codePane(
+  stages: StagesModel,
+  stage: StageText,
+  shared: Shared,
+  signal: AbortSignal,
+): CodePane {
+  const { links } = shared;
+  let keyOf: (line: number) => number = () => -1;
+  let lineOf: (place: number) => number = () => -1;
+  let ready = false;
+  let steps: number[] = [];
+  let waiting: Lit | null = null;
+  const placeOf = (line: number) => {
+    const key = keyOf(line);
+    return key < 0 ? -1 : stages.placeAt(stage, key);
+  };
+  const colors = new Map<number, number[]>();
+  const colorsOf = (place: number) => {
+    let found = colors.get(place);
+    if (!found) {
+      found = links.colors(place);
+      colors.set(place, found);
+    }
+    return found;
+  };
+  const pane: TextPane = textPane(
+    {
+      label: `${stage.title}, lines linked with the other texts`,
+      tokens: stage.id === "source" ? pythonTokens : stage.id === "stablehlo" ? mlirTokens : tokens,
+      look(line) {
+        const place = placeOf(line);
+        if (place < 0) return {};
+        const { lit, pins } = shared;
+        return {
+          colors: colorsOf(place),
+          lit: lit.lit.has(place),
+          near: lit.near.has(place),
+          pinned: pins.has(place),
+        };
+      },
+      point(line) {
+        shared.point(line < 0 ? -1 : placeOf(line), self);
+      },
+      pick: (line) => shared.pin(placeOf(line), self),
+    },
+    signal,
+  );
+  const where = h("span", { class: "where" });
+  const step = (by: number) => {
+    if (!steps.length) return;
+    const at = steps.findIndex((line) => pane.shows(line));
+    const to = at < 0 ? (by > 0 ? 0 : steps.length - 1) : at + by;
+    pane.show(steps[(to + steps.length) % steps.length]);
+  };
+  const stepper = (by: number, sign: string, words: string) =>
+    h(
+      "button",
+      { class: "mini", type: "button", "aria-label": words, title: words, onclick: () => step(by) },
+      sign,
+    );
+  const before = stepper(-1, "‹", `Linked line before, in ${stage.title}`);
+  const after = stepper(1, "›", `Next linked line in ${stage.title}`);
+  const body = h("div", { class: "code-body" }, pane.element);
+  const element = h(
+    "section",
+    { class: "code-stage", "data-stage": stage.id, "aria-label": stage.title },
+    h("header", null, h("h3", null, stage.title), where, before, after),
+    ...stage.notes.map((words) => note(words)),
+    body,
+  );
+  const count = (lit: Lit) => {
+    const keys = links.linesIn(stage, lit);
+    steps = stage.own
+      ? keys
+          .map((key) => lineOf(stages.placeAt(stage, key)))
+          .filter((line) => line >= 0)
+          .sort((a, b) => a - b)
+      : keys;
+    where.textContent = steps.length ? format.plural(steps.length, "linked line") : "";
+    before.hidden = after.hidden = steps.length < 2;
+  };
+  const self: CodePane = {
+    element,
+    set(lines, key, line, first = stage.count ? stages.line[stage.first] - 3 : 0) {
+      keyOf = key;
+      lineOf = line;
+      ready = true;
+      pane.set(lines);
+      requestAnimationFrame(() => {
+        if (signal.aborted) return;
+        if (waiting) self.follow(waiting);
+        else if (first > 1) pane.begin(first - 1);
+        waiting = null;
+      });
+      self.refresh();
+    },
+    fail(words) {
+      body.replaceChildren(note(words));
+    },
+    refresh() {
+      if (!ready) return;
+      count(shared.lit);
+      pane.refresh();
+    },
+    follow(lit) {
+      if (!ready) {
+        waiting = lit;
+        return;
+      }
+      count(lit);
+      if (steps.length && !steps.some((line) => pane.shows(line))) pane.show(steps[0]);
+    },
+    focus: () => pane.element.focus(),
+  };
+  count(shared.lit);
+  return self;
+}

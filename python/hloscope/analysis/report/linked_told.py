@@ -1,0 +1,463 @@
+"""One sentence of what became of a piece of the source, by operations and their fates.
+
+`x @ w` in `layer` (call 3 of 6, line 4) became one matmul in `fusion.12`; its transpose was
+rewritten by layout-assignment into dot (%dot.3), which reads its operand
+─┬─────    ─────  ─────────────────────         ──────────    ─────────
+ subject: an expression of one call             its main operation; what else it stood for
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...hlo import Instruction, Module, Operation, StackFrame
+from .fate import Fate, Fates, hlo_opcode
+
+_LONGEST = 60  # characters of source in a sentence
+_MOST_PATHS = 20_000
+_IN_JIT = re.compile(r"jit\((\w+)\)+$")
+_BACKWARD = re.compile(r"(?:^|/)[\w()]*transpose\(")
+_HELPS = frozenset(["constant", "iota", "broadcast", "reshape", "convert", "transpose", "slice"])
+# No operation that a person wrote for its own sake, beside another of the same expression.
+_WEIGHT = {"matmul": 3, "convolution": 3, "custom-call": 3, "loop": 3, "call": 0}
+_NOUNS = {"dot": "matmul", "while": "loop"}
+
+_HEAVY = 3
+Calls = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the sentences are about: strands below ``len(operations)`` are operations.
+
+    ``lines`` are the strands' own lines, ``names`` the op names of strands that are none.
+    """
+
+    module: Module
+    operations: tuple[Operation, ...]
+    lines: Sequence[StackFrame | None]
+    names: Mapping[int, str]
+    sources: Mapping[str, str]
+    fates: Fates | None
+
+
+class Teller:
+    """Makes the sentences of a program, each distinct one once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.operations = program.operations
+        self._made: dict[object, str] = {}
+        self._snippets: dict[StackFrame, str] = {}
+        self._text: dict[str, list[str]] = {}
+        files = {f.file for f in program.lines if f is not None}
+        self._one_file = len(files) < 2
+        self._fusion = {
+            c.index: i
+            for i in program.module.instructions
+            if i.opcode == "fusion"
+            for role, c in i.called
+            if role == "calls"
+        }
+        self._groups: dict[object, list[int]] = {}
+        for o in self.operations:
+            self._groups.setdefault((self._key(o.number), o.function), []).append(o.number)
+
+    # -- what is asked ---------------------------------------------------------------
+
+    def of_instruction(self, i: Instruction, strands: Sequence[int]) -> str:
+        """Of the expression and call that an instruction is from, and what else is in it."""
+        if not strands:
+            return ""
+        calls: Calls | None = None
+        first = strands[0]
+        if i.origins:
+            first, calls = i.origins[0].operation, i.origins[0].calls
+        elif i.opcode == "fusion":
+            inside = (k for c in i.called_computations for k in c.instructions if k.origins)
+            calls = next((o.calls for k in inside for o in k.origins if o.operation == first), None)
+        said = self._of_first(first, calls)
+        rest = dict.fromkeys(self._key(k) for k in strands if self._key(k) != self._key(first))
+        subjects = [s for k in self._firsts(strands, rest) if (s := self._subject([k], None))]
+        if subjects:
+            more = f" and {len(subjects) - 3:,} more" if len(subjects) > 3 else ""
+            said = f"{said}. `{i.name}` also does {', '.join(subjects[:3])}{more}"
+        return said + "." if said else ""
+
+    def _of_first(self, first: int, calls: Calls | None) -> str:
+        """Of the whole expression for its main operation and what only helps it, else of a part."""
+        group = self._with(first)
+        main = self._main(group)
+        is_whole = first == main or self._is_same(first, main) or self._weight(first) == 1
+        return self._sentence(group if is_whole else (first,), calls, main)
+
+    def of_operations(self, strands: Sequence[int]) -> str:
+        """Of the operations alone, in all their calls."""
+        whole = self._main(self._with(strands[0]))
+        said = self._sentence(tuple(strands), None, whole)
+        return said + "." if said else ""
+
+    def of_line(self, strands: Sequence[int]) -> str:
+        """Of each expression of a source line."""
+        groups: dict[object, list[int]] = {}
+        for k in strands:
+            groups.setdefault(self._key(k), []).append(k)
+        own = sorted(groups.values(), key=lambda g: -max(map(self._weight, g)))
+        said = [s for g in own[:3] if (s := self._sentence(tuple(g), None))]
+        if len(own) > 3:
+            said.append(f"and {len(own) - 3:,} more expressions of this line")
+        return "; ".join(said) + "." if said else ""
+
+    # -- groups ----------------------------------------------------------------------
+
+    def _key(self, strand: int) -> object:
+        at = self.program.lines[strand]
+        return (at or strand, self._is_backward(strand))
+
+    def _with(self, strand: int) -> tuple[int, ...]:
+        """The operations of the same expression, in the same function of the program."""
+        if strand >= len(self.operations) or self.program.lines[strand] is None:
+            return (strand,)
+        function = self.operations[strand].function
+        own = self._groups[self._key(strand), function]
+        return (*own, *self._within(strand, function))
+
+    def _within(self, strand: int, function: str) -> list[int]:
+        """What brings operands into form inside of an expression, as the ``.T`` of ``x @ w.T``."""
+        at = self.program.lines[strand]
+        if at is None or at.end_column is None:
+            return []
+        place = at.file, at.line, function, self._is_backward(strand)
+        out = []
+        for k in self._by_line.get(place, ()):
+            other = self.program.lines[k]
+            if other is None or other == at or other.end_column is None:
+                continue
+            inside = (at.column or 0) <= (other.column or 0) and other.end_column <= at.end_column
+            if inside and self._weight(k) == 1:
+                out.append(k)
+        return out
+
+    @cached_property
+    def _by_line(self) -> dict[object, list[int]]:
+        out: dict[object, list[int]] = {}
+        for o in self.operations:
+            at = self.program.lines[o.number]
+            if at is not None and (at.end_line or at.line) == at.line:
+                place = at.file, at.line, o.function, self._is_backward(o.number)
+                out.setdefault(place, []).append(o.number)
+        return out
+
+    def _firsts(self, strands: Sequence[int], keys: Mapping[object, None]) -> list[int]:
+        first: dict[object, int] = {}
+        for k in strands:
+            if self.program.lines[k] is not None:
+                first.setdefault(self._key(k), k)
+        return [first[key] for key in keys if key in first]
+
+    def _is_backward(self, strand: int) -> bool:
+        if strand >= len(self.operations):
+            return bool(_BACKWARD.search(self.program.names.get(strand, "")))
+        o = self.operations[strand]
+        return bool(_BACKWARD.search(o.name)) or o.function in self._backward_functions
+
+    @cached_property
+    def _backward_functions(self) -> frozenset[str]:
+        """Functions that only the backward pass calls."""
+        callers: dict[str, list[Operation]] = {}
+        for o in self.operations:
+            if o.callee:
+                callers.setdefault(o.callee, []).append(o)
+        out: set[str] = set()
+        for _ in range(20):  # as deep as functions nest
+            new = {
+                f
+                for f, calls in callers.items()
+                if all(_BACKWARD.search(c.name) or c.function in out for c in calls)
+            }
+            if new == out:
+                break
+            out = new
+        return frozenset(out)
+
+    # -- one sentence ----------------------------------------------------------------
+
+    def _sentence(
+        self, strands: tuple[int, ...], calls: Calls | None, whole: int | None = None
+    ) -> str:
+        """``whole``: the main operation of the expression; others are said to be a part of it."""
+        key = strands, calls, whole
+        found = self._made.get(key)
+        if found is None:
+            subject = self._subject(strands, calls)
+            main = self._main(strands)
+            is_part = whole is not None and main != whole and not self._is_same(main, whole)
+            if is_part and self.program.lines[main] is not None:
+                subject = f"The {noun_of(self.operations[main])} of {subject}"
+            what = self._outcome(strands, calls) if subject else ""
+            found = self._made[key] = f"{subject} {what}" if what else ""
+        return found
+
+    def _main(self, strands: Sequence[int]) -> int:
+        return max(strands, key=lambda k: (self._weight(k), -k))
+
+    def _weight(self, strand: int) -> int:
+        if strand >= len(self.operations):
+            return 1
+        noun = noun_of(self.operations[strand])
+        return _WEIGHT.get(noun, 1 if noun in _HELPS else 2)
+
+    def _subject(self, strands: Sequence[int], calls: Calls | None) -> str:
+        main = self._main(strands)
+        at = self.program.lines[main]
+        if at is None:
+            if main < len(self.operations):
+                o = self.operations[main]
+                return f"{noun_of(o).capitalize()} `{o.name}`" if o.name else ""
+            return f"`{self.program.names.get(main, '')}`"
+        where = f"line {at.line}" if self._one_file else f"{_base(at.file)}:{at.line}"
+        call = self._call(main, at, calls)
+        function = f" in `{at.function}`" if at.function and at.function != "<module>" else ""
+        code = self._snippet(at)
+        head = f"`{code}`" if code else self._unread(main)
+        after = ", backward" if self._is_backward(main) else ""
+        return f"{head}{function} ({call}{where}{after})"
+
+    def _unread(self, strand: int) -> str:
+        if strand < len(self.operations):
+            return f"The {noun_of(self.operations[strand])}"
+        last = self.program.names.get(strand, "").rpartition("/")[2]
+        return f"`{last}`" if last else "What"
+
+    def _call(self, strand: int, at: StackFrame, calls: Calls | None) -> str:
+        """``call 3 of 6, `` where the function of the source line is what was called.
+
+        Of the backward pass nothing is said: it comes to the calls in an order of its own.
+        """
+        if not calls or self._is_backward(strand):
+            return ""
+        last = self.operations[calls[-1]].name.rpartition("/")[2]
+        name = _IN_JIT.search(last)
+        function = (at.function or "").rpartition(".")[2]
+        if name is None or name.group(1) != function:
+            return ""
+        paths = self._paths.get(last, ())
+        if len(paths) < 2 or calls not in paths:
+            return ""
+        return f"call {paths.index(calls) + 1} of {len(paths)}, "
+
+    @cached_property
+    def _paths(self) -> dict[str, tuple[Calls, ...]]:
+        """Name of a call → the paths of calls that end in one of that name, in order."""
+        of: dict[str, list[Operation]] = {}
+        for o in self.operations:
+            if o.callee:
+                of.setdefault(o.function, []).append(o)
+        found: dict[str, list[Calls]] = {}
+        stack: list[tuple[str, Calls]] = [("main", ())]
+        total = 0
+        while stack and total < _MOST_PATHS:
+            function, path = stack.pop()
+            for o in of.get(function, ()):
+                if o.number in path:
+                    continue
+                total += 1
+                longer = (*path, o.number)
+                found.setdefault(o.name.rpartition("/")[2], []).append(longer)
+                stack.append((o.callee, longer))
+        if total >= _MOST_PATHS:
+            return {}  # a number out of a part of them would be wrong
+        return {name: tuple(sorted(paths)) for name, paths in found.items()}
+
+    # -- what became of it -----------------------------------------------------------
+
+    def _outcome(self, strands: Sequence[int], calls: Calls | None) -> str:
+        own = [k for k in strands if k < len(self.operations)]
+        if not own:
+            count = sum(len(self._placed.get(k, ())) for k in strands)
+            what = "is, by what XLA kept of it, in"
+            return f"{what} {count:,} instruction{'s' * (count != 1)}" if count else ""
+        main = self._main(own)
+        # the same again in other functions of the program: what was traced twice
+        more = [k for k in own if k != main and self._is_same(k, main)]
+        said = [self._became(main, more, calls)]
+        rest = [k for k in own if k != main and k not in more]
+        said += self._beside(rest, calls, [main, *more])
+        return "; ".join(said)
+
+    def _is_same(self, a: int, b: int) -> bool:
+        if max(a, b) >= len(self.operations):
+            return False
+        one, other = self.operations[a], self.operations[b]
+        if one.opcode != other.opcode:
+            return False
+        last = [o.name.rpartition("/")[2] for o in (one, other)]
+        return self._weight(a) == _HEAVY or (last[0] == last[1] and one.function != other.function)
+
+    def _became(self, number: int, more: Sequence[int], calls: Calls | None) -> str:
+        found = self._instructions(number, calls)
+        fate = self._fate(number)
+        for k in more:
+            found += [i for i in self._instructions(k, calls) if i not in found]
+        if self.operations[number].is_call:
+            return fate.what if fate is not None and fate.kind == "inlined" else "was inlined"
+        if not found or (fate is not None and fate.kind in ("merged", "folded", "dead")):
+            return fate.what if fate is not None else "is gone"
+        noun = noun_of(self.operations[number])
+        same = [i for i in found if _named(i, self.operations[number])]
+        if not same and noun != "matmul":
+            noun = _NOUNS.get(found[0].opcode, found[0].opcode)
+        elif same:
+            found = same
+        inside = [i for i in found if i.computation.index in self._fusion]
+        into = dict.fromkeys(self._fusion[i.computation.index] for i in inside)
+        count = len(found)
+        if not inside:
+            if count == 1:
+                return f"became the {noun} {_list(found)}"
+            return f"became {count:,} {plural(noun)}, {_list(found)}"
+        whole = "one " + noun if count == 1 else f"{count:,} {plural(noun)}"
+        beside = count - len(inside)
+        rest = f", {beside:,} of them on their own" if beside else ""
+        return f"became {whole} in {_list(into)}{rest}"
+
+    def _beside(
+        self, others: Sequence[int], calls: Calls | None, mains: Sequence[int]
+    ) -> list[str]:
+        """What became of the rest of an expression: what stayed in a word, what went in full."""
+        stayed: dict[str, int] = {}
+        gone: dict[tuple[str, str], int] = {}
+        home = {self._home(i) for k in mains for i in self._instructions(k, calls)}
+        for k in others:
+            o = self.operations[k]
+            noun = noun_of(o)
+            fate = self._fate(k)
+            found = self._instructions(k, calls)
+            if noun == "call":
+                continue
+            if fate is not None and fate.kind in ("kept", "fused") and not found:
+                continue  # it went another way in this call, which nothing tells
+            if found and (fate is None or fate.kind in ("kept", "fused", "rewritten")):
+                if noun not in ("constant", "iota"):
+                    there = home & {self._home(i) for i in found}
+                    name = noun if there else f"{noun} ({_list(found)})"
+                    stayed[name] = stayed.get(name, 0) + 1
+            elif fate is not None and (fate.kind != "unknown" or fate.by):
+                gone[noun, fate.what] = gone.get((noun, fate.what), 0) + 1
+            elif noun not in ("constant", "iota"):
+                what = "is gone, and the passes were not kept to tell which took it"
+                gone[noun, what] = gone.get((noun, what), 0) + 1
+        out = []
+        if stayed:
+            words = [n if c == 1 else f"{c:,} {plural(n)}" for n, c in stayed.items()]
+            more = f" and {len(words) - 3:,} more" if len(words) > 3 else ""
+            listed = ", ".join(words[:3])
+            if len(words) in (2, 3):
+                listed = ", ".join(words[:-1]) + f" and {words[-1]}"
+            out.append(f"with its {listed}{more}")
+        shown = sorted(gone, key=lambda g: g[0] in ("constant", "iota"))[:3]
+        for noun, what in shown:
+            count = gone[noun, what]
+            said = noun if count == 1 else f"{count:,} {plural(noun)}"
+            out.append(f"its {said} {_plural_verb(what) if count > 1 else what}")
+        left = sum(gone.values()) - sum(gone[g] for g in shown)
+        if left:
+            out.append(f"{left:,} more went the same way or others")
+        return out
+
+    def _home(self, i: Instruction) -> int:
+        """The fusion around an instruction, or itself."""
+        around = self._fusion.get(i.computation.index)
+        return i.index if around is None else around.index
+
+    def _fate(self, number: int) -> Fate | None:
+        fates = self.program.fates
+        return fates[number] if fates is not None else None
+
+    def _instructions(self, number: int, calls: Calls | None) -> list[Instruction]:
+        """Those that do an operation's work, in one call or all; fusions for what is inside."""
+        module = self.program.module
+        if calls is None:
+            found = module.origins.instructions.get(number, ()) if module.origins else ()
+        else:
+            found = self._by_call.get((number, calls), ())
+        out = [module.instructions[k] for k in found]
+        return [i for i in out if i.opcode != "fusion"] or out
+
+    @cached_property
+    def _by_call(self) -> dict[tuple[int, Calls], tuple[int, ...]]:
+        out: dict[tuple[int, Calls], list[int]] = {}
+        origins = self.program.module.origins
+        for index, of in enumerate(origins.of if origins is not None else ()):
+            for o in dict.fromkeys(of):
+                out.setdefault((o.operation, o.calls), []).append(index)
+        return {key: tuple(found) for key, found in out.items()}
+
+    @cached_property
+    def _placed(self) -> dict[int, list[int]]:
+        """Strand that is no operation → its instructions; filled by who makes them."""
+        return {}
+
+    def place(self, strand: int, instruction: int) -> None:
+        """Tells that an instruction is of a strand that is no operation."""
+        self._placed.setdefault(strand, []).append(instruction)
+
+    def _snippet(self, at: StackFrame) -> str:
+        found = self._snippets.get(at)
+        if found is None:
+            found = self._snippets[at] = self._cut(at)
+        return found
+
+    def _cut(self, at: StackFrame) -> str:
+        if at.file not in self._text:
+            self._text[at.file] = self.program.sources.get(at.file, "").split("\n")
+        lines = self._text[at.file]
+        if not 0 < at.line <= len(lines):
+            return ""
+        raw = lines[at.line - 1].encode("utf-8", "replace")
+        more = ""
+        if at.end_column is not None:
+            if (at.end_line or at.line) == at.line:
+                raw = raw[at.column or 0 : at.end_column]
+            else:
+                raw, more = raw[at.column or 0 :], " …"
+        text = raw.decode("utf-8", "replace").strip() + more
+        return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def noun_of(operation: Operation) -> str:
+    """What to call an operation: ``matmul``, else HLO's opcode."""
+    opcode = hlo_opcode(operation.opcode)
+    return _NOUNS.get(opcode, opcode)
+
+
+def plural(noun: str) -> str:
+    """Several of a noun."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def _named(i: Instruction, operation: Operation) -> bool:
+    return i.opcode.removesuffix("-start").removesuffix("-done") == hlo_opcode(operation.opcode)
+
+
+def _list(found: Iterable[Instruction]) -> str:
+    names = [f"`{i.name}`" for i in found]
+    if len(names) > 3:
+        return f"{names[0]} and {len(names) - 1:,} others"
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
+
+
+def _plural_verb(what: str) -> str:
+    for one, many in (("was ", "were "), ("is ", "are ")):
+        if what.startswith(one):
+            return many + what.removeprefix(one)
+    return what
+
+
+def _base(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/")[2]
