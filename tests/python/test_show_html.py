@@ -85,9 +85,10 @@ def test_data_blocks_are_the_captures_bytes(capture: hs.Capture) -> None:
     blocks = {a["id"]: text for a, text in page.scripts if "type" in a}
     assert base64.b64decode(blocks["hloscope-view"]) == capture.view_bytes
     assert base64.b64decode(blocks["hloscope-analyses"]) == capture.analyses_bytes
+    assert base64.b64decode(blocks["hloscope-stages"]) == capture.stages_bytes
     text = gzip.decompress(base64.b64decode(blocks["hloscope-text"]))
     assert b"tanh" in text
-    assert len(page.scripts) == 5, "nothing in the program opened a script"
+    assert len(page.scripts) == 6, "nothing in the program opened a script"
 
 
 def test_the_summary_is_there_without_scripts(capture: hs.Capture) -> None:
@@ -100,7 +101,7 @@ def test_the_summary_is_there_without_scripts(capture: hs.Capture) -> None:
 def test_long_text_stays_out_and_the_page_says_why(capture: hs.Capture) -> None:
     page = Elements(html.page(capture, text_limit_bytes=10))
     names = [a["id"] for a, _ in page.scripts if "type" in a]
-    assert names == ["hloscope-code", "hloscope-view", "hloscope-analyses"]
+    assert names == ["hloscope-code", "hloscope-view", "hloscope-analyses", "hloscope-stages"]
     (element,) = [a for _, a in page.tags if a.get("id") == "hloscope"]
     assert "over this page's limit" in (element["data-no-text"] or "")
 
