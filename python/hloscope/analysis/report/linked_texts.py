@@ -124,7 +124,7 @@ def _operand(i: Instruction) -> str:
 
 
 def _parameters(i: Instruction) -> str:
-    said = []
+    said: list[str] = []
     for key, value in i.attributes.items():
         value = value.strip('"')
         if key == "name":
