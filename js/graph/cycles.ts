@@ -3,11 +3,15 @@
  * instructions have none. Inside a strongly connected part the nodes are put in the order that
  * turns the fewest bytes against the flow, starting from the schedule; what still runs backwards
  * is marked. Everywhere else nothing is.
+ *
+ * A byte along the schedule counts twice: where about as much runs both ways (a rematerialised
+ * forward pass shares work with the first one), what begins first stays first.
  */
 import { EdgeKind } from "./edges.ts";
 
 /** Larger parts keep the order of the schedule. */
 const MAX_PART = 300;
+const ALONG_SCHEDULE = 2;
 
 export function markBackEdges(
   n: number,
@@ -57,7 +61,7 @@ function improve(
     if (part[from[e]] !== id || part[to[e]] !== id) continue;
     const a = local.get(from[e]) as number;
     const b = local.get(to[e]) as number;
-    flow[a * size + b] += weight[e];
+    flow[a * size + b] += a < b ? ALONG_SCHEDULE * weight[e] : weight[e];
   }
   const order = list.map((_, k) => k);
   for (let round = 0; round < 8; round++) {

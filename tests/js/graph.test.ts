@@ -273,6 +273,18 @@ describe("local graphs", () => {
     expect([...kind]).toEqual([EdgeKind.Back, 0, 0]);
   });
 
+  test("where about as much runs both ways the schedule decides", () => {
+    const { from, to } = edges([
+      [1, 0],
+      [0, 1],
+    ]);
+    const kind = new Uint8Array(2);
+    markBackEdges(2, from, to, [110, 100], kind);
+    expect([...kind]).toEqual([EdgeKind.Back, 0]);
+    markBackEdges(2, from, to, [300, 100], kind.fill(0));
+    expect([...kind]).toEqual([0, EdgeKind.Back]);
+  });
+
   test("without back edges what is left has no cycle, and outside of cycles none is marked", () => {
     fc.assert(
       fc.property(fc.nat(100000), fc.integer({ min: 2, max: 20 }), (seed, n) => {

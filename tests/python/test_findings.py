@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import partial
 
 import hloscope as hs
+import jax
+import jax.numpy as jnp
 import pytest
 from findings_programs import CASES
 from hloscope.analysis.findings.rules import RULES
@@ -219,3 +222,22 @@ def test_real_dumps_say_what_is_true_of_them(seeds):
     constant = layer.findings.of("collective-of-constant")
     assert [f.instructions[0].opcode for f in constant] == ["all-to-all"]
     assert constant[0].bytes == 50_331_648
+
+
+def test_what_xla_merged_with_the_forward_pass_is_not_computed_again():
+    """On CPU nothing keeps the copies of unrolled layers apart: the program has none."""
+
+    def block(x, w):
+        return jnp.tanh(x @ w) @ w.T
+
+    def loss(params, x, remat):
+        for w in params:
+            x = (jax.checkpoint(block) if remat else block)(x, w)
+        return (x * x).sum()
+
+    params = [jax.ShapeDtypeStruct((256, 512), jnp.float32)] * 4
+    x = jax.ShapeDtypeStruct((64, 256), jnp.float32)
+    both = [hs.capture(jax.jit(jax.grad(partial(loss, remat=r))), params, x) for r in (True, False)]
+    again, once = (sum(i.opcode == "dot" for i in c.module.instructions) for c in both)
+    assert again == once
+    assert not both[0].findings.of("rematerialisation")

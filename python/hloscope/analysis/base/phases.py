@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from ...hlo import Module
 from .op_name import split_components
+from .phase_flow import RUNS, held_to_flow
 from .table import Ints, Table, per_module, table
 
 Phases = npt.NDArray[np.uint8]
@@ -55,6 +56,8 @@ def name_phases(op_name: str) -> tuple[int, ...]:
     if ":" not in op_name and ";" not in op_name:
         return (name_phase(op_name),)
     found = {name_phase(n) for n in merged_names(op_name)}
+    if UNKNOWN in found and len(found) > 1:  # a gradient's norm reduced with the loss
+        found.add(OPTIMISER)
     return tuple(p for p in _IN_TIME if p in found) or (UNKNOWN,)
 
 
@@ -97,10 +100,13 @@ def phases(module: Module) -> Phases:
     t = table(module)
     said = [name_phases(n) for n in t.op_names]
     by_name = np.array([p[0] if len(p) == 1 else UNKNOWN for p in said], np.uint8)
+    is_path = np.array(["/" in n for n in t.op_names], bool)[t.op_name]
     out = by_name[t.op_name]
     several = np.array([len(p) > 1 for p in said], bool)[t.op_name]
+    _from_caller(t, out, is_path & ~several)
+    out = held_to_flow(t, out, FORWARD, BACKWARD)
     if several.any():
-        after = _depends_on_backward(t, out)
+        after = _depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
     for i in t.instructions:
@@ -109,16 +115,60 @@ def phases(module: Module) -> Phases:
     if not np.isin(out, (FORWARD, BACKWARD, REMATERIALISED)).any():
         out[:] = UNKNOWN
         return out
-    is_path = np.array(["/" in n for n in t.op_names], bool)[t.op_name]
+    named = out != UNKNOWN
     _from_context(t, out, is_path)
+    _between(t, out, named, is_path)
     return out
+
+
+def _from_caller(t: Table, out: Phases, free: npt.NDArray[np.bool_]) -> None:
+    """Unmarked names in a loop or call that is marked itself are of its phase.
+
+    Some versions of jax write names in a loop's body from the body on: ``layers/mul`` in a
+    loop ``transpose(jvp(model))/while`` is of the backward pass.
+    """
+    caller, _ = t.caller()
+    around = [UNKNOWN] * len(t.first)
+    for c in range(len(t.first) - 1, -1, -1):  # callers come after what they call
+        if caller[c] >= 0 and t.opcodes[t.opcode[caller[c]]] in RUNS:
+            around[c] = int(out[caller[c]]) or around[t.computation[caller[c]]]
+        if around[c] != UNKNOWN:
+            rows = slice(t.first[c], t.first[c] + t.size[c])
+            part = out[rows]
+            part[(part == UNKNOWN) & free[rows]] = around[c]
+
+
+def _between(
+    t: Table, out: Phases, named: npt.NDArray[np.bool_], is_path: npt.NDArray[np.bool_]
+) -> None:
+    """Unnamed rows are no earlier than a gradient they are made from, else no later than users.
+
+    ``named`` are the rows whose own name says a phase, ``is_path`` those that have a name.
+    """
+    rows, values = t.operands.rows, t.operands.values
+    after = _depends_on(t, named & (out == BACKWARD))
+    free = ~named & ~is_path
+    late = rows[named[values] & (out[values] == BACKWARD)]
+    late = late[free[late] & (out[late] == FORWARD)]
+    out[late] = BACKWARD
+    movable = free & ~after
+    whole = t.by_opcode(lambda o: o in ("tuple", "opt-barrier", "while", "call"), bool)
+    for _ in range(64):  # a chain of plumbing is seldom longer
+        used = values[(out[rows] == FORWARD) & ~whole[rows]]
+        early = used[movable[used] & (out[used] > FORWARD)]
+        if not len(early):
+            break
+        out[early] = FORWARD
 
 
 def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None:
     """Unmarked rows: after the backward pass optimiser, else by what they serve."""
     caller, roles = t.caller()
     fused = [role == "calls" for role in roles]
-    after = _depends_on_backward(t, out)
+    after = _depends_on(t, out == BACKWARD)
+    for c in range(len(t.first) - 1, -1, -1):
+        if fused[c] and after[caller[c]]:
+            after[t.first[c] : t.first[c] + t.size[c]] = True
     unmarked = out == UNKNOWN
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
@@ -147,12 +197,11 @@ def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: li
                 out[caller[c]] = int(counts.argmax())
 
 
-def _depends_on_backward(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
-    """Rows computed, within their computation, from a backward row or a call that holds one."""
+def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Rows computed, within their computation, from a wanted row or a call that holds one."""
     n_computations = len(t.first)
     holds = np.zeros(n_computations, bool)
-    backward = out == BACKWARD
-    holds[t.computation[backward]] = True
+    holds[t.computation[wanted]] = True
     rows, callees = t.called.rows, t.called.values
     for _ in range(64):  # as deep as calls nest
         inside = holds.copy()
@@ -160,7 +209,7 @@ def _depends_on_backward(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
         if (inside == holds).all():
             break
         holds = inside
-    source = backward.copy()
+    source = wanted.copy()
     np.logical_or.at(source, rows, holds[callees])
     seen = source.tolist()
     offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()

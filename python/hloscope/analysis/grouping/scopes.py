@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import KINDS, split
 from ..base.flags import INLINE, flags
-from ..base.op_name import BACKWARD, FORWARD, Path, common, parse_op_name
+from ..base.op_name import BACKWARD, FORWARD, REMAT, Path, common, parse_op_name
+from ..base.phases import FORWARD as EARLY
+from ..base.phases import phases
 from ..base.table import Table, intern, per_module, table
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def scopes(module: Module) -> Scopes:
     of_name = np.where(known, ids, -1)
     own = of_name[t.op_name]
     own[t.by_opcode(lambda o: o == "parameter", bool)] = -1
+    _early_ones(module, own, paths)
     top = next((n for n, p in enumerate(paths) if p == ()), -2)
     combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
     scope = _inherit(t, own, combined, top)
@@ -56,6 +59,20 @@ def scopes(module: Module) -> Scopes:
     _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
     _sink(t, own, scope, final)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
+
+
+def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:
+    """What is of the backward pass by name only goes to the forward pass, in place.
+
+    The scope is the same one; ``base/phase_flow.py`` says which these are.
+    """
+    late = np.array([p is not None and p[:1] == (BACKWARD,) for p in paths], np.bool_)
+    at = np.flatnonzero((own >= 0) & late[own] & (phases(module) == EARLY))
+    for path in np.unique(own[at]).tolist():
+        moved = (FORWARD, *(c for c in (paths[path] or ())[1:] if c != REMAT))
+        if moved not in paths:
+            paths.append(moved)
+        own[at[own[at] == path]] = paths.index(moved)
 
 
 def _hoist(

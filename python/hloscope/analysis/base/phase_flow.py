@@ -1,0 +1,84 @@
+"""Phases held against data flow: nothing that the forward pass waits for is of the backward pass.
+
+XLA merges equal operations of both passes and keeps one of their names, and moves what is
+rematerialised from weights alone to its first use. By name those belong to a later phase than
+their users, and forward and backward seem to wait for each other:
+
+    exp     transpose(jvp())/rematted_computation/exp      used by forward and backward: forward
+    mul     jvp()/mul                                      made from a gradient: backward
+
+The order of the module is a run of it, so one place in it parts the passes best: the one with the
+fewest forward names after it and other names before it. What is named against that *and* against
+its users or operands is renamed; what merely stands on the other side keeps its name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .table import Table
+
+# What runs the computations it calls, as against fusing them or applying them to elements.
+RUNS = frozenset(["while", "conditional", "call", "async-start"])
+
+# Values of several sources: one late part does not make the others late.
+_BUNDLES = frozenset(["tuple", "get-tuple-element", "opt-barrier", "while", "conditional", "call"])
+
+
+def held_to_flow(
+    t: Table, phase: npt.NDArray[np.uint8], forward: int, backward: int
+) -> npt.NDArray[np.uint8]:
+    """``phase`` with the names that data flow contradicts replaced; 0 stands for no name."""
+    out = phase.copy()
+    bundle = t.by_opcode(lambda o: o in _BUNDLES or o.startswith("all-reduce"), bool).tolist()
+    offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
+    caller, _ = t.caller()
+    for c in range(len(t.first)):
+        if caller[c] >= 0 and t.opcodes[t.opcode[caller[c]]] not in RUNS:
+            continue  # inside a fusion or a reduction
+        lo = int(t.first[c])
+        rows = phase[lo : lo + int(t.size[c])]
+        is_forward = rows == forward
+        if not is_forward.any() or not (rows > forward).any():
+            continue
+        cut = lo + _parting(is_forward, rows == backward)
+        wanted = bytearray(len(rows))
+        for i in range(cut - 1, lo - 1, -1):
+            if wanted[i - lo] or phase[i] == forward:
+                if phase[i] > forward:
+                    out[i] = forward
+                if not bundle[i]:
+                    for o in values[offsets[i] : offsets[i + 1]]:
+                        wanted[o - lo] = 1
+        late = bytearray(len(rows))
+        for i in range(cut, lo + len(rows)):
+            if bundle[i]:
+                continue
+            if phase[i] == backward or any(
+                late[o - lo] for o in values[offsets[i] : offsets[i + 1]]
+            ):
+                late[i - lo] = 1
+                if phase[i] == forward:
+                    out[i] = backward
+    return _with_what_is_fused(t, phase, out)
+
+
+def _parting(is_forward: npt.NDArray[np.bool_], is_other: npt.NDArray[np.bool_]) -> int:
+    """How many rows come before the place that parts the passes best."""
+    score = np.cumsum(is_forward.astype(np.int64) - is_other.astype(np.int64))
+    best = int(score.argmax())
+    return best + 1 if score[best] > 0 else 0
+
+
+def _with_what_is_fused(
+    t: Table, phase: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """What a renamed fusion holds goes with it."""
+    changed = out != phase
+    for e in np.flatnonzero(changed[t.called.rows]).tolist():
+        i, c = int(t.called.rows[e]), int(t.called.values[e])
+        if t.called_roles[e] == "calls":
+            rows = out[t.first[c] : t.first[c] + t.size[c]]
+            rows[rows == phase[i]] = out[i]
+    return out
