@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -192,20 +193,39 @@ def module_of(lowered: Any) -> tuple[Any, Any] | None:
 
 
 def take_marks(module: Any, ir: Any, mark: re.Pattern[str]) -> list[tuple[int, ...]]:
-    """Takes marks out of all locations: those of each operation, outermost first."""
+    """Takes marks out of all locations: those of each operation, outermost first.
+
+    Raises ``ValueError`` where one is left.
+    """
     found: list[tuple[int, ...]] = []
 
-    def visit(op: Any) -> Any:
-        kind, name, child = apart(op.location)
+    def plain(location: Any) -> tuple[list[str], Any]:
+        kind, name, child = apart(location)
         hits = mark.findall(name)
+        if hits:
+            name = mark.sub("", name)
+            location = ir.Location.name(name, child) if name else child
+            location = ir.Location.name(kind, location) if kind else location
+        return hits, location
+
+    def visit(op: Any) -> Any:
+        hits, location = plain(op.location)
         if op.name not in UNNUMBERED:
             found.append(tuple(map(int, hits)))
         if hits:
-            name = mark.sub("", name)
-            plain = ir.Location.name(name, child) if name else child
-            op.location = ir.Location.name(kind, plain) if kind else plain
+            op.location = location
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    hits, location = plain(argument.location)
+                    if hits:
+                        argument.set_location(location)
         return ir.WalkResult.ADVANCE
 
     with module.context:
         module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        data = io.BytesIO()
+        module.operation.write_bytecode(data)
+    if re.search(mark.pattern.encode(), data.getvalue()):
+        raise ValueError("a location still has its mark")
     return found

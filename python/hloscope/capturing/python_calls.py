@@ -36,7 +36,7 @@ from . import _compat_tracing as _compat
 
 _USERS, _BOUNDARY = 1, 2
 _OWN = str(Path(__file__).resolve().parents[1])
-_MARK = re.compile("\x1f(\\d+)\x1f/?")
+_MARK = re.compile("\x1fcall (\\d+)\x1f/?")
 _MAKES_A_JAXPR = {"DynamicJaxprTrace", "eval_jaxpr"}  # of another one
 _MOST_KEPT = 4  # lowered programs whose calls are remembered
 _numbers = count(1)
@@ -191,7 +191,7 @@ def _location(elements: list[Any]) -> str:
     if marks is None or not elements:
         return ""
     number = marks.setdefault(tuple(e.node for e in elements), len(marks))
-    return f"\x1f{number}\x1f"
+    return f"\x1fcall {number}\x1f"
 
 
 # module → what its operations are from; strong references, so that no id is used twice

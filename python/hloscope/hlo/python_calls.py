@@ -78,7 +78,7 @@ class PythonCall:
 
 @dataclass(frozen=True, eq=False)
 class PythonCalls:
-    """Every call that made an operation, callers before what they call; iterate them."""
+    """Every call that made an operation, in order of time, callers before what they call."""
 
     rows: tuple[PythonCall, ...] = field(repr=False)
     _of: Callable[[Origin], int] = field(repr=False)
@@ -196,16 +196,19 @@ class _Tree:
         return node
 
     def counted(self) -> tuple[PythonCall, ...]:
-        """The calls with their place among the calls of the same function, in order of time."""
+        """The calls in order of time, each with its place among those of its function."""
+        in_time = sorted(range(len(self.calls)), key=lambda n: self.path[self.node_of[n]])
+        number = {n: k for k, n in enumerate(in_time)} | {-1: -1}
+        self.call = [number[c] for c in self.call]
+        rows = [self.calls[n] for n in in_time]
         same: dict[tuple[str, int, str], list[int]] = {}
-        for c in self.calls:
-            same.setdefault((c.file, c.begins, c.function), []).append(c.number)
-        rows = list(self.calls)
-        for numbers in same.values():
-            numbers.sort(key=lambda n: self.path[self.node_of[n]])
-            for k, n in enumerate(numbers):
-                rows[n] = replace(rows[n], which=k + 1, of=len(numbers))
-        return tuple(rows)
+        for k, c in enumerate(rows):
+            same.setdefault((c.file, c.begins, c.function), []).append(k)
+        place = {k: (n + 1, len(all_)) for all_ in same.values() for n, k in enumerate(all_)}
+        return tuple(
+            replace(c, number=k, caller=number[c.caller], which=place[k][0], of=place[k][1])
+            for k, c in enumerate(rows)
+        )
 
     def of(self, origin: Origin) -> int:
         o = self.operations[origin.operation]

@@ -26,6 +26,7 @@ from ..base.table import Ints, Table, per_module, table
 from ..base.trips import trip_count
 from .group_nodes import MIN_BOXES, Node, count_boxes
 from .scopes import inherit
+from .true_calls import own_calls
 
 if TYPE_CHECKING:
     from ...hlo import Module
@@ -82,7 +83,18 @@ def calls(module: Module) -> Calls:
         if frame not in of_frame:
             found = _chain(frames, frame)
             of_frame[frame] = number.setdefault(found, len(number)) if found else -1
-    own = np.array([of_frame[f] for f in ids], np.int64)
+    chains = list(number)
+    exact = own_calls(module).tolist()
+    lines = {f: found[-1][0] for f, k in of_frame.items() if k >= 0 for found in [chains[k]]}
+    of_call: dict[tuple[int, int], int] = {}
+    for key in set(zip(exact, ids, strict=True)):
+        if key[0] >= 0:
+            whole = _exact_chain(module, key[0], lines.get(key[1], 0))
+            of_call[key] = number.setdefault(whole, len(number))
+    own = np.array(
+        [of_call[c, f] if c >= 0 else of_frame[f] for c, f in zip(exact, ids, strict=True)],
+        np.int64,
+    )
     own[t.by_opcode(lambda o: o in ("parameter", "constant"), bool)] = -1
     chain = inherit(t, own) if number else own
     loop = t.opcodes.index("while") if "while" in t.opcodes else -1
@@ -104,6 +116,15 @@ def _chain(frames: FrameTable, frame: int) -> Chain:
         return ()
     lines = [0, *(line for _, _, line in out)]
     return tuple(zip(lines, [*(name for _, name, _ in out), ""], strict=True))
+
+
+def _exact_chain(module: Module, call: int, line: int) -> Chain:
+    """The same from calls that are known one by one; each has a number instead of a line."""
+    assert module.origins is not None
+    python = module.origins.python
+    stack = [c for c in python.stack(python[call]) if not c.name.startswith("<")]
+    names = [(-1 - c.number, c.name.removesuffix(".__call__")) for c in stack]
+    return (*names, (line, ""))
 
 
 class Budget:

@@ -28,6 +28,7 @@ from .functions import Calls, Mask, calls
 from .optimisers import optimiser_name
 from .repeats import NEVER, Repeats, Stack, find, place, signatures
 from .scopes import Scopes, scopes
+from .true_calls import with_true_calls
 
 if TYPE_CHECKING:
     from ...hlo import Module
@@ -121,6 +122,7 @@ class _Finder:
             self._name_rest(found, apart)
         self._name_optimiser(anchor)
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
+        scoped = with_true_calls(self.module, self.scopes, scoped)
         return Layers(tuple(self.runs), self.layer, self.loops, scoped)
 
     def _held_by_fusions(self) -> list[bool]:

@@ -53,7 +53,7 @@ def scopes(module: Module) -> Scopes:
     own[t.by_opcode(lambda o: o == "parameter", bool)] = -1
     _early_ones(module, own, paths)
     top = next((n for n, p in enumerate(paths) if p == ()), -2)
-    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
     scope = _inherit(t, own, combined, top)
     final = [p if p is not None else () for p in paths]
     _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
@@ -143,14 +143,15 @@ def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: lis
         scope[at] = low[at]
 
 
-def _combines(opcode: str) -> bool:
+def combines(opcode: str) -> bool:
+    """Whether XLA makes one of several such collectives."""
     found = split(opcode)
     return found is not None and found[1] != "-done" and KINDS[found[0]].pattern == "ring"
 
 
 def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
     """``own`` with each -1 replaced by what is called, the latest operand or first user has."""
-    combined = t.by_opcode(_combines, bool) & (t.operands.counts > 1)
+    combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
     return _inherit(t, own, combined, -2)
 
 
