@@ -154,3 +154,34 @@ def test_and_in_other_peoples_training_steps(real):
         if n:
             wrong[path.name] = n
     assert not wrong
+
+
+def test_a_loop_over_batches_is_of_neither_pass():
+    found = of(f"""HloModule step
+%body (p: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %p = (s32[], f32[8]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %w = f32[8] get-tuple-element(%p), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %sin = f32[8] sine(%w), {named("while/body/jvp()/sin")}
+  %grad = f32[8] multiply(%sin, %w), {named("while/body/transpose(jvp())/mul")}
+  %new = f32[8] subtract(%w, %grad), {named("while/body/sub")}
+  ROOT %t = (s32[], f32[8]) tuple(%next, %new)
+}}
+%cond (q: (s32[], f32[8])) -> pred[] {{
+  %q = (s32[], f32[8]) parameter(0)
+  %j = s32[] get-tuple-element(%q), index=0
+  %end = s32[] constant(4)
+  ROOT %lt = pred[] compare(%j, %end), direction=LT
+}}
+ENTRY %main (x: f32[8]) -> f32[8] {{
+  %x = f32[8] parameter(0)
+  %zero = s32[] constant(0)
+  %in = (s32[], f32[8]) tuple(%zero, %x)
+  %batches = (s32[], f32[8]) while(%in), condition=%cond, body=%body, {named("while")}
+  ROOT %y = f32[8] get-tuple-element(%batches), index=1
+}}
+""")
+    assert (found["sin"], found["grad"], found["new"]) == ("forward", "backward", "optimiser")
+    assert found["batches"] == ""

@@ -118,6 +118,7 @@ def phases(module: Module) -> Phases:
     named = out != UNKNOWN
     _from_context(t, out, is_path)
     _between(t, out, named, is_path)
+    out[~named & _holding_both(t, out)] = UNKNOWN
     return out
 
 
@@ -197,10 +198,21 @@ def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: li
                 out[caller[c]] = int(counts.argmax())
 
 
-def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Rows computed, within their computation, from a wanted row or a call that holds one."""
-    n_computations = len(t.first)
-    holds = np.zeros(n_computations, bool)
+def _holding_both(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
+    """Loops and calls that run both passes, as one over batches does: they are of neither."""
+    runs = t.by_opcode(lambda o: o in RUNS, bool)
+    both = np.ones(len(out), bool)
+    for phase in (FORWARD, BACKWARD):
+        inside = _calls_that_hold(t, out == phase)
+        row = np.zeros(len(out), bool)
+        np.logical_or.at(row, t.called.rows, inside[t.called.values])
+        both &= row
+    return runs & both
+
+
+def _calls_that_hold(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Computations with a wanted row in them or in what they call."""
+    holds = np.zeros(len(t.first), bool)
     holds[t.computation[wanted]] = True
     rows, callees = t.called.rows, t.called.values
     for _ in range(64):  # as deep as calls nest
@@ -209,6 +221,13 @@ def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         if (inside == holds).all():
             break
         holds = inside
+    return holds
+
+
+def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Rows computed, within their computation, from a wanted row or a call that holds one."""
+    holds = _calls_that_hold(t, wanted)
+    rows, callees = t.called.rows, t.called.values
     source = wanted.copy()
     np.logical_or.at(source, rows, holds[callees])
     seen = source.tolist()
