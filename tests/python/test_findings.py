@@ -241,3 +241,17 @@ def test_what_xla_merged_with_the_forward_pass_is_not_computed_again():
     again, once = (sum(i.opcode == "dot" for i in c.module.instructions) for c in both)
     assert again == once
     assert not both[0].findings.of("rematerialisation")
+
+
+def test_what_a_rollout_collects_is_no_residual():
+    def step(weights, state):
+        def act(state, _):
+            return jnp.tanh(state @ weights), state
+
+        last, seen = jax.lax.scan(act, state, None, length=64)
+        loss = lambda w: (jnp.tanh(seen.reshape(-1, 256) @ w) ** 2).mean()  # noqa: E731
+        return weights - jax.grad(loss)(weights), last
+
+    shapes = [jax.ShapeDtypeStruct((256, 256), jnp.float32)] * 2
+    cap = hs.capture(jax.jit(step), *shapes)
+    assert not cap.findings.of("residuals")

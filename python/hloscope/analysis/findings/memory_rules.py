@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...hlo import Instruction
 from ..comms.sharding import shardings
 from ..memory.memory_audit import Donation
+from ..memory.memory_carries import Residual
 from ..text.units import size
 from .facts import Facts
 from .finding import Finding, percent
@@ -192,7 +193,8 @@ def padding(facts: Facts) -> Iterator[Finding]:
 
 def residuals(facts: Facts) -> Iterator[Finding]:
     """What forward loops store for backward ones, where it is most of the peak."""
-    rows = sorted(facts.memory.residuals, key=lambda r: -r.bytes)
+    kept = (r for r in facts.memory.residuals if _of_autodiff(r))
+    rows = sorted(kept, key=lambda r: -r.bytes)
     total = sum(r.bytes for r in rows)
     peak = facts.memory.peak_bytes
     if not rows or not peak or total < 0.3 * peak:
@@ -214,6 +216,11 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         frame,
         inferred,
     )
+
+
+def _of_autodiff(row: Residual) -> bool:
+    """Whether a stack is of a derivative, and not what a simulation or a decode step collects."""
+    return "jvp(" in row.op_name or any(r.phase == "backward" for r in row.readers)
 
 
 def replicated_state(facts: Facts) -> Iterator[Finding]:
