@@ -22,11 +22,12 @@ import { status } from "./panels/chrome/status.ts";
 import { strip } from "./panels/chrome/strip.ts";
 import { toolbar } from "./panels/chrome/toolbar.ts";
 import { COLORINGS } from "./panels/colorings.ts";
-import { transitionMarks } from "./panels/details/transitions.ts";
+import { edgeMarking } from "./panels/details/edge-marks.ts";
 import { PANELS } from "./panels/index.ts";
 import { ownColorings } from "./panels/own-colorings.ts";
 import type { Paint, PanelContext } from "./panels/panel.ts";
 import { reveal } from "./panels/parts/parts.ts";
+import { placesOf } from "./places.ts";
 import { costsOf } from "./state/costs.ts";
 import { nameOf } from "./state/members.ts";
 import { Search } from "./state/search.ts";
@@ -77,6 +78,9 @@ export function explorer(
     pane = new Proxy({}, { get: () => () => null }) as GraphPane;
   }
 
+  const isKnown = ({ kind, index }: Selection): boolean =>
+    kind !== "none" && index >= 0 && index < (model[kind]?.count ?? 0);
+
   // 2. What every panel gets.
   let textOnce: Promise<TextModel> | null = null;
   const text = () => {
@@ -113,13 +117,22 @@ export function explorer(
 
   // 3. Around it.
   const side = sidebar(ctx, PANELS);
+  const places = placesOf(
+    model,
+    store,
+    pane,
+    host,
+    (selection) => store.select(isKnown(selection) ? selection : NOTHING),
+    signal,
+  );
   const tools = toolbar(root, ctx, {
     fit: () => pane.fit(),
     zoom: (factor) => pane.zoom(factor),
     openAll: () => pane.openAll(),
     closeAll: () => pane.closeAll(),
     openDefault: () => pane.openDefault(),
-    setPlumbing: (shown) => pane.setPlumbing(shown),
+    picture: pane,
+    places,
     exportSvg: () => pane.exportSvg(),
     exportPng: () => pane.exportPng(),
     showPanel: (id) => side.open(id),
@@ -145,7 +158,7 @@ export function explorer(
   if (!(pane.stats()?.boxes > 0)) emptyNote(graphElement);
   attempt("highlight note", () => highlightNote(graphElement, store, signal));
 
-  const mark = transitionMarks(model, store, key, (notes) => pane.setMarks(notes));
+  const mark = edgeMarking(model, store, key, (notes) => pane.setMarks(notes));
   store.on("analyses", mark);
   let shownColoring = "";
   const recolour = () => {
@@ -255,21 +268,15 @@ export function explorer(
   });
   bindKeys(root, { ctx, pane, side, tools, help: showHelp, active }, signal);
 
+  attempt("place", () => places.begin());
+
   // For automation and tests: what is where in the canvas, and how long drawing took.
   Object.assign(root, { hloscope: { model, store, pane } });
 
   return {
     store,
     select(selection) {
-      const sizes = {
-        instruction: model.instruction.count,
-        group: model.group.count,
-        fold: model.fold.count,
-        computation: model.computation.count,
-        none: 0,
-      };
-      const { kind, index } = selection;
-      const known = kind !== "none" && index >= 0 && index < (sizes[kind] ?? 0);
+      const known = isKnown(selection);
       const before = store.get("selection");
       ctx.whenReleased(() => {
         if (store.get("selection") !== before) return; // the person clicked since

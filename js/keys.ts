@@ -66,8 +66,18 @@ export function bindKeys(root: HTMLElement, parts: Parts, signal: AbortSignal): 
   root.addEventListener(
     "keydown",
     (event) => {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.defaultPrevented || event.altKey) return;
       const at = active();
+      if (event.ctrlKey || event.metaKey) {
+        // Ctrl+Z, and both ways people write redo; in a text field they are the field's own.
+        const key = event.key.toLowerCase();
+        if (at?.matches("input, textarea")) return;
+        if (key === "z" && !event.shiftKey) pane.undo();
+        else if (key === "z" || key === "y") pane.redo();
+        else return;
+        event.preventDefault();
+        return;
+      }
       const typing = at?.matches("input, select, textarea") ?? false;
       if (event.key === "Escape") {
         if (typing && at?.matches(".find")) return;

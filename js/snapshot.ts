@@ -1,5 +1,6 @@
 /** The explorer of a saved page: one script, data blocks in the page, no network. */
 import { mount } from "./mount.ts";
+import { placed } from "./saved-page.ts";
 import type { Host, Options } from "./view.ts";
 
 type WithFromBase64 = typeof Uint8Array & { fromBase64?(text: string): Uint8Array };
@@ -41,6 +42,7 @@ function start(): void {
     async stages() {
       return block("hloscope-stages", noStages);
     },
+    ...placed(element),
   };
   element.replaceChildren();
   mount(element, host);

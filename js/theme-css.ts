@@ -64,6 +64,8 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 
 .popover{position:absolute;z-index:20;background:var(--bg);border:1px solid var(--line);border-radius:6px;box-shadow:0 6px 24px #0004;padding:6px;max-width:min(460px,calc(100% - 16px));max-height:70%;overflow:auto}
 .popover.warnings li{padding:4px 6px;overflow-wrap:anywhere}
+.places{display:grid;gap:8px;width:300px;padding:6px}.places ul{margin:0;padding:0;list-style:none}.places li{display:flex;flex-wrap:wrap;align-items:center;gap:2px 8px;padding:3px 0;border-bottom:1px solid var(--line)}.places li .link{flex:1;text-align:left;overflow-wrap:anywhere}.places li p{flex-basis:100%;margin:0 0 3px;white-space:pre-wrap}
+.places form,.places .row{display:grid;gap:6px}.places .row{display:flex;align-items:center}.places input,.places textarea{font:inherit;color:inherit;background:var(--bg);border:1px solid var(--line);border-radius:4px;padding:4px 6px}.places .action{border:1px solid var(--line);border-radius:5px;padding:4px 10px;background:var(--bg2)}
 .menu button{display:flex;width:100%;justify-content:space-between;gap:24px;padding:5px 8px;border-radius:4px}
 .menu button:hover,.menu button:focus-visible{background:var(--bg3)}
 .sheet{position:absolute;inset:0;z-index:30;display:grid;place-items:center;background:#0006;padding:12px}
@@ -119,7 +121,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root.narrow .toolbar .gap{display:none}.root.narrow .search,.root.narrow .toolbar .field,.root.narrow .toolbar select{flex:1 1 120px;max-width:none}
 
 .legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:86px;flex:none;overflow:auto;scrollbar-width:thin}
-.key.reshard b{color:#8a2be2}.root.dark .key.reshard b{color:#d59bff}
+.key.reshard b{color:#8a2be2}.root.dark .key.reshard b{color:#d59bff}.key.moved b{color:#4d6478}.root.dark .key.moved b{color:#a9bccd}.key.exposed b{color:#c4281c}.root.dark .key.exposed b{color:#ff8f80}
 .legend .what{font-weight:600}.legend .source{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}
 .key i{width:11px;height:11px;border-radius:3px;border:1px solid color-mix(in srgb,var(--text) 30%,transparent)}

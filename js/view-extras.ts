@@ -18,6 +18,8 @@ export interface Extras {
   compiler?: CompilerMessage[];
   findings?: Findings;
   timeline?: TimelineExtras;
+  /** Of columns move.*: the chip their seconds are of; null where none is known. */
+  moves?: { hardware: string | null };
   devices?: DeviceExtras;
   /** Of columns own.0, own.1, …: numbers that a person gave. */
   own?: { label: string; unit: string }[];

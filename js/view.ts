@@ -55,6 +55,8 @@ export const enum Flag {
   Output = 32,
   AsyncStart = 64,
   AsyncDone = 128,
+  /** Asynchronous copies, and the ends of asynchronous collectives; plumbing too. */
+  Move = 256,
 }
 
 /** Values of `group.kind`, in this order in `header.groupKinds`. */
@@ -286,6 +288,15 @@ export type CoreColumn = string;
  * transition.target       u32     … at this one
  * transition.before       StringId u32   "P('data', None)"
  * transition.after        StringId u32   also "dot with result P('data', None)"
+ *
+ * move.start              u32     asynchronous copy or collective: its (first) start …
+ * move.end                u32     … what its users read, a done or the ConcatBitcast of its slices …
+ * move.source             u32     … and what is moved; the start itself for a collective
+ * move.pieces             u32     starts it is cut into
+ * move.kind               StringId u32   prefetch, write-back, to host, from host, copy or a collective
+ * move.bytes              f64     of one run; on the wire for a collective
+ * move.seconds            f64     modelled, of one run; NaN unknown
+ * move.exposed            f64     the part that nothing between start and done covers, at most
  */
 export type OptionalColumn = string;
 
@@ -395,6 +406,24 @@ export interface Host {
   onSelect?(selection: Selection & { name: string }): void;
   onOptions?(options: Options): void;
   fileName?: string; // for "save HTML"/"copy" actions
+  /** Where to begin: what a link or an earlier session says; see state/place.ts. */
+  place?: string;
+  onPlace?(place: string): void;
+  /** Calls back when the place is set from outside, say by another link to the same page. */
+  followPlace?(go: (place: string) => void, signal: AbortSignal): void;
+  /** Address of a place; absent where a view has none to give away. */
+  link?(place: string): string;
+  bookmarks?: Bookmark[];
+  onBookmarks?(all: Bookmark[]): void;
+  /** Saves the page as it is, with its bookmarks, opening at `place`. */
+  savePage?(bookmarks: Bookmark[], place: string): void;
+}
+
+/** A place a person wants to find again. */
+export interface Bookmark {
+  name: string;
+  note: string;
+  place: string;
 }
 
 export interface Mounted {

@@ -4,12 +4,14 @@
  *     _view      Bytes   the View block           selection  dict  kind, index, name (both ways)
  *     _analyses  Bytes   the analyses block, where it is small
  *     _options   dict    Options (both ways)
+ *     _place     str     what is open, in sight and selected; kept with the notebook
+ *     _bookmarks list    name, note, place
  *
  * Other blocks come when asked for: {kind: "text" | "analyses" | "stages", id} out; the same with one
  * buffer, or {kind: "error", id, message}, back.
  */
 import { mount } from "./mount.ts";
-import type { Host, Options, Selection } from "./view.ts";
+import type { Bookmark, Host, Options, Selection } from "./view.ts";
 
 /** The part of anywidget's model that we use. */
 interface Model {
@@ -89,6 +91,16 @@ function render({ model, el, signal }: RenderProps): () => void {
     },
     text: (aborted) => askFor("text", model, aborted),
     stages: (aborted) => askFor("stages", model, aborted),
+    place: String(model.get("_place") ?? ""),
+    bookmarks: (model.get("_bookmarks") ?? []) as Bookmark[],
+    onPlace(place) {
+      model.set("_place", place);
+      model.save_changes();
+    },
+    onBookmarks(all) {
+      model.set("_bookmarks", all);
+      model.save_changes();
+    },
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;
       model.set("selection", selection);

@@ -30,6 +30,7 @@ const LEAD = {
   array: "array.role",
   sharding: "sharding.text",
   transition: "transition.source",
+  move: "move.start",
   attribute: "attribute.key",
   place: "place.line",
   strand: "strand.color",
@@ -178,6 +179,12 @@ const RULES: Record<string, string> = Object.assign(
   }),
   table("sharding", { "u32 text": "text raw kind", "u32 any": "replicas" }),
   table("transition", { "u32 instruction": "source target", "u32 text": "before after" }),
+  table("move", {
+    "u32 instruction": "start end source",
+    "u32 any": "pieces",
+    "u32 text": "kind",
+    "f64 amount": "bytes seconds exposed",
+  }),
 );
 
 function table(prefix: string, columns: Record<string, string>, rows = prefix) {

@@ -84,7 +84,18 @@ export interface GraphPane {
   closeAll(): void;
   /** Back to the first picture. */
   openDefault(): void;
-  setPlumbing(shown: boolean): void;
+  /** Whether tuples and their kin, and asynchronous copies, are boxes of their own. */
+  readonly shown: { plumbing: boolean; moves: boolean };
+  setShown(plumbing: boolean, moves: boolean): void;
+  /** Takes back what was opened, closed or shown, and does it again; false if there was nothing. */
+  readonly canUndo: boolean;
+  readonly canRedo: boolean;
+  undo(): boolean;
+  redo(): boolean;
+  /** What is open and in sight, as the words of a link; see place.ts. */
+  place(): Record<string, string>;
+  /** Opens and looks as such words say; false for those of another module. */
+  setPlace(words: URLSearchParams): boolean;
   setColoring(coloring: BoxColoring | null): void;
   setTheme(theme: GraphTheme): void;
   /** Marks edges, each with a text shown on hover; none when empty. */
@@ -106,6 +117,8 @@ export interface GraphPane {
   locate(selection: Selection): ScreenRect | null;
   /** Calls back after anything was opened or closed; returns what undoes it. */
   onOpenChange(callback: () => void): () => void;
+  /** Calls back after the picture was moved or zoomed by hand. */
+  onMove(callback: () => void): () => void;
   /** Moves the selection; returns false when there is nowhere to go. */
   focusNext(direction: Direction): boolean;
   dispose(): void;

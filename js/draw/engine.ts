@@ -3,6 +3,7 @@ import type { ViewModel } from "../base/model.ts";
 import { buildFlow, type Flow } from "../graph/flow.ts";
 import { ItemWriter } from "../graph/items.ts";
 import { SUB_SIZE, type TextMetrics } from "../graph/metrics.ts";
+import { type Opened, opened, reopen } from "../graph/opened.ts";
 import { Openness, openDefault, WORTH_OPENING, weights, worthOf } from "../graph/openness.ts";
 import { LayoutCache, layoutPicture } from "../graph/picture.ts";
 import { ItemKind, type Projection, project } from "../graph/projection.ts";
@@ -31,6 +32,8 @@ export class Engine {
   readonly cache = new LayoutCache();
   flow: Flow;
   openness: Openness;
+  plumbing = false;
+  moves = false;
   projectMs = 0;
   layoutMs = 0;
   sceneMs = 0;
@@ -64,9 +67,21 @@ export class Engine {
     this.paneWidth = width;
     this.paneHeight = height;
   }
-  setPlumbing(shown: boolean): void {
-    this.flow = buildFlow(this.model, shown);
-    this.weight = weights(this.tree, this.flow);
+  /** What is open and shown, and all of it set again. */
+  get opened(): Opened {
+    return opened(this.openness, this.plumbing, this.moves);
+  }
+  reopen(to: Opened): void {
+    this.setShown(to.plumbing, to.moves);
+    reopen(this.openness, to);
+  }
+  /** What is drawn as boxes of its own: tuples and their kin, asynchronous copies. */
+  setShown(plumbing: boolean, moves: boolean): void {
+    if (plumbing === this.plumbing && moves === this.moves) return;
+    this.plumbing = plumbing;
+    this.moves = moves;
+    this.flow = buildFlow(this.model, plumbing, moves);
+    this.weight = weights(this.tree, this.flow, plumbing);
     this.counts = new FamilyCounts(this.tree, this.flow);
     this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics);
   }

@@ -5,6 +5,7 @@
  *             (engine.ts does these)           (renderer.ts)
  */
 import type { ViewModel } from "../base/model.ts";
+import type { Opened } from "../graph/opened.ts";
 import { ItemKind } from "../graph/projection.ts";
 import { type EdgeNote, edgeMarks } from "../scene/marks.ts";
 import type { Store } from "../state/store.ts";
@@ -12,8 +13,10 @@ import type { Selection } from "../view.ts";
 import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./api.ts";
 import { paintInstructions } from "./coloring.ts";
 import { Engine } from "./engine.ts";
+import { History } from "./history.ts";
 import { measured } from "./measure.ts";
 import { touched } from "./overlay.ts";
+import { look, readPlace, type Sight, sightOf, writePlace } from "./place.ts";
 import { handlePointer } from "./pointer.ts";
 import { Renderer } from "./renderer.ts";
 import type { GraphTheme } from "./theme.ts";
@@ -74,7 +77,14 @@ export function createGraphPane(
   );
   // Until someone opens or moves something, a new size gets a new first picture.
   let touchedByHand = false;
+  /** What is open came from a link: no first picture takes its place. */
+  let linked = false;
   const callbacks = new Set<() => void>();
+  const movers = new Set<() => void>();
+  const byHand = (): void => {
+    touchedByHand = true;
+    for (const callback of [...movers]) callback();
+  };
 
   // 2. Selection, hover and highlight, from the store.
   const projection = () => renderer.scene.picture.projection;
@@ -127,8 +137,16 @@ export function createGraphPane(
     refresh();
     for (const callback of [...callbacks]) callback();
   };
+  const history = new History();
+  /** Everything that opens, closes or shows goes through here, to be undone. */
+  const changing = <T>(change: () => T): T => {
+    const before = engine.opened;
+    const out = change();
+    history.changed(before, engine.opened);
+    return out;
+  };
   const set = (target: Target, open: boolean): void => {
-    if (!engine.set(target, open)) return;
+    if (!changing(() => engine.set(target, open))) return;
     touchedByHand = true;
     const node = engine.node(target);
     rebuild(target.kind === "fold" && !open ? engine.tree.parent[memberNode(target.index)] : node);
@@ -143,7 +161,7 @@ export function createGraphPane(
   const reveal = (selection: Selection, node: number): void => {
     if (node < 0 || node >= engine.tree.stacks) return;
     touchedByHand = true;
-    if (engine.openness.uncover(node)) rebuild(-1);
+    if (changing(() => engine.openness.uncover(node))) rebuild(-1);
     let item = engine.itemOf(projection(), selection);
     // What is drawn as text on its users is shown at the first of them.
     if (item <= 0 && selection.kind === "instruction") {
@@ -155,10 +173,23 @@ export function createGraphPane(
     if (item > 0) renderer.show(renderer.scene.rect(item));
   };
   const whole = (change: () => void): void => {
-    change();
+    changing(change);
     touchedByHand = true;
     rebuild(-1);
     renderer.fit();
+  };
+  const reopen = (to: Opened): void => {
+    const before = engine.opened;
+    users = null;
+    engine.reopen(to);
+    touchedByHand = true;
+    // What opened or closed stays where it is on screen.
+    const { nodes } = projection();
+    const [was, is] = [new Set(before.open), new Set(to.open)];
+    const anchor = nodes.find((v) => was.has(v) !== is.has(v)) ?? -1;
+    rebuild(anchor);
+    const item = anchor < 0 ? -1 : projection().nodes.indexOf(anchor);
+    if (item > 0) renderer.show(renderer.scene.rect(item));
   };
 
   // 4. The pointer; see pointer.ts.
@@ -169,15 +200,40 @@ export function createGraphPane(
     const { x, y, w, h } = renderer.camera.view;
     const seen = box && box.x < x + w && box.x + box.w > x && box.y < y + h && box.y + box.h > y;
     if (!renderer.resize()) return;
-    engine.setPane(element.clientWidth, element.clientHeight);
+    const size = outerSize();
+    const another = size !== laidFor;
+    laidFor = size;
+    if (sight) {
+      look(renderer.camera, sight);
+      renderer.moved();
+      return;
+    }
     if (touchedByHand) {
       if (box && seen) renderer.show(box);
       return;
     }
-    renderer.setScene(engine.openDefault(), -1, counted);
-    renderer.fit(true, true);
-    refresh();
+    // Panels and the key to the colours take and give room: the same picture is fitted again.
+    if ((another || !settled) && !linked) {
+      engine.setPane(element.clientWidth, element.clientHeight);
+      renderer.setScene(engine.openDefault(), -1, counted);
+      refresh();
+    }
+    renderer.fit(!settled, true);
+    if (!settled) requestAnimationFrame(() => requestAnimationFrame(settle));
   };
+  const outerSize = (): string => {
+    const outer = element.closest(".root") ?? element;
+    return `${outer.clientWidth}×${outer.clientHeight}`;
+  };
+  let laidFor = outerSize();
+  /** What is around the pane has its size; before that the first picture is made for what is left. */
+  let settled = false;
+  const settle = (): void => {
+    settled = true;
+    sight = null;
+  };
+  /** Where a link looks, until the pane has its size. */
+  let sight: Sight | null = null;
   renderer.resize();
   renderer.fit(true, true);
   new ResizeWatcher(element, place, signal);
@@ -185,7 +241,7 @@ export function createGraphPane(
   const pane: GraphPane = {
     fit: () => renderer.fit(),
     zoom(factor) {
-      touchedByHand = true;
+      byHand();
       renderer.camera.zoomAt(renderer.camera.width / 2, renderer.camera.height / 2, factor);
       renderer.moved();
     },
@@ -207,15 +263,57 @@ export function createGraphPane(
     closeAll: () => whole(() => engine.closeAll()),
     openDefault() {
       touchedByHand = false;
-      renderer.setScene(engine.openDefault(), -1, counted);
+      linked = false;
+      engine.setPane(element.clientWidth, element.clientHeight);
+      renderer.setScene(
+        changing(() => engine.openDefault()),
+        -1,
+        counted,
+      );
       refresh();
       renderer.fit(true);
       for (const callback of [...callbacks]) callback();
     },
-    setPlumbing(shown) {
-      engine.setPlumbing(shown);
+    get shown() {
+      return { plumbing: engine.plumbing, moves: engine.moves };
+    },
+    setShown(plumbing, moves) {
+      changing(() => engine.setShown(plumbing, moves));
       users = null;
       rebuild(-1);
+    },
+    get canUndo() {
+      return history.canUndo;
+    },
+    get canRedo() {
+      return history.canRedo;
+    },
+    undo() {
+      const to = history.undo(engine.opened);
+      if (to) reopen(to);
+      return to !== null;
+    },
+    redo() {
+      const to = history.redo(engine.opened);
+      if (to) reopen(to);
+      return to !== null;
+    },
+    place: () =>
+      writePlace(engine.tree, engine.opened, touchedByHand ? sightOf(renderer.camera) : null),
+    setPlace(words) {
+      const to = readPlace(engine.tree, words);
+      if (!to) return false;
+      changing(() => reopen(to.opened));
+      if (to.sight) {
+        look(renderer.camera, to.sight);
+        renderer.moved();
+        sight = settled ? null : to.sight;
+      } else {
+        touchedByHand = false;
+        linked = true;
+        renderer.fit(true, true);
+      }
+      return true;
     },
     setColoring(next) {
       coloring = next;
@@ -293,6 +391,10 @@ export function createGraphPane(
       callbacks.add(callback);
       return () => void callbacks.delete(callback);
     },
+    onMove(callback) {
+      movers.add(callback);
+      return () => void movers.delete(callback);
+    },
     focusNext(direction: Direction) {
       const next = nextItem(renderer.scene, renderer.selected, direction);
       if (next <= 0) return false;
@@ -314,9 +416,7 @@ export function createGraphPane(
       toggle,
       path: pane.path,
       reveal: pane.reveal,
-      byHand: () => {
-        touchedByHand = true;
-      },
+      byHand,
     },
     signal,
   );

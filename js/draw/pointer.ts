@@ -25,9 +25,9 @@ interface Parts {
 const SIGN_SCALE = 0.45;
 
 const LISTED = 6;
-const markTitle = ({ texts }: EdgeMark): string =>
+const markTitle = ({ texts, kind }: EdgeMark): string =>
   [
-    "sharding changes:",
+    kind === "reshard" ? "sharding changes:" : "moved beside the computation:",
     ...texts.slice(0, LISTED),
     ...(texts.length > LISTED ? [`and ${texts.length - LISTED} more`] : []),
   ].join("\n");

@@ -36,6 +36,9 @@ export interface GraphTheme {
   highlight: string;
   /** Marks where a value changes its sharding. */
   reshard: string;
+  /** What moves beside the computation: covered by other work, and waited for. */
+  moved: string;
+  exposed: string;
   /** Fill per family id; `other` is used for families not named. */
   families: Record<string, string>;
   /** Low → high, for numeric colourings. */
@@ -74,6 +77,8 @@ export const LIGHT: GraphTheme = {
   userEdge: "#c05000",
   highlight: "#0b57d0",
   reshard: "#8a2be2",
+  moved: "#4d6478",
+  exposed: "#c4281c",
   families: {
     other: "#dfe5ec",
     matmul: "#f5a623",
@@ -133,6 +138,8 @@ export const DARK: GraphTheme = {
   userEdge: "#f0a13c",
   highlight: "#7db4ff",
   reshard: "#d59bff",
+  moved: "#a9bccd",
+  exposed: "#ff8f80",
   families: {
     other: "#36424f",
     matmul: "#8a5600",

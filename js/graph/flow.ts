@@ -31,10 +31,10 @@ export interface Flow {
 /** More pairs than this are not worth looking through a tuple for. */
 const MAX_PAIRS = 64;
 
-export function buildFlow(model: ViewModel, plumbing: boolean): Flow {
+export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): Flow {
   const { instruction, operands, computation } = model;
   const n = instruction.count;
-  const hidden = chooseHidden(model, plumbing);
+  const hidden = chooseHidden(model, plumbing, moves);
   const output = new Uint8Array(n);
   const root = new Uint8Array(n);
   for (let c = 0; c < computation.count; c++) {
@@ -135,7 +135,7 @@ function elementOf(model: ViewModel, hidden: Uint8Array, i: number): number {
   return e < offsets[tuple + 1] ? e : -1;
 }
 
-function chooseHidden(model: ViewModel, plumbing: boolean): Uint8Array {
+function chooseHidden(model: ViewModel, plumbing: boolean, moves: boolean): Uint8Array {
   const { instruction, operands, called } = model;
   const n = instruction.count;
   const hidden = new Uint8Array(n);
@@ -143,7 +143,7 @@ function chooseHidden(model: ViewModel, plumbing: boolean): Uint8Array {
   for (let i = 0; i < n; i++) {
     if (instruction.flags[i] & chip) hidden[i] = Hidden.Chip;
     else if (
-      !plumbing &&
+      !(instruction.flags[i] & Flag.Move ? moves : plumbing) &&
       instruction.flags[i] & Flag.Plumbing &&
       called.offsets[i + 1] === called.offsets[i] &&
       operands.offsets[i + 1] > operands.offsets[i]

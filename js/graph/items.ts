@@ -160,12 +160,15 @@ export class ItemWriter {
       y: 0,
       w: 0,
     });
+    const loop = node < tree.instructions && tree.model.opcode(node) === "while";
     let more = 0;
     // Parameters without names of their own are counted rather than listed.
     const nameless: number[] = [];
     if (node < tree.instructions && kind !== ItemKind.Stack) {
       for (let e = flow.chipOffsets[node]; e < flow.chipOffsets[node + 1]; e++) {
         const c = flow.chips[e];
+        // What a loop begins with: zeros and memory it fills.
+        if (loop && !tree.model.has(c, Flag.Parameter)) continue;
         const text = chipLabel(tree, c);
         if (/^parameter \d+$/.test(text)) {
           nameless.push(c);

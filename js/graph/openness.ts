@@ -48,12 +48,22 @@ export class Openness {
 }
 
 /** Drawn instructions inside each node, at any depth, itself included if it is one. */
-export function weights(tree: Tree, flow: Flow): Uint32Array {
+/** The condition of a loop whose trips are known says nothing that "×12" does not. */
+function saysNothing(tree: Tree, group: number): boolean {
+  const { model } = tree;
+  if (model.groupKind(group) !== "condition") return false;
+  const owner = model.group.owner[group];
+  return owner >= 0 && model.label(owner).includes("×");
+}
+
+/** `all`: what says nothing counts as well. */
+export function weights(tree: Tree, flow: Flow, all = false): Uint32Array {
   const weight = new Uint32Array(tree.stacks);
   for (let i = 0; i < tree.instructions; i++) weight[i] = flow.hidden[i] === Hidden.No ? 1 : 0;
   for (let at = tree.topDown.length - 1; at >= 0; at--) {
     const v = tree.topDown[at];
     const p = tree.parent[v];
+    if (!all && tree.isGroup(v) && saysNothing(tree, v - tree.instructions)) weight[v] = 0;
     if (p >= 0) weight[p] += weight[v];
   }
   return weight;

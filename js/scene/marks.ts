@@ -5,14 +5,22 @@
  *     chip            at its left end
  *     closed group    at its left side, for all marks inside
  */
-import { CHIP_HEIGHT } from "../graph/metrics.ts";
+import { CHIP_HEIGHT, HEADER_HEIGHT } from "../graph/metrics.ts";
+import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "./scene.ts";
+
+/** A change of sharding; something moved beside the computation, and what is known of its time. */
+export type MarkKind = "reshard" | "hidden" | "exposed" | "moved";
 
 /** What to mark: the edge from one instruction to another. */
 export interface EdgeNote {
   source: number;
   target: number;
   text: string;
+  /** A change of sharding where absent. */
+  kind?: MarkKind;
+  /** Bytes that move. */
+  bytes?: number;
 }
 
 export interface EdgeMark {
@@ -21,10 +29,17 @@ export interface EdgeMark {
   /** Item it belongs to: the consumer, or the closed group around both ends. */
   item: number;
   texts: string[];
+  kind: MarkKind;
+  bytes: number;
+  /** Where there is room to say the bytes beside it, to its right. */
+  room: boolean;
 }
 
 /** Distance before the consumer's border, in world units: clear of the arrow head. */
 const BEFORE = 13;
+const BEFORE_MOVES = 10;
+/** Room that "100 KiB" takes beside a mark. */
+const ROOM = { w: 62, h: 14 };
 /** Plumbing looked through for what is drawn of a source. */
 const MAX_PLUMBING = 20;
 
@@ -33,19 +48,29 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
   const { projection, edges } = picture;
   const { itemOfInstruction, parent, depth } = projection;
   const marks = new Map<string, EdgeMark>();
-  const put = (key: string, x: number, y: number, item: number, text: string): void => {
-    const found = marks.get(key);
-    if (!found) marks.set(key, { x, y, item, texts: [text] });
-    else if (!found.texts.includes(text)) found.texts.push(text);
-  };
-  for (const { source, target, text } of notes) {
+  for (const { source, target, text, kind = "reshard", bytes = 0 } of notes) {
+    const moved = kind !== "reshard";
+    const put = (place: string, x: number, y: number, item: number): void => {
+      const key = moved ? `move ${place}` : place;
+      const found = marks.get(key);
+      if (!found) {
+        marks.set(key, { x, y, item, texts: [text], kind, bytes, room: false });
+        return;
+      }
+      found.bytes += bytes;
+      if (!found.texts.includes(text)) found.texts.push(text);
+      // One that is waited for says more than those that are not.
+      if (kind === "exposed" || found.kind === "hidden") found.kind = kind;
+    };
     let v = itemOfInstruction[target] ?? -1;
     if (v <= 0) continue;
     let u = drawnSource(scene, source);
     if (u <= 0) {
       const chip = picture.text[v].chips.find((c) => c.value === source);
       const y = picture.y[v] + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
-      put(`chip ${v} ${source}`, picture.x[v] + (chip?.x ?? 0), y, v, text);
+      // In a closed group there is no end to see.
+      const x = picture.x[v] + (chip?.x ?? 0) - (moved ? 3 : 0);
+      if (!moved || chip) put(`chip ${v} ${source}`, x, y, v);
       continue;
     }
     if (u !== v) {
@@ -57,23 +82,27 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
       }
     }
     if (u === v) {
-      put(`in ${v}`, picture.x[v], picture.y[v] + picture.h[v] / 2, v, text);
+      if (!moved) put(`in ${v}`, picture.x[v], picture.y[v] + picture.h[v] / 2, v);
       continue;
     }
     const e = edgeBetween(scene, u, v);
     const end = e < 0 ? 0 : edges.pointOffsets[e + 1] - 1;
     if (e < 0 || end <= edges.pointOffsets[e]) {
-      put(`box ${v}`, picture.x[v], picture.y[v], v, text);
+      if (!moved) put(`box ${v}`, picture.x[v], picture.y[v], v);
       continue;
     }
     const { pointX: px, pointY: py } = edges;
     const curve = edges.style[e] === 0; // ends straight down, wherever it came from
     const dx = curve ? 0 : px[end] - px[end - 1];
     const dy = curve ? 1 : py[end] - py[end - 1];
-    const by = BEFORE / Math.max(Math.hypot(dx, dy), 1e-9);
-    put(`edge ${e}`, px[end] - dx * by, py[end] - dy * by, v, text);
+    const by = (moved ? BEFORE_MOVES : BEFORE) / Math.max(Math.hypot(dx, dy), 1e-9);
+    put(`edge ${e}`, px[end] - dx * by, py[end] - dy * by, v);
   }
-  return [...marks.values()];
+  const found = [...marks.values()];
+  for (const m of found) {
+    m.room = m.bytes > 0 && isFree(scene, m.x + 6, m.y - ROOM.h / 2, ROOM.w, ROOM.h);
+  }
+  return found;
 
   function drawnSource(of: Scene, i: number): number {
     const { operands } = tree.model;
@@ -86,6 +115,18 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     }
     return -1;
   }
+}
+
+/** Whether no box and no title of a container is there, nor the end of what holds it. */
+function isFree(scene: Scene, x: number, y: number, w: number, h: number): boolean {
+  const { picture } = scene;
+  const { kind } = picture.projection;
+  return scene.itemsIn({ x, y, w, h }).every((k) => {
+    if (kind[k] !== ItemKind.Open) return false;
+    if (k === 0) return true;
+    const top = picture.y[k];
+    return y >= top + HEADER_HEIGHT && x + w <= picture.x[k] + picture.w[k];
+  });
 }
 
 function edgeBetween(scene: Scene, from: number, to: number): number {

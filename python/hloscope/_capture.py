@@ -62,6 +62,9 @@ class Capture:
         self.origin = origin  # file name it was read from, or ""
         # how this capture shows itself: Options of js/view.ts, such as colorBy and height
         self.display: dict[str, Any] = {}
+        # what was bookmarked in its widgets: name, note and place, for pages saved from now on
+        self.bookmarks: list[dict[str, str]] = []
+        self._place = ""  # where its last widget was left; see js/state/place.ts
         self._stages = dict(stages or {})
         # "does not fit: 20.96 of 15.75 GiB: …" of a program that ran out of memory, else ""
         self.does_not_fit = ""

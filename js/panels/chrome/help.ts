@@ -6,6 +6,7 @@ export const KEYS: [keys: string[], what: string][] = [
   [["↑", "↓", "←", "→"], "in the graph: to operands, users, neighbours"],
   [["Enter"], "open or close the selected group, fusion or loop"],
   [["Esc"], "clear: search, then lit boxes, then selection"],
+  [["Ctrl+Z", "Ctrl+Shift+Z"], "undo and redo what was opened and closed"],
   [["[", "]"], "back and forward through what was selected"],
   [["f"], "fit the picture"],
   [["+", "−"], "zoom"],
@@ -25,6 +26,7 @@ const SIGNS: [sign: string, what: string][] = [
   ["→ 3", "used three times far below"],
   ["↺ 2", "used twice further up"],
   ["◆", "the value changes its sharding on the way"],
+  ["○ ●", "copied or sent beside the computation: covered by other work, or waited for"],
   ["▬", "bar in a group: what is inside; of amounts, its share of the whole"],
 ];
 

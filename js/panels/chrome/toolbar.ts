@@ -1,8 +1,11 @@
 /** Search, colouring, opening and closing, zoom, history, theme, saving. */
 import { copyText, fill, h, saveFile } from "../../base/dom.ts";
+import type { ViewModel } from "../../base/model.ts";
 import { instructionsOf, nameOf } from "../../state/members.ts";
+import { Flag } from "../../view.ts";
 import type { Coloring, PanelContext } from "../panel.ts";
 import { reveal } from "../parts/parts.ts";
+import { bookmarkList, type Places } from "./bookmarks.ts";
 import { type Icon, icon } from "./icons.ts";
 import { menu, popover } from "./popover.ts";
 
@@ -13,12 +16,24 @@ export interface Commands {
   openAll(): void;
   closeAll(): void;
   openDefault(): void;
-  setPlumbing(shown: boolean): void;
+  picture: Picture;
+  places: Places;
   exportSvg(): string;
   exportPng(): string;
   showPanel(id: string): void;
   fullscreen(): void;
   help(): void;
+}
+
+/** What the toolbar shows and does of what is open. */
+export interface Picture {
+  readonly shown: { plumbing: boolean; moves: boolean };
+  setShown(plumbing: boolean, moves: boolean): void;
+  readonly canUndo: boolean;
+  readonly canRedo: boolean;
+  undo(): boolean;
+  redo(): boolean;
+  onOpenChange(callback: () => void): () => void;
 }
 
 export interface Toolbar {
@@ -102,12 +117,26 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
   const moved = (did: boolean) => did && reveal(ctx, store.get("selection"));
   const back = tool("back", "Back  [", () => moved(store.back()));
   const forward = tool("forward", "Forward  ]", () => moved(store.forward()));
-  const plumbing = tool("plumbing", "Show tuples, bitcasts and other plumbing", () => {
-    const shown = plumbing.getAttribute("aria-pressed") !== "true";
-    plumbing.setAttribute("aria-pressed", String(shown));
-    commands.setPlumbing(shown);
-  });
-  plumbing.setAttribute("aria-pressed", "false");
+  const { picture } = commands;
+  const plumbing = tool("plumbing", "Show tuples, bitcasts and other plumbing", () =>
+    picture.setShown(!picture.shown.plumbing, picture.shown.moves),
+  );
+  const moves = tool("moves", "Show asynchronous copies as boxes", () =>
+    picture.setShown(picture.shown.plumbing, !picture.shown.moves),
+  );
+  moves.hidden = !hasMoves(model);
+  const undo = tool("undo", "Undo opening and closing  Ctrl+Z", () => void picture.undo());
+  const redo = tool("redo", "Redo  Ctrl+Shift+Z", () => void picture.redo());
+  const bookmarks = tool("bookmark", "Bookmarks and link", null);
+  popover(root, bookmarks, (close) => bookmarkList(commands.places, close), signal);
+  const pictured = () => {
+    plumbing.setAttribute("aria-pressed", String(picture.shown?.plumbing ?? false));
+    moves.setAttribute("aria-pressed", String(picture.shown?.moves ?? false));
+    undo.disabled = !picture.canUndo;
+    redo.disabled = !picture.canRedo;
+  };
+  picture.onOpenChange(pictured);
+  pictured();
   const theme = tool("theme", "", () => {
     const order = ["auto", "light", "dark"] as const;
     const now = order.indexOf(store.get("options").theme);
@@ -185,12 +214,16 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     tool("openAll", "Open all groups", commands.openAll, "Open"),
     tool("closeAll", "Close all groups", commands.closeAll, "Close"),
     tool("reset", "First picture again", commands.openDefault),
+    undo,
+    redo,
     plumbing,
+    moves,
     rule(),
     tool("fit", "Fit  f", commands.fit),
     tool("zoomOut", "Zoom out  −", () => commands.zoom(1 / 1.4)),
     tool("zoomIn", "Zoom in  +", () => commands.zoom(1.4)),
     h("span", { class: "gap" }),
+    bookmarks,
     save,
     theme,
     full,
@@ -226,6 +259,13 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
       return true;
     },
   };
+}
+
+/** Whether the module has copies that run beside the computation. */
+function hasMoves(model: ViewModel): boolean {
+  const { count, flags } = model.instruction;
+  for (let i = 0; i < count; i++) if (flags[i] & Flag.Move) return true;
+  return false;
 }
 
 function savePng(file: string, url: string): void {

@@ -19,6 +19,7 @@ import {
 } from "../parts/parts.ts";
 import { stackList, stackOf } from "../parts/source.ts";
 import { instructionCost } from "./details-cost.ts";
+import { moveSection } from "./moves.ts";
 import { explainShape } from "./shape-words.ts";
 import { transitionSection } from "./transitions.ts";
 
@@ -75,6 +76,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
     ]),
     ...compilerSections(ctx, [i]),
     transitionSection(ctx, i),
+    moveSection(ctx, i),
     opNameSection(ctx, i),
     neighbours(ctx, i),
     sourceSection(ctx, i),

@@ -28,6 +28,8 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     _view = traitlets.Bytes().tag(sync=True)
     _analyses = traitlets.Bytes().tag(sync=True)
     _options = traitlets.Dict().tag(sync=True)
+    _place = traitlets.Unicode().tag(sync=True)
+    _bookmarks = traitlets.List().tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
 
     def __init__(self, capture: Capture, **options: Any) -> None:
@@ -37,9 +39,19 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             _view=capture.view_bytes,
             _analyses=_at_once(capture),
             _options=options,
+            _place=capture._place,
+            _bookmarks=list(capture.bookmarks),
             selection={"kind": "none", "index": -1, "name": ""},
         )
         self.on_msg(self._answer)
+        self.observe(self._keep, ["_place", "_bookmarks"])
+
+    def _keep(self, change: Any) -> None:
+        """Pages and widgets made of the capture later begin here, with these bookmarks."""
+        if change["name"] == "_bookmarks":
+            self._capture.bookmarks = list(change["new"])
+        else:
+            self._capture._place = change["new"]
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently."""

@@ -7,6 +7,7 @@
     <script type="application/octet-stream;base64" id="hloscope-view">…   data, never run
     <script type="application/octet-stream;base64" id="hloscope-analyses">…   (-text as well)
     <script type="application/octet-stream;base64" id="hloscope-code">…   gzip'd renderer
+    <script type="application/json" id="hloscope-bookmarks">…
     <script>loader</script>        inflates the renderer, which replaces the summary
 
 The renderer repeats in each output of a notebook: gzip'd it is a third of its size.
@@ -18,7 +19,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -198,12 +199,13 @@ def _page(
             f'<div id="hloscope" data-options="{escape(json.dumps(dict(options)))}" '
             f'data-no-text="{escape(why)}" data-no-analyses="{escape(no_analyses)}" '
             f'data-no-stages="{escape(no_stages)}" '
-            f'data-name="{title}">',
+            f'data-name="{title}" data-place="{escape(capture._place)}">',
             "<noscript><p>The interactive view needs JavaScript; this is its summary.</p>"
             "</noscript>",
             f"<pre>{escape(summary_text(capture, summary))}</pre></div></main>",
             *data,
-            f"<script>{_LOADER}</script></body></html>\n",
+            *([_bookmarks(capture.bookmarks)] if capture.bookmarks else []),
+            f"<script data-loader>{_LOADER}</script></body></html>\n",
         ]
     )
 
@@ -212,6 +214,12 @@ def _block(name: str, data: bytes) -> str:
     # base64 has no "<": the block cannot close its own element.
     text = base64.b64encode(data).decode("ascii")
     return f'<script type="application/octet-stream;base64" id="{name}">{text}</script>'
+
+
+def _bookmarks(rows: Sequence[Mapping[str, str]]) -> str:
+    # JSON may hold "<": as an escape it cannot close the element.
+    text = json.dumps(list(rows)).replace("<", "\\u003c")
+    return f'<script type="application/json" id="hloscope-bookmarks">{text}</script>'
 
 
 def _hash(text: str) -> str:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo.collective_kinds import is_collective
 from .families import FAMILIES, ID, families
 from .table import Table, per_module, table
 
 if TYPE_CHECKING:
     from ...hlo import Module
 
-ROOT, INLINE, PARAMETER, PLUMBING, LANDMARK, OUTPUT, ASYNC_START, ASYNC_DONE = (
-    1 << n for n in range(8)
+ROOT, INLINE, PARAMETER, PLUMBING, LANDMARK, OUTPUT, ASYNC_START, ASYNC_DONE, MOVE = (
+    1 << n for n in range(9)
 )
 # Not drawn as a box of its own by default.
 QUIET = INLINE | PARAMETER | PLUMBING
@@ -54,15 +55,16 @@ def flags(module: Module) -> NDArray[np.uint16]:
     rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
-    prefetch = _prefetch(t)
+    move = is_(_MOVES) | t.by_opcode(lambda o: o.endswith("-done") and is_collective(o), bool)
     reserves = np.flatnonzero(is_(("custom-call",)))
     for i in reserves.tolist():  # memory that a loop fills: no work
         inline[i] = t.instructions[i].custom_call_target == "AllocateBuffer"
-        prefetch[i] = t.instructions[i].custom_call_target == "ConcatBitcast"
-    plumbing = is_(_PLUMBING) | prefetch | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
+        move[i] = t.instructions[i].custom_call_target == "ConcatBitcast"
+    plumbing = is_(_PLUMBING) | move | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
     out[inline] |= INLINE
     out[is_(("parameter",))] |= PARAMETER
     out[plumbing] |= PLUMBING
+    out[move] |= MOVE
     out[t.by_opcode(lambda o: o.endswith("-start"), bool)] |= ASYNC_START
     out[t.by_opcode(lambda o: o.endswith("-done"), bool)] |= ASYNC_DONE
     out[_landmarks(t, families(module), bytes_)] |= LANDMARK
@@ -70,24 +72,8 @@ def flags(module: Module) -> NDArray[np.uint16]:
     return out.astype(np.uint16)
 
 
+# What only makes a value arrive sooner, or elsewhere: a mark on the arrow (cost/moves.py).
 _MOVES = ("copy-start", "copy-done", "slice-start", "slice-done")
-
-
-def _prefetch(t: Table) -> NDArray[np.bool_]:
-    """Moves between memories of one chip, which only make a value arrive sooner.
-
-    What goes to the host or comes from it stays a box of its own.
-    """
-    host = np.array([_HOST in s.text for s in t.shapes], bool)[t.shape]
-    moves = t.by_opcode(lambda o: o in _MOVES, bool)
-    rows, values = t.operands.rows, t.operands.values
-    for _ in range(2):  # a done is known by its start, a start by what it copies
-        np.logical_or.at(host, rows, host[values] & moves[rows])
-        np.logical_or.at(host, values, host[rows] & moves[values] & moves[rows])
-    return np.asarray(moves & ~host)
-
-
-_HOST = "S(5)"
 
 
 def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:

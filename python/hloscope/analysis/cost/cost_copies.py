@@ -53,7 +53,7 @@ def copies(module: Module) -> Copies:
     taken, given = np.zeros(n), np.zeros(n)
     for k in maybe.tolist():
         i = t.instructions[k]
-        ends = _ends(i)
+        ends = copy_ends(i)
         if ends is None:
             continue
         source, target = ends
@@ -65,7 +65,8 @@ def copies(module: Module) -> Copies:
     return Copies(found, taken, given)
 
 
-def _ends(i: Instruction) -> tuple[Shape, Shape] | None:
+def copy_ends(i: Instruction) -> tuple[Shape, Shape] | None:
+    """What a copy or its start reads and what comes out; None where that is no array."""
     if not i.operands:
         return None
     target = i.shape

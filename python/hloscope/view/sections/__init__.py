@@ -17,6 +17,7 @@ from . import (
     findings,
     measured,
     memory,
+    moves,
     own,
     sharding,
     source,
@@ -42,4 +43,5 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("findings", findings.add),
     ("sharding", sharding.add),
     ("transitions", transitions.add),
+    ("moves", moves.add),
 )

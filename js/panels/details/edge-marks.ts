@@ -1,0 +1,91 @@
+/** What is marked on arrows: changes of sharding while they are looked at, and what moves beside. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { ViewModel } from "../../base/model.ts";
+import type { EdgeNote } from "../../scene/marks.ts";
+import { isExposed, type Move, type Moves, movesOf, moveText } from "../../state/moves.ts";
+import type { Store } from "../../state/store.ts";
+import { type Transition, transitionText } from "../../state/transitions.ts";
+import { markedTransitions } from "./transitions.ts";
+
+/** Keeps the graph's marks and their entries in the key to the colours as they are wanted. */
+export function edgeMarking(
+  model: ViewModel,
+  store: Store,
+  key: HTMLElement,
+  setMarks: (notes: EdgeNote[]) => void,
+): () => void {
+  let shown: readonly Transition[] | null = null;
+  let known: Moves | null = null;
+  let entries: HTMLElement[] = [];
+  return () => {
+    const rows = markedTransitions(model, store.get("options"));
+    const moves = movesOf(model);
+    if (rows !== shown || moves !== known) {
+      const changes = rows.map((t) => ({ ...t, text: transitionText(t) }));
+      setMarks([...changes, ...(moves ? moveNotes(model, moves.rows) : [])]);
+    }
+    shown = rows;
+    known = moves;
+    for (const entry of entries) entry.remove();
+    entries = [];
+    if (rows.length) entries.push(reshards(store, rows));
+    if (moves) entries.push(...moveKeys(store, moves));
+    key.append(...entries);
+  };
+}
+
+function moveNotes(model: ViewModel, rows: readonly Move[]): EdgeNote[] {
+  return rows.flatMap((m) =>
+    m.users.map((target) => ({
+      source: m.source,
+      target,
+      text: `${model.label(m.source)}: ${moveText(m)}`,
+      kind: Number.isNaN(m.exposed) ? "moved" : isExposed(m) ? "exposed" : "hidden",
+      bytes: m.bytes,
+    })),
+  );
+}
+
+function entry(
+  store: Store,
+  look: string,
+  sign: string,
+  reason: string,
+  count: number,
+  instructions: () => Set<number>,
+): HTMLElement {
+  const light = () => {
+    const lit = store.get("highlight")?.reason === reason;
+    store.highlight(lit ? null : { instructions: instructions(), reason });
+  };
+  return h(
+    "button",
+    { class: `key ${look}`, type: "button", title: `Light: ${reason}`, onclick: light },
+    h("b", { "aria-hidden": "true" }, sign),
+    reason,
+    h("span", { class: "n" }, format.count(count)),
+  );
+}
+
+function reshards(store: Store, rows: readonly Transition[]): HTMLElement {
+  const targets = new Set(rows.map((t) => t.target));
+  const ends = () => new Set(rows.flatMap((t) => [t.source, t.target]));
+  return entry(store, "reshard", "◆", "sharding changes", targets.size, ends);
+}
+
+function moveKeys(store: Store, { rows, hardware }: Moves): HTMLElement[] {
+  const late = rows.filter(isExposed);
+  const of = (some: readonly Move[]) => () => new Set(some.flatMap((m) => [m.source, ...m.users]));
+  const rest = rows.length - late.length;
+  const word = hardware === null ? "moved beside" : "moved beside, hidden";
+  const out: HTMLElement[] = [];
+  if (rest) {
+    const some = rows.filter((m) => !isExposed(m));
+    out.push(entry(store, "moved", "○", word, rest, of(some)));
+  }
+  if (late.length) {
+    out.push(entry(store, "exposed", "●", "moved beside, waited for", late.length, of(late)));
+  }
+  return out;
+}
