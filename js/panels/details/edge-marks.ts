@@ -2,11 +2,19 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import type { EdgeNote } from "../../scene/marks.ts";
 import { isExposed, type Move, type Moves, movesOf, moveText } from "../../state/moves.ts";
 import type { Store } from "../../state/store.ts";
 import { type Transition, transitionText } from "../../state/transitions.ts";
 import { markedTransitions } from "./transitions.ts";
+
+/** As the graph wants it: an edge, what to say of it, and how it looks. */
+interface EdgeNote {
+  source: number;
+  target: number;
+  text: string;
+  kind?: "reshard" | "hidden" | "exposed" | "moved";
+  bytes?: number;
+}
 
 /** Keeps the graph's marks and their entries in the key to the colours as they are wanted. */
 export function edgeMarking(
@@ -37,7 +45,7 @@ export function edgeMarking(
 
 function moveNotes(model: ViewModel, rows: readonly Move[]): EdgeNote[] {
   return rows.flatMap((m) =>
-    m.users.map((target) => ({
+    m.users.map((target): EdgeNote => ({
       source: m.source,
       target,
       text: `${model.label(m.source)}: ${moveText(m)}`,
