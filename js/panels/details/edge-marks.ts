@@ -45,13 +45,15 @@ export function edgeMarking(
 
 function moveNotes(model: ViewModel, rows: readonly Move[]): EdgeNote[] {
   return rows.flatMap((m) =>
-    m.users.map((target): EdgeNote => ({
-      source: m.source,
-      target,
-      text: `${model.label(m.source)}: ${moveText(m)}`,
-      kind: Number.isNaN(m.exposed) ? "moved" : isExposed(m) ? "exposed" : "hidden",
-      bytes: m.bytes,
-    })),
+    m.users.map(
+      (target): EdgeNote => ({
+        source: m.source,
+        target,
+        text: `${model.label(m.source)}: ${moveText(m)}`,
+        kind: Number.isNaN(m.exposed) ? "moved" : isExposed(m) ? "exposed" : "hidden",
+        bytes: m.bytes,
+      }),
+    ),
   );
 }
 
