@@ -29,7 +29,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     _analyses = traitlets.Bytes().tag(sync=True)
     _options = traitlets.Dict().tag(sync=True)
     _place = traitlets.Unicode().tag(sync=True)
-    _bookmarks = traitlets.List().tag(sync=True)
+    _bookmarks: Any = traitlets.List().tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
 
     def __init__(self, capture: Capture, **options: Any) -> None:
