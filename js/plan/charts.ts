@@ -10,17 +10,23 @@ const H = 300;
 const LEFT = 84;
 const BOTTOM = 34;
 
-/** Round numbers that span lo to hi, four or so. */
-function ticks(lo: number, hi: number): number[] {
+/** Round numbers that span lo to hi, four or so; of bytes round in the unit that they are said in. */
+function ticks(lo: number, hi: number, unit: string): number[] {
   const raw = (hi - lo) / 4;
-  const power = 10 ** Math.floor(Math.log10(raw));
+  const binary = unit === "B" ? 1024 ** Math.floor(Math.log(Math.max(hi, 1)) / Math.log(1024)) : 1;
+  const power = 10 ** Math.floor(Math.log10(raw / binary)) * binary;
   const step = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= raw) ?? raw;
   const out: number[] = [];
   for (let v = Math.ceil(lo / step) * step; v <= hi + step * 1e-9; v += step) out.push(v);
   return out;
 }
 
-export function scatter(s: Scatter, selecting: Selecting): HTMLElement {
+/** `open`: what a click on a dot does beside selecting it; with Shift it only selects. */
+export function scatter(
+  s: Scatter,
+  selecting: Selecting,
+  open?: (id: number) => void,
+): HTMLElement {
   const shown = s.points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
   const range = (values: number[]): [number, number] => {
     const lo = Math.min(...values);
@@ -35,7 +41,7 @@ export function scatter(s: Scatter, selecting: Selecting): HTMLElement {
     y: 10 + (1 - (p.y - y0) / (y1 - y0)) * (H - BOTTOM - 10),
   });
   const out = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": s.title });
-  for (const v of ticks(x0, x1)) {
+  for (const v of ticks(x0, x1, s.x.unit)) {
     const { x } = at({ x: v, y: y0 });
     out.append(
       svg("line", { x1: x, x2: x, y1: 10, y2: H - BOTTOM, class: "axis" }),
@@ -46,7 +52,7 @@ export function scatter(s: Scatter, selecting: Selecting): HTMLElement {
       ),
     );
   }
-  for (const v of ticks(y0, y1)) {
+  for (const v of ticks(y0, y1, s.y.unit)) {
     const { y } = at({ x: x0, y: v });
     out.append(
       svg("line", { x1: LEFT, x2: W - 16, y1: y, y2: y, class: "axis" }),
@@ -83,9 +89,16 @@ export function scatter(s: Scatter, selecting: Selecting): HTMLElement {
       },
       svg("title", null, words),
     );
-    dot.addEventListener("click", () => choose(selecting, p.id));
+    const pressed = (event: Event) => {
+      if (!open || (event as MouseEvent | KeyboardEvent).shiftKey) choose(selecting, p.id);
+      else {
+        choose(selecting, p.id, true);
+        open(p.id);
+      }
+    };
+    dot.addEventListener("click", pressed);
     dot.addEventListener("keydown", (event) => {
-      if ((event as KeyboardEvent).key === "Enter") choose(selecting, p.id);
+      if ((event as KeyboardEvent).key === "Enter") pressed(event);
     });
     dots.set(p.id, dot);
     out.append(dot);
@@ -94,7 +107,9 @@ export function scatter(s: Scatter, selecting: Selecting): HTMLElement {
     for (const [id, dot] of dots) dot.classList.toggle("chosen", selecting.ids.includes(id));
   });
   const left = s.points.length - shown.length;
-  const note = left ? `${s.note ?? ""} ${left} without these figures are not drawn.` : s.note;
+  const how = open ? "A click opens the capture, with Shift it selects one to compare." : "";
+  const lost = left ? `${left} without these figures are not drawn.` : "";
+  const note = [s.note, how, lost].filter(Boolean).join(" ");
   return h("section", null, ...head(s.title, note), out as unknown as HTMLElement);
 }
 

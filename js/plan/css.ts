@@ -17,10 +17,12 @@ export const CSS = `
 h2,h3,p,pre,dl,dd,ul{margin:0;padding:0}
 h2{font-size:17px;margin-bottom:8px;overflow-wrap:anywhere}
 h3{font-size:14px;margin-bottom:4px}
+h3:not(:first-child){margin-top:14px}
 section{margin-top:18px;min-width:0}
 section:first-of-type{margin-top:0}
 .note{color:var(--dim);max-width:90ch;margin-bottom:6px}
 .status{color:var(--warn);min-height:1.4em}
+.status:not(:empty){position:sticky;bottom:0;background:var(--bg);padding:4px 0;z-index:2}
 .facts{display:flex;flex-wrap:wrap;gap:4px 26px}
 .facts div{display:flex;gap:8px}.facts dt{color:var(--dim)}.facts dd{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .wide{overflow:auto;max-height:420px;border:1px solid var(--line);border-radius:6px}

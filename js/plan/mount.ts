@@ -39,11 +39,14 @@ export function mountPlan(
   const status = h("p", { class: "status", role: "status" });
   const below = h("div", { class: "opened" });
 
+  let asked = 0; // of several answers the last one asked for is shown
   const ask = host.ask
     ? async (what: string, values: Record<string, unknown>) => {
+        const mine = ++asked;
         status.textContent = "Working…";
         try {
           const answer = (await host.ask?.(what, values)) ?? {};
+          if (mine !== asked) return;
           status.textContent = "";
           if (answer.view) show(answer.view);
           if (answer.html !== undefined) {
@@ -56,7 +59,7 @@ export function mountPlan(
             frame.scrollIntoView({ block: "nearest" });
           }
         } catch (error) {
-          status.textContent = (error as Error).message;
+          if (mine === asked) status.textContent = (error as Error).message;
         }
       }
     : undefined;
@@ -70,7 +73,7 @@ export function mountPlan(
       case "table":
         return table(s, selecting, ask && ((what, ids) => void ask(what, { ids })));
       case "scatter":
-        return scatter(s, selecting);
+        return scatter(s, selecting, ask && ((id) => void ask("open", { ids: [id] })));
       case "heatmap":
         return heatmap(s);
       case "gantt":

@@ -9,9 +9,11 @@ export interface Selecting {
   changed: (() => void)[];
 }
 
-export function choose(selecting: Selecting, id: number): void {
+/** Selects one more, or takes it back; `alone`: it and no other. */
+export function choose(selecting: Selecting, id: number, alone = false): void {
   const { ids } = selecting;
-  if (ids.includes(id)) ids.splice(ids.indexOf(id), 1);
+  if (alone) ids.splice(0, ids.length, id);
+  else if (ids.includes(id)) ids.splice(ids.indexOf(id), 1);
   else {
     ids.push(id);
     if (ids.length > 2) ids.shift();
@@ -85,15 +87,16 @@ export function table(
   const lines = s.rows.map((_, n) => line(n));
   const draw = () => fill(body, ...order.map((n) => lines[n]));
   draw();
-  const out = h(
-    "section",
-    null,
-    ...head(s.title, s.note),
-    h("div", { class: "wide" }, h("table", null, h("thead", null, h("tr", null, ...heads)), body)),
+  const rows = h(
+    "div",
+    { class: "wide" },
+    h("table", null, h("thead", null, h("tr", null, ...heads)), body),
   );
+  const out = h("section", null, ...head(s.title, s.note), rows);
   if (!s.ids) return out;
   const open = h("button", { class: "action", type: "button" }, "Open the capture");
   const diff = h("button", { class: "action", type: "button" }, "Compare two");
+  const best = s.ids.find((id) => id !== null) ?? -1;
   const copy = h("button", { class: "action", type: "button" }, "Copy its code");
   const code = h("pre", { tabindex: "0" });
   const codeOf = (id: number) => s.code?.[s.ids?.indexOf(id) ?? -1] ?? "";
@@ -102,12 +105,16 @@ export function table(
       row.setAttribute("aria-selected", String(selecting.ids.includes(id)));
     }
     open.disabled = selecting.ids.length !== 1;
-    diff.disabled = selecting.ids.length !== 2;
+    const alone = selecting.ids.length === 1 && selecting.ids[0] !== best;
+    diff.disabled = selecting.ids.length !== 2 && !alone;
+    diff.textContent = alone ? "Compare with the best" : "Compare two";
     code.textContent = selecting.ids.map(codeOf).filter(Boolean).join("\n\n");
     code.hidden = copy.hidden = !code.textContent;
   };
   open.addEventListener("click", () => ask?.("open", selecting.ids));
-  diff.addEventListener("click", () => ask?.("diff", selecting.ids));
+  diff.addEventListener("click", () => {
+    ask?.("diff", selecting.ids.length === 1 ? [best, ...selecting.ids] : selecting.ids);
+  });
   copy.addEventListener("click", async () => {
     if (await copyText(code.textContent ?? "")) copy.textContent = "Copied";
   });
@@ -118,7 +125,8 @@ export function table(
     ask ? diff : null,
     s.code ? copy : null,
   );
-  out.append(buttons, code);
+  rows.before(buttons); // above the rows: below hundreds of them nobody finds it
+  out.append(code);
   selecting.changed.push(show);
   show();
   return out;

@@ -45,6 +45,29 @@ def faulty(cap: Any) -> float:
     return float(cap.cost("a100").roofline.total_seconds)
 
 
+def tower(params: Any, x: Any) -> Any:
+    """One step of gradient descent on residual layers between two projections."""
+
+    def loss(params: Any) -> Any:
+        h = x @ params["first"]
+        for p in params["layers"]:
+            h = h + jnp.maximum(h @ p["w1"], 0) @ p["w2"]
+        return jnp.mean((h @ params["last"]) ** 2)
+
+    return jax.tree.map(lambda p, g: p - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def tower_args(layers: int, wide: int = 256) -> tuple[Any, Any]:
+    """(params, x) as shapes."""
+
+    def array(*shape: int) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    one = {"w1": array(wide, 4 * wide), "w2": array(4 * wide, wide)}
+    ends = {"first": array(2 * wide, wide), "last": array(wide, 8 * wide)}
+    return {**ends, "layers": [dict(one) for _ in range(layers)]}, array(512, 2 * wide)
+
+
 def gpt(params: Any, tokens: Any) -> Any:
     """One step of gradient descent on a decoder's cross entropy; embeddings are tied."""
 

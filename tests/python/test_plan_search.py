@@ -16,19 +16,29 @@ import pytest
 from hloscope.plan.figures import figures, log_cost
 from hloscope.plan.search_result import Search
 from hloscope.plan.space import all_specs, make_space, matches
-from plan_programs import faulty, mlp, mlp_args
+from plan_programs import faulty, mlp, mlp_args, tower, tower_args
 
 X4 = {"x": 4}
 
 
+KEPT: dict[str, Path] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What one test compiled no other compiles again."""
+    KEPT["store"] = tmp_path_factory.mktemp("kept") / "store.db"
+
+
 def small(**options: Any) -> Search:
     """Nine candidates of a tiny MLP, compiled in this process."""
-    given = {"mesh": X4, "hardware": "a100", "isolate": False, "fixed": {"x": (), "y": ()}}
+    fixed: dict[str, Any] = {"x": (), "y": ()}
+    given = {"mesh": X4, "hardware": "a100", "isolate": False, "fixed": fixed, **KEPT}
     return hs.search_shardings(mlp, *mlp_args(64), **{**given, **options})
 
 
 @pytest.fixture(scope="module")
-def nine() -> Search:
+def nine(kept: None) -> Search:
     return small()
 
 
@@ -57,6 +67,34 @@ def test_all_81_candidates_at_full_size() -> None:
     peaks = [c.figures.peak_bytes for c in found.pareto if c.figures]
     assert times == sorted(times)
     assert peaks == sorted(peaks, reverse=True)
+
+
+def test_a_search_of_a_deep_model_beside_all_of_a_reduced_one() -> None:
+    """Three layers and every spec against one layer, two specs a group, all compiled.
+
+    ``benchmarks/search_transformer.py`` does it with a transformer of 12 layers, eight groups.
+    """
+    few: dict[str, list[tuple[Any, ...]]] = {
+        "last": [(), (None, "model")], "x": [(), ("data",)],
+        "layers/*/w1": [(), (None, "model")], "layers/*/w2": [(), ("model",)],
+    }  # fmt: skip
+    meshes = [{"data": 2, "model": 2}, {"data": 4, "model": 1}]
+    same: dict[str, Any] = {"hardware": "a100", "isolate": False, "fixed": {"first": ()}}
+    every = hs.search_shardings(tower, *tower_args(1), mesh=meshes, groups=few, **same)
+    assert (len(every), every.failed) == (2**4 + 2, ())
+    large = hs.search_shardings(
+        tower, *tower_args(3), mesh=meshes, groups=list(few), budget=24, **same
+    )
+    assert len(large) <= 24 < 1_000 < large.left_out
+
+    def with_layers(layers: int, found: Search) -> float:
+        best = found.best
+        args = tower_args(layers)
+        given = {**same, "mesh": dict(best.mesh), "fixed": dict(best.specs)}
+        return hs.search_shardings(tower, *args, **given).best.cost
+
+    assert large.best.cost <= 1.05 * with_layers(3, every)
+    assert with_layers(1, large) <= 1.05 * every.best.cost
 
 
 def test_results_are_held_to_the_arguments_they_replace(nine: Search) -> None:
@@ -116,7 +154,7 @@ def test_costs(nine: Search) -> None:
     for name in ("wire", "memory", "log"):
         costs = [c.cost for c in small(cost=name)]
         assert costs == sorted(costs)
-    own = small(cost=lambda cap: -len(cap.module.instructions))
+    own = small(cost=lambda cap: -len(cap.module.instructions), groups={"w1": [()]})
     assert own.cost == "custom"
     with pytest.raises(ValueError, match="there is no cost 'speed'"):
         small(cost="speed")
@@ -190,7 +228,7 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, nine: Search) -> N
 
 
 def test_cancelling_keeps_what_is_done() -> None:
-    found = small(progress=lambda now: now.done < 3)
+    found = small(progress=lambda now: now.done < 3, store=None)
     assert found.cancelled
     assert 3 <= len(found) < 9
     assert found.left_out == 9 - len(found)
@@ -205,8 +243,9 @@ def test_a_store_that_cannot_be_one(tmp_path: Path) -> None:
 
 def test_another_function_of_the_same_name_is_another_key(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
-    assert small(store=store).compiled == 9
-    assert small(store=store).compiled == 0
+    fixed: dict[str, Any] = {"x": (), "y": (), "w2": ()}
+    assert small(store=store, fixed=fixed).compiled == 3
+    assert small(store=store, fixed=fixed).compiled == 0
 
     def other(count: Any, w1: Any, w2: Any, x: Any, y: Any) -> Any:
         return mlp(count + 1, w1, w2, x, y)
@@ -214,9 +253,9 @@ def test_another_function_of_the_same_name_is_another_key(tmp_path: Path) -> Non
     other.__name__ = "mlp"
     again = hs.search_shardings(
         other, *mlp_args(64), mesh=X4, hardware="a100", isolate=False, store=store,
-        fixed={"x": (), "y": ()},
+        fixed=fixed,
     )  # fmt: skip
-    assert again.compiled == 9
+    assert again.compiled == 3
 
 
 def test_everything_that_can_be_asked_of_a_search(nine: Search, tmp_path: Path) -> None:
