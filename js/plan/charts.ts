@@ -11,7 +11,7 @@ const LEFT = 84;
 const BOTTOM = 34;
 
 /** Round numbers that span lo to hi, four or so; of bytes round in the unit that they are said in. */
-function ticks(lo: number, hi: number, unit: string): number[] {
+function ticks(lo: number, hi: number, unit = ""): number[] {
   const raw = (hi - lo) / 4;
   const binary = unit === "B" ? 1024 ** Math.floor(Math.log(Math.max(hi, 1)) / Math.log(1024)) : 1;
   const power = 10 ** Math.floor(Math.log10(raw / binary)) * binary;
