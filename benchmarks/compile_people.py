@@ -28,6 +28,7 @@ def main() -> None:
     from people import PROGRAMS
 
     axes = {"pipeline": "stage", "ring_attention": "ring", "tensor_parallel": "model"}
+    axes["sharded_weights"] = "model"
     for name in sys.argv[2:] or PROGRAMS:
         for place in ("cpu", "tpu"):
             file = folder / f"{name}.{place}.hlo"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import decoders, flax_models, parallel, plain, vision
+from . import decoders, flax_models, others, parallel, plain, vision
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
@@ -18,4 +18,5 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
     **vision.PROGRAMS,
     **parallel.PROGRAMS,
     **plain.PROGRAMS,
+    **others.PROGRAMS,
 }

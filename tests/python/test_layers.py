@@ -163,3 +163,62 @@ def test_an_encoder_and_a_decoder_stay_apart() -> None:
     one = {"a": a, "b": a}
     module = hs.capture(f, a, a, [one] * 4, [one] * 4).module
     assert [r.stack.count for r in layers(module).runs] == [4, 4]
+
+
+def _stack_with_two_products_a_line(layers: int = 5) -> str:
+    """Layers whose q and k are of one line; another stack reads q again."""
+    a, w = "f32[64,64]{1,0}", "f32[64,64]{1,0}"
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    rows = [f"  x = {a} parameter(0)", f"  w = {w} parameter(1)", f"  c0 = {a} tanh(x)"]
+
+    def dot(name: str, left: str, right: str, what: str) -> None:
+        meta = f'metadata={{op_name="jit(f)/{what}"}}'
+        rows.append(f"  {name} = {a} dot({left}, {right}), {dims}, {meta}")
+
+    x = "x"
+    for n in range(layers):
+        dot(f"q{n}", x, "w", "project")
+        dot(f"k{n}", x, "w", "project")
+        dot(f"s{n}", f"q{n}", f"k{n}", "scores")
+        dot(f"o{n}", f"s{n}", "w", "out")
+        rows.append(f"  x{n} = {a} add({x}, o{n})")
+        x = f"x{n}"
+    dot("head", x, "w", "head")
+    seen = "head"
+    for n in range(layers):
+        dot(f"read{n}", seen, f"q{layers - 1 - n}", "again")
+        seen = f"read{n}"
+    for n in range(24):  # large enough to be looked at
+        rows.append(f"  t{n} = {a} tanh({seen})")
+        seen = f"t{n}"
+    rows.append(f"  ROOT r = {a} negate({seen})")
+    return "\n".join(["HloModule m", "", "ENTRY e {", *rows, "}", ""])
+
+
+def test_what_opens_a_layer_is_not_in_the_layer_before() -> None:
+    (m,) = read_modules(_stack_with_two_products_a_line())
+    found = layers(m).layer
+    for n in range(5):
+        of = [int(found[m.entry._by_name[f"{name}{n}"].index]) for name in "qkso"]  # type: ignore[union-attr]
+        assert of == [n] * 4
+
+
+def test_two_stacks_of_one_name_are_told_apart() -> None:
+    a = "f32[64,64]{1,0}"
+    rows = [f"  x = {a} parameter(0)", f"  w = {a} parameter(1)"]
+    x = "x"
+    for stack, (size, words) in enumerate(((6, "ab"), (4, "cd"))):
+        for n in range(size):
+            for word in words:
+                meta = f'metadata={{op_name="jit(f)/{word}"}}'
+                name = f"{word}{n}"
+                dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+                rows.append(f"  {name} = {a} dot({x}, w), {dims}, {meta}")
+                rows.append(f"  {name}t = {a} tanh({name})")
+                x = f"{name}t"
+        rows.append(f"  between{stack} = {a} sine({x})")
+        x = f"between{stack}"
+    rows.append(f"  ROOT r = {a} negate({x})")
+    (m,) = read_modules("\n".join(["HloModule m", "", "ENTRY e {", *rows, "}", ""]))
+    tree = group_tree(m)
+    assert sorted(len(f.members) for f in folds(m, tree).folds) == [4, 6]

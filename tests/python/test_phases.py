@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hloscope.analysis.base.operands import short_op_name
 from hloscope.analysis.base.phases import PHASES, name_phase, phases
+from hloscope.readers import read_modules
 from jax.ad_checkpoint import checkpoint_name
 
 
@@ -106,3 +107,26 @@ def test_short_names():
     )
     assert short_op_name("jit(f)/while/body/closed_call/checkpoint/mul") == "mul"
     assert short_op_name("pmap(f)/dot_general[ precision=None ]") == "dot_general"
+
+
+def test_an_update_without_a_name_that_is_fused_is_no_forward_pass() -> None:
+    text = """HloModule m
+
+update {
+  p = f32[4]{0} parameter(0)
+  g = f32[4]{0} parameter(1)
+  s = f32[4]{0} multiply(g, g), metadata={op_name="jit(step)/mul"}
+  ROOT n = f32[4]{0} subtract(p, s), metadata={op_name="jit(step)/sub"}
+}
+
+ENTRY e {
+  w = f32[4]{0} parameter(0)
+  y = f32[4]{0} tanh(w), metadata={op_name="jit(step)/jvp()/tanh"}
+  dy = f32[4]{0} multiply(y, y), metadata={op_name="jit(step)/transpose(jvp())/mul"}
+  ROOT new = f32[4]{0} fusion(w, dy), kind=kLoop, calls=update
+}
+"""
+    (m,) = read_modules(text)
+    found = {i.name: PHASES[p] for i, p in zip(m.instructions, phases(m), strict=True)}
+    assert (found["new"], found["s"], found["n"]) == ("optimiser",) * 3
+    assert (found["y"], found["dy"]) == ("forward", "backward")

@@ -201,10 +201,18 @@ class _Finder:
             twin = next((r for r in self.runs if r.identity == tuple(identity[n][::-1])), None)
             if twin is not None:
                 prefix, name = twin.prefix, twin.name
+            if twin is None and not named:
+                name = self._unlike(prefix, name)
             run = Run(stack, name, prefix, named, recedes[n], tuple(identity[n]))
             self.runs.append(run)
             if not named:
                 self._rewrite(run, rows, of_row)
+
+    def _unlike(self, prefix: Path, name: str) -> str:
+        """``name``, or with a letter where another stack has it: theirs are other layers."""
+        taken = {r.name for r in self.runs if r.prefix == prefix}
+        names = (name, *(f"{name} {letter}" for letter in "BCDEFGHIJKL"))
+        return next((n for n in names if n not in taken), name)
 
     def _signature_paths(self, stack: Stack) -> float:
         """Scopes that one layer of the stack spans, as its first layer shows."""

@@ -34,6 +34,8 @@ MOST_SIGNATURES = 96
 MOST_STACKS = 12
 # With fewer layers this many signatures must agree, or two products in a row would be layers.
 AGREE = {2: 4, 3: 2}
+# Signatures of a stack that are asked where it lies.
+VOTES = 16
 NEVER = 1 << 40
 
 _DIGITS = re.compile(r"\d+")
@@ -166,14 +168,22 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints) -> tuple[Stack, ...]:
     candidates = [s for s in candidates if len(s) >= AGREE.get(len(s[0]), 1)]
     candidates.sort(key=lambda s: (-len(s) * math.log2(1 + len(s[0])), s[0][0]))
 
-    def within(a: list[int], b: list[int]) -> bool:
-        """Whether the middle of a lies in the course of b."""
-        m = _pairs(len(a))[len(_pairs(len(a))) // 2]
-        return bool(above[a[m]] & bits[b[0]]) and bool(above[b[-1]] & bits[a[m]])
+    def within(inner: list[list[int]], outer: list[list[int]]) -> bool:
+        """Whether the middle of most of the inner signatures lies in the course of the outer's.
+
+        Most, not one: a fusion of two results may tie one of them to something much later.
+        """
+        said = [
+            bool(above[a[m]] & bits[b[0]]) and bool(above[b[-1]] & bits[a[m]])
+            for a in inner[:VOTES]
+            for m in _pairs(len(a))[len(_pairs(len(a))) // 2 :][:1]
+            for b in outer[:VOTES]
+        ]
+        return 2 * sum(said) > len(said)
 
     chosen: list[list[list[int]]] = []
     for stack in candidates:
-        if not any(within(stack[0], s[0]) or within(s[0], stack[0]) for s in chosen):
+        if not any(within(stack, s) or within(s, stack) for s in chosen):
             chosen.append(stack)
     chosen = chosen[:MOST_STACKS]
     chosen.sort(key=lambda s: (min(depth[rows[0]] for rows in s), s[0][0]))
@@ -245,16 +255,18 @@ def place(
     ends: list[int] = []
     closes: Counter[tuple[int, int]] = Counter()
     kind = signature[g.first : g.first + g.size].tolist()
+    free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
+    opens = _opening(kind, after, before, free, start, stacks)
     for i in range(g.size):
         if own[i] >= 0:
             position[i] = own[i]
             continue
-        if silent[i] or alone[i] or joint[i]:
+        if not free[i]:
             continue
         a, b = after[i], before[i]
         if a == b:
             position[i] = a
-        elif b < NEVER and low[i] == high[i] == who[b]:
+        elif b < NEVER and (low[i] == high[i] == who[b] or (kind[i], _begin(start, b)) in opens):
             position[i] = b
         elif a >= 0 and a in last:
             ends.append(i)
@@ -272,6 +284,43 @@ def place(
         np.array(after, np.int64),
         np.array(before, np.int64),
     )
+
+
+def _opening(
+    kind: list[int],
+    after: list[int],
+    before: list[int],
+    free: list[bool],
+    start: list[int],
+    stacks: tuple[Stack, ...],
+) -> set[tuple[int, int]]:
+    """Signatures that open a layer, with where their stack starts.
+
+    What stands between two layers closes the one or opens the other. What stands before the first
+    layer as often as between two, and less often after the last, opens: ``q = x @ wq`` where
+    the spine is of other products.
+    """
+    last = {s: s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
+    first: Counter[tuple[int, int]] = Counter()
+    between: Counter[tuple[int, int]] = Counter()
+    final: Counter[tuple[int, int]] = Counter()
+    for i, (a, b) in enumerate(zip(after, before, strict=True)):
+        if a == b or not free[i]:
+            continue
+        of_a = _begin(start, a) if a >= 0 else -1
+        of_b = _begin(start, b) if b < NEVER else -1
+        if of_a == of_b:
+            between[kind[i], of_a] += 1
+            continue
+        if of_b >= 0 and b == of_b:
+            first[kind[i], of_b] += 1
+        if of_a >= 0 and a == last[of_a]:
+            final[kind[i], of_a] += 1
+    return {
+        key
+        for key, n in between.items()
+        if key[1] >= 0 and final[key] < first[key] and 2 * first[key] * (last[key[1]] - key[1]) >= n
+    }
 
 
 def _begin(start: list[int], position: int) -> int:
