@@ -1,9 +1,11 @@
 """What the first picture of real programs shows: layers found, boxes, arrows, text.
 
-    python benchmarks/first_picture.py FOLDER … [--layers TABLE.json]
+    python benchmarks/first_picture.py FOLDER …
 
-Every dump under the folders is read. ``compile_people.py`` writes some, whose layers are known;
-``--layers`` adds known layers of others: ``{"vit_training": [12]}`` by the beginning of a name.
+Every dump under the folders is read; ``compile_people.py`` writes some. "layers" are those that
+the program's own arguments state (``layer_truth.py``): right where each stack of n is one fold of
+n groups, forward and backward, with the products of layer k in the k-th; of none where arguments
+have no paths or say nothing of layers.
 Boxes, arrows and pixels of the smallest text are of windows of 1500×1000, 900×640 and
 2560×1400. "in boxes" is the share of the products that groups with a name hold.
 """
@@ -16,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 REPO = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPO / "python"), str(REPO / "benchmarks"), str(REPO / "benchmarks" / "front")]
@@ -24,45 +25,16 @@ sys.path[:0] = [str(REPO / "python"), str(REPO / "benchmarks"), str(REPO / "benc
 SUFFIXES = (".hlo", ".hlo.gz", ".txt")
 
 
-def known(name: str, more: dict[str, list[int]]) -> list[int] | None:
-    """Counts of layers of a program; None where nobody said."""
-    from people import PROGRAMS
-
-    stem = name.partition(".")[0]
-    if stem in PROGRAMS:
-        return list(PROGRAMS[stem][1])
-    return next((v for k, v in more.items() if name.startswith(k)), None)
-
-
-def counts(module: Any, tree: Any) -> dict[int, int]:
-    """How often the picture says ×N: folds, runs of layers, loops around products."""
-    from hloscope.analysis.base.table import table
-    from hloscope.analysis.base.trips import trip_count
-    from hloscope.analysis.grouping.folds import folds
-    from hloscope.analysis.grouping.layers import layers
-
-    found: dict[int, int] = {}
-    for r in layers(module).runs:
-        found[r.stack.count] = found.get(r.stack.count, 0) + 1
-    for f in folds(module, tree).folds:
-        found[len(f.members)] = found.get(len(f.members), 0) + 1
-    for row in table(module).where("while").tolist():
-        n = trip_count(module.instructions[row])
-        if n:
-            found[n] = found.get(n, 0) + 1
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="+", type=Path)
-    parser.add_argument("--layers", type=Path)
     options = parser.parse_args()
-    more = json.loads(options.layers.read_text()) if options.layers else {}
 
     import hloscope as hs
+    from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import KINDS, group_tree
     from hloscope.analysis.grouping.worth import worth
+    from layer_truth import judge, stacks
     from run import bundle
 
     files = sorted(p for f in options.folder for p in f.iterdir() if p.name.endswith(SUFFIXES))
@@ -70,7 +42,7 @@ def main() -> None:
         script = Path(folder) / "first_picture.mjs"
         bundle(REPO / "benchmarks" / "front" / "first_picture.ts", script, "--platform=node",
                "--format=esm")  # fmt: skip
-        rows, views = [], []
+        rows, views, said = [], [], []
         for k, file in enumerate(files):
             try:
                 capture = hs.read(file)
@@ -91,8 +63,12 @@ def main() -> None:
             loose = [g for g in first if KINDS[tree.kind[g]] == "section"]
             boxed = sum(float(share[g]) for g in first if g not in loose)
             total = float(share[entry[0]]) if entry else 0.0
-            truth, found = known(file.name, more), counts(module, tree)
-            right = None if truth is None else all(n in found for n in truth)
+            stated = stacks(module)
+            folded = folds(module, tree)
+            wrong = [w for w in (judge(module, s, tree, folded) for s in stated) if w]
+            truth = sorted((s.count for s in stated), reverse=True)
+            right = None if not stated else not wrong
+            said += [f"{file.name}: {w}" for w in wrong]
             rows.append((file.name, len(module.instructions), truth, right, len(loose),
                          min(1.0, boxed / total) if total else None))  # fmt: skip
         out = subprocess.run(["node", str(script), *views], capture_output=True, text=True)
@@ -100,7 +76,7 @@ def main() -> None:
     if out.returncode or len(pictures) != len(rows):
         sys.exit(out.stderr[-2000:])
     print(
-        f"{'':44} {'instr.':>8} {'layers':>10}  "
+        f"{'':44} {'instr.':>8} {'layers':>22}  "
         "boxes      arrows     text px         parts in boxes"
     )
     for (name, size, truth, right, parts, boxed), sizes in zip(rows, pictures, strict=True):
@@ -108,7 +84,7 @@ def main() -> None:
             "?" if right is None else f"{'+'.join(map(str, truth or []))} {'ok' if right else 'NO'}"
         )
         print(
-            f"{name[:44]:44} {size:>8,} {mark:>10}  "
+            f"{name[:44]:44} {size:>8,} {mark[:22]:>22}  "
             + "/".join(str(s["boxes"]) for s in sizes).ljust(11)
             + "/".join(str(s["arrows"]) for s in sizes).ljust(11)
             + "/".join(f"{s['text']:.1f}" for s in sizes).ljust(16)
@@ -117,7 +93,8 @@ def main() -> None:
         )
     judged = [r for r in rows if r[3] is not None]
     right = sum(bool(r[3]) for r in judged)
-    print(f"\nlayers right in {right} of {len(judged)} programs where they are known")
+    print(f"\nlayers right in {right} of {len(judged)} programs that state them")
+    print("".join(f"  {line}\n" for line in said), end="")
     small = sum(any(s["text"] < 10 for s in p) for p in pictures)
     many = sum(any(s["boxes"] > 15 for s in p[:1]) for p in pictures)
     arrows = sum(any(s["arrows"] > 25 for s in p[:1]) for p in pictures)
