@@ -119,7 +119,7 @@ def test_fsdp_holds_a_share_and_sends_three_times() -> None:
     shared = hs.transformer(mesh={"data": 8}, fsdp=True, **kw).totals
     assert shared.memory["optimizer state"] == plain.memory["optimizer state"] / 8
     # all-gather twice and reduce-scatter once, where an all-reduce is two of them
-    assert shared.wire_bytes["data"] == pytest.approx(plain.wire_bytes["data"] * 3 / 2)
+    assert shared.wire_bytes["weights"] == pytest.approx(plain.wire_bytes["weights"] * 3 / 2)
 
 
 def test_parameters_add_up_over_all_devices() -> None:
@@ -188,3 +188,32 @@ def test_shows_itself_as_text_data_and_page(model: Transformer, tmp_path: Path) 
     section = small.view["sections"][1]
     assert [s["name"] for s in section["sliders"]] == ["batch", "chips"]
     assert len(section["cases"]) == 2
+
+
+def test_every_mesh_shares_the_same_work() -> None:
+    """No device does another's: FLOPs of all devices are those of one that has it all."""
+    model = hs.transformer(
+        batch=64, seq=1024, embed=1024, heads=16, depth=4, experts=8,
+        top_k=2, hardware="tpu-v5p",
+    )  # fmt: skip
+    whole = model.totals.flops
+    found = model.best_meshes(16, limit=1000)
+    assert {a for m in found for a in m.sizes.mesh} == {"data", "context", "expert", "pipeline"}
+    for m in found:
+        assert m.totals.flops * 16 == pytest.approx(whole, rel=0.01), m.sizes.mesh
+
+
+def test_gradients_are_summed_over_all_that_hold_the_same_weights() -> None:
+    def sent(mesh: dict[str, int], **options: Any) -> float:
+        model = hs.transformer(
+            batch=16, seq=1024, embed=1024, heads=16, depth=4, mesh=mesh, hardware="h100",
+            **options,
+        )  # fmt: skip
+        return model.totals.wire_bytes.get("weights", 0.0)
+
+    assert sent({"context": 8}) == sent({"data": 8}) == sent({"data": 4, "context": 2}) > 0
+    # experts are held by fewer: of each a device has a part, and data alone holds it again
+    moe: dict[str, Any] = {"experts": 8, "top_k": 2}
+    rest = sent({"data": 8}) - 7 / 4 * 4 * 2 * (8 * 1024**2 + 5 * 1024)
+    router = 7 / 4 * 4 * 2 * 1024 * 8
+    assert sent({"expert": 8}, **moe) == pytest.approx(rest + router)

@@ -222,7 +222,7 @@ def transformer(
         (m1, m2) for SUMMA, (q, q, d) for 2.5D with ``tensor_kind="2.5d"``, (x, y, z) for 3D.
     hardware: a chip's id, or ``Rates``.
     wire: "ring" counts what a device sends, (m−1)/m of an array; "whole" the whole array.
-    overlap: whether gradients and weights over "data" travel while others are computed.
+    overlap: whether weights and their gradients travel while others are computed.
     options: ``kv_heads`` (grouped-query attention), ``experts``, ``top_k``, ``capacity`` (MoE),
         ``vocab``, ``gated``, ``dropout``, ``microbatches``, ``fsdp``, ``tensor_kind``,
         ``context_kind`` ("ring" or "ulysses"), ``recompute`` ("none", "attention", "block"),

@@ -71,8 +71,16 @@ class Sizes:
 
     @property
     def local_batch(self) -> float:
-        """Sequences of one microbatch on one device."""
-        return self.batch / self.size("data") / self.microbatches
+        """Sequences of one microbatch on one device; devices of "expert" have their own too."""
+        return self.batch / (self.size("data") * self.size("expert")) / self.microbatches
+
+    def replicas(self, *, of_experts: bool) -> int:
+        """How many devices hold the same weights and see other tokens.
+
+        Those along "data" and "context"; along "expert" too, but for the weights of experts.
+        """
+        same = self.size("data") * self.size("context")
+        return same if of_experts else same * self.size("expert")
 
 
 def checked(sizes: Sizes) -> Sizes:
@@ -120,7 +128,12 @@ def _problems(s: Sizes) -> Iterator[str]:
         (s.seq, "seq", s.size("context"), "the context axis"),
         (s.depth, "depth", s.size("pipeline"), "the pipeline axis"),
         (s.experts, "experts", s.size("expert"), "the expert axis"),
-        (s.batch, "batch", s.size("data") * s.microbatches, "data × microbatches"),
+        (
+            s.batch,
+            "batch",
+            s.size("data") * s.size("expert") * s.microbatches,
+            "data × expert × microbatches" if s.size("expert") > 1 else "data × microbatches",
+        ),
     ):
         if what % by:
             yield f"{of} {what} does not divide by {by} ({why})"

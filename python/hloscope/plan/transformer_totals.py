@@ -1,10 +1,13 @@
 """A training step of an analytic transformer: seconds and bytes of one device, part by part.
 
     seconds   layers of a block × blocks of a stage × microbatches, forward and backward
-              + what is computed again + (p−1) microbatches of bubble + gradients, weights over
-              "data" + the optimizer's reads and writes + the head
-    bytes     weights, gradients, optimizer state of a stage (÷ data with fsdp)
+              + what is computed again + (p−1) microbatches of bubble + gradients, weights
+              among replicas + the optimizer's reads and writes + the head
+    bytes     weights, gradients, optimizer state of a stage (÷ replicas with fsdp)
               + kept activations × microbatches in flight
+
+Replicas are the devices that hold the same weights and see other tokens: those along "data" and
+"context", and along "expert" for all weights but the experts'.
 
 Recomputation after Korthikanti et al. 2022: "attention" makes scores again (what lies between
 Q, K, V and the output), "block" keeps nothing but a block's input. Optimizer state after
@@ -34,7 +37,7 @@ TIME_PARTS = (
     "wire: tensor",
     "wire: context",
     "wire: expert",
-    "wire: data",
+    "wire: weights",
     "wire: pipeline",
     "bubble",
 )
@@ -51,7 +54,10 @@ _AGAIN = {"attention": ("logits", "softmax", "dropout_softmax", "attend")}
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A step on one device. ``seconds`` and ``memory`` are by part, ``wire_bytes`` by axis."""
+    """A step on one device. ``seconds`` and ``memory`` are by part, ``wire_bytes`` by axis.
+
+    "weights" is what replicas send each other: gradients, and with fsdp the weights.
+    """
 
     seconds: Mapping[str, float]
     memory: Mapping[str, float]
@@ -119,7 +125,15 @@ def totals(model: Transformer) -> Totals:
     seconds["bubble"] = sum(seconds.values()) / s.microbatches * (stages - 1)
     held = blocks * sum(layer.parameters for layer in all_layers)
     own = held + (head.parameters if head is not None else 0)
-    _over_data(model, held, own, seconds, wire)
+    experts = 0.0
+    if s.experts > 1:
+        experts = blocks * sum(x.parameters for x in all_layers if x.name in ("fc1", "fc2"))
+    # parameters of a device, by how many devices hold the same
+    weights = {s.replicas(of_experts=False): own - experts}
+    n = s.replicas(of_experts=True)
+    weights[n] = weights.get(n, 0.0) + experts
+    own = sum(w / r for r, w in weights.items()) if s.fsdp else own
+    _among_replicas(model, weights, seconds, wire)
     if stages > 1:
         one = s.local_batch * s.seq / s.size("context") * s.embed * s.element_bytes
         one /= s.size("tensor")
@@ -127,7 +141,7 @@ def totals(model: Transformer) -> Totals:
         for _ in ("forward", "backward"):
             _send(model, both, s.microbatches, seconds, wire)
     state = _state_bytes(s)
-    moved = own * (3 * s.element_bytes + 2 * state) / (s.size("data") if s.fsdp else 1)
+    moved = own * (3 * s.element_bytes + 2 * state)
     seconds["optimizer"] = moved / model.rates.memory_bandwidth
     flops = times * sum(x.flops_fwd + x.flops_bwd for x in all_layers)
     if head is not None:
@@ -150,6 +164,7 @@ def _send(
     model: Transformer, e: Exchange, times: float, seconds: dict[str, float], wire: dict[str, float]
 ) -> None:
     axis = e.axis if e.axis in ("context", "expert", "data", "pipeline") else "tensor"
+    axis = "weights" if axis == "data" else axis
     seconds[f"wire: {axis}"] += times * model.seconds(e)
     wire[axis] = wire.get(axis, 0.0) + times * model.sent(e)
 
@@ -168,23 +183,23 @@ def _head(s: Sizes) -> Layer | None:
     )
 
 
-def _over_data(
-    model: Transformer, held: float, own: float, seconds: dict[str, float], wire: dict[str, float]
+def _among_replicas(
+    model: Transformer, weights: dict[int, float], seconds: dict[str, float], wire: dict[str, float]
 ) -> None:
     """Gradients once a step; with fsdp weights and gradients of every microbatch."""
     s = model.sizes
-    d = s.size("data")
-    before = seconds["wire: data"]
-    if s.fsdp:
-        fwd, bwd = volumes.fsdp(own * s.element_bytes, d)
-        for e in (*fwd, *bwd):
-            _send(model, e, s.microbatches, seconds, wire)
-    else:
-        for e in volumes.data_parallel(own * s.element_bytes, d)[1]:
-            _send(model, e, 1, seconds, wire)
+    before = seconds["wire: weights"]
+    for replicas, held in weights.items():
+        if s.fsdp:
+            fwd, bwd = volumes.fsdp(held * s.element_bytes, replicas)
+            for e in (*fwd, *bwd):
+                _send(model, e, s.microbatches, seconds, wire)
+        else:
+            for e in volumes.data_parallel(held * s.element_bytes, replicas)[1]:
+                _send(model, e, 1, seconds, wire)
     if model.overlap:
         hidden = seconds["matmuls"] + seconds["other layers"]
-        seconds["wire: data"] = before + max(0.0, seconds["wire: data"] - before - hidden)
+        seconds["wire: weights"] = before + max(0.0, seconds["wire: weights"] - before - hidden)
 
 
 def _state_bytes(s: Sizes) -> float:
@@ -196,7 +211,6 @@ def _memory(
     s: Sizes, all_layers: list[Layer], again: list[Layer], blocks: int, own: float,
     head: Layer | None,
 ) -> dict[str, float]:  # fmt: skip
-    shard = s.size("data") if s.fsdp else 1
     kept = sum(layer.kept_bytes for layer in all_layers)
     one_block = 0.0
     if s.recompute == "block":
@@ -212,11 +226,11 @@ def _memory(
     in_flight = min(s.size("pipeline"), s.microbatches)
     gathered = sum(layer.parameters for layer in all_layers) * s.element_bytes if s.fsdp else 0.0
     return {
-        "weights": own * s.element_bytes / shard,
-        "gradients": own * s.element_bytes / shard,
-        "optimizer state": own * _state_bytes(s) / shard,
+        "weights": own * s.element_bytes,
+        "gradients": own * s.element_bytes,
+        "optimizer state": own * _state_bytes(s),
         "activations": kept * blocks * in_flight + one_block,
-        "gathered weights": gathered if shard > 1 else 0.0,
+        "gathered weights": gathered if s.replicas(of_experts=False) > 1 else 0.0,
         "head": head.out_bytes if head is not None else 0.0,
     }
 
