@@ -8,6 +8,7 @@ and said.
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..readers.pass_dump import list_passes, pass_of
 from . import marks
 
 MAX_KEPT_BYTES = 256 << 20
+_STEP = ("number", "pipeline", "passed", "upcoming")
 
 
 def options(folder: str) -> dict[str, Any]:
@@ -39,7 +41,8 @@ def collect(folder: str, marked: marks.Marked | None) -> tuple[tuple[Snapshot, .
         assert entry.path is not None
         assert step is not None
         data = entry.path.read_bytes()
-        if found and data == before:
+        if found and data == before:  # says which pass ended here, and takes no room
+            found.append(replace(found[-1], **dict(zip(_STEP, step, strict=True))))
             continue
         before = data
         packed = zlib.compress(data, 1)

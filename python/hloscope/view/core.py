@@ -88,32 +88,42 @@ def build_view(
     context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()
     with no_collection():
-        _instructions(builder, context)
-        _computations(builder, context)
-        _groups(builder, context)
-        _frames(builder, context)
+        add_picture(builder, context)
         summary = summarize(module, context.target, CONTRIBUTIONS[:1])
-        c, f = context, context.folds.folds
-        builder.header = {
-            "opcodes": list(c.table.opcodes),
-            "families": [{"id": f.id, "label": f.label, "landmark": f.landmark} for f in FAMILIES],
-            "groupKinds": list(KINDS),
-            "callRoles": c._cache["call roles"],
-            "counts": {
-                "instructions": len(module.instructions),
-                "computations": len(module.computations),
-                "groups": len(c.groups.parent),
-                "folds": len(f),
-            },
+        builder.header = picture_header(context) | {
             "title": title or module.name,
             "subtitle": subtitle,
-            "dialect": module.dialect,
             "isScheduled": module.is_scheduled,
             "summary": summary,
-            "warnings": [str(w) for w in module.warnings] + c.warnings,
+            "warnings": [str(w) for w in module.warnings] + context.warnings,
             "extras": {},
         }
         return builder.finish(VIEW_MAGIC)
+
+
+def add_picture(b: Builder, c: Context) -> None:
+    """The columns that a picture is made of."""
+    _instructions(b, c)
+    _computations(b, c)
+    _groups(b, c)
+    _frames(b, c)
+
+
+def picture_header(c: Context) -> dict[str, Any]:
+    """What the header says of those columns."""
+    return {
+        "opcodes": list(c.table.opcodes),
+        "families": [{"id": f.id, "label": f.label, "landmark": f.landmark} for f in FAMILIES],
+        "groupKinds": list(KINDS),
+        "callRoles": c._cache["call roles"],
+        "counts": {
+            "instructions": len(c.module.instructions),
+            "computations": len(c.module.computations),
+            "groups": len(c.groups.parent),
+            "folds": len(c.folds.folds),
+        },
+        "dialect": c.module.dialect,
+    }
 
 
 def build_analyses(module: Module, target: Target | None = None) -> bytes:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...hlo.collective_kinds import KINDS
 from ...hlo.snapshots import Snapshot
+from .pass_steps import Steps, follow
 from .passes_row import COUNTED, Pass
 from .passes_text import table
 
@@ -44,6 +45,7 @@ class Passes:
     rows: tuple[Pass, ...]
     snapshots: tuple[Snapshot, ...] = field(repr=False)
     note: str = ""
+    _costs: dict[Any, dict[str, float | None]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -78,19 +80,40 @@ class Passes:
         from ...hlo import Target as Unknown
         from .cost_summary import costs, peaks
 
-        module = self.module(row)
         target = target or Unknown()
-        found = costs(module, target)
-        peak = peaks(module, target).get("peak_live_bytes") if module.is_scheduled else None
-        return {
-            "flops": found.get("flops"),
-            "bytes_accessed": found.get("bytes_accessed"),
-            "peak_bytes": peak,
-        }
+        at = row if isinstance(row, int) else row.index
+        known = self._costs.get((at, target))
+        if known is None:
+            module = self.module(row)
+            found = costs(module, target)
+            peak = peaks(module, target).get("peak_live_bytes") if module.is_scheduled else None
+            known = self._costs[at, target] = {
+                "flops": found.get("flops"),
+                "bytes_accessed": found.get("bytes_accessed"),
+                "peak_bytes": peak,
+            }
+        return dict(known)
+
+    def known_cost(self, row: int) -> dict[str, float | None] | None:
+        """``cost`` of a row where it was worked out before, for whatever target."""
+        return next((dict(c) for (at, _), c in self._costs.items() if at == row), None)
 
     def made(self, name: str) -> Pass | None:
         """The pass in which an instruction of this name first appeared; None if in none."""
         return self._made.get(name.lstrip("%"))
+
+    @cached_property
+    def steps(self) -> Steps:
+        """Every instruction through all passes; made when first asked for."""
+        return self.follow()
+
+    def follow(self, progress: Callable[[int, int], None] | None = None) -> Steps:
+        """``steps``, telling how many of how many passes are done; ``progress`` may raise."""
+        known: Steps | None = self.__dict__.get("steps")
+        if known is None:
+            known = follow([s.text for s in self.snapshots], progress)
+            self.__dict__["steps"] = known
+        return known
 
     @cached_property
     def _made(self) -> dict[str, Pass]:
@@ -138,7 +161,7 @@ def passes(
     counts = dict.fromkeys(COUNTED, 0)
     text_before = bare_before = ""
     operations: frozenset[int] | None = None
-    upcoming = ""
+    names = ran(snapshots)
     for k, snapshot in enumerate(snapshots):
         if progress is not None:
             progress(k, len(snapshots))
@@ -146,9 +169,7 @@ def passes(
         if rows and text == text_before:
             continue
         bare = _bare(text)
-        # a pass that runs a pipeline of its own leaves its own change at the start of that
-        name = snapshot.passed or (upcoming if rows else "")
-        upcoming = snapshot.upcoming
+        name = names[k]
         found = dict(_LINE.findall(text))
         now = _counts(_LINE.findall(text))
         lost: tuple[int, ...] = ()
@@ -172,6 +193,32 @@ def passes(
         kept.append(snapshot)
         before, counts, text_before, bare_before = found, now, text, bare
     return Passes(tuple(rows), tuple(kept), note)
+
+
+def ran(snapshots: Sequence[Snapshot]) -> list[str]:
+    """The pass that each snapshot shows the work of; "" where it began, or nothing tells.
+
+    A pass that runs a pipeline of its own has changed the module before that pipeline starts:
+
+        outer: after_shardy-xla.before_some-pass          passes that change nothing leave no dump
+        inner: after_pipeline-start.before_dce            what changed here, the pass did that
+        inner: after_dce.…                                is still running: not some-pass but
+        outer: after_spmd-partitioning.…                  the one that ends next in its pipeline
+    """
+    out = []
+    for k, s in enumerate(snapshots):
+        name = s.passed
+        if not name and k > 0:
+            before = snapshots[k - 1]
+            outer = {x.pipeline for x in snapshots[:k]} - {s.pipeline, ""}
+            if before.upcoming == "pipeline-end":
+                outer.discard(before.pipeline)
+            else:
+                outer = {before.pipeline} - {""}
+            later = (x.passed for x in snapshots[k + 1 :] if x.passed and x.pipeline in outer)
+            name = next(later, "")
+        out.append(name)
+    return out
 
 
 def _bare(text: str) -> str:

@@ -1,0 +1,383 @@
+"""Every instruction of every pass as one: when it appeared, how it changed, when it went.
+
+    dump of row 0 ─┐
+    dump of row 1 ─┼─▶ follow ─▶ Steps: nodes (an instruction through its whole life)
+    dump of row 2 ─┘                    versions (a line of text from one row on)
+                                        links (this one took the place of that one)
+
+Kept are differences: a version where a line changed, not the 120 texts. A node is told by its
+name within its computation; where a pass wrote everything anew, see pass_match.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from . import pass_match
+from .pass_lines import Body, Line, Reader
+
+# Bits of a version: what changed against the one before.
+BORN, OPCODE, SHAPE, LAYOUT, OPERANDS, ATTRIBUTES, RENAMED = 1, 2, 4, 8, 16, 32, 64
+WORDS = {
+    OPCODE: "opcode", SHAPE: "shape", LAYOUT: "layout", OPERANDS: "operands",
+    ATTRIBUTES: "attributes",
+}  # fmt: skip
+# How one is known to stand in for another.
+USERS, RESULT, SOURCE = 0, 1, 2
+_PARTNERS = 4
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One instruction through its life: in rows ``first`` to ``last - 1``."""
+
+    index: int
+    computation: int
+    first: int
+    last: int
+    versions: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Version:
+    """A node's line from ``row`` on. ``operands`` are nodes; ``changed`` bits as above."""
+
+    index: int
+    row: int
+    node: int
+    line: Line
+    operands: tuple[int, ...]
+    changed: int
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A computation through its life; ``order`` holds all nodes that were ever in it."""
+
+    index: int
+    name: str
+    entry: bool
+    first: int
+    last: int
+    order: list[int] = field(default_factory=list)
+    renames: list[tuple[int, str]] = field(default_factory=list)  # from which row on
+
+    def names(self) -> list[tuple[int, int, str]]:
+        """(first row, row after the last, name): what it was called when."""
+        ends = [row for row, _ in self.renames[1:]] + [self.last]
+        return [(row, end, n) for (row, n), end in zip(self.renames, ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """At ``row``, ``new`` took the place of ``old``; ``how``: its users, the result, the source."""
+
+    row: int
+    old: int
+    new: int
+    how: int
+
+
+@dataclass(eq=False)
+class Steps:
+    """What ``follow`` found. ``diffs``: per row, per changed computation, its lines as
+    (kind, version): " " kept, "-" gone, "+" new, ">" moved."""
+
+    rows: int
+    nodes: list[Node]
+    versions: list[Version]
+    places: list[Place]
+    links: list[Link]
+    diffs: list[list[tuple[int, list[tuple[str, int]]]]]
+
+    def version_at(self, node: Node, row: int) -> Version:
+        """The version that stands after a row; the last one of a node that is gone."""
+        at = bisect_left(node.versions, row + 1, key=lambda v: self.versions[v].row)
+        return self.versions[node.versions[max(0, at - 1)]]
+
+    def name(self, node: Node) -> str:
+        return self.versions[node.versions[-1]].line.name
+
+
+def follow(
+    texts: Sequence[Callable[[], str]], progress: Callable[[int, int], None] | None = None
+) -> Steps:
+    """Follows the instructions through the dumps of a module's rows, in order.
+
+    ``progress`` is called with how many of how many are done, and may raise to stop.
+    """
+    walk = _Walk(len(texts))
+    reader = Reader()
+    for row, text in enumerate(texts):
+        if progress is not None:
+            progress(row, len(texts))
+        walk.step(row, reader.read(text()))
+    return walk.finish()
+
+
+class _Walk:
+    def __init__(self, rows: int) -> None:
+        self.steps = Steps(rows, [], [], [], [], [])
+        self.before: dict[str, Body] = {}
+        self.place_of: dict[str, int] = {}  # by name, of the present row
+        self.alive: dict[int, dict[str, int]] = {}  # place → name → node
+        # what went and came in this row
+        self.gone: list[int] = []
+        self.born: list[int] = []
+
+    def step(self, row: int, bodies: list[Body]) -> None:
+        now = {b.name: b for b in bodies}
+        steps = self.steps
+        self.gone, self.born = [], []
+        left = [b for n, b in self.before.items() if n not in now]
+        new = [b for n, b in now.items() if n not in self.before]
+        pairs = pass_match.computations(left, new)
+        old_of = {id(b): a for a, b in pairs}
+        for name, b in now.items():
+            if name in self.before:
+                old_of[id(b)] = self.before[name]
+        places: dict[str, int] = {}
+        for b in bodies:
+            old = old_of.get(id(b))
+            if old is not None:
+                place = steps.places[self.place_of[old.name]]
+                places[b.name] = place.index
+                if place.name != b.name:
+                    place.name = b.name
+                    place.renames.append((row, b.name))
+            else:
+                place = Place(len(steps.places), b.name, b.entry, row, row + 1, [], [(row, b.name)])
+                steps.places.append(place)
+                places[b.name] = place.index
+            steps.places[places[b.name]].last = row + 1
+        stays = set(places.values())
+        changed: list[tuple[int, list[tuple[str, int]]]] = []
+        for name in self.before:
+            left_out = self.place_of[name]
+            if left_out not in stays:
+                changed.append((left_out, self._close(row, left_out)))
+        self.place_of = places
+        for b in bodies:
+            old = old_of.get(id(b))
+            if old is not None and old.lines == b.lines:
+                continue
+            diff = self._body(row, places[b.name], old, b)
+            if any(kind != " " for kind, _ in diff):
+                changed.append((places[b.name], diff))
+        steps.diffs.append(changed if row else [])
+        if row:
+            self._same_source(row)
+        self.before = now
+
+    def _close(self, row: int, place: int) -> list[tuple[str, int]]:
+        nodes = self.alive.pop(place)
+        out = []
+        for n in nodes.values():
+            node = self.steps.nodes[n]
+            node.last = row
+            self.gone.append(n)
+            out.append(("-", node.versions[-1]))
+        return out
+
+    def _body(self, row: int, place: int, old: Body | None, b: Body) -> list[tuple[str, int]]:
+        steps = self.steps
+        nodes, versions = steps.nodes, steps.versions
+        was = self.alive.get(place, {})
+        names = {x.name for x in b.lines}
+        renamed: dict[str, str] = {}  # new name → old name
+        if old is not None:
+            lost = [x for x in old.lines if x.name not in names]
+            fresh = [x for x in b.lines if x.name not in was]
+            if pass_match.written_anew(len(old.lines), len(lost), len(fresh)):
+                pairs = pass_match.instructions(lost, fresh)
+                renamed = {new.name: old_line.name for old_line, new in pairs}
+        now: dict[str, int] = {}
+        for line in b.lines:
+            n = was.get(renamed.get(line.name, line.name))
+            if n is not None and (line.name in renamed or line.name not in renamed.values()):
+                now[line.name] = n
+                continue
+            node = Node(len(nodes), place, row, row + 1)
+            nodes.append(node)
+            now[line.name] = node.index
+            self.born.append(node.index)
+        kept = set(now.values())
+        gone = [n for n in was.values() if n not in kept]
+        for n in gone:
+            nodes[n].last = row
+        self.gone += gone
+        diff_new: list[tuple[str, int]] = []
+        changed_from: dict[int, int] = {}
+        for line in b.lines:
+            node = nodes[now[line.name]]
+            last = versions[node.versions[-1]] if node.versions else None
+            if last is not None and last.line is line:
+                diff_new.append((" ", last.index))
+                continue
+            operands = tuple([now[o] for o in line.operands if o in now])
+            bits = BORN if last is None else _bits(last, line, operands)
+            version = Version(len(versions), row, node.index, line, operands, bits)
+            if last is not None:
+                if last.line.text == line.text and not bits:  # only its metadata differ
+                    last.line = line
+                    diff_new.append((" ", last.index))
+                    continue
+                changed_from[node.index] = last.index
+                if bits & OPERANDS:
+                    self._replaced(row, last.operands, operands, kept, USERS)
+            versions.append(version)
+            node.versions.append(version.index)
+            diff_new.append(("+" if last is None or bits & ~RENAMED else "~", version.index))
+        if old is not None and was:
+            self._result(row, old, b, was, now, kept)
+        self.alive[place] = now
+        self._merge(place, b, now)
+        if not row:
+            return []
+        return _diff(steps, was, diff_new, set(gone), changed_from)
+
+    def _replaced(
+        self, row: int, old: tuple[int, ...], new: tuple[int, ...], kept: set[int], how: int
+    ) -> None:
+        if len(old) != len(new):
+            return
+        for a, b in zip(old, new, strict=True):
+            if a != b and a not in kept:
+                self.steps.links.append(Link(row, a, b, how))
+
+    def _result(
+        self, row: int, old: Body, new: Body, was: dict[str, int], now: dict[str, int],
+        kept: set[int],
+    ) -> None:  # fmt: skip
+        a = next((was[x.name] for x in old.lines if x.root and x.name in was), -1)
+        b = next((now[x.name] for x in new.lines if x.root), -1)
+        if a >= 0 and b >= 0:
+            self._replaced(row, (a,), (b,), kept, RESULT)
+
+    def _same_source(self, row: int) -> None:
+        """Pairs what came with what went by ``op_name`` where no user tells."""
+        steps = self.steps
+        told = {(x.old, x.new) for x in steps.links if x.row == row}
+        linked_old = {a for a, _ in told}
+        linked_new = {b for _, b in told}
+        by_key: dict[tuple[str, str], list[int]] = defaultdict(list)
+        by_name: dict[str, list[int]] = defaultdict(list)
+        for n in self.gone:
+            line = steps.versions[steps.nodes[n].versions[-1]].line
+            if line.op_name:
+                by_key[line.opcode, line.op_name].append(n)
+                by_name[line.op_name].append(n)
+        for n in self.born:
+            line = steps.versions[steps.nodes[n].versions[-1]].line
+            if not line.op_name:
+                continue
+            found = by_key.get((line.opcode, line.op_name), ())
+            if not found and n not in linked_new:
+                found = [x for x in by_name.get(line.op_name, ()) if x not in linked_old]
+            if len(found) <= _PARTNERS:
+                for old in found:
+                    if (old, n) not in told:
+                        steps.links.append(Link(row, old, n, SOURCE))
+
+    def _merge(self, place: int, b: Body, now: dict[str, int]) -> None:
+        """Puts new nodes behind the line they stand behind, among all that ever were there."""
+        order = self.steps.places[place].order
+        known = set(order)
+        after: dict[int, list[int]] = defaultdict(list)
+        last = -1
+        for line in b.lines:
+            n = now[line.name]
+            if n in known:
+                last = n
+            else:
+                after[last].append(n)
+        if after:
+            self.steps.places[place].order = after.get(-1, []) + [
+                x for n in order for x in (n, *after.get(n, ()))
+            ]
+
+    def finish(self) -> Steps:
+        for nodes in self.alive.values():
+            for n in nodes.values():
+                self.steps.nodes[n].last = self.steps.rows
+        return self.steps
+
+
+def _bits(last: Version, line: Line, operands: tuple[int, ...]) -> int:
+    was = last.line
+    bits = RENAMED if was.name != line.name else 0
+    if was.opcode != line.opcode:
+        bits |= OPCODE
+    if was.shape != line.shape:
+        bits |= SHAPE if was.dense != line.dense else LAYOUT
+    if last.operands != operands or (not operands and was.arguments != line.arguments):
+        bits |= OPERANDS
+    if was.attributes != line.attributes or was.root != line.root:
+        bits |= ATTRIBUTES
+    return bits
+
+
+def _diff(
+    steps: Steps,
+    was: dict[str, int],
+    new: list[tuple[str, int]],
+    gone: set[int],
+    changed_from: dict[int, int],
+) -> list[tuple[str, int]]:
+    """Old and new lines of a computation in one list; what stays in order stays in place."""
+    versions, nodes = steps.versions, steps.nodes
+    old_place = {n: k for k, n in enumerate(was.values())}
+    kept = [old_place[versions[v].node] for _, v in new if versions[v].node in old_place]
+    still = set(_rising(kept))
+    out: list[tuple[str, int]] = []
+    olds = list(was.values())
+    at = 0
+    for kind, v in new:
+        node = versions[v].node
+        place = old_place.get(node, -1)
+        if place >= 0 and place in still:
+            while at <= place:
+                n = olds[at]
+                if n in gone:
+                    out.append(("-", nodes[n].versions[-1]))
+                at += 1
+            if kind == "+":
+                out.append(("-", changed_from[node]))
+            out.append((kind if kind != "~" else " ", v))
+        elif place >= 0 and kind in " ~":
+            out.append((">", v))
+        else:
+            if place >= 0:
+                out.append(("-", changed_from[node]))
+            out.append((kind, v))
+    for n in olds[at:]:
+        if n in gone:
+            out.append(("-", nodes[n].versions[-1]))
+    return out
+
+
+def _rising(places: list[int]) -> list[int]:
+    """The longest rising run of places, not necessarily side by side."""
+    if all(a < b for a, b in zip(places, places[1:], strict=False)):
+        return places
+    tails: list[int] = []
+    at: list[int] = []
+    back: list[int] = []
+    for k, place in enumerate(places):
+        j = bisect_left(tails, place)
+        if j == len(tails):
+            tails.append(place)
+            at.append(k)
+        else:
+            tails[j] = place
+            at[j] = k
+        back.append(at[j - 1] if j else -1)
+    out = []
+    k = at[-1] if at else -1
+    while k >= 0:
+        out.append(places[k])
+        k = back[k]
+    return out[::-1]

@@ -1,0 +1,176 @@
+"""``build_passes``: the passes block, a View of all instructions that ever were, and when.
+
+The picture is laid out once for all passes (see analysis/report/pass_union.py); which of its
+boxes are there after a pass, and what changed, are columns beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..analysis.report.pass_steps import BORN, RENAMED, Steps
+from ..analysis.report.pass_union import union
+from ..analysis.report.pass_words import about
+from ..analysis.report.passes import Passes
+from ..hlo import Module, Target
+from . import core
+from .builder import VIEW_MAGIC, Builder, no_collection
+
+CONTEXT, GONE, NEW, MOVED, HEADER, SKIPPED = range(6)
+_KINDS = {" ": CONTEXT, "-": GONE, "+": NEW, ">": MOVED, "~": CONTEXT}
+# Lines shown around a change.
+AROUND = 3
+# Instructions of all passes together that a picture is made of at most.
+MOST_NODES = 600_000
+
+
+class TooLarge(ValueError):
+    """There is too much of it; the message says how much, and of what."""
+
+
+def build_passes(
+    passes: Passes,
+    final: Module,
+    target: Target | None = None,
+    *,
+    title: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> bytes:
+    """The passes block of js/view.ts, gzip'd. ``progress`` may raise to stop.
+
+    Raises ``TooLarge`` over ``MOST_NODES`` instructions.
+    """
+    steps = passes.follow(progress)
+    if len(steps.nodes) > MOST_NODES:
+        raise TooLarge(
+            f"all passes together hold {len(steps.nodes):,} instructions, over the {MOST_NODES:,} "
+            "that a picture is made of; cap.passes and hloscope passes list them all the same"
+        )
+    module, order = union(steps, final.name, final.num_partitions)
+    with no_collection():
+        context = core.Context(module, target if target is not None else core.NO_TARGET)
+        builder = Builder()
+        core.add_picture(builder, context)
+        _lives(builder, steps, order, final)
+        builder.header = core.picture_header(context) | {
+            "title": title or final.name,
+            "subtitle": "all passes",
+            "isScheduled": False,
+            "summary": {"instructions": len(module.instructions)},
+            "warnings": context.warnings,
+            "extras": {"passes": {"rows": _rows(passes, steps), "note": passes.note}},
+        }
+        return builder.finish(VIEW_MAGIC)
+
+
+def costs(passes: Passes, row: int, target: Target | None = None) -> dict[str, float | None]:
+    """FLOPs, bytes and peak of a row, as the timeline shows them."""
+    found = passes.cost(row, target)
+    return {k: found[k] for k in ("flops", "bytes_accessed", "peak_bytes")}
+
+
+def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
+    added = np.bincount([n.first for n in steps.nodes], minlength=steps.rows + 1)
+    removed = np.bincount([n.last for n in steps.nodes], minlength=steps.rows + 1)
+    changed = np.zeros(steps.rows + 1, np.int64)
+    renamed = np.zeros(steps.rows + 1, np.int64)
+    for v in steps.versions:
+        if not v.changed & BORN:
+            changed[v.row] += bool(v.changed & ~RENAMED)
+            renamed[v.row] += bool(v.changed & RENAMED)
+    out = []
+    for row in passes.rows:
+        k = row.index
+        out.append(
+            {
+                "pipeline": row.pipeline,
+                "pass": row.title,
+                "about": about(row.name),
+                "counts": row.counts,
+                "change": row.change,
+                "added": int(added[k]) if k else 0,
+                "removed": int(removed[k]) if k else 0,
+                "changed": int(changed[k]),
+                "renamed": int(renamed[k]),
+                "onlyMetadata": row.only_metadata,
+                "cost": passes.known_cost(k),
+            }
+        )
+    return out
+
+
+def _lives(b: Builder, steps: Steps, order: list[int], final: Module) -> None:
+    at = np.full(len(steps.nodes), -1, np.int64)
+    at[order] = np.arange(len(order))
+    nodes = [steps.nodes[n] for n in order]
+    b.column("pass.first", "u32", [n.first for n in nodes])
+    b.column("pass.last", "u32", [n.last for n in nodes])
+    b.column("pass.final", "i32", [_in_final(steps, n, final) for n in nodes])
+    # versions, by row
+    versions = sorted(steps.versions, key=lambda v: v.row)
+    place = np.empty(len(versions), np.int64)
+    place[[v.index for v in versions]] = np.arange(len(versions))
+    ends = np.searchsorted([v.row for v in versions], np.arange(steps.rows + 1))
+    b.column("version.offsets", "u32", ends)
+    b.column("version.instruction", "i32", at[[v.node for v in versions]] if versions else [])
+    b.column("version.changed", "u8", [v.changed for v in versions])
+    b.text_column("version.line", [v.line.text for v in versions])
+    operands = [[int(at[o]) for o in v.operands if at[o] >= 0] for v in versions]
+    b.csr("version_operand", _offsets(operands), [o for x in operands for o in x])
+    links = [x for x in steps.links if at[x.old] >= 0 and at[x.new] >= 0]
+    b.column("pass_link.row", "u32", [x.row for x in links])
+    b.column("pass_link.old", "u32", at[[x.old for x in links]] if links else [])
+    b.column("pass_link.new", "u32", at[[x.new for x in links]] if links else [])
+    b.column("pass_link.how", "u8", [x.how for x in links])
+    _diffs(b, steps, place)
+
+
+def _in_final(steps: Steps, node: Any, final: Module) -> int:
+    """The instruction of the shown module that this one ended as; -1 for none."""
+    if node.last < steps.rows:
+        return -1
+    line = steps.versions[node.versions[-1]].line
+    found = final.find(line.name)
+    if found is None or found.opcode != line.opcode:
+        return -1
+    return found.index
+
+
+def _diffs(b: Builder, steps: Steps, place: Any) -> None:
+    """Lines of changed computations with some around them, the rest counted."""
+    offsets, kinds, values = [0], [], []
+    for diffs in steps.diffs:
+        for computation, lines in sorted(diffs, key=lambda d: d[0]):
+            if not any(kind in "-+>" for kind, _ in lines):
+                continue
+            kinds.append(HEADER)
+            values.append(b.strings.id(steps.places[computation].name))
+            near = np.zeros(len(lines) + 1, bool)
+            marks = np.flatnonzero([kind in "-+>" for kind, _ in lines])
+            for k in range(-AROUND, AROUND + 1):
+                near[np.clip(marks + k, 0, len(lines) - 1)] = True
+            skipped = 0
+            for k, (kind, version) in enumerate(lines):
+                if not near[k]:
+                    skipped += 1
+                    continue
+                if skipped:
+                    kinds.append(SKIPPED)
+                    values.append(skipped)
+                    skipped = 0
+                kinds.append(_KINDS[kind])
+                values.append(int(place[version]))
+            if skipped:
+                kinds.append(SKIPPED)
+                values.append(skipped)
+        offsets.append(len(kinds))
+    b.column("diff.offsets", "u32", offsets)
+    b.column("diff.kind", "u8", kinds)
+    b.column("diff.value", "u32", values)
+
+
+def _offsets(lists: list[list[int]]) -> Any:
+    return np.concatenate(([0], np.cumsum([len(x) for x in lists]))).astype(np.int64)
