@@ -28,8 +28,10 @@ import { ownColorings } from "./panels/own-colorings.ts";
 import type { Paint, PanelContext } from "./panels/panel.ts";
 import { reveal } from "./panels/parts/parts.ts";
 import { placesOf } from "./places.ts";
+import { Stages } from "./stage.ts";
 import { costsOf } from "./state/costs.ts";
 import { nameOf } from "./state/members.ts";
+import { PassLoader } from "./state/pass-loader.ts";
 import { Search } from "./state/search.ts";
 import { NOTHING, Store } from "./state/store.ts";
 import type { Host, Options, Selection } from "./view.ts";
@@ -82,6 +84,7 @@ export function explorer(
     kind !== "none" && index >= 0 && index < (model[kind]?.count ?? 0);
 
   // 2. What every panel gets.
+  const overlays = new Stages(left, theme);
   let textOnce: Promise<TextModel> | null = null;
   const text = () => {
     textOnce ??= host.text(signal).then(decodeText);
@@ -111,6 +114,8 @@ export function explorer(
     text,
     stages,
     alone: () => undefined, // the sidebar's to do
+    passes: new PassLoader(host, signal),
+    stage: (shown, until) => overlays.make(shown, until),
     whenReleased: whenReleased(root, signal),
     signal,
   };
@@ -287,6 +292,7 @@ export function explorer(
     setTheme(next) {
       dark = next;
       pane.setTheme(theme());
+      overlays.setTheme(theme());
       ctx.whenReleased(recolour);
     },
     dispose: () => pane.dispose(),

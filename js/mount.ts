@@ -16,6 +16,7 @@ import { DEFAULT_OPTIONS } from "./state/store.ts";
 import { resolveTheme, watchTheme } from "./theme.ts";
 import { CSS } from "./theme-css.ts";
 import { CODE_CSS } from "./theme-css-code.ts";
+import { PASSES_CSS } from "./theme-css-passes.ts";
 import type { Host, Mounted, Options, Selection } from "./view.ts";
 
 export function mount(element: HTMLElement, host: Host): Mounted {
@@ -25,7 +26,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
   element.dataset.lmSuppressShortcuts = "true";
   const shadow = element.shadowRoot ?? element.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(CSS + CODE_CSS);
+  sheet.replaceSync(CSS + CODE_CSS + PASSES_CSS);
   shadow.adoptedStyleSheets = [sheet];
   const root = h("div", { class: "root", role: "region", "aria-label": "hloscope" });
   shadow.replaceChildren(root);

@@ -44,6 +44,13 @@ function start(): void {
     },
     ...placed(element),
   };
+  const noPasses = element.dataset.noPasses;
+  if (noPasses || document.getElementById("hloscope-passes")) {
+    host.passes = async (events) => {
+      events.ended("");
+      return block("hloscope-passes", noPasses || "this page was saved without them.");
+    };
+  }
   element.replaceChildren();
   mount(element, host);
   // A page is all explorer: keys work before anything in it was clicked.

@@ -21,8 +21,38 @@ export interface Extras {
   /** Of columns move.*: the chip their seconds are of; null where none is known. */
   moves?: { hardware: string | null };
   devices?: DeviceExtras;
+  /** Only in the passes block. */
+  passes?: PassesExtras;
   /** Of columns own.0, own.1, …: numbers that a person gave. */
   own?: { label: string; unit: string }[];
+}
+
+/** Passes that changed the module, in order; the first is where it began. */
+export interface PassesExtras {
+  rows: PassRow[];
+  note: string; // what is missing; "" nothing
+}
+export interface PassRow {
+  pipeline: string;
+  pass: string;
+  about: string; // what such a pass is for; "" not described
+  counts: Record<string, number>; // instructions, fusions, copies, transposes, collectives
+  change: Record<string, number>; // against the row before
+  added: number;
+  removed: number;
+  changed: number;
+  renamed: number;
+  onlyMetadata: boolean;
+  cost: PassCost | null; // null: not worked out
+}
+/** null: not known. */
+export interface PassCost {
+  /** "global": not cut over the devices yet, so of all of them together. */
+  shapes?: "local" | "global";
+  flops?: number | null;
+  bytes_accessed?: number | null;
+  peak_bytes?: number | null; // once there is a schedule
+  failed?: string;
 }
 
 /** What columns timeline.* are of. */

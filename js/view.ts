@@ -19,7 +19,7 @@
  * Optional tables are absent, never empty, when the analysis did not run.
  */
 
-import type { Counts, Extras, MoreSummary, StageText } from "./view-extras.ts";
+import type { Counts, Extras, MoreSummary, PassCost, StageText } from "./view-extras.ts";
 
 export const VIEW_VERSION = 2;
 export const VIEW_MAGIC = "HLOV";
@@ -372,6 +372,30 @@ export interface Blocks {
   HLOC: StagesHeader;
 }
 
+/**
+ * The passes block is a View of its own, of every instruction that ever was in the module (n), laid
+ * out once; rows are those of extras.passes (r). It is there to draw: nothing is counted on it.
+ *
+ * pass.first              u32 n   row after which it is there
+ * pass.last               u32 n   row after which it is gone; r when it stays to the end
+ * pass.final              i32 n   what it is in the main View, -1 gone or not known
+ * version.offsets         u32 r+1 lines that changed at a row, into version.*
+ * version.instruction     i32     -1 of a computation that nobody calls
+ * version.changed         u8      1 new, 2 opcode, 4 shape, 8 layout, 16 operands, 32 attributes,
+ *                                 64 another name
+ * version.line            StringId u32  without metadata
+ * version_operand.offsets/values u32   instructions of this View
+ * pass_link.row           u32     at this row
+ * pass_link.old           u32     this one's place
+ * pass_link.new           u32     was taken by that one
+ * pass_link.how           u8      0 its users use the other, 1 it is the result instead, 2 both are
+ *                                 of one op_name, which is a guess
+ * diff.offsets            u32 r+1 the text of a row's changes, into diff.*
+ * diff.kind               u8      0 as before, 1 gone, 2 new, 3 moved, 4 a computation, 5 left out
+ * diff.value              u32     a version; of 4 a StringId, of 5 how many lines
+ */
+export type { PassCost };
+
 /** What a person can choose; every field has a default, only these flow back to Python. */
 export interface Options {
   theme: "auto" | "light" | "dark";
@@ -390,6 +414,16 @@ export interface Selection {
   index: number;
 }
 
+/** What is heard while passes are worked out, and after their block has come. */
+export interface PassEvents {
+  /** How many of how many; `of` 0: nobody knows. */
+  progress(done: number, of: number, words: string): void;
+  /** Figures of one row of extras.passes. */
+  cost(row: number, cost: PassCost): void;
+  /** Nothing more comes; with words when it went wrong. */
+  ended(failed: string): void;
+}
+
 /** The host's side: how the renderer gets bytes and reports what happened. */
 export interface Host {
   /** The View block, gzip'd. May report progress while it arrives. */
@@ -400,6 +434,10 @@ export interface Host {
   text(signal: AbortSignal): Promise<Uint8Array>;
   /** The stages block, gzip'd; absent: there is none. */
   stages?(signal: AbortSignal): Promise<Uint8Array>;
+  /** The passes block, gzip'd, made when asked for; absent: nothing tells the passes of this View. */
+  passes?(events: PassEvents, signal: AbortSignal): Promise<Uint8Array>;
+  /** A sentence about what that costs, where it is more than reading: then it is asked for first. */
+  passesPrice?: string;
   /** Opens a source line where the host can (JupyterLab); absent: file:line is shown and copied. */
   openSource?(file: string, line: number): void;
   options?: Partial<Options>;

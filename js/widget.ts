@@ -7,11 +7,13 @@
  *     _place     str     what is open, in sight and selected; kept with the notebook
  *     _bookmarks list    name, note, place
  *
+ *     _passes    string  "" none, "kept", or "compile": there after compiling once more
+ *
  * Other blocks come when asked for: {kind: "text" | "analyses" | "stages", id} out; the same with one
  * buffer, or {kind: "error", id, message}, back.
  */
 import { mount } from "./mount.ts";
-import type { Bookmark, Host, Options, Selection } from "./view.ts";
+import type { Bookmark, Host, Options, PassCost, Selection } from "./view.ts";
 
 /** The part of anywidget's model that we use. */
 interface Model {
@@ -30,6 +32,8 @@ interface Reply {
 }
 
 const ANSWER_TIMEOUT_MS = 60_000;
+/** Between two words of a job: a large program is that long in the compiler. */
+const COMPILE_TIMEOUT_MS = 1_800_000;
 let asked = 0;
 
 const toBytes = (data: DataView | ArrayBuffer | Uint8Array): Uint8Array =>
@@ -71,6 +75,63 @@ function askFor(
   });
 }
 
+interface PassReply extends Reply {
+  done?: number;
+  of?: number;
+  words?: string;
+  row?: number;
+  cost?: PassCost;
+}
+
+/** The job that works the passes out in the kernel: see pass_job.py. */
+function passesOf(model: Model): Pick<Host, "passes" | "passesPrice"> {
+  const there = model.get("_passes");
+  if (!there) return {};
+  return {
+    passesPrice: there === "compile" ? "This compiles the program once more." : "",
+    passes: (events, signal) =>
+      new Promise((resolve, reject) => {
+        const id = ++asked;
+        let timer = 0 as unknown as ReturnType<typeof setTimeout>;
+        let block = false;
+        const finish = (message: string) => {
+          clearTimeout(timer);
+          model.off("msg:custom", receive as never);
+          signal.removeEventListener("abort", stop);
+          if (block) events.ended(message);
+          else reject(new Error(message));
+        };
+        const wait = (ms: number) => {
+          clearTimeout(timer);
+          timer = setTimeout(
+            () => finish("no answer from the kernel; it may be busy or gone. Try again."),
+            ms,
+          );
+        };
+        const receive = (reply: PassReply, buffers?: DataView[]) => {
+          if (reply?.id !== id) return;
+          wait(COMPILE_TIMEOUT_MS);
+          if (reply.kind === "progress") {
+            events.progress(reply.done ?? 0, reply.of ?? 0, reply.words ?? "");
+          } else if (reply.kind === "cost") events.cost(reply.row ?? -1, reply.cost ?? {});
+          else if (reply.kind === "passes" && buffers?.length) {
+            block = true;
+            resolve(toBytes(buffers[0]));
+          } else if (reply.kind === "done") finish("");
+          else finish(reply.message ?? "the kernel answered without the data.");
+        };
+        const stop = () => {
+          model.send({ kind: "cancel", id });
+          finish("");
+        };
+        signal.addEventListener("abort", stop, { once: true });
+        model.on("msg:custom", receive as never);
+        model.send({ kind: "passes", id });
+        wait(ANSWER_TIMEOUT_MS);
+      }),
+  };
+}
+
 interface RenderProps {
   model: Model;
   el: HTMLElement;
@@ -101,6 +162,7 @@ function render({ model, el, signal }: RenderProps): () => void {
       model.set("_bookmarks", all);
       model.save_changes();
     },
+    ...passesOf(model),
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;
       model.set("selection", selection);

@@ -34,6 +34,9 @@ const LEAD = {
   attribute: "attribute.key",
   place: "place.line",
   strand: "strand.color",
+  version: "version.instruction",
+  link: "pass_link.row",
+  diff: "diff.kind",
 } as const;
 
 /**
@@ -74,6 +77,7 @@ const RULES: Record<string, string> = Object.assign(
   table("frame", { "u32 text": "file function", "u32 any": "line", "i32 -1:frame": "parent" }),
   {
     ...relation("operand", "instruction", "u32 instruction"),
+    ...relation("version_operand", "version", "u32 instruction"),
     ...relation("control", "instruction", "u32 instruction"),
     ...relation("called", "instruction", "u32 computation"),
     ...relation("fold", "fold", "u32 group", "members"),
@@ -125,6 +129,16 @@ const RULES: Record<string, string> = Object.assign(
     ...relation("place_strand", "place", "u32 strand"),
     ...relation("place_near", "place", "u32 strand"),
     "strand.color": "i32 strand any",
+    "pass.first": "u32 instruction any",
+    "pass.last": "u32 instruction any",
+    "pass.final": "i32 instruction any",
+    "version.offsets": "u32 * offsets version.instruction",
+    "version.instruction": "i32 version -1:instruction",
+    "version.changed": "u8 version any",
+    "version.line": "u32 version text",
+    "diff.offsets": "u32 * offsets diff.kind",
+    "diff.kind": "u8 diff any",
+    "diff.value": "u32 diff any",
     "strings.bytes": "u8 * any",
     "strings.offsets": "u32 * offsets strings.bytes",
   },
@@ -177,6 +191,7 @@ const RULES: Record<string, string> = Object.assign(
     "f64 amount": "bytes global_bytes",
     "u8 flag": "padded",
   }),
+  table("pass_link", { "u32 any": "row", "u32 instruction": "old new", "u8 any": "how" }, "link"),
   table("sharding", { "u32 text": "text raw kind", "u32 any": "replicas" }),
   table("transition", { "u32 instruction": "source target", "u32 text": "before after" }),
   table("move", {

@@ -2,6 +2,7 @@
 import type { ViewModel } from "../base/model.ts";
 import type { EdgeNote } from "../scene/marks.ts";
 import type { Selection } from "../view.ts";
+import type { LifeStep } from "./life.ts";
 import type { GraphTheme } from "./theme.ts";
 
 /** Something that opens and closes: a group, a fold, or an instruction that calls computations. */
@@ -98,6 +99,8 @@ export interface GraphPane {
   setPlace(words: URLSearchParams): boolean;
   setColoring(coloring: BoxColoring | null): void;
   setTheme(theme: GraphTheme): void;
+  /** Shows the module at one of many passes, with colours of its own; null: all of it. */
+  setLife(step: LifeStep | null): void;
   /** Marks edges, each with a text shown on hover; none when empty. */
   setMarks(notes: readonly EdgeNote[]): void;
   legend(): LegendEntry[];
@@ -115,6 +118,8 @@ export interface GraphPane {
   stats(): GraphStats;
   /** Screen place of an item, or of the closed group that hides it; null when not in the picture. */
   locate(selection: Selection): ScreenRect | null;
+  /** Places of all boxes in the picture itself, wherever the camera is. */
+  boxes(): { selection: Selection; x: number; y: number; w: number; h: number; being: number }[];
   /** Calls back after anything was opened or closed; returns what undoes it. */
   onOpenChange(callback: () => void): () => void;
   /** Calls back after the picture was moved or zoomed by hand. */

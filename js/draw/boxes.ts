@@ -5,6 +5,7 @@ import * as M from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
+import { Being } from "./life.ts";
 import { alphaOf, fillOf, isUnknown, type PaintState } from "./paint-state.ts";
 
 /** Text smaller than this on screen is left out. */
@@ -49,14 +50,15 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   let w = s.w[item];
   let h = s.h[item];
   const border = Math.max(1, 0.7 / scale);
+  const being = s.life ? s.life.items[item] : Being.Kept;
   if (kind === ItemKind.Box) {
     const unknown = isUnknown(s, item);
     surface.rect(x, y, w, h, {
       fill: fillOf(s, item, theme.unknown),
-      stroke: unknown ? theme.edge : theme.boxBorder,
+      stroke: unknown ? theme.edge : stepBorder(s, being),
       lineWidth: border,
       radius: 5,
-      dash: unknown,
+      dash: unknown || being === Being.Removed,
       alpha,
     });
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
@@ -81,6 +83,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     if (opens) sign(surface, s, x + w - 11, middle, true, alpha);
+    stepSign(surface, s, x, y, being);
   } else {
     const stack = kind === ItemKind.Stack;
     // A stack's yellow would pass for a little heat.
@@ -104,11 +107,13 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     }
     surface.rect(x, y, w, h, {
       fill,
-      stroke,
+      stroke: being === Being.Kept ? stroke : stepBorder(s, being),
       lineWidth: border,
       radius: 6,
+      dash: being === Being.Removed,
       alpha,
     });
+    stepSign(surface, s, x, y, being);
     bar(surface, s, item, x + 8, y + h - 6, w - 16);
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
     const left = x + 10;
@@ -129,7 +134,9 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     sign(surface, s, x + w - 12, y + 14, true, alpha);
-    const sub = closedWords(s, item, words.sub, stack, w - 20);
+    const sub = s.life
+      ? metrics.fit(s.life.words.get(item) ?? "", M.SUB_SIZE, w - 20)
+      : closedWords(s, item, words.sub, stack, w - 20);
     surface.text(sub, left, y + 30, {
       size: M.SUB_SIZE,
       color: heat ? theme.text : theme.mutedText,
@@ -138,8 +145,36 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
     const lift = kind === ItemKind.Stack ? 2 * M.STACK_OFFSET : 0;
-    for (const chip of words.chips) paintChip(surface, s, x, s.y[item] + lift, chip, alpha);
+    for (const chip of words.chips)
+      if (shown(s, item, chip)) paintChip(surface, s, x, s.y[item] + lift, chip, alpha);
   }
+}
+
+/** A chip of the layout may belong to another pass than the one that is shown. */
+function shown(s: PaintState, item: number, chip: Chip): boolean {
+  if (!s.life) return true;
+  const own = chip.kind === ChipKind.Parameter || chip.kind === ChipKind.Constant;
+  return own && s.life.chips(item, chip.value);
+}
+
+function stepBorder(s: PaintState, being: Being): string {
+  const { steps } = s.theme;
+  if (being === Being.Added) return steps.addedEdge;
+  if (being === Being.Removed) return steps.removedEdge;
+  return being === Being.Changed ? steps.changedEdge : s.theme.boxBorder;
+}
+
+/** Never by colour alone: a sign on the corner. */
+function stepSign(surface: Surface, s: PaintState, x: number, y: number, being: Being): void {
+  const text = being === Being.Added ? "+" : being === Being.Removed ? "−" : "~";
+  if (being === Being.Kept || being === Being.Absent) return;
+  surface.rect(x - 6, y - 6, 13, 13, { fill: stepBorder(s, being), radius: 7 });
+  surface.text(text, x + 0.5, y + 0.5, {
+    size: 12,
+    bold: true,
+    color: s.theme.background,
+    align: "center",
+  });
 }
 
 /** "85 µs", "32 %" of what adds up; nothing where it does not, or nothing is known. */

@@ -14,6 +14,7 @@ import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./ap
 import { paintInstructions } from "./coloring.ts";
 import { Engine } from "./engine.ts";
 import { History } from "./history.ts";
+import { Flows, type LifeStep, lifeOf } from "./life.ts";
 import { measured } from "./measure.ts";
 import { touched } from "./overlay.ts";
 import { look, readPlace, type Sight, sightOf, writePlace } from "./place.ts";
@@ -60,7 +61,10 @@ export function createGraphPane(
   let painted = paintInstructions(model, coloring, theme);
   /** Users through plumbing, made when first asked for. */
   let users: Links | null = null;
-  const counted = (i: number): boolean => engine.flow.hidden[i] === 0;
+  /** The pass that is shown, where the picture is of many; see life.ts. */
+  let step: LifeStep | null = null;
+  const counted = (i: number): boolean =>
+    engine.flow.hidden[i] === 0 && (step === null || step.state[i] > 0);
   const renderer = new Renderer(
     element,
     engine.openDefault(),
@@ -132,8 +136,20 @@ export function createGraphPane(
   store.on("pointed", refresh, signal);
 
   // 3. Opening and closing.
+
+  let flows: Flows | null = null;
+  const live = (): void => {
+    if (!step) {
+      renderer.life = null;
+      return;
+    }
+    flows ??= new Flows(model);
+    renderer.life = lifeOf(renderer.scene, step, flows, engine);
+    renderer.invalidate();
+  };
   const rebuild = (anchor: number): void => {
     renderer.setScene(engine.rebuild(), anchor, counted);
+    live();
     refresh();
     for (const callback of [...callbacks]) callback();
   };
@@ -216,6 +232,7 @@ export function createGraphPane(
     if ((another || !settled) && !linked) {
       engine.setPane(element.clientWidth, element.clientHeight);
       renderer.setScene(engine.openDefault(), -1, counted);
+      live();
       refresh();
     }
     renderer.fit(!settled, true);
@@ -270,6 +287,7 @@ export function createGraphPane(
         -1,
         counted,
       );
+      live();
       refresh();
       renderer.fit(true);
       for (const callback of [...callbacks]) callback();
@@ -324,6 +342,36 @@ export function createGraphPane(
       theme = next;
       painted = paintInstructions(model, coloring, theme);
       renderer.setTheme(theme, painted.colors);
+      if (step) pane.setLife(step);
+    },
+    setLife(next) {
+      step = next;
+      if (step) {
+        const { kept, added, removed, changed } = theme.steps;
+        painted = {
+          colors: {
+            index: Uint16Array.from(step.state, (s) => Math.max(0, s - 1)),
+            palette: [kept, added, removed, changed],
+            numeric: false,
+          },
+          legend: [],
+        };
+      } else painted = paintInstructions(model, coloring, theme);
+      renderer.setColors(painted.colors);
+      live();
+    },
+    boxes() {
+      const { picture } = renderer.scene;
+      return picture.projection.kind.length
+        ? Array.from(picture.projection.kind, (_, item) => ({
+            selection: engine.selectionOf(projection(), item),
+            x: picture.x[item],
+            y: picture.y[item],
+            w: picture.w[item],
+            h: picture.h[item],
+            being: renderer.life?.items[item] ?? 1,
+          })).slice(1)
+        : [];
     },
     setMarks(next) {
       notes = next;
@@ -396,7 +444,11 @@ export function createGraphPane(
       return () => void movers.delete(callback);
     },
     focusNext(direction: Direction) {
-      const next = nextItem(renderer.scene, renderer.selected, direction);
+      let next = nextItem(renderer.scene, renderer.selected, direction);
+      // Past what is not there at this pass.
+      for (let turn = 0; next > 0 && renderer.life && !renderer.life.items[next]; turn++) {
+        next = turn < 200 ? nextItem(renderer.scene, next, direction) : -1;
+      }
       if (next <= 0) return false;
       store.select(engine.selectionOf(projection(), next));
       renderer.show(renderer.scene.rect(next));

@@ -1,10 +1,10 @@
 /** The selection and what it touches: operands in one colour, users in another, real edges. */
 import type { Flow } from "../graph/flow.ts";
 import { ItemKind } from "../graph/projection.ts";
-import { RouteStyle } from "../graph/routes.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
 import type { Selection } from "../view.ts";
+import { direct } from "./direct.ts";
 import type { PaintState } from "./paint-state.ts";
 import { edgeWidth } from "./painter.ts";
 
@@ -87,7 +87,7 @@ export function paintOverlay(
           edges.style[e],
           { stroke, lineWidth: edgeWidth(edges.weight[e], scale) + 1 / scale, arrow: true },
         );
-      } else direct(surface, s, lines.from[k], lines.to[k], stroke);
+      } else direct(surface, s, lines.from[k], lines.to[k], stroke, true);
     }
     const ends = new Set<number>();
     for (let k = 0; k < lines.from.length; k++) {
@@ -120,30 +120,4 @@ function outline(
     lineWidth: Math.max(pixels / s.scale, pixels * 0.6),
     radius: 7,
   });
-}
-
-/** A line where the layout drew none: from box to box, past whatever is between. */
-function direct(surface: Surface, s: PaintState, a: number, b: number, stroke: string): void {
-  const ax = s.x[a] + s.w[a] / 2;
-  const bx = s.x[b] + s.w[b] / 2;
-  const look = { stroke, lineWidth: Math.max(1.6, 1.4 / s.scale), dash: true, arrow: true };
-  const bottom = s.y[a] + s.h[a];
-  if (bottom + 6 <= s.y[b]) {
-    surface.route([ax, bx], [bottom, s.y[b]], 0, 2, RouteStyle.Curve, look);
-    return;
-  }
-  const right = bx > ax;
-  const fromX = right ? s.x[a] + s.w[a] : s.x[a];
-  const toX = right ? s.x[b] : s.x[b] + s.w[b];
-  const middle = (fromX + toX) / 2;
-  const fromY = s.y[a] + s.h[a] / 2;
-  const toY = s.y[b] + Math.min(s.h[b] / 2, 14);
-  surface.route(
-    [fromX, middle, middle, toX],
-    [fromY, fromY, toY, toY],
-    0,
-    4,
-    RouteStyle.Square,
-    look,
-  );
 }

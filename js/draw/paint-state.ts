@@ -2,6 +2,7 @@
 import type { TextMetrics } from "../graph/metrics.ts";
 import { type Colors, type ItemLooks, UNKNOWN } from "../scene/looks.ts";
 import type { Rect } from "../scene/scene.ts";
+import type { SceneLife } from "./life.ts";
 import type { GraphTheme } from "./theme.ts";
 
 export interface PaintState {
@@ -15,6 +16,8 @@ export interface PaintState {
   view: Rect;
   /** 1 per item that stays bright; null when nothing is dimmed. */
   lit: Uint8Array | null;
+  /** What is there at one of many passes; null: everything. */
+  life?: SceneLife | null;
   /** Places of items, which differ from the picture's while they move. */
   x: Float64Array;
   y: Float64Array;
@@ -34,6 +37,10 @@ export function range(n: number): number[] {
 
 export function alphaOf(s: PaintState, item: number): number | undefined {
   return s.lit && !s.lit[item] ? DIM : undefined;
+}
+
+export function isThere(s: PaintState, item: number): boolean {
+  return !s.life || s.life.items[item] > 0;
 }
 
 export function fillOf(s: PaintState, item: number, other: string): string {

@@ -10,7 +10,11 @@ import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
 import { box, plainBox } from "./boxes.ts";
-import { alphaOf, DIM, fillOf, type PaintState, range } from "./paint-state.ts";
+import { direct } from "./direct.ts";
+import { Being } from "./life.ts";
+
+import { alphaOf, DIM, fillOf, isThere, type PaintState, range } from "./paint-state.ts";
+import type { GraphTheme } from "./theme.ts";
 import { paintTitles } from "./titles.ts";
 
 /** Boxes lower than this on screen are merged into rows. */
@@ -19,7 +23,8 @@ const ROW_PIXELS = 3.2;
 const BLOCK_PIXELS = 1.4;
 
 export function isFar(s: PaintState): boolean {
-  return M.BOX_HEIGHT * s.scale < ROW_PIXELS && !s.all;
+  // Rows merge boxes that are there with some that are not.
+  return M.BOX_HEIGHT * s.scale < ROW_PIXELS && !s.all && !s.life;
 }
 
 export function paintScene(surface: Surface, scene: Scene, s: PaintState): void {
@@ -39,11 +44,13 @@ export function paintBase(surface: Surface, scene: Scene, s: PaintState): void {
       : scene.itemsIn(s.view);
   const boxes: number[] = [];
   for (const item of items) {
+    if (!isThere(s, item)) continue;
     if (kind[item] === ItemKind.Open) {
       if (item > 0) container(surface, scene, s, item);
     } else boxes.push(item);
   }
   if (s.edgeAlpha > 0.02) paintEdges(surface, scene, s);
+  if (s.edgeAlpha > 0.9) paintDirect(surface, s);
   if (far) rows(surface, scene, s);
   else if (s.scale < 0.3) for (const item of boxes) plainBox(surface, scene, s, item);
   else for (const item of boxes) box(surface, scene, s, item);
@@ -107,6 +114,8 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
   const found = scene.edgesIn(s.view, least);
   const arrow = scale > 0.45;
   for (const e of found) {
+    const being = s.life ? s.life.edges[e] : Being.Kept;
+    if (being === Being.Absent) continue;
     const dim = s.lit && !(s.lit[edges.from[e]] && s.lit[edges.to[e]]);
     surface.route(
       edges.pointX,
@@ -115,11 +124,31 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
       edges.pointOffsets[e + 1],
       edges.style[e],
       {
-        stroke: theme.edge,
+        stroke: edgeColor(theme, being),
+        dash: being === Being.Removed,
         lineWidth: edgeWidth(edges.weight[e], scale),
         arrow,
         alpha: dim ? DIM * 0.7 * s.edgeAlpha : s.edgeAlpha < 1 ? s.edgeAlpha : undefined,
       },
     );
+  }
+}
+
+function edgeColor(theme: GraphTheme, being: Being): string {
+  if (being === Being.Added) return theme.steps.addedEdge;
+  return being === Being.Removed ? theme.steps.removedEdge : theme.edge;
+}
+
+/** Arrows of this pass that the layout, which is of all passes, has no way for. */
+function paintDirect(surface: Surface, s: PaintState): void {
+  for (const [from, to, being] of s.life?.direct ?? []) {
+    const left = Math.min(s.x[from], s.x[to]);
+    const right = Math.max(s.x[from] + s.w[from], s.x[to] + s.w[to]);
+    const top = Math.min(s.y[from], s.y[to]);
+    const bottom = Math.max(s.y[from] + s.h[from], s.y[to] + s.h[to]);
+    const { view } = s;
+    if (right < view.x || left > view.x + view.w) continue;
+    if (bottom < view.y || top > view.y + view.h) continue;
+    direct(surface, s, from, to, edgeColor(s.theme, being), being === Being.Removed);
   }
 }

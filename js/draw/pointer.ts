@@ -35,8 +35,13 @@ const markTitle = ({ texts, kind }: EdgeMark): string =>
 export function handlePointer(parts: Parts, signal: AbortSignal): void {
   const { renderer, engine, store } = parts;
   const projection = () => renderer.scene.picture.projection;
-  const itemAt = (x: number, y: number): number =>
-    renderer.scene.itemAt(renderer.camera.toWorldX(x), renderer.camera.toWorldY(y));
+  const itemAt = (x: number, y: number): number => {
+    let item = renderer.scene.itemAt(renderer.camera.toWorldX(x), renderer.camera.toWorldY(y));
+    // What is not there at this pass lies in nobody's way.
+    while (item > 0 && renderer.life && !renderer.life.items[item])
+      item = projection().parent[item];
+    return item > 0 ? item : -1;
+  };
   /** The front card of a stack stands lower than its item. */
   const lift = (item: number): number =>
     projection().kind[item] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;

@@ -5,6 +5,7 @@ import type { EdgeMark } from "../scene/marks.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
 import { Camera, type Target } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
+import type { SceneLife } from "./life.ts";
 import { paintMarks } from "./marks.ts";
 import { Minimap } from "./minimap.ts";
 import { outlineAll, paintOverlay, type Touched } from "./overlay.ts";
@@ -22,6 +23,8 @@ export class Renderer {
   readonly minimap: Minimap;
   scene: Scene;
   lit: Uint8Array | null = null;
+  /** What of the scene is there; see life.ts. */
+  life: SceneLife | null = null;
   selected = -1;
   hovered = -1;
   /** Items of what is pointed at in a text. */
@@ -195,6 +198,7 @@ export class Renderer {
       scale: this.camera.scale,
       view,
       lit: this.lit,
+      life: this.life,
       x: places.x,
       y: places.y,
       w: places.w,

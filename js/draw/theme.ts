@@ -49,6 +49,16 @@ export interface GraphTheme {
   unknown: string;
   /** Fills for categorical colourings, reused in turn. */
   categories: string[];
+  /** What a pass kept, added, removed and changed; the edges have a contrast of 3 or more. */
+  steps: {
+    kept: string;
+    added: string;
+    addedEdge: string;
+    removed: string;
+    removedEdge: string;
+    changed: string;
+    changedEdge: string;
+  };
 }
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
@@ -112,6 +122,15 @@ export const LIGHT: GraphTheme = {
     "#b9dff0",
     "#dcc7b0",
   ],
+  steps: {
+    kept: "#e9eef4",
+    added: "#a9dfc6",
+    addedEdge: "#067a55",
+    removed: "#f6cfc4",
+    removedEdge: "#b8401f",
+    changed: "#f3dd8f",
+    changedEdge: "#8a6a00",
+  },
 };
 
 export const DARK: GraphTheme = {
@@ -173,6 +192,15 @@ export const DARK: GraphTheme = {
     "#1f5b70",
     "#5a4634",
   ],
+  steps: {
+    kept: "#2b3541",
+    added: "#11573f",
+    addedEdge: "#43c795",
+    removed: "#5c2b1f",
+    removedEdge: "#f0876a",
+    changed: "#5a4a10",
+    changedEdge: "#dcb73a",
+  },
 };
 
 export function familyColor(theme: GraphTheme, family: string): string {

@@ -4,7 +4,7 @@ import { ItemKind } from "../graph/projection.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
 import { paintChip, sign } from "./boxes.ts";
-import { type PaintState, range } from "./paint-state.ts";
+import { isThere, type PaintState, range } from "./paint-state.ts";
 
 /** Titles come last: they stay readable over what is in their container. */
 export function paintTitles(surface: Surface, scene: Scene, s: PaintState): void {
@@ -26,7 +26,9 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
   const placed: Rect[] = [];
   // Outer containers first; a title that would cover another is left out.
   for (const item of open) {
-    const { chips, label, sub } = text[item];
+    if (!isThere(s, item)) continue;
+    const { chips, label } = text[item];
+    const sub = s.life ? (s.life.words.get(item) ?? "") : text[item].sub;
     const x = s.x[item];
     const y = s.y[item];
     const w = s.w[item];
@@ -42,7 +44,7 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
       surface.text(label, x + 9, middle, { size, bold: true, color: theme.title });
       const after = x + 9 + metrics.width(label, size, true) + 8;
       surface.text(sub, after, middle, { size: M.SUB_SIZE, color: theme.mutedText });
-      if (chips.length > 0) {
+      if (chips.length > 0 && !s.life) {
         const shift = x + w - M.SIGN - 8 - (chips[chips.length - 1].x + chips[chips.length - 1].w);
         for (const chip of chips) paintChip(surface, s, shift, y, chip, undefined);
       }

@@ -10,6 +10,7 @@ import { findings } from "./findings.ts";
 import { measured } from "./measured/measured.ts";
 import { memory } from "./memory/memory.ts";
 import type { Panel } from "./panel.ts";
+import { passes } from "./passes/passes.ts";
 import { sourceLines } from "./text/source-lines.ts";
 import { hloText } from "./text/text.ts";
 import { timeline } from "./timeline/timeline.ts";
@@ -25,6 +26,7 @@ export const PANELS: readonly Panel[] = [
   measured,
   collectives,
   devices,
+  passes,
   sourceLines,
   outline,
   searchResults,

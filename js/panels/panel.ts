@@ -1,7 +1,8 @@
 /** What a panel is. The ordered list of them is `panels/index.ts`; one file a panel. */
-import type { TextModel, ViewModel } from "../base/model.ts";
+import type { Csr, TextModel, ViewModel } from "../base/model.ts";
 import type { WhenReleased } from "../base/press.ts";
 import type { StagesModel } from "../base/stages.ts";
+import type { PassLoader } from "../state/pass-loader.ts";
 import type { Search } from "../state/search.ts";
 import type { Store } from "../state/store.ts";
 import type { Host } from "../view.ts";
@@ -12,6 +13,24 @@ export interface GraphControl {
   reveal(instruction: number): void;
   revealGroup(group: number): void;
   fit(): void;
+}
+
+/** A picture of another View, which lies over the graph until the panel is closed. */
+export interface Stage {
+  /** Covers the graph, its legend and strip; the panel adds what it likes. */
+  element: HTMLElement;
+  /** Where the picture is, in `element`. */
+  graph: HTMLElement;
+  store: Store;
+  pane: {
+    /** `state` is a `Life` of state/passes.ts for every instruction. */
+    setLife(step: { state: Uint8Array; operands: Csr; before: Csr } | null): void;
+    reveal(instruction: number): void;
+    fit(): void;
+    zoom(factor: number): void;
+    toggleSelected(): boolean;
+    focusNext(direction: "operand" | "user"): boolean;
+  };
 }
 
 export interface PanelContext {
@@ -28,6 +47,9 @@ export interface PanelContext {
   stages(): Promise<StagesModel>;
   /** Whether the panel has the place of the graph too, until another panel opens. */
   alone(on: boolean): void;
+  /** The passes of the compiler, fetched once somebody asks. */
+  passes: PassLoader;
+  stage(model: ViewModel, signal: AbortSignal): Stage;
   /** Runs what draws parts anew: at once, or after the release when something is pressed. */
   whenReleased: WhenReleased;
   /** Aborted when the panel is closed or the explorer disposed. */
@@ -42,7 +64,7 @@ export interface Panel {
   /** Fills its place and scrolls itself: no padding around it. */
   fills?: boolean;
   /** Whether this View has what the panel shows; panels without data are not offered. */
-  available(model: ViewModel): boolean;
+  available(model: ViewModel, host?: Host): boolean;
   /** Fills `element` (inside the shadow root; use textContent only). Clean up on ctx.signal. */
   render(element: HTMLElement, ctx: PanelContext): void;
 }

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPO / "python"))
+sys.path[:0] = [str(REPO / "python"), str(REPO / "tests")]
 
 COLLECTIVES = """HloModule jit_step, is_scheduled=true, num_partitions=4
 
@@ -50,6 +50,11 @@ def main(folder: Path) -> None:
         (folder / f"{name}.view").write_bytes(cap.view_bytes)
         (folder / f"{name}.analyses").write_bytes(cap.analyses_bytes)
         (folder / f"{name}.text").write_bytes(cap.text_bytes)
+    import hloscope as hs
+    from corpus.by_hand import write_passes
+
+    cap = hs.read(write_passes(folder / "dump"))
+    (folder / "by_hand.passes").write_bytes(cap.passes_bytes())
 
 
 if __name__ == "__main__":

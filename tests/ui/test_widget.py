@@ -42,8 +42,11 @@ document.addEventListener('keydown', () => { keys++; });
 ROOT = "document.querySelector('#out > div').shadowRoot.querySelector('.root')"
 
 
-def widget(page: Page, renderer: Path, capture: Any, options: str) -> Page:
-    """Renders the widget of a capture in a blank page, the analyses beside the view."""
+def widget(page: Page, renderer: Path, capture: Any, options: str, before: str = "") -> Page:
+    """Renders the widget of a capture in a blank page, the analyses beside the view.
+
+    ``before`` is run just before, such as setting more of ``state``.
+    """
     page.set_content("<div id=out></div><button id=after>after</button>")
     page.evaluate(MODEL)
     page.evaluate(
@@ -54,7 +57,7 @@ def widget(page: Page, renderer: Path, capture: Any, options: str) -> Page:
             for b in (capture.view_bytes, capture.analyses_bytes, capture.text_bytes)
         ],
     )
-    page.evaluate(f"() => {{ state._options = {options}; }}")
+    page.evaluate(f"() => {{ state._options = {options}; {before} }}")
     code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
     page.evaluate(
         """async (code) => {

@@ -69,7 +69,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const offer = () => {
     offered = panels.filter((p) => {
       try {
-        return p.available(model);
+        return p.available(model, ctx.host);
       } catch {
         return true; // its render will say what is wrong
       }

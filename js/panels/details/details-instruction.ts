@@ -17,6 +17,7 @@ import {
   section,
   selectionLink,
 } from "../parts/parts.ts";
+import { passesSection } from "../parts/pass-history.ts";
 import { stackList, stackOf } from "../parts/source.ts";
 import { instructionCost } from "./details-cost.ts";
 import { moveSection } from "./moves.ts";
@@ -75,6 +76,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
       ],
     ]),
     ...compilerSections(ctx, [i]),
+    passesSection(ctx, i),
     transitionSection(ctx, i),
     moveSection(ctx, i),
     opNameSection(ctx, i),

@@ -19,7 +19,6 @@ from ..readers.pass_dump import list_passes, pass_of
 from . import marks
 
 MAX_KEPT_BYTES = 256 << 20
-_STEP = ("number", "pipeline", "passed", "upcoming")
 
 
 def options(folder: str) -> dict[str, Any]:
@@ -42,7 +41,12 @@ def collect(folder: str, marked: marks.Marked | None) -> tuple[tuple[Snapshot, .
         assert step is not None
         data = entry.path.read_bytes()
         if found and data == before:  # says which pass ended here, and takes no room
-            found.append(replace(found[-1], **dict(zip(_STEP, step, strict=True))))
+            number, pipeline, passed, upcoming = step
+            found.append(
+                replace(
+                    found[-1], number=number, pipeline=pipeline, passed=passed, upcoming=upcoming
+                )
+            )
             continue
         before = data
         packed = zlib.compress(data, 1)

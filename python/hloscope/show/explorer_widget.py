@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from .pass_job import PassJobs
 from .static import script
 
 if TYPE_CHECKING:
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 def _at_once(capture: Capture) -> bytes:
     """Analyses that are quick go along with the View: no busy kernel is needed for them."""
     return b"" if capture.is_large else capture.analyses_bytes
+
+
+def _of_passes(capture: Capture) -> str:
+    if not capture.has_passes:
+        return ""
+    return "kept" if capture.passes_at_hand else "compile"
 
 
 class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
@@ -30,6 +37,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     _options = traitlets.Dict().tag(sync=True)
     _place = traitlets.Unicode().tag(sync=True)
     _bookmarks: Any = traitlets.List().tag(sync=True)
+    _passes = traitlets.Unicode().tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
 
     def __init__(self, capture: Capture, **options: Any) -> None:
@@ -41,8 +49,10 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             _options=options,
             _place=capture._place,
             _bookmarks=list(capture.bookmarks),
+            _passes=_of_passes(capture),
             selection={"kind": "none", "index": -1, "name": ""},
         )
+        self._jobs = PassJobs(capture, self.send)
         self.on_msg(self._answer)
         self.observe(self._keep, ["_place", "_bookmarks"])
 
@@ -54,8 +64,15 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             self._capture._place = change["new"]
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        """Replies to {kind: "text", id} and the like; errors go back as text, never silently."""
+        """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
+
+        {kind: "passes" | "cancel", id} starts and ends a job; see pass_job.py.
+        """
         kind = content.get("kind") if isinstance(content, dict) else None
+        if kind == "passes":
+            self._jobs.start(content.get("id"))
+        elif kind == "cancel":
+            self._jobs.cancel(content.get("id"))
         if kind not in ("text", "analyses", "stages"):
             return
         reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}

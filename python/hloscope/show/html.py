@@ -40,6 +40,8 @@ FRAME_MOST_BYTES = 4_000_000
 # Up to this many instructions linking the stages takes a fraction of a second, so that what a
 # notebook keeps of a cell has them at once.
 LINKED_AT_ONCE = 5_000
+# Passes, compressed, beyond this stay out of a page.
+PASSES_LIMIT_BYTES = 32_000_000
 # Above this many instructions the analyses take a second and more: whoever looks at the cell
 # gets the picture first, and a frame with what was made so far.
 ANALYSED_FIRST = 50_000
@@ -69,6 +71,8 @@ def page(
     *,
     options: Mapping[str, Any] | None = None,
     text_limit_bytes: int = TEXT_LIMIT_BYTES,
+    passes: bool = False,
+    passes_limit_bytes: int = PASSES_LIMIT_BYTES,
 ) -> str:
     """The whole page as a string; it opens from ``file://`` and asks the network for nothing.
 
@@ -76,6 +80,7 @@ def page(
     ``capture.display``. HLO text over
     ``text_limit_bytes`` (raw, in bytes) is left out, and the page says so; so are the texts of
     other stages over ``STAGES_LIMIT_BYTES`` (compressed).
+    ``passes`` carries every compiler pass as well, up to ``passes_limit_bytes`` compressed.
     Raises ``RendererMissing`` in a checkout whose renderer was not built.
     """
     text: bytes | None = None
@@ -91,7 +96,23 @@ def page(
     stages: bytes | None = capture.stages_bytes
     if stages is not None and len(stages) > STAGES_LIMIT_BYTES:
         stages = None
-    return _page(capture, {**capture.display, **(options or {})}, text, why, stages=stages)
+    steps, no_passes = _passes(capture, passes_limit_bytes) if passes else (None, "")
+    chosen = {**capture.display, **(options or {})}
+    return _page(capture, chosen, text, why, stages=stages, passes=steps, no_passes=no_passes)
+
+
+def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
+    """The passes block with its figures, or None and why it is left out."""
+    from ..view.passes import TooLarge, work_out
+
+    try:
+        work_out(capture.passes, capture.target)
+        block = capture.passes_bytes()
+    except TooLarge as error:
+        return None, str(error)
+    if len(block) > limit:
+        return None, f"they take {size(len(block))}, over this page's limit of {size(limit)}."
+    return block, ""
 
 
 def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> str:
@@ -152,6 +173,8 @@ def _page(
     *,
     analyses: bool = True,
     stages: bytes | None = None,
+    passes: bytes | None = None,
+    no_passes: str = "",
 ) -> str:
     from .text import summary_text
 
@@ -185,6 +208,8 @@ def _page(
             "they would make this file too large, or were not worked out yet. Run the cell again, "
             'or save the capture with capture.to_html("module.html").'
         )
+    if passes is not None:
+        data.append(_block("hloscope-passes", passes))
     title = escape(capture.title)
     return "\n".join(
         [
@@ -199,6 +224,7 @@ def _page(
             f'<div id="hloscope" data-options="{escape(json.dumps(dict(options)))}" '
             f'data-no-text="{escape(why)}" data-no-analyses="{escape(no_analyses)}" '
             f'data-no-stages="{escape(no_stages)}" '
+            f'data-no-passes="{escape(no_passes)}" '
             f'data-name="{title}" data-place="{escape(capture._place)}">',
             "<noscript><p>The interactive view needs JavaScript; this is its summary.</p>"
             "</noscript>",

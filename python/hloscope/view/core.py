@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..analysis.base.families import FAMILIES, families
-from ..analysis.base.flags import flags, output_bytes
+from ..analysis.base.flags import PLUMBING, flags, output_bytes
 from ..analysis.base.labels import labels
 from ..analysis.base.table import NO_TARGET, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
@@ -33,6 +33,7 @@ class Context:
     target: Target
     extras: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    copies_are_drawn: bool = False  # also those that only change the layout
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -165,6 +166,9 @@ def _instructions(b: Builder, c: Context) -> None:
     kinds: Any = c.or_without("kinds of operations", lambda: families(module), lambda: zeros)
     b.column("instruction.family", "u8", kinds)
     marks: Any = c.or_without("what to draw quietly", lambda: flags(module), lambda: zeros)
+    if c.copies_are_drawn:
+        kept = np.array([o != "copy" for o in t.opcodes], bool)[t.opcode]
+        marks = np.where(kept, marks, np.asarray(marks, np.int64) & ~PLUMBING)
     b.column("instruction.flags", "u16", marks)
     b.column("instruction.shape", "u32", shapes[t.shape])
     b.column("instruction.dense_shape", "u32", dense[t.shape])

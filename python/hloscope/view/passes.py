@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.base.table import NO_TARGET
 from ..analysis.report.pass_steps import BORN, RENAMED, Steps
 from ..analysis.report.pass_union import union
 from ..analysis.report.pass_words import about
 from ..analysis.report.passes import Passes
+from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from . import core
 from .builder import VIEW_MAGIC, Builder, no_collection
@@ -25,6 +27,8 @@ _KINDS = {" ": CONTEXT, "-": GONE, "+": NEW, ">": MOVED, "~": CONTEXT}
 AROUND = 3
 # Instructions of all passes together that a picture is made of at most.
 MOST_NODES = 600_000
+# And that a page's FLOPs, bytes and peaks are worked out of: about half a minute.
+MOST_COSTED = 600_000
 
 
 class TooLarge(ValueError):
@@ -51,7 +55,8 @@ def build_passes(
         )
     module, order = union(steps, final.name, final.num_partitions)
     with no_collection():
-        context = core.Context(module, target if target is not None else core.NO_TARGET)
+        context = core.Context(module, target if target is not None else NO_TARGET)
+        context.copies_are_drawn = True
         builder = Builder()
         core.add_picture(builder, context)
         _lives(builder, steps, order, final)
@@ -59,17 +64,24 @@ def build_passes(
             "title": title or final.name,
             "subtitle": "all passes",
             "isScheduled": False,
-            "summary": {"instructions": len(module.instructions)},
+            "summary": summarize(module, context.target, CONTRIBUTIONS[:1]),
             "warnings": context.warnings,
             "extras": {"passes": {"rows": _rows(passes, steps), "note": passes.note}},
         }
         return builder.finish(VIEW_MAGIC)
 
 
-def costs(passes: Passes, row: int, target: Target | None = None) -> dict[str, float | None]:
-    """FLOPs, bytes and peak of a row, as the timeline shows them."""
-    found = passes.cost(row, target)
-    return {k: found[k] for k in ("flops", "bytes_accessed", "peak_bytes")}
+def work_out(passes: Passes, target: Target | None = None) -> bool:
+    """Works out FLOPs, bytes and peak of every row, for a page that is to carry them.
+
+    False where all passes together hold more than ``MOST_COSTED`` instructions: then none is.
+    """
+    rows = [r for r in passes.rows if not r.only_metadata]
+    if sum(r.counts["instructions"] for r in rows) > MOST_COSTED:
+        return False
+    for row in rows:
+        passes.cost(row, target)
+    return True
 
 
 def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:

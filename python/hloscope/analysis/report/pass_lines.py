@@ -61,7 +61,8 @@ class Reader:
 
     def read(self, text: str) -> list[Body]:
         """The computations of a dump; what is no instruction is passed over."""
-        known, fresh = self._known, {}
+        known = self._known
+        fresh: dict[str, Line | None] = {}
         bodies: list[Body] = []
         body: Body | None = None
         held = ""  # a statement whose quotes or braces go on in the next line

@@ -53,9 +53,7 @@ def _alike(
             k = key(item)
             if k is not None:
                 groups[k][side].append(item)
-    return [
-        pair for a, b in groups.values() if len(a) == len(b) for pair in zip(a, b, strict=True)
-    ]
+    return [pair for a, b in groups.values() if len(a) == len(b) for pair in zip(a, b, strict=True)]
 
 
 def _entry(body: Body) -> Hashable:

@@ -23,7 +23,7 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
     """The module of everything, and the node of each of its instructions."""
     module = Module(name, (), None, {"num_partitions": str(partitions)}, FrameTable(), (), "hlo")
     made: dict[int, Instruction] = {}
-    computations = []
+    computations: list[Computation] = []
     used: set[str] = set()
     name_of = {}
     for place in steps.places:
@@ -37,7 +37,12 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
     # computations that are called come before their callers, as in printed modules
     for place in sorted(steps.places, key=lambda p: (p.entry, p.index)):
         c = Computation.__new__(Computation)
-        c.index, c.name, c.is_entry, c.module = len(computations), name_of[place.index], False, module
+        c.index, c.name, c.is_entry, c.module = (
+            len(computations),
+            name_of[place.index],
+            False,
+            module,
+        )
         c.is_entry = place.entry and place.last == steps.rows
         c.attribute_text, c.text_span, c.root = "", None, None
         body = []
@@ -61,7 +66,9 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
                 extra = f'metadata={{op_name="{line.op_name}"}}'
                 i.attribute_text = f"{i.attribute_text}, {extra}" if i.attribute_text else extra
             i.operands = ()
-            if line.root and (c.root is None or node.last >= steps.nodes[numbers[c.root.index]].last):
+            if line.root and (
+                c.root is None or node.last >= steps.nodes[numbers[c.root.index]].last
+            ):
                 c.root = i
             made[n] = i
             numbers.append(n)
@@ -73,7 +80,9 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
         computations.append(c)
     for n, i in made.items():
         version = steps.versions[steps.nodes[n].versions[-1]]
-        i.operands = tuple([made[o] for o in version.operands if made[o].computation is i.computation])
+        i.operands = tuple(
+            [made[o] for o in version.operands if made[o].computation is i.computation]
+        )
     module.entry = next((c for c in computations if c.is_entry), None)
     module.computations = _reached(computations, module.entry)
     order = [numbers[i.index] for c in module.computations for i in c.instructions]

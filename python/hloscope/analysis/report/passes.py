@@ -45,7 +45,7 @@ class Passes:
     rows: tuple[Pass, ...]
     snapshots: tuple[Snapshot, ...] = field(repr=False)
     note: str = ""
-    _costs: dict[Any, dict[str, float | None]] = field(default_factory=dict, repr=False)
+    _costs: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,32 +71,37 @@ class Passes:
         """The module after a pass, read."""
         return self.snapshots[row if isinstance(row, int) else row.index].module()
 
-    def cost(self, row: Pass | int, target: Target | None = None) -> dict[str, float | None]:
+    def cost(self, row: Pass | int, target: Target | None = None) -> dict[str, Any]:
         """FLOPs and bytes accessed after a pass, of one device, and the peak where scheduled.
 
+        ``shapes`` is "global" before the program was cut over its devices: then the figures are
+        of all of them together.
         A figure is None where it is not known: a peak before scheduling, FLOPs of custom calls
         nobody models. Raises ``ReadError`` when the dump is gone.
         """
         from ...hlo import Target as Unknown
+        from ..comms.partitions import shapes
         from .cost_summary import costs, peaks
 
         target = target or Unknown()
         at = row if isinstance(row, int) else row.index
-        known = self._costs.get((at, target))
+        key = at, target.device_kind, target.hardware, len(target.devices)
+        known = self._costs.get(key)
         if known is None:
             module = self.module(row)
             found = costs(module, target)
             peak = peaks(module, target).get("peak_live_bytes") if module.is_scheduled else None
-            known = self._costs[at, target] = {
+            known = self._costs[key] = {
                 "flops": found.get("flops"),
                 "bytes_accessed": found.get("bytes_accessed"),
                 "peak_bytes": peak,
+                "shapes": shapes(module, target),
             }
         return dict(known)
 
-    def known_cost(self, row: int) -> dict[str, float | None] | None:
+    def known_cost(self, row: int) -> dict[str, Any] | None:
         """``cost`` of a row where it was worked out before, for whatever target."""
-        return next((dict(c) for (at, _), c in self._costs.items() if at == row), None)
+        return next((dict(c) for key, c in self._costs.items() if key[0] == row), None)
 
     def made(self, name: str) -> Pass | None:
         """The pass in which an instruction of this name first appeared; None if in none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from ..terminal import BOLD, working
 from .shared import CommandError, add_output, reason, write
@@ -61,7 +62,8 @@ def run(arguments: argparse.Namespace) -> None:
     write(lines, arguments.output, lambda line: "" if line.startswith(" ") else BOLD)
 
 
-def _cost(title: str, cost: dict[str, float | None]) -> str:
+def _cost(title: str, cost: dict[str, Any]) -> str:
     named = {"flops": "FLOPs", "bytes_accessed": "bytes accessed", "peak_bytes": "bytes at peak"}
     said = [f"{v:,.0f} {what}" for key, what in named.items() if (v := cost[key]) is not None]
-    return f"  {title}: " + (", ".join(said) or "not known")
+    whole = " (of all devices together)" if cost["shapes"] == "global" else ""
+    return f"  {title}: " + (", ".join(said) + whole if said else "not known")

@@ -1,0 +1,196 @@
+/**
+ * What of a picture is there at one pass. The picture holds every instruction of all passes in its
+ * place; here it is found which boxes and arrows to draw, so that nothing that stays ever moves.
+ */
+import type { Csr, ViewModel } from "../base/model.ts";
+import { buildFlow, type Flow, Hidden } from "../graph/flow.ts";
+import { ItemKind, type Projection } from "../graph/projection.ts";
+import type { Scene } from "../scene/scene.ts";
+
+/** As `Life` of state/passes.ts; a test holds the two equal. */
+export const enum Being {
+  Absent = 0,
+  Kept = 1,
+  Added = 2,
+  Removed = 3,
+  Changed = 4,
+}
+
+/** The module at a pass, of the instructions of all passes. */
+export interface LifeStep {
+  /** `Being` of every instruction. */
+  state: Uint8Array;
+  /** Operands after the pass, and before it. */
+  operands: Csr;
+  before: Csr;
+}
+
+/** The same for a scene. */
+export interface SceneLife {
+  /** `Being` of every item; a container is absent when nothing in it is there. */
+  items: Uint8Array;
+  /** Of every edge of the picture. */
+  edges: Uint8Array;
+  /** Arrows that the layout gave no way: from, to, `Being`. */
+  direct: [from: number, to: number, being: Being][];
+  /** What a group says instead of its counts, which are of all passes together. */
+  words: Map<number, string>;
+  /** Values that stand at an item as chips at this pass. */
+  chips(item: number, value: number): boolean;
+}
+
+const MOST_DIRECT = 4000;
+
+/** What the picture draws of plumbing and of moves. */
+export interface Shown {
+  plumbing: boolean;
+  moves: boolean;
+}
+
+/** Flows of the last steps: stepping on needs one of them again. */
+export class Flows {
+  private known: { operands: Csr; shown: Shown; flow: Flow }[] = [];
+  constructor(private model: ViewModel) {}
+  of(operands: Csr, shown: Shown): Flow {
+    const { plumbing, moves } = shown;
+    const found = this.known.find(
+      (k) => k.operands === operands && k.shown.plumbing === plumbing && k.shown.moves === moves,
+    );
+    if (found) return found.flow;
+    const model = Object.create(this.model, { operands: { value: operands } }) as ViewModel;
+    const flow = buildFlow(model, plumbing, moves);
+    this.known = [{ operands, shown: { plumbing, moves }, flow }, ...this.known.slice(0, 2)];
+    return flow;
+  }
+}
+
+export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown): SceneLife {
+  const { projection, edges } = scene.picture;
+  const { itemOfInstruction, parent, kind, nodes } = projection;
+  const { state } = step;
+  const now = flows.of(step.operands, shown);
+  const before = flows.of(step.before, shown);
+
+  // 1. Items.
+  const counts = [0, 1, 2, 3, 4].map(() => new Uint32Array(scene.count));
+  for (let i = 0; i < state.length; i++) {
+    if (state[i] && itemOfInstruction[i] > 0) counts[state[i]][itemOfInstruction[i]]++;
+  }
+  for (let item = scene.count - 1; item > 0; item--) {
+    for (const c of counts) c[parent[item]] += c[item];
+  }
+  const items = new Uint8Array(scene.count);
+  const words = new Map<number, string>();
+  const [, kept, added, removed, changed] = counts;
+  for (let item = 0; item < scene.count; item++) {
+    const here = kept[item] + added[item] + changed[item];
+    const own = nodes[item] < state.length ? state[nodes[item]] : -1;
+    if (own >= 0 && (kind[item] === ItemKind.Box || own !== Being.Absent)) items[item] = own;
+    else if (here + removed[item] > 0) {
+      const alone = kept[item] + changed[item] === 0;
+      items[item] = !alone
+        ? Being.Kept
+        : removed[item] === 0
+          ? Being.Added
+          : here === 0
+            ? Being.Removed
+            : Being.Kept;
+    }
+    if (kind[item] === ItemKind.Box) continue;
+    words.set(item, saying(here, added[item], removed[item], changed[item]));
+  }
+  items[0] = Being.Kept;
+
+  // 2. Arrows.
+  const pairs = new Map<number, Being>();
+  const old = new Set<number>();
+  eachPair(projection, before, (u, v, i, source) => {
+    const gone = state[i] === Being.Removed || state[source] === Being.Removed;
+    const was = (s: number) => s !== Being.Absent && s !== Being.Added;
+    if (!was(state[i]) || !was(state[source])) return;
+    old.add(u * scene.count + v);
+    if (gone && !pairs.has(u * scene.count + v)) pairs.set(u * scene.count + v, Being.Removed);
+  });
+  eachPair(projection, now, (u, v, i, source) => {
+    const is = (s: number) => s !== Being.Absent && s !== Being.Removed;
+    if (!is(state[i]) || !is(state[source])) return;
+    const key = u * scene.count + v;
+    pairs.set(key, old.has(key) ? Being.Kept : Being.Added);
+  });
+  const drawn = new Uint8Array(edges.count);
+  const direct: SceneLife["direct"] = [];
+  const routed = new Set<number>();
+  for (let e = 0; e < edges.count; e++) {
+    const key = edges.from[e] * scene.count + edges.to[e];
+    if (edges.pointOffsets[e + 1] === edges.pointOffsets[e]) continue;
+    drawn[e] = pairs.get(key) ?? Being.Absent;
+    routed.add(key);
+  }
+  // What follows from two others needs no arrow of its own.
+  const out = new Map<number, number[]>();
+  for (const [key, being] of pairs) {
+    if (being === Being.Removed) continue;
+    const from = Math.floor(key / scene.count);
+    const list = out.get(from);
+    if (list) list.push(key % scene.count);
+    else out.set(from, [key % scene.count]);
+  }
+  const implied = (u: number, v: number): boolean =>
+    (out.get(u) ?? []).some((w) => w !== v && pairs.has(w * scene.count + v));
+  for (const [key, being] of pairs) {
+    if (routed.has(key) || direct.length >= MOST_DIRECT) continue;
+    const u = Math.floor(key / scene.count);
+    const v = key % scene.count;
+    if (being === Being.Kept && implied(u, v)) continue;
+    direct.push([u, v, being]);
+  }
+
+  return {
+    items,
+    edges: drawn,
+    direct,
+    words,
+    chips(item, value) {
+      const node = nodes[item];
+      if (node >= state.length || !(state[value] > 0)) return false;
+      const flow = state[node] === Being.Removed ? before : now;
+      for (let e = flow.chipOffsets[node]; e < flow.chipOffsets[node + 1]; e++) {
+        if (flow.chips[e] === value) return true;
+      }
+      return false;
+    },
+  };
+}
+
+function saying(here: number, added: number, removed: number, changed: number): string {
+  const parts = [`${here.toLocaleString("en-US")} instr.`];
+  if (added) parts.push(`+${added.toLocaleString("en-US")}`);
+  if (removed) parts.push(`−${removed.toLocaleString("en-US")}`);
+  if (changed) parts.push(`~${changed.toLocaleString("en-US")}`);
+  return parts.join("  ");
+}
+
+/** Arrows between items, lifted to where both stand in one container. */
+function eachPair(
+  p: Projection,
+  flow: Flow,
+  visit: (u: number, v: number, user: number, source: number) => void,
+): void {
+  const { parent, depth, itemOfInstruction: item } = p;
+  for (let i = 0; i < item.length; i++) {
+    if (item[i] < 0 || flow.hidden[i] !== Hidden.No) continue;
+    for (let e = flow.offsets[i]; e < flow.offsets[i + 1]; e++) {
+      let u = item[flow.sources[e]];
+      let v = item[i];
+      if (u < 0 || u === v) continue;
+      while (depth[u] > depth[v]) u = parent[u];
+      while (depth[v] > depth[u]) v = parent[v];
+      if (u === v) continue;
+      while (parent[u] !== parent[v]) {
+        u = parent[u];
+        v = parent[v];
+      }
+      visit(u, v, i, flow.sources[e]);
+    }
+  }
+}

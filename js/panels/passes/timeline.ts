@@ -1,0 +1,208 @@
+/** The passes in a table: one row each, pipelines as headings, what changed only metadata folded. */
+import { h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
+import type { Passes } from "../../state/passes.ts";
+import type { PassCost } from "../../view.ts";
+import { type VirtualList, virtualList } from "../parts/virtual.ts";
+
+const ROW = 24;
+
+type Row =
+  | { is: "pass"; row: number }
+  | { is: "pipeline"; name: string }
+  | { is: "folded"; rows: number[] };
+
+/** Columns: heading, what it is, and of a row the change and what there is now. */
+interface Column {
+  head: string;
+  title: string;
+  of(
+    passes: Passes,
+    row: number,
+  ): { change: number | null; now: number | null; text: string; note?: string } | null;
+}
+
+const signed = (value: number, text: string) =>
+  value > 0 ? `+${text}` : value < 0 ? `−${text}` : "";
+
+const counted = (head: string, title: string, ...keys: string[]): Column => ({
+  head,
+  title,
+  of(passes, row) {
+    const { counts, change } = passes.rows[row];
+    const sum = (of: Record<string, number>) => keys.reduce((n, key) => n + (of[key] ?? 0), 0);
+    const now = sum(counts);
+    if (row === 0) return { change: null, now, text: format.count(now) };
+    const by = sum(change);
+    return { change: by, now, text: signed(by, format.count(Math.abs(by))) };
+  },
+});
+
+const costed = (
+  head: string,
+  title: string,
+  key: "flops" | "bytes_accessed" | "peak_bytes",
+  unit: string,
+): Column => ({
+  head,
+  title,
+  of(passes, row) {
+    const { cost } = passes.rows[row];
+    if (!cost) return null;
+    const now = cost[key] ?? null;
+    const whole = cost.shapes === "global" ? ", of all devices together" : "";
+    const words = (value: number) =>
+      unit ? format.bytes(value) : format.quantity(value, "FLOP").replace("FLOP", "");
+    if (now === null) {
+      const unknown = cost.failed ? "failed" : key === "peak_bytes" ? "" : "?";
+      return { change: null, now, text: unknown, note: cost.failed ?? whole };
+    }
+    let before: PassCost | null = null;
+    for (let k = row - 1; k >= 0 && !before; k--) before = passes.rows[k].cost;
+    const was = before?.shapes === cost.shapes ? (before?.[key] ?? null) : null;
+    // Where figures of all devices become figures of one, a difference would say nothing.
+    if (was === null) return { change: null, now, text: `= ${words(now)}`, note: whole };
+    const by = now - was;
+    return { change: by, now, text: signed(by, words(Math.abs(by))), note: whole };
+  },
+});
+
+const COLUMNS: Column[] = [
+  counted("Instr.", "instructions", "instructions"),
+  counted("Fusions", "fusions", "fusions"),
+  counted("Copies", "copies and transposes", "copies", "transposes"),
+  counted("Coll.", "collectives", "collectives"),
+  costed("FLOPs", "FLOPs", "flops", ""),
+  costed("Bytes", "bytes accessed", "bytes_accessed", "B"),
+  costed("Peak", "bytes live at the peak; known once there is a schedule", "peak_bytes", "B"),
+];
+
+export interface Timeline {
+  element: HTMLElement;
+  /** Draws anew: another row is chosen, or figures have come. */
+  update(chosen: number): void;
+  focus(): void;
+  /** The next row that is not folded away, or the same. */
+  next(row: number, by: 1 | -1): number;
+}
+
+export function timeline(
+  passes: Passes,
+  pick: (row: number) => void,
+  signal: AbortSignal,
+): Timeline {
+  let all = false;
+  let chosen = -1;
+  let edition = 0;
+  let rows: Row[] = [];
+  const list: VirtualList = virtualList(
+    ROW,
+    {
+      key: (k) => edition * 1e6 + k,
+      make: (k) => make(rows[k]),
+      refresh: (element, k) => {
+        const row = rows[k];
+        const is = row.is === "pass" && row.row === chosen;
+        element.classList.toggle("chosen", is);
+        if (row.is === "pass") element.setAttribute("aria-selected", String(is));
+      },
+    },
+    signal,
+  );
+  list.element.classList.add("pass-rows");
+  list.element.setAttribute("role", "listbox");
+  list.element.setAttribute("aria-label", "Passes");
+  list.element.tabIndex = 0;
+
+  const arrange = () => {
+    rows = [];
+    let pipeline = "";
+    let folded: number[] = [];
+    const flush = () => {
+      if (folded.length) rows.push({ is: "folded", rows: folded });
+      folded = [];
+    };
+    passes.rows.forEach((row, k) => {
+      if (row.onlyMetadata && !all) {
+        folded.push(k);
+        return;
+      }
+      flush();
+      if (row.pipeline !== pipeline) {
+        pipeline = row.pipeline;
+        if (pipeline) rows.push({ is: "pipeline", name: pipeline });
+      }
+      rows.push({ is: "pass", row: k });
+    });
+    flush();
+  };
+  const make = (row: Row): HTMLElement => {
+    if (row.is === "pipeline")
+      return h("div", { class: "pass-pipeline clip", role: "presentation" }, row.name);
+    if (row.is === "folded") {
+      return h(
+        "button",
+        {
+          class: "pass-folded",
+          type: "button",
+          onclick: () => {
+            all = true;
+            update(chosen);
+          },
+        },
+        `${format.plural(row.rows.length, "pass", "passes")} changed nothing but metadata`,
+      );
+    }
+    const { pass, about } = passes.rows[row.row];
+    return h(
+      "div",
+      {
+        class: "pass-row",
+        role: "option",
+        "data-row": row.row,
+        onclick: () => pick(row.row),
+      },
+      h("span", { class: "pass-name clip", title: about ? `${pass}: ${about}` : pass }, pass),
+      ...COLUMNS.map((column) => {
+        const cell = column.of(passes, row.row);
+        if (!cell) return h("span", { class: "num dim", title: "not worked out yet" }, "·");
+        const now = cell.now === null ? "not known" : format.count(Math.round(cell.now));
+        const by =
+          cell.change === null ? "" : cell.change > 0 ? " up" : cell.change < 0 ? " down" : "";
+        return h(
+          "span",
+          { class: `num${by}`, title: `${column.title}: ${now} after this pass${cell.note ?? ""}` },
+          cell.text,
+        );
+      }),
+    );
+  };
+  const update = (row: number) => {
+    chosen = row;
+    edition++;
+    arrange();
+    list.update(rows.length);
+    const at = rows.findIndex((r) => r.is === "pass" && r.row === chosen);
+    if (at >= 0) list.show(at);
+  };
+  return {
+    element: h(
+      "div",
+      { class: "column pass-table" },
+      h(
+        "div",
+        { class: "pass-row pass-head" },
+        h("span", null, "Pass"),
+        ...COLUMNS.map((c) => h("span", { class: "num", title: c.title }, c.head)),
+      ),
+      list.element,
+    ),
+    update,
+    focus: () => list.element.focus({ preventScroll: true }),
+    next(row, by) {
+      const shown = rows.flatMap((r) => (r.is === "pass" ? [r.row] : []));
+      const at = shown.indexOf(row);
+      return shown[Math.min(shown.length - 1, Math.max(0, at + by))] ?? row;
+    },
+  };
+}

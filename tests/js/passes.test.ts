@@ -1,0 +1,149 @@
+/** Stepping through passes: what is there after each, and that nothing that stays moves. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, inject, test } from "vitest";
+import { Engine } from "../../js/draw/engine.ts";
+import { Being, Flows, lifeOf } from "../../js/draw/life.ts";
+import { TextMetrics } from "../../js/graph/metrics.ts";
+import { DiffKind, decodePasses, Life, type Passes } from "../../js/state/passes.ts";
+
+const read = () =>
+  decodePasses(new Uint8Array(readFileSync(join(inject("views"), "by_hand.passes"))));
+
+const named = (p: Passes, name: string): number => {
+  for (let i = 0; i < p.first.length; i++) if (p.model.name(i) === name) return i;
+  throw new Error(`no ${name}`);
+};
+
+/** What the picture shows at a row, by name. */
+async function shown(p: Passes, row: number) {
+  const engine = new Engine(p.model, new TextMetrics(), 1200, 800);
+  engine.setShown(false, true);
+  engine.openAll(1000);
+  const scene = engine.rebuild();
+  const life = lifeOf(
+    scene,
+    {
+      state: p.lives(row),
+      operands: p.operandsAt(row),
+      before: p.operandsAt(Math.max(0, row - 1)),
+    },
+    new Flows(p.model),
+    engine,
+  );
+  const { nodes } = scene.picture.projection;
+  const name = (item: number) => p.model.name(nodes[item]);
+  const boxes = new Map<string, number>();
+  for (let k = 1; k < scene.count; k++) {
+    if (nodes[k] < p.first.length && life.items[k]) boxes.set(name(k), life.items[k]);
+  }
+  const arrows: [string, string, number][] = life.direct.map(([a, b, being]) => [
+    name(a),
+    name(b),
+    being,
+  ]);
+  const { edges } = scene.picture;
+  for (let e = 0; e < edges.count; e++) {
+    if (life.edges[e]) arrows.push([name(edges.from[e]), name(edges.to[e]), life.edges[e]]);
+  }
+  return { boxes, arrows, life, scene };
+}
+
+test("the two lists of what an instruction can be are one", () => {
+  expect([Being.Absent, Being.Kept, Being.Added, Being.Removed, Being.Changed]).toEqual([
+    Life.Absent,
+    Life.Kept,
+    Life.Added,
+    Life.Removed,
+    Life.Changed,
+  ]);
+});
+
+describe("a row", () => {
+  test("tells what was added, removed and changed", async () => {
+    const p = await read();
+    const life = (row: number, name: string) => p.lives(row)[named(p, name)];
+    expect(life(0, "dot_general.5")).toBe(Life.Kept);
+    expect(life(1, "dot_general.5")).toBe(Life.Changed);
+    expect(life(2, "scaled")).toBe(Life.Removed);
+    expect(life(3, "scaled")).toBe(Life.Absent);
+    expect(life(3, "dot_general.5")).toBe(Life.Kept); // only its name is another
+    expect(life(4, "copy.3")).toBe(Life.Added);
+    expect(life(5, "tanh_neg_fusion")).toBe(Life.Added);
+  });
+
+  test("draws boxes and arrows of that pass alone", async () => {
+    const p = await read();
+    const first = await shown(p, 0);
+    expect([...first.boxes.keys()].sort()).toEqual(["dot_general.5", "neg.9", "scaled", "tanh.7"]);
+    expect(first.arrows).toContainEqual(["scaled", "dot_general.5", Being.Kept]);
+    const algsimp = await shown(p, 1);
+    expect(algsimp.arrows.map(([a, b]) => `${a}>${b}`)).not.toContain("scaled>dot_general.5");
+    const layout = await shown(p, 4);
+    expect(layout.boxes.get("copy.3")).toBe(Being.Added);
+    expect(layout.arrows).toContainEqual(["dot_general.5", "copy.3", Being.Added]);
+    expect(layout.arrows).toContainEqual(["copy.3", "tanh.7", Being.Added]);
+    const fusion = await shown(p, 5);
+    expect(fusion.boxes.get("tanh.7")).toBe(Being.Removed);
+    expect(fusion.arrows).toContainEqual(["copy.3", "tanh.7", Being.Removed]);
+    expect(fusion.arrows).toContainEqual(["tanh.7", "neg.9", Being.Removed]);
+    expect(fusion.boxes.get("tanh_neg_fusion")).toBe(Being.Added);
+  });
+
+  test("shows no chip of another pass", async () => {
+    const p = await read();
+    const { life, scene } = await shown(p, 5);
+    const { nodes } = scene.picture.projection;
+    const at = (name: string) => nodes.indexOf(named(p, name));
+    expect(life.chips(at("dot_general.5"), named(p, "x.0"))).toBe(true);
+    expect(life.chips(at("scaled"), named(p, "one"))).toBe(false);
+    const first = await shown(p, 0);
+    expect(first.life.chips(at("dot_general.5"), named(p, "x.0"))).toBe(false);
+  });
+
+  test("never moves a box", async () => {
+    const p = await read();
+    const places = new Map<string, string>();
+    for (let row = 0; row < p.rows.length; row++) {
+      const { scene, boxes } = await shown(p, row);
+      const { nodes } = scene.picture.projection;
+      for (let k = 1; k < scene.count; k++) {
+        const name = nodes[k] < p.first.length ? p.model.name(nodes[k]) : "";
+        if (!boxes.has(name)) continue;
+        const { x, y, w, h } = scene.rect(k);
+        const at = `${x} ${y} ${w} ${h}`;
+        expect(places.get(name) ?? at).toBe(at);
+        places.set(name, at);
+      }
+    }
+    expect(places.size).toBeGreaterThan(6);
+  });
+});
+
+test("an instruction tells its whole life", async () => {
+  const p = await read();
+  const dot = p.history(named(p, "dot_general.5"));
+  expect(dot.map((d) => [d.row, d.changed])).toEqual([
+    [0, []],
+    [1, ["operands"]],
+    [3, ["name"]],
+    [4, ["layout"]],
+  ]);
+  expect(dot[0].line).toContain("%dot.1 = ");
+  const fusion = p.partners(named(p, "tanh_neg_fusion"));
+  expect(fusion.before.map((b) => p.model.name(b.instruction))).toContain("neg.9");
+  expect(p.partners(named(p, "neg.9")).after.length).toBeGreaterThan(0);
+});
+
+test("the text of a row is its changes", async () => {
+  const p = await read();
+  const kinds = Array.from(p.diffKind.subarray(p.diffOffsets[4], p.diffOffsets[5]));
+  expect(kinds.filter((k) => k === DiffKind.New)).toHaveLength(3);
+  expect(kinds.filter((k) => k === DiffKind.Gone)).toHaveLength(2);
+  expect(kinds[0]).toBe(DiffKind.Computation);
+});
+
+test("a block without passes, or a damaged one, is refused in words", async () => {
+  const raw = new Uint8Array(readFileSync(join(inject("views"), "plain.view")));
+  await expect(decodePasses(raw)).rejects.toThrow("it tells no passes");
+});
