@@ -6,8 +6,7 @@ sharding means nothing to it, so the few kinds that figures rest on are tried he
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..hlo.collective_kinds import KINDS
 from ..hlo.columns import NEVER_CALLS, called_names
@@ -16,7 +15,6 @@ from ..hlo.module import Instruction, Module
 from ..hlo.sharding import Sharding
 from ..hlo.sharding_text import parse_sharding
 
-_CALLS = re.compile(r"\b(?:calls|to_apply)=%?([^\s,{}]++)")
 _COLLECTIVES = frozenset(
     f"{name}{end}"
     for name in (k.name for k in KINDS.values() if k.pattern != "pairs")
@@ -27,22 +25,38 @@ Warn = Callable[[str, int], None]
 MAX_TEXTS = 5000  # distinct ones that are tried
 
 
-def check(module: Module, warn: Warn) -> None:
-    """Warns of shardings, groups and called computations that mean nothing."""
+def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:
+    """Warns of shardings, groups and called computations that mean nothing.
+
+    ``instructions`` are those to look at: one of each attribute text is enough.
+    """
     names = {c.name for c in module.computations}
     seen: set[str] = set()
-    for c in module.computations:
-        for i in c.instructions:
+    sharded = "sharding=" in module.source_text if module.source_text is not None else True
+    for i in instructions:
+        opcode = i.opcode
+        if (sharded and "sharding=" in i.attribute_text) or opcode in _COLLECTIVES:
+            _groups_and_sharding(i, seen, warn)
+        if opcode not in NEVER_CALLS:
             text = i.attribute_text
-            if "sharding=" in text or i.opcode in _COLLECTIVES:
-                _groups_and_sharding(i, seen, warn)
-            if i.opcode not in NEVER_CALLS:
-                first = _CALLS.search(text)
-                if first is not None and first[1] in names and i.opcode in _ONE_CALL:
-                    continue
-                for role, name in called_names(i.opcode, text):
-                    if name not in names:
-                        warn(f"%{i.name[:60]} has {role}=%{name[:60]}, which is not here", _at(i))
+            if opcode in _ONE_CALL and _calls_one(text, names):
+                continue
+            for role, name in called_names(opcode, text):
+                if name not in names:
+                    warn(f"%{i.name[:60]} has {role}=%{name[:60]}, which is not here", _at(i))
+
+
+def _calls_one(text: str, names: set[str]) -> bool:
+    """Whether the first computation that an instruction of one names is here."""
+    for role in ("calls=%", "to_apply=%"):
+        at = text.find(role)
+        if at >= 0:
+            break
+    else:
+        return False
+    at += len(role)
+    end = text.find(",", at)
+    return (text[at:end] if end >= 0 else text[at:]) in names
 
 
 def _groups_and_sharding(i: Instruction, seen: set[str], warn: Warn) -> None:

@@ -65,6 +65,7 @@ class Resolver:
         self.added: list[Instruction] = []
         self.before: dict[int, list[Instruction]] = {}  # id of a user → what it wrote out
         self.resolved = False
+        self.typed: dict[str, Instruction] | None = None  # "f32[8] %a" → %a
 
     def resolve(self) -> bool:
         """Sets ``operands`` of all; True when some were written out in place."""
@@ -84,20 +85,22 @@ class Resolver:
                     i.operands = tuple([by_name[n] for n in arguments.split(", ")])
             except KeyError:
                 plain = without_comments(arguments) if "/*" in arguments else arguments
-                found = self._after_types(plain)
+                found = self._after_types(plain) if " %" in plain else None
                 i.operands = self._closer(i, plain) if found is None else found
         return bool(self.added)
 
     def _after_types(self, arguments: str) -> tuple[Instruction, ...] | None:
         """Names each after the type that the named has; None unless they all are so."""
-        found = []
-        for part in arguments.split(", "):
-            shape, _, name = part.partition(" %")
-            i = self.by_name.get(name)
-            if i is None or i.shape.text != shape:
-                return None
-            found.append(i)
-        return tuple(found)
+        typed = self.typed
+        if typed is None:
+            typed = self.typed = {f"{i.shape.text} %{n}": i for n, i in self.by_name.items()}
+        one = typed.get(arguments)  # a tuple's type has commas of its own
+        if one is not None:
+            return (one,)
+        try:
+            return tuple([typed[part] for part in arguments.split(", ")])
+        except KeyError:
+            return None
 
     def _closer(self, i: Instruction, arguments: str) -> tuple[Instruction, ...]:
         typed = _ALL_TYPED.match(arguments)

@@ -127,6 +127,7 @@ class _ModuleReader:
         self.tables = FrameTableBuilder()
         self.module = Module("", (), None)
         self.count = 0
+        self.to_check: list[Instruction] = []  # one of each attribute text
         # the computation being read
         self.open: Computation | None = None
         self.body: list[Instruction] = []
@@ -164,6 +165,7 @@ class _ModuleReader:
                 else:
                     self._other_line(m.start(), m.end())
                 continue
+            fresh = False
             if attributes is None:
                 attributes = ""
             else:
@@ -175,6 +177,7 @@ class _ModuleReader:
                     continue
                 else:
                     canonical[attributes] = attributes
+                    fresh = True
             if self.open is None:
                 self._loose_instruction(m.start())
             shape = shapes.get(shape_text)
@@ -191,6 +194,8 @@ class _ModuleReader:
             i.attribute_text = attributes
             i.text_span = (m.start(1), m.end())
             i._attributes = None
+            if fresh:
+                self.to_check.append(i)
             if root:
                 i.is_root = True
                 self.root = i
@@ -337,6 +342,7 @@ class _ModuleReader:
             # operands written out in place were added, or shapes have to be inferred
             self.body = resolver.with_nested(self.unshaped, self.by_name)
             self.unshaped = {}
+            self.to_check += resolver.added
             first = self.count - (len(self.body) - len(resolver.added))
             self.count = first + len(self.body)
             for index, i in enumerate(self.body, first):
@@ -359,6 +365,7 @@ class _ModuleReader:
         i.text_span = (s.begin, s.end)
         i._attributes = None
         i.is_root = s.is_root
+        self.to_check.append(i)
         if s.shape is None:
             self.unshaped[id(i)] = s.shape_at
         if i.is_root:
@@ -405,6 +412,7 @@ class _ModuleReader:
             what = self.text[found.strange : found.strange + 60].split("\n")[0]
             self._warn(f"not an attribute of %{i.name[:60]}: {what!r}", found.strange)
         i.attribute_text = ", ".join(x for x in (i.attribute_text, found.text) if x)
+        self.to_check.append(i)
         i._attributes = None
         i.text_span = (i.text_span[0] if i.text_span else at, found.end)
         if "={" in found.text:
@@ -440,8 +448,8 @@ class _ModuleReader:
             self.entry, note = hlo_entry.without_entry(m, cut, self.by_hand)
             self._warn(note, len(self.text))
         m.entry = self.entry
-        hlo_checks.check(m, self._warn)
         m.source_text = self.text[: self.end]
+        hlo_checks.check(m, self.to_check, self._warn)
         m.first_line = self.first_line
         if self.dropped_warnings:
             self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
