@@ -6,6 +6,8 @@ import os
 from collections import Counter
 from typing import Any
 
+import call_oracle
+import call_programs
 import hloscope as hs
 import jax
 import jax.numpy as jnp
@@ -165,3 +167,18 @@ def test_without_hooks_calls_are_unknown_and_all_else_is_there(
     assert origins.known
     assert len(origins.python) == 0
     assert cap.origins(cap.module.instructions[-1].name) is not None
+
+
+# the others take longer: benchmarks/calls.py has all of them
+SLOW = ["linen_unrolled", "linen_shared", "linen_scanned", "scanned_gradient", "micro_batches"]
+
+
+@pytest.mark.parametrize("name", [n for n in call_programs.PROGRAMS if n not in SLOW])
+def test_calls_and_groups_are_those_that_the_profiler_saw(name: str) -> None:
+    found = call_oracle.agreement(name)
+    assert found.instructions > 30
+    assert found.layers == (call_programs.PROGRAMS[name]()[3],) * 2
+    assert found.calls[0] == found.calls[1]
+    assert found.members >= 0.98
+    assert found.groups[0] == found.groups[1] > 0
+    assert found.boxes >= 0.98

@@ -224,13 +224,23 @@ def _take_out(lowered: Any, marks: dict[tuple[_Node, ...], int]) -> tuple[tuple[
         number: tuple(f for node in nodes for f in _frames(node)) for nodes, number in marks.items()
     }
     rows = tuple(
-        tuple(f for n in numbers for f in frames.get(n, ()))
+        _once([f for n in numbers for f in frames.get(n, ())])
         for numbers in _compat.take_marks(module, ir, _MARK)
     )
     _known[id(module)] = module, rows
     while len(_known) > _MOST_KEPT:
         _known.popitem(last=False)
     return rows
+
+
+def _once(frames: list[Frame]) -> tuple[Frame, ...]:
+    """No frame is inside of itself: what jax put there twice stays once."""
+    out: list[Frame] = []
+    for frame in frames:
+        if frame in out:
+            del out[out.index(frame) :]
+        out.append(frame)
+    return tuple(out)
 
 
 def _frames(node: _Node | None) -> list[Frame]:

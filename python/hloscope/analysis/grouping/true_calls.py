@@ -146,10 +146,8 @@ class _Writer:
     def _path(self, here: Path, old: int, late: bool, mine: Sequence[_Family], call: int) -> Path:
         rest = self._rest(old)
         lead = here[:1]
-        if lead not in ((FORWARD,), (BACKWARD,)) and not (lead and lead[0].startswith(_OPTIMISER)):
-            lead = ()
-            if self.phased:
-                lead = (BACKWARD,) if late else (FORWARD,)
+        if not (lead and lead[0].startswith(_OPTIMISER)):
+            lead = ((BACKWARD,) if late else (FORWARD,)) if self.phased else ()
         out: Path = ()
         done = 0
         for family in mine:
@@ -169,13 +167,13 @@ class _Writer:
         by_name: dict[tuple[int, str, int, str], list[int]] = defaultdict(list)
         for c in self.python:
             if boxes[c.number] and "<lambda>" not in c.name:
-                by_name[c.caller, c.file, c.begins, c.function].append(c.number)
+                by_name[self._caller(c.number), c.file, c.begins, c.function].append(c.number)
         found = []
         for (_, _, _, function), calls in by_name.items():
             whole = sum(boxes[c] for c in calls)
             if len(calls) < 2 or whole < SMALLEST * len(calls):
                 continue
-            caller = self.python[calls[0]].caller
+            caller = self._caller(calls[0])
             if caller >= 0 and whole < LARGEST_PART * boxes[caller]:
                 continue
             name = function.rpartition("<locals>.")[2].removesuffix(".__call__")
@@ -187,6 +185,13 @@ class _Writer:
         if self._has_layers():
             found = [f for f in found if not self._takes_turns(f, found)]
         return {c: f for f in found for c in f.calls}
+
+    def _caller(self, call: int) -> int:
+        """The named function around a call: a lambda only hands it on."""
+        around = self.python[call].caller
+        while around >= 0 and "<lambda>" in self.python[around].name:
+            around = self.python[around].caller
+        return around
 
     def _boxes(self) -> tuple[list[int], list[Path]]:
         """Boxes of each call, at any depth, and the scopes that all of them share."""
@@ -210,9 +215,9 @@ class _Writer:
         return any(_up_to_layer(self.found.paths[s]) for s in used if s >= 0)
 
     def _takes_turns(self, family: _Family, all_of_them: list[_Family]) -> bool:
-        caller = self.python[family.calls[0]].caller
+        caller = self._caller(family.calls[0])
         for other in all_of_them:
-            if other is family or self.python[other.calls[0]].caller != caller:
+            if other is family or self._caller(other.calls[0]) != caller:
                 continue
             both = sorted([(c, 0) for c in family.calls] + [(c, 1) for c in other.calls])
             turns = sum(a[1] != b[1] for a, b in pairwise(both))
