@@ -26,7 +26,8 @@ from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
 from .optimisers import optimiser_name
-from .repeats import NEVER, Repeats, Stack, find, place, signatures
+from .placing import place
+from .repeats import NEVER, Repeats, Stack, find, signatures
 from .scopes import Scopes, scopes
 from .true_calls import with_true_calls
 
@@ -110,7 +111,7 @@ class _Finder:
                 continue
             recedes = [self._recedes(s) for s in whole]
             identity = self._identity(whole, recedes)
-            found = place(t, c, whole, identity, signature, apart)
+            found = place(t, c, whole, identity, signature, apart, recedes)
             if stacks:
                 self._to_gradients(found, recedes, identity)
                 self._name_layers(found, recedes, identity)

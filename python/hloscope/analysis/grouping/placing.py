@@ -1,0 +1,171 @@
+"""Which layer each row lies in, once the spines of the stacks are known.
+
+A row that is no anchor of a spine lies between the last layer that it depends on and the first
+that depends on it; where these differ its kind decides (what opens or closes layers elsewhere
+does so here), then what it serves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...hlo.collective_kinds import KINDS, split
+from ..base.table import Ints, Table
+from .repeats import NEVER, Graph, Repeats, Stack
+
+
+def place(
+    t: Table,
+    c: int,
+    stacks: tuple[Stack, ...],
+    identity: list[list[int]],
+    signature: Ints,
+    apart: NDArray[np.bool_],
+    recedes: list[bool],
+) -> Repeats:
+    """Which layer each row of ``c`` belongs to.
+
+    ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone;
+    ``apart`` are rows that join no layer (an optimiser's); ``recedes`` tells stacks of gradients.
+    """
+    g = Graph(t, c)
+    start, at = [], 0
+    own = [-1] * g.size
+    for stack in stacks:
+        start.append(at)
+        at += stack.count
+        for rows in stack.spine:
+            for k, row in enumerate(rows):
+                own[row - g.first] = start[-1] + k
+    who = [number for s, _ in enumerate(stacks) for number in identity[s]]
+    after, before = list(own), [p if p >= 0 else NEVER for p in own]
+    for v, u in zip(g.values, g.users, strict=True):
+        if after[v] > after[u]:
+            after[u] = after[v]
+    # What a row serves directly: layers met first on the ways down from it.
+    low, high = [NEVER] * g.size, [-1] * g.size
+    for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
+        if before[u] < before[v]:
+            before[v] = before[u]
+        p = own[u]
+        a, b = (who[p], who[p]) if p >= 0 else (low[u], high[u])
+        if a < low[v]:
+            low[v] = a
+        if b > high[v]:
+            high[v] = b
+    joint = _joined(t, g, own, who)
+    last = {s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
+    silent = t.silent[g.first : g.first + g.size].tolist()
+    alone = apart[g.first : g.first + g.size].tolist()
+    position = [-1] * g.size
+    ends: list[int] = []
+    closes: Counter[tuple[int, int]] = Counter()
+    kind = signature[g.first : g.first + g.size].tolist()
+    free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
+    opens, ends_it = _sides(kind, after, before, free, start, stacks, recedes)
+    for i in range(g.size):
+        if own[i] >= 0:
+            position[i] = own[i]
+            continue
+        if not free[i]:
+            continue
+        a, b = after[i], before[i]
+        if a == b or (a >= 0 and (kind[i], _begin(start, a)) in ends_it):
+            position[i] = a
+        elif b < NEVER and (low[i] == high[i] == who[b] or (kind[i], _begin(start, b)) in opens):
+            position[i] = b
+        elif a >= 0 and a in last:
+            ends.append(i)
+        elif a >= 0:
+            position[i] = a
+            closes[kind[i], _begin(start, a)] += 1
+    for i in ends:  # the last layer closes as the others do; what they lack comes after it
+        if closes[kind[i], _begin(start, after[i])]:
+            position[i] = after[i]
+    return Repeats(
+        stacks,
+        g.first,
+        tuple(start),
+        np.array(position, np.int64),
+        np.array(after, np.int64),
+        np.array(before, np.int64),
+    )
+
+
+def _sides(
+    kind: list[int],
+    after: list[int],
+    before: list[int],
+    free: list[bool],
+    start: list[int],
+    stacks: tuple[Stack, ...],
+    recedes: list[bool],
+) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """Signatures that open a layer and that close one, with where their stack starts.
+
+    What stands between two layers closes the one or opens the other. What stands before the first
+    layer as often as between two, and less often after the last, opens: ``q = x @ wq`` where
+    the spine is of other products. The other way round it closes, as the gradient of that does;
+    of the model's first layer that gradient may be needed by nothing and be missing.
+    """
+    last = {s: s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
+    first: Counter[tuple[int, int]] = Counter()
+    between: Counter[tuple[int, int]] = Counter()
+    final: Counter[tuple[int, int]] = Counter()
+    for i, (a, b) in enumerate(zip(after, before, strict=True)):
+        if a == b or not free[i]:
+            continue
+        of_a = _begin(start, a) if a >= 0 else -1
+        of_b = _begin(start, b) if b < NEVER else -1
+        if of_a == of_b:
+            between[kind[i], of_a] += 1
+            continue
+        if of_b >= 0 and b == of_b:
+            first[kind[i], of_b] += 1
+        if of_a >= 0 and a == last[of_a]:
+            final[kind[i], of_a] += 1
+    opens, closes = set(), set()
+    gradients = {s for s, back in zip(start, recedes, strict=True) if back}
+    for key, n in between.items():
+        gaps = last[key[1]] - key[1] if key[1] >= 0 else 0
+        if final[key] < first[key] and 2 * first[key] * gaps >= n:
+            opens.add(key)
+        often = first[key] < final[key] and 2 * final[key] * gaps >= n
+        missing = not first[key] and not final[key] and key[1] in gradients and n >= gaps > 1
+        if often or missing:
+            closes.add(key)
+    return opens, closes
+
+
+def _begin(start: list[int], position: int) -> int:
+    return max(s for s in start if s <= position)
+
+
+def _joined(t: Table, g: Graph, own: list[int], who: list[int]) -> list[bool]:
+    """Rows made of several layers' values at once (combined collectives), and their pieces."""
+    rows = slice(g.first, g.first + g.size)
+    many = t.by_opcode(_combines, bool)[rows] & (t.operands.counts[rows] > 1)
+    out = [False] * g.size
+    if not many.any():
+        return out
+    low, high = [NEVER] * g.size, [-1] * g.size
+    combined = many.tolist()
+    for v, u in zip(g.values, g.users, strict=True):
+        p = own[v]
+        a, b = (who[p], who[p]) if p >= 0 else (low[v], high[v])
+        low[u], high[u] = min(low[u], a), max(high[u], b)
+    piece = t.by_opcode(lambda o: o in ("get-tuple-element", "bitcast"), bool)[rows].tolist()
+    for i in range(g.size):
+        out[i] = combined[i] and low[i] < high[i]
+    for v, u in zip(g.values, g.users, strict=True):
+        if out[v] and (piece[u] or combined[u]):
+            out[u] = True
+    return out
+
+
+def _combines(opcode: str) -> bool:
+    found = split(opcode)
+    return opcode == "tuple" or (found is not None and KINDS[found[0]].pattern == "ring")
