@@ -324,6 +324,37 @@ def test_groups_by_pattern() -> None:
         make_space([Leaf("a/0", (2,)), Leaf("a/1", (2, 2))], [X4], ["a/*"], {})
 
 
+def test_groups_of_a_flax_model_and_its_optimizer() -> None:
+    """Layers of one shape are one group, and Adam's moments go with their parameters."""
+    shapes = {"Dense_0/kernel": (8, 32), "Dense_1/kernel": (32, 8), "norm/scale": (8,)}
+    params = {f"layer_{n}/{w}": s for n in range(3) for w, s in shapes.items()}
+    params["embed/embedding"] = (64, 8)
+    layered = ["layer_*/Dense_0/kernel", "layer_*/Dense_1/kernel", "layer_*/norm/scale"]
+    apart = [
+        *(Leaf(f"params/params/{p}", s, 0) for p, s in params.items()),
+        *(Leaf(f"opt/0/{m}/params/{p}", s, 1) for m in ("mu", "nu") for p, s in params.items()),
+        Leaf("opt/0/count", (), 1),
+        Leaf("tokens", (16, 4), 2),
+    ]
+    space = make_space(apart, [X4], None, {})
+    wanted = [f"params/params/{p}" for p in (*layered, "embed/embedding")]
+    assert [g.pattern for g in space.groups] == [*wanted, "tokens"]
+    assert [len(g.leaves) for g in space.groups] == [9, 9, 9, 3, 1]
+    assert [g.is_data for g in space.groups] == [False] * 4 + [True]
+    together = [
+        *(Leaf(f"state/params/{p}", s) for p, s in params.items()),
+        *(Leaf(f"state/opt_state/0/{m}/{p}", s) for m in ("mu", "nu") for p, s in params.items()),
+        Leaf("tokens", (16, 4), 1),
+    ]
+    space = make_space(together, [X4], None, {})
+    assert [len(g.leaves) for g in space.groups] == [9, 9, 9, 3, 1]
+    same = [Leaf("params/x", (8, 8), 0), Leaf("batch/x", (8, 8), 1)]
+    assert len(make_space(same, [X4], None, {}).groups) == 2
+    # another tower of the same shapes is a group of its own
+    towers = [Leaf(f"params/{t}/{p}", s) for t in ("a", "b") for p, s in params.items()]
+    assert len(make_space(towers, [X4], None, {}).groups) == 8
+
+
 def test_all_specs_of_two_axes() -> None:
     found = all_specs(2, ("d", "m"))
     assert found[0] == ()

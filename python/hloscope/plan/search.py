@@ -168,7 +168,8 @@ def search_shardings(
     topology: a TPU topology such as "v5e:2x4", without a TPU.
     groups: path pattern → PartitionSpecs (or tuples) to try, None for all; or just patterns.
         "layers/*/wq" shards all layers' wq alike. Without it each array is a group of its own,
-        and of more than 12 those whose paths differ in numbers only are one.
+        of more than 12 those of one shape whose paths differ in numbers only are one, and an
+        optimizer's moments go with their parameters.
     fixed: path pattern → its one PartitionSpec.
     constraints: "fits 16 GiB", "no all-to-all", "no all-gather over model", or functions of
         ``Figures``; candidates that break one are ranked last.

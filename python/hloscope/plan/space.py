@@ -15,10 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .alike import alike
+
 Spec = tuple[Any, ...]  # an entry a dimension: None, an axis, or a tuple of axes
 Axes = Mapping[str, int]
 
-# Arguments that get a group each; beyond it numbers in their paths become "*".
+# Arguments that get a group each; beyond it those of layers become one.
 OWN_GROUPS = 12
 
 
@@ -181,11 +183,8 @@ def make_space(
         if not found:
             known = ", ".join(leaf.path for leaf in leaves[:8])
             raise ValueError(f"no argument is called {pattern!r}; there are {known}")
-    many = len(rest) > OWN_GROUPS
-    for n in rest:
-        path = leaves[n].path
-        pattern = re.sub(r"(?<=/)\d+(?=/|$)", "*", path) if many else path
-        members.setdefault(pattern, []).append(n)
+    for pattern, found in alike(leaves, rest, fold=len(rest) > OWN_GROUPS).items():
+        members.setdefault(pattern, []).extend(found)
     if "" in members:
         raise ValueError("an argument has no name")
     axes = list(dict.fromkeys(a for m in meshes for a in m))
