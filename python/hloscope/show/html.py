@@ -39,7 +39,7 @@ FRAME_LIMIT_BYTES = 1_150_000
 FRAME_MOST_BYTES = 4_000_000
 # Up to this many instructions linking the stages takes a fraction of a second, so that what a
 # notebook keeps of a cell has them at once.
-LINKED_AT_ONCE = 5_000
+LINKED_AT_ONCE = 2_000
 # Passes, compressed, beyond this stay out of a page.
 PASSES_LIMIT_BYTES = 32_000_000
 # Above this many instructions the analyses take a second and more: whoever looks at the cell

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...hlo import Instruction, Module, Operation, StackFrame
+from ...hlo import Instruction, Module, Operation, Origin, StackFrame
+from ...hlo.python_calls import PythonCall
 from .fate import Fate, Fates, hlo_opcode
 
 _LONGEST = 60  # characters of source in a sentence
-_MOST_PATHS = 20_000
-_IN_JIT = re.compile(r"jit\((\w+)\)+$")
 _BACKWARD = re.compile(r"(?:^|/)[\w()]*transpose\(")
 _HELPS = frozenset(["constant", "iota", "broadcast", "reshape", "convert", "transpose", "slice"])
 # No operation that a person wrote for its own sake, beside another of the same expression.
@@ -51,6 +50,10 @@ class Teller:
         self.program = program
         self.operations = program.operations
         self._made: dict[object, str] = {}
+        self._mains: dict[object, int] = {}
+        self._whole: dict[object, tuple[int, ...]] = {}
+        self._split: dict[tuple[tuple[int, ...], Calls], dict[int, tuple[int, ...]]] = {}
+        self._python_calls: dict[tuple[int, Calls], PythonCall | None] = {}
         self._snippets: dict[StackFrame, str] = {}
         self._text: dict[str, list[str]] = {}
         files = {f.file for f in program.lines if f is not None}
@@ -90,13 +93,27 @@ class Teller:
     def _of_first(self, first: int, calls: Calls | None) -> str:
         """Of the whole expression for its main operation and what only helps it, else of a part."""
         group = self._with(first)
+        of = self._python_call(first, calls)
+        if calls is not None and of is not None:
+            group = self._by_python_call(group, calls)[of.number]
         main = self._main(group)
         is_whole = first == main or self._is_same(first, main) or self._weight(first) == 1
         return self._sentence(group if is_whole else (first,), calls, main)
 
+    def _by_python_call(self, group: tuple[int, ...], calls: Calls) -> dict[int, tuple[int, ...]]:
+        """An expression's operations by the call of a Python function that they are from."""
+        found = self._split.get((group, calls))
+        if found is None:
+            by: dict[int, list[int]] = {}
+            for k in group:
+                call = self._python_call(k, calls)
+                by.setdefault(-1 if call is None else call.number, []).append(k)
+            found = self._split[group, calls] = {n: tuple(of) for n, of in by.items()}
+        return found
+
     def of_operations(self, strands: Sequence[int]) -> str:
         """Of the operations alone, in all their calls."""
-        whole = self._main(self._with(strands[0]))
+        whole = self._main_with(strands[0])
         said = self._sentence(tuple(strands), None, whole)
         return said + "." if said else ""
 
@@ -122,8 +139,10 @@ class Teller:
         if strand >= len(self.operations) or self.program.lines[strand] is None:
             return (strand,)
         function = self.operations[strand].function
-        own = self._groups[self._key(strand), function]
-        return (*own, *self._within(strand, function))
+        key = self._key(strand), function
+        if key not in self._whole:
+            self._whole[key] = (*self._groups[key], *self._within(strand, function))
+        return self._whole[key]
 
     def _within(self, strand: int, function: str) -> list[int]:
         """What brings operands into form inside of an expression, as the ``.T`` of ``x @ w.T``."""
@@ -205,10 +224,21 @@ class Teller:
         return max(strands, key=lambda k: (self._weight(k), -k))
 
     def _weight(self, strand: int) -> int:
-        if strand >= len(self.operations):
-            return 1
-        noun = noun_of(self.operations[strand])
-        return _WEIGHT.get(noun, 1 if noun in _HELPS else 2)
+        return self._weights[strand] if strand < len(self._weights) else 1
+
+    @cached_property
+    def _weights(self) -> list[int]:
+        nouns = map(noun_of, self.operations)
+        return [_WEIGHT.get(noun, 1 if noun in _HELPS else 2) for noun in nouns]
+
+    def _main_with(self, strand: int) -> int:
+        """The main operation of the expression that a strand is of."""
+        if strand >= len(self.operations) or self.program.lines[strand] is None:
+            return strand
+        key = self._key(strand), self.operations[strand].function
+        if key not in self._mains:
+            self._mains[key] = self._main(self._groups[key])
+        return self._mains[key]
 
     def _subject(self, strands: Sequence[int], calls: Calls | None) -> str:
         main = self._main(strands)
@@ -233,44 +263,21 @@ class Teller:
         return f"`{last}`" if last else "What"
 
     def _call(self, strand: int, at: StackFrame, calls: Calls | None) -> str:
-        """``call 3 of 6, `` where the function of the source line is what was called.
+        """``call 3 of 6, `` where the function of the source line was called several times."""
+        call = self._python_call(strand, calls)
+        if call is None or call.of < 2 or _tail(call.function) != _tail(at.function or ""):
+            return ""
+        return f"call {call.which:,} of {call.of:,}, "
 
-        Of the backward pass nothing is said: it comes to the calls in an order of its own.
-        """
-        if not calls or self._is_backward(strand):
-            return ""
-        last = self.operations[calls[-1]].name.rpartition("/")[2]
-        name = _IN_JIT.search(last)
-        function = (at.function or "").rpartition(".")[2]
-        if name is None or name.group(1) != function:
-            return ""
-        paths = self._paths.get(last, ())
-        if len(paths) < 2 or calls not in paths:
-            return ""
-        return f"call {paths.index(calls) + 1} of {len(paths)}, "
-
-    @cached_property
-    def _paths(self) -> dict[str, tuple[Calls, ...]]:
-        """Name of a call → the paths of calls that end in one of that name, in order."""
-        of: dict[str, list[Operation]] = {}
-        for o in self.operations:
-            if o.callee:
-                of.setdefault(o.function, []).append(o)
-        found: dict[str, list[Calls]] = {}
-        stack: list[tuple[str, Calls]] = [("main", ())]
-        total = 0
-        while stack and total < _MOST_PATHS:
-            function, path = stack.pop()
-            for o in of.get(function, ()):
-                if o.number in path:
-                    continue
-                total += 1
-                longer = (*path, o.number)
-                found.setdefault(o.name.rpartition("/")[2], []).append(longer)
-                stack.append((o.callee, longer))
-        if total >= _MOST_PATHS:
-            return {}  # a number out of a part of them would be wrong
-        return {name: tuple(sorted(paths)) for name, paths in found.items()}
+    def _python_call(self, strand: int, calls: Calls | None) -> PythonCall | None:
+        """The call of a Python function that an operation is from, by one way of calls."""
+        origins = self.program.module.origins
+        if calls is None or origins is None or strand >= len(self.operations):
+            return None
+        key = strand, calls
+        if key not in self._python_calls:
+            self._python_calls[key] = origins.python.of(Origin(strand, calls))
+        return self._python_calls[key]
 
     # -- what became of it -----------------------------------------------------------
 
@@ -281,7 +288,7 @@ class Teller:
             what = "is, by what XLA kept of it, in"
             return f"{what} {count:,} instruction{'s' * (count != 1)}" if count else ""
         main = self._main(own)
-        # the same again in other functions of the program: what was traced twice
+        # the same again: in other calls, or what was traced twice
         more = [k for k in own if k != main and self._is_same(k, main)]
         said = [self._became(main, more, calls)]
         rest = [k for k in own if k != main and k not in more]
@@ -294,8 +301,10 @@ class Teller:
         one, other = self.operations[a], self.operations[b]
         if one.opcode != other.opcode:
             return False
-        last = [o.name.rpartition("/")[2] for o in (one, other)]
-        return self._weight(a) == _HEAVY or (last[0] == last[1] and one.function != other.function)
+        return (
+            self._weight(a) == _HEAVY
+            or one.name.rpartition("/")[2] == other.name.rpartition("/")[2]
+        )
 
     def _became(self, number: int, more: Sequence[int], calls: Calls | None) -> str:
         found = self._instructions(number, calls)
@@ -329,7 +338,7 @@ class Teller:
     ) -> list[str]:
         """What became of the rest of an expression: what stayed in a word, what went in full."""
         stayed: dict[str, int] = {}
-        gone: dict[tuple[str, str], int] = {}
+        gone: dict[tuple[str, str], list[str]] = {}  # noun and how → in full, of each
         home = {self._home(i) for k in mains for i in self._instructions(k, calls)}
         for k in others:
             o = self.operations[k]
@@ -346,10 +355,10 @@ class Teller:
                     name = noun if there else f"{noun} ({_list(found)})"
                     stayed[name] = stayed.get(name, 0) + 1
             elif fate is not None and (fate.kind != "unknown" or fate.by):
-                gone[noun, fate.what] = gone.get((noun, fate.what), 0) + 1
+                gone.setdefault((noun, _how(fate)), []).append(fate.what)
             elif noun not in ("constant", "iota"):
-                what = "is gone, and the passes were not kept to tell which took it"
-                gone[noun, what] = gone.get((noun, what), 0) + 1
+                what = "is gone; its passes were not kept to tell which took it"
+                gone.setdefault((noun, what), []).append(what)
         out = []
         if stayed:
             words = [n if c == 1 else f"{c:,} {plural(n)}" for n, c in stayed.items()]
@@ -360,10 +369,13 @@ class Teller:
             out.append(f"with its {listed}{more}")
         shown = sorted(gone, key=lambda g: g[0] in ("constant", "iota"))[:3]
         for noun, what in shown:
-            count = gone[noun, what]
+            found_gone = gone[noun, what]
+            count = len(found_gone)
+            if len(set(found_gone)) == 1:
+                what = found_gone[0]
             said = noun if count == 1 else f"{count:,} {plural(noun)}"
             out.append(f"its {said} {_plural_verb(what) if count > 1 else what}")
-        left = sum(gone.values()) - sum(gone[g] for g in shown)
+        left = sum(map(len, gone.values())) - sum(len(gone[g]) for g in shown)
         if left:
             out.append(f"{left:,} more went the same way or others")
         return out
@@ -452,11 +464,25 @@ def _list(found: Iterable[Instruction]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
 
 
+def _how(fate: Fate) -> str:
+    """A fate without the names of what it concerns."""
+    by = f" by {fate.by}" if fate.by else ""
+    if fate.kind == "rewritten" and fate.detail.startswith("away: "):
+        return f"was simplified away{by}"
+    if fate.kind in ("rewritten", "folded", "merged"):
+        return f"was {fate.kind}{by}"
+    return f"was removed{by}" if fate.kind == "dead" else fate.what
+
+
 def _plural_verb(what: str) -> str:
     for one, many in (("was ", "were "), ("is ", "are ")):
         if what.startswith(one):
             return many + what.removeprefix(one)
     return what
+
+
+def _tail(function: str) -> str:
+    return function.rpartition(".")[2]
 
 
 def _base(file: str) -> str:
