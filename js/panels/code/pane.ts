@@ -75,9 +75,11 @@ export function codePane(
   const where = h("span", { class: "where" });
   const step = (by: number) => {
     if (!steps.length) return;
-    const at = steps.findIndex((line) => pane.shows(line));
-    const to = at < 0 ? (by > 0 ? 0 : steps.length - 1) : at + by;
-    pane.show(steps[(to + steps.length) % steps.length]);
+    let at = steps.indexOf(pane.cursor);
+    if (at < 0) at = steps.findIndex((line) => pane.shows(line)) - (by > 0 ? 1 : 0);
+    pane.cursor = steps[(at + by + 2 * steps.length) % steps.length];
+    pane.show(pane.cursor);
+    pane.refresh();
   };
   const stepper = (by: number, sign: string, words: string) =>
     h(

@@ -99,8 +99,12 @@ export function textPane(parts: TextPaneParts, signal: AbortSignal): TextPane {
         "data-row": k,
         "aria-disabled": heading || undefined,
       },
-      h("span", { class: "stripes", "aria-hidden": "true" }),
-      h("span", { class: "number", style: { width: `${digits}ch` } }, number),
+      h(
+        "span",
+        { class: "gutter" },
+        h("span", { class: "stripes", "aria-hidden": "true" }),
+        h("span", { class: "number", style: { width: `${digits}ch` } }, number),
+      ),
       code,
     );
   };
@@ -120,7 +124,7 @@ export function textPane(parts: TextPaneParts, signal: AbortSignal): TextPane {
     if (line.dataset.hues === wanted.join()) return;
     line.dataset.hues = wanted.join();
     if (wanted.length) line.style.setProperty("--hue", String(wanted[0]));
-    const stripes = line.firstElementChild as HTMLElement;
+    const stripes = line.querySelector(".stripes") as HTMLElement;
     stripes.replaceChildren(...wanted.map((hue) => h("i", { style: { "--hue": String(hue) } })));
   };
   const list = virtualList(LINE, { key: (k) => edition * 0x100000000 + k, make, refresh }, signal);

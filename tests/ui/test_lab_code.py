@@ -1,0 +1,115 @@
+"""Linked texts in JupyterLab: a live output, what a notebook keeps of it, and a document."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lab_server import Server, code_cell, notebook, open_file, open_lab, run_command, serving
+from lab_server import wait_idle as idle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
+pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+pytest.importorskip("jax", reason="jax is not installed")
+expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
+expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
+pytestmark = pytest.mark.xdist_group("lab")
+
+CELL = "import code_program\ncap = code_program.capture()\ncap"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("code")) as made:
+        shutil.copy(Path(__file__).with_name("code_program.py"), made.root)
+        yield made
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
+    contexts = []
+
+    def make() -> Page:
+        context = browser.new_context(viewport={"width": 1400, "height": 950})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(45_000)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+def walk_through(view: Any, words: dict[str, str], *, exact: bool = True) -> None:
+    """Points at and clicks a line of each text, and looks at all the others."""
+    view.get_by_role("tab", name="Code", exact=True).click()
+    text = {s: view.locator(f'.code-stage[data-stage="{s}"]') for s in words}
+    picks = view.get_by_role("group", name="What is shown side by side")
+    titles = {"source": "Source", "stablehlo": "StableHLO", "optimized": "Optimised HLO"}
+    for stage in words:
+        button = picks.get_by_role("button", name=titles[stage], exact=True)
+        if button.get_attribute("aria-pressed") != "true":
+            button.click()
+    for stage, found in words.items():
+        line = text[stage].locator(".code-line", has_text=found).first
+        line.locator("code").hover(position={"x": 30, "y": 9})
+        for other in words:
+            expect(text[other].locator(".code-line.lit").first).to_be_in_viewport()
+        line.locator("code").click(position={"x": 30, "y": 9})
+        expect(text[stage].locator(".code-line.pinned")).to_have_count(1)
+        said = view.locator(".told .said")
+        expect(said).to_contain_text("became" if exact else "by what XLA kept")
+        view.get_by_role("button", name="unpin").click()
+        expect(view.locator(".code-line.pinned")).to_have_count(0)
+
+
+LINES = {"source": "h = x @ w.T", "stablehlo": "stablehlo.dot_general"}
+
+
+def test_live_and_as_the_notebook_keeps_it(
+    server: Server, new_page: Callable[[], Page], shots: Path
+) -> None:
+    (server.root / "live.ipynb").write_text(notebook(code_cell(CELL)))
+    page = new_page()
+    open_lab(page, server, "code-live")
+    run_command(page, "docmanager:open", {"path": "live.ipynb"})
+    idle(page)
+    run_command(page, "notebook:run-all-cells")
+    live = page.locator(".hloscope-saved.hloscope-live").first
+    expect(live.get_by_text("jit_step", exact=True).first).to_be_visible()
+    walk_through(live, {**LINES, "optimized": " = f32"})
+    live.screenshot(path=shots / "code-notebook.png")
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_timeout(1000)
+    # the same output with no kernel that could answer
+    file = server.root / "live.ipynb"
+    (server.root / "kept.ipynb").write_text(file.read_text().replace('"python3"', '"gone-kernel"'))
+    page = new_page()
+    open_lab(page, server, "code-kept")
+    run_command(page, "docmanager:open", {"path": "kept.ipynb"})
+    choose = page.locator(".jp-Dialog select")
+    expect(choose).to_be_visible()
+    choose.select_option("null")
+    page.locator(".jp-Dialog button.jp-mod-accept").click()
+    kept = page.locator(".hloscope-saved").first
+    expect(kept.get_by_text("jit_step", exact=True).first).to_be_visible()
+    walk_through(kept, {**LINES, "optimized": " = f32"})
+
+
+def test_a_document(server: Server, new_page: Callable[[], Page]) -> None:
+    import code_program
+
+    (server.root / "step.hlo").write_text(code_program.capture().text)
+    page = new_page()
+    open_lab(page, server, "code-document")
+    pane = open_file(page, "step.hlo")
+    expect(pane.get_by_text("jit_step", exact=True).first).to_be_visible()
+    walk_through(pane, {"source": "in layer", "optimized": " = f32"}, exact=False)
+    expect(pane.get_by_text("inferred links")).to_be_visible()
