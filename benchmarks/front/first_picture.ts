@@ -20,7 +20,9 @@ for (const file of process.argv.slice(2)) {
     let boxes = 0;
     for (let k = 1; k < kind.length; k++) if (kind[k] !== ItemKind.Open) boxes++;
     const fit = Math.min(1, width / picture.width, height / picture.height);
-    const drawn = picture.edges.count;
+    const { count, pointOffsets } = picture.edges;
+    let drawn = 0;
+    for (let e = 0; e < count; e++) if (pointOffsets[e + 1] > pointOffsets[e]) drawn++;
     return { boxes, arrows: drawn, scale: fit, text: SUB_SIZE * fit };
   });
   console.log(JSON.stringify(out));

@@ -14,12 +14,9 @@ import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
 /** Numbers of boxes tried for the first picture, until one fits the pane. */
-const BUDGETS = [16, 13, 10, 6, 3];
-/** Modules with no more boxes than this in all are shown whole, where they fit. */
-const SMALL = 40;
-const SMALL_BUDGETS = [48, 34, 24];
+const BUDGETS = [15, 12, 9, 6, 3];
 /** No more than this in a first picture: what is opened to fill the pane counts as well. */
-const MOST_BOXES = 16;
+const MOST_BOXES = 15;
 const MOST_ARROWS = 25;
 /** Scale at which the smallest text still has ten pixels. */
 const LEAST_SCALE = 10 / SUB_SIZE;
@@ -91,18 +88,19 @@ export class Engine {
     let best: Openness | null = null;
     let bestFit = 0;
     let boxes = -1;
-    const small = this.weight[this.tree.root] <= SMALL;
-    for (const budget of small ? [...SMALL_BUDGETS, ...BUDGETS] : BUDGETS) {
+    for (const budget of BUDGETS) {
       this.openness = openDefault(this.tree, this.flow, this.weight, budget);
       const opened = this.openness.open.reduce((sum, o) => sum + o, 0);
       if (opened === boxes) continue;
       boxes = opened;
       const fit = this.fitOf(this.openness);
-      if (!best || fit > bestFit * 1.04) {
+      // Too much to read at once counts as too small to read.
+      const crowd = Math.max(1, this.shown / MOST_BOXES, this.arrows / MOST_ARROWS);
+      if (!best || fit / crowd > bestFit * 1.04) {
         best = this.openness;
-        bestFit = fit;
+        bestFit = fit / crowd;
       }
-      if (fit >= LEAST_SCALE) break;
+      if (fit >= LEAST_SCALE && crowd === 1) break;
     }
     this.openness = best as Openness;
     this.fillPane(Math.min(bestFit, LEAST_SCALE));
@@ -114,7 +112,9 @@ export class Engine {
     const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
     this.shown = 0;
     for (const k of projection.kind) if (k !== ItemKind.Open) this.shown++;
-    this.arrows = picture.edges.count;
+    const { count, pointOffsets } = picture.edges;
+    this.arrows = 0;
+    for (let e = 0; e < count; e++) if (pointOffsets[e + 1] > pointOffsets[e]) this.arrows++;
     return Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
   }
   /** Opens the largest groups that still let everything fit at that scale. */

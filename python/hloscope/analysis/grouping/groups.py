@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base.flags import INLINE, OUTPUT, QUIET, flags
+from ..base.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
 from ..base.op_name import CALLED, LAYER, Path, relative
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify
 from .layers import layers
+from .loose import gather_loose
 from .results import gather_results
 
 if TYPE_CHECKING:
@@ -260,6 +261,7 @@ class _Builder:
         if top.kind == "entry":
             output = np.flatnonzero(self.flags & OUTPUT)
             gather_results(top, self.t, self.quiet, output)
+            gather_loose(top, self.t, self.quiet, np.flatnonzero(self.flags & LANDMARK))
 
     def _number(self, top: Node) -> None:
         stack = [(child, top.index) for child in reversed(top.children)]
