@@ -278,6 +278,9 @@ button.bar:hover{background:var(--bg3)}
 @media (forced-colors:active){.key i,.bar-fill{forced-color-adjust:none}}
 .controls{display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;margin:2px 0 6px}
 .controls select,.controls input{max-width:100%}.controls label.field{min-width:0;max-width:100%}.controls label.field select{max-width:240px;min-width:0}.controls input[type=search]{flex:1 1 200px}
+.chapters{display:flex;flex-wrap:wrap;gap:2px;margin:8px 0 2px;border-bottom:1px solid var(--line)}
+.chapters button{padding:3px 10px;color:var(--dim);border-bottom:2px solid transparent;margin-bottom:-1px}
+.chapters button:hover{color:var(--text)}.chapters button[aria-pressed=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
 .collective-table{overflow:hidden;border:1px solid var(--line);border-radius:4px}
 .collective-row{display:grid;grid-template-columns:var(--columns);gap:0 8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
 .two .collective-row{grid-template-columns:repeat(24,minmax(0,1fr));gap:0 3px;height:42px;align-content:center;line-height:17px}

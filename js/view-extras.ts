@@ -162,6 +162,7 @@ export interface Donation {
   bytes: number;
   outcome: string;
   output: string;
+  why: string; // of one donated in vain: why no output took its memory
 }
 export interface ParameterCopy {
   instruction: number;

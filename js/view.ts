@@ -183,7 +183,10 @@ export type CoreColumn = string;
  * transfer.far_steps      f64 x·r what is left to the last link, between blocks of that reach
  * transfer.far_bytes      f64 x·r
  *
- * Both are absent where no chip is chosen. state/what-if.ts models another chip, or other trip
+ * transfer.seconds        f64 x   modelled on the wire, all executions
+ * transfer.waited         f64 x   the part that nothing else hides
+ *
+ * These, cost.seconds, cost.step and cost.bound are absent where no chip is chosen. state/what-if.ts models another chip, or other trip
  * counts, by the same formulas from the columns above.
  *
  * memory.schedule         u32 p   instruction at each program point; callees before callers

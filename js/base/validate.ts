@@ -152,7 +152,7 @@ const RULES: Record<string, string> = Object.assign(
   table("transfer", {
     "u32 instruction": "start done",
     "u8 flag": "far",
-    "f64 amount": "bytes runs",
+    "f64 amount": "bytes runs seconds waited",
   }),
   table(
     "transfer",

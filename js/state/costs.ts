@@ -31,8 +31,12 @@ export class Costs {
    * transfer or copy beside other work adds what is waited for it. NaN unknown.
    */
   step: Float64Array;
+  /** By transfer: seconds on the wire, all executions, and those waited for. */
+  wire: Float64Array;
+  waited: Float64Array;
   totals: Totals;
   readonly columns: CostColumns;
+  private byStart: Map<number, number[]> | null = null;
   private readonly knownRuns: Float64Array;
   private readonly trips: number[];
   private readonly listeners = new Set<() => void>();
@@ -82,6 +86,9 @@ export class Costs {
     const n = model.instruction.count;
     this.seconds = model.optional("cost.seconds") ?? new Float64Array(n);
     this.step = model.optional("cost.step") ?? new Float64Array(n);
+    const none = () => new Float64Array(this.columns.transfer.start.length);
+    this.wire = model.optional("transfer.seconds") ?? none();
+    this.waited = model.optional("transfer.waited") ?? none();
     this.bound = model.optional("cost.bound") ?? new Uint8Array(n);
     this.totals = extras.totals;
   }
@@ -125,6 +132,27 @@ export class Costs {
     for (const listener of [...this.listeners]) listener();
   }
 
+  /** Seconds that transfers starting at some instructions take, and those waited for. */
+  transferTime(starts: ArrayLike<number>): { wire: number; waited: number } {
+    if (!this.byStart) {
+      this.byStart = new Map();
+      const { start } = this.columns.transfer;
+      for (let k = 0; k < start.length; k++) {
+        const list = this.byStart.get(start[k]);
+        if (list) list.push(k);
+        else this.byStart.set(start[k], [k]);
+      }
+    }
+    let wire = 0;
+    let waited = 0;
+    for (let n = 0; n < starts.length; n++) {
+      for (const k of this.byStart.get(starts[n]) ?? []) {
+        wire += this.wire[k];
+        waited += this.waited[k];
+      }
+    }
+    return { wire, waited };
+  }
   /** Wire bytes of each instruction over all executions. */
   get wireBytes(): Float64Array {
     const out = new Float64Array(this.seconds.length);

@@ -41,6 +41,9 @@ export interface Modelled {
   bound: Uint8Array;
   /** What each adds to the step, all executions: these sum to the total (`step_seconds`). */
   step: Float64Array;
+  /** By transfer: seconds on the wire, all executions, and those waited for. */
+  wire: Float64Array;
+  waited: Float64Array;
   totals: Totals;
 }
 
@@ -98,6 +101,8 @@ export function model(
   const seconds = new Float64Array(n);
   const bound = new Uint8Array(n);
   const step = new Float64Array(n);
+  const wire = new Float64Array(columns.transfer.start.length);
+  const waited = new Float64Array(wire.length);
   const totals: Totals = {
     flops: 0,
     bytes: 0,
@@ -143,7 +148,7 @@ export function model(
     else if (bound[i] === MEMORY) totals.memory += most * runs[i];
     else totals.compute += most * runs[i];
   }
-  if (chip) exposed(columns, reaches, runs, chip, { seconds, bound, step, totals });
+  if (chip) exposed(columns, reaches, runs, chip, { seconds, bound, step, wire, waited, totals });
   const busy = totals.compute + totals.memory + totals.exposed;
   totals.copies = Math.max(0, needed - left - totals.exposed, Math.max(from, to) - busy);
   totals.total = busy + totals.copies;
@@ -153,7 +158,7 @@ export function model(
   if (copies > 0 && totals.copies > 0) {
     for (let i = 0; i < n; i++) step[i] += (copying(i) * totals.copies) / copies;
   }
-  return { seconds, bound, step, totals };
+  return { seconds, bound, step, wire, waited, totals };
 }
 
 /** Time on the wire, and how long the dones wait: a walk through each schedule (`_exposed`). */
@@ -162,7 +167,7 @@ function exposed(
   reaches: number,
   runs: ArrayLike<number>,
   chip: Chip,
-  { seconds, bound, step, totals }: Modelled,
+  { seconds, bound, step, wire: onWire, waited: waits, totals }: Modelled,
 ): void {
   const { transfer, unit } = columns;
   const count = transfer.start.length;
@@ -206,12 +211,14 @@ function exposed(
       }
       totals.exposed += waited * runs[i];
       for (const k of ended) {
-        if (length > 0) step[transfer.start[k]] += (waited * runs[i] * known(wire[k])) / length;
+        waits[k] = length > 0 ? (waited * runs[i] * known(wire[k])) / length : 0;
+        step[transfer.start[k]] += waits[k];
       }
     }
   }
   for (let k = 0; k < count; k++) {
     const i = transfer.start[k];
+    onWire[k] = known(wire[k]) * runs[i];
     if (unit[i] !== 2) continue;
     if (Number.isNaN(wire[k]) && runs[i] > 0 && !Number.isNaN(seconds[i])) totals.unknown++;
     seconds[i] = wire[k];

@@ -110,7 +110,7 @@ export function treemap(ctx: PanelContext, costs: Costs, width: number): HTMLEle
       )
     : null;
   const said = chip
-    ? `Area is time modelled on ${chip.label}; transfers count whole, hidden or not.`
+    ? `Area is time modelled on ${chip.label}; what runs beside other work counts where it is waited for.`
     : "Area is FLOPs: no chip is chosen.";
   const top = root.children.filter((c) => c.selection).slice(0, LISTED);
   return h(

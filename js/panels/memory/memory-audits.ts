@@ -5,7 +5,7 @@ import { costsOf } from "../../state/costs.ts";
 import { frameOf } from "../../state/lines.ts";
 import type { Memory } from "../../state/memory.ts";
 import type { PanelContext } from "../panel.ts";
-import { longList, note, section, selectionLink } from "../parts/parts.ts";
+import { facts, instructionRow, longList, note, section, selectionLink } from "../parts/parts.ts";
 import { sourceLink } from "./memory-live.ts";
 
 /** A row of a list: what it says, and its bytes at the right. */
@@ -18,13 +18,20 @@ function entry(bytes: number, ...words: Child[]): HTMLElement {
   );
 }
 
-export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
-  const x = memory.extras;
-  const out: HTMLElement[] = [];
-  const link = (i: number, text?: string) =>
+type Link = (i: number, text?: string) => HTMLElement;
+
+const linker =
+  (ctx: PanelContext): Link =>
+  (i, text) =>
     i < 0
       ? h("span", null, text ?? "unknown")
       : selectionLink(ctx, { kind: "instruction", index: i }, text);
+
+/** What loops store for later ones, and what making values again would cost. */
+export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
+  const x = memory.extras;
+  const out: HTMLElement[] = [...again(ctx)];
+  const link = linker(ctx);
   if (x.residuals.length) {
     const total = x.residuals.reduce((sum, r) => sum + r.bytes, 0);
     out.push(
@@ -48,6 +55,18 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
     );
   }
   if (x.remat.length) out.push(recompute(ctx, memory, link));
+  if (!out.length) out.push(note("No loop stores anything for a later one, and nothing is recomputed."));
+  return out;
+}
+
+/** Which arguments give their memory to outputs, which could, and why others cannot. */
+export function donation(ctx: PanelContext, memory: Memory): HTMLElement[] {
+  const x = memory.extras;
+  const out: HTMLElement[] = [];
+  const link = linker(ctx);
+  if (!x.donations.length) {
+    out.push(note("No argument is donated, and no output could take the memory of one."));
+  }
   if (x.donations.length) {
     const outcomes = [...new Set(x.donations.map((d) => d.outcome))].sort().reverse();
     out.push(
@@ -65,6 +84,7 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
                 d.bytes,
                 h("span", { class: "mono" }, d.argument),
                 d.output ? h("span", { class: "dim" }, `output ${d.output}`) : null,
+                d.why ? h("span", { class: "dim" }, d.why) : null,
               ),
             ),
           );
@@ -86,7 +106,14 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
       ),
     );
   }
-  for (const loop of x.loops) {
+  return out;
+}
+
+/** What each loop carries, largest first. */
+export function carries(ctx: PanelContext, memory: Memory): HTMLElement[] {
+  const out: HTMLElement[] = [];
+  const link = linker(ctx);
+  for (const loop of memory.extras.loops) {
     out.push(
       h(
         "details",
@@ -110,6 +137,46 @@ export function audits(ctx: PanelContext, memory: Memory): HTMLElement[] {
     );
   }
   return out;
+}
+
+/** What runs a second time for the backward pass, and what that costs. */
+function again(ctx: PanelContext): HTMLElement[] {
+  const { model } = ctx;
+  const phase = model.optional<Uint8Array>("phase.of");
+  const costs = costsOf(model);
+  const which = (model.header.extras.phases ?? []).indexOf("rematerialised");
+  if (!phase || !costs || which < 0) return [];
+  const sum = (values: ArrayLike<number>, of: (i: number) => boolean) => {
+    let total = 0;
+    for (let i = 0; i < phase.length; i++) if (of(i) && values[i] > 0) total += values[i];
+    return total;
+  };
+  const inside = model.optional<Float64Array>("source.flops");
+  const rematted = (i: number) => phase[i] === which;
+  if (!phase.some((p) => p === which)) return [];
+  const time = sum(costs.step, rematted);
+  const rows: [string, string][] = [];
+  if (inside) {
+    const redone = sum(inside, rematted);
+    const all = sum(inside, () => true);
+    const share = all > 0 ? ` (${((100 * redone) / all).toFixed(1)} % of all)` : "";
+    rows.push(["FLOPs done again", `${format.quantity(redone, "FLOP")}${share}`]);
+  }
+  if (costs.chip) rows.push(["Modelled time", format.seconds(time)]);
+  const heavy = Array.from(phase.keys())
+    .filter((i) => rematted(i) && costs.unit[i] > 0 && costs.runs[i] > 0)
+    .sort((a, b) => costs.step[b] - costs.step[a] || costs.flops[b] - costs.flops[a]);
+  return [
+    section(
+      "Rematerialised",
+      facts(rows),
+      longList(
+        heavy,
+        (i) => instructionRow(ctx, i, costs.chip ? h("span", { class: "figure" }, format.seconds(costs.step[i])) : null),
+        6,
+      ),
+    ),
+  ];
 }
 
 function recompute(

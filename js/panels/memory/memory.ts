@@ -3,8 +3,9 @@ import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type Memory, memoryOf } from "../../state/memory.ts";
 import type { Panel } from "../panel.ts";
+import { chapters } from "../parts/chapters.ts";
 import { facts, plotWidth, section } from "../parts/parts.ts";
-import { audits } from "./memory-audits.ts";
+import { carries, donation, recomputing } from "./memory-audits.ts";
 import { liveList } from "./memory-live.ts";
 import { timeline } from "./memory-timeline.ts";
 
@@ -42,10 +43,29 @@ export const memory: Panel = {
       h(
         "div",
         { class: "memory" },
-        peaks(found),
-        section("Live bytes over the schedule", line.element),
-        list.element,
-        ...audits(ctx, found),
+        chapters(ctx, "memory", [
+          {
+            title: "At the peak",
+            build: () => [
+              peaks(found),
+              section("Live bytes over the schedule", line.element),
+              list.element,
+            ],
+          },
+          {
+            title: "Donation",
+            about: "Arguments that outputs take the memory of, and those they could",
+            build: () => donation(ctx, found),
+          },
+          {
+            title: "Recomputing",
+            about: "What is stored for the backward pass, and what runs again",
+            build: () => recomputing(ctx, found),
+          },
+          ...(found.extras.loops.length
+            ? [{ title: "Loops", about: "What loops carry", build: () => carries(ctx, found) }]
+            : []),
+        ]),
       ),
     );
     show(point);

@@ -101,7 +101,7 @@ def donated_in_vain(facts: Facts) -> Iterator[Finding]:
         return
     rows.sort(key=lambda d: -d.bytes)
     total = sum(d.bytes for d in rows)
-    why = _why_in_vain(facts, rows[0])
+    why = rows[0].why
     shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     yield Finding(
@@ -117,31 +117,6 @@ def donated_in_vain(facts: Facts) -> Iterator[Finding]:
         _parameters(facts, rows),
         None,
     )
-
-
-def _why_in_vain(facts: Facts, donation: Donation) -> str:
-    """No output of that shape, of that type, or none left."""
-    entry = facts.module.entry
-    found = _parameters(facts, [donation])
-    if entry is None or entry.root is None or not found:
-        return "no output could take its memory"
-    shape = found[0].shape
-    outputs = list(entry.root.shape.leaves())
-    same = [s for s in outputs if s.dense_text == shape.dense_text]
-    if same:
-        if any(s == shape for s in same):
-            n = len(same)
-            word = "the one output" if n == 1 else f"all {n} outputs"
-            return f"{word} of {shape.dense_text} already lie in other arguments' memory"
-        return f"the outputs of {shape.dense_text} have another layout or sharding"
-    dims = [s for s in outputs if s.dimensions == shape.dimensions and s.is_array]
-    if dims:
-        types = ", ".join(sorted({s.element_type for s in dims}))
-        return f"it is {shape.dense_text}, and the outputs of that shape are {types}"
-    elements = [s for s in outputs if s.byte_size == shape.byte_size]
-    if elements:
-        return f"no output is {shape.dense_text} on a device (as large: {elements[0].dense_text})"
-    return f"no output is {shape.dense_text} on a device"
 
 
 def does_not_fit(facts: Facts) -> Iterator[Finding]:

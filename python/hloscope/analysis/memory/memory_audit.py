@@ -28,6 +28,7 @@ class Donation:
     outcome: str
     output: tuple[int, ...] | None = None
     output_name: str = ""
+    why: str = ""  # of one donated in vain
 
 
 def audit_donations(memory: Memory) -> tuple[Donation, ...]:
@@ -66,7 +67,8 @@ def audit_donations(memory: Memory) -> tuple[Donation, ...]:
             index = aliased[number][0]
             out.append(Donation(name, number, size, "aliased", index, _name(result_names, index)))
         elif argument is not None and argument.donated:
-            out.append(Donation(name, number, size, "donated, unused"))
+            why = _why_in_vain(entry.root.shape, p.shape)
+            out.append(Donation(name, number, size, "donated, unused", why=why))
         else:
             spare.append((number, p, name))
     for index in free:
@@ -86,6 +88,26 @@ def audit_donations(memory: Memory) -> tuple[Donation, ...]:
                 spare.remove(row)
                 break
     return tuple(out)
+
+
+def _why_in_vain(results: Shape, shape: Shape) -> str:
+    """No output of that shape, of that type, or none left."""
+    outputs = list(results.leaves())
+    same = [s for s in outputs if s.dense_text == shape.dense_text]
+    if same:
+        if any(s == shape for s in same):
+            n = len(same)
+            word = "the one output" if n == 1 else f"all {n} outputs"
+            return f"{word} of {shape.dense_text} already lie in other arguments' memory"
+        return f"the outputs of {shape.dense_text} have another layout or sharding"
+    dims = [s for s in outputs if s.dimensions == shape.dimensions and s.is_array]
+    if dims:
+        types = ", ".join(sorted({s.element_type for s in dims}))
+        return f"it is {shape.dense_text}, and the outputs of that shape are {types}"
+    elements = [s for s in outputs if s.byte_size == shape.byte_size]
+    if elements:
+        return f"no output is {shape.dense_text} on a device (as large: {elements[0].dense_text})"
+    return f"no output is {shape.dense_text} on a device"
 
 
 def _owns(memory: Memory, index: tuple[int, ...]) -> bool:

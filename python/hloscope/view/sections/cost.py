@@ -69,6 +69,10 @@ def add(builder: Builder, context: Context) -> None:
     if cost.roofline is not None:
         b.column("cost.seconds", "f64", cost.roofline.seconds)
         b.column("cost.step", "f64", cost.roofline.step_seconds)
+        if transfers:
+            runs = cost.runs[[t.start for t in transfers]]
+            b.column("transfer.seconds", "f64", cost.roofline.transfer_seconds * runs)
+            b.column("transfer.waited", "f64", cost.roofline.waited_seconds)
         b.column("cost.bound", "u8", cost.roofline.bound_by)
     own = choose(context.target.device_kind, context.target.platform)
     context.extras["cost"] = {

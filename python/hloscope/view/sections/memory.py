@@ -81,6 +81,7 @@ def add(builder: Builder, context: Context) -> None:
                 "bytes": d.bytes,
                 "outcome": d.outcome,
                 "output": d.output_name,
+                "why": d.why,
             }
             for d in memory.donations[:LISTED]
         ],
