@@ -1,7 +1,8 @@
 /** The explorer of a saved page: one script, data blocks in the page, no network. */
+import { mostChanged, partner, running } from "./beside.ts";
 import { mount } from "./mount.ts";
 import { placed } from "./saved-page.ts";
-import type { Host, Options } from "./view.ts";
+import type { Host, Mounted, Options, Selection } from "./view.ts";
 
 type WithFromBase64 = typeof Uint8Array & { fromBase64?(text: string): Uint8Array };
 
@@ -20,9 +21,8 @@ function block(id: string, missing: string): Uint8Array {
   return fromBase64(text);
 }
 
-function start(): void {
-  const element = document.getElementById("hloscope");
-  if (!element) return;
+/** One explorer of the page. Blocks of a second one, beside it, end in "-other". */
+function open(element: HTMLElement, suffix: string, more: Partial<Host>): Mounted {
   const options = JSON.parse(element.dataset.options || "{}") as Partial<Options>;
   const noStages = element.dataset.noStages || "this page was saved without them.";
   const noText = element.dataset.noText || "this page was saved without it.";
@@ -30,19 +30,21 @@ function start(): void {
     options: { ...options, height: 0 },
     fileName: element.dataset.name,
     async view() {
-      return block("hloscope-view", "This page has no data: it was cut off or edited.");
+      return block(`hloscope-view${suffix}`, "This page has no data: it was cut off or edited.");
     },
     async analyses() {
       const missing = element.dataset.noAnalyses || "this page was saved without them.";
-      return block("hloscope-analyses", missing);
+      return block(`hloscope-analyses${suffix}`, missing);
     },
     async text() {
-      return block("hloscope-text", noText);
+      return block(`hloscope-text${suffix}`, noText);
     },
     async stages() {
-      return block("hloscope-stages", noStages);
+      return block(`hloscope-stages${suffix}`, noStages);
     },
-    ...placed(element),
+    // Where a person was is kept for one explorer of a page.
+    ...(document.getElementById("hloscope-second") ? {} : placed(element)),
+    ...more,
   };
   const noPasses = element.dataset.noPasses;
   if (noPasses || document.getElementById("hloscope-passes")) {
@@ -52,7 +54,56 @@ function start(): void {
     };
   }
   element.replaceChildren();
-  mount(element, host);
+  return mount(element, host);
+}
+
+/** Two programs side by side: what is selected in one is selected in the other. */
+function beside(first: HTMLElement, second: HTMLElement): void {
+  const sides = [first, second];
+  const sent: (Selection | null)[] = [null, null];
+  const follow = (from: number) => (selection: Selection) => {
+    const asked = sent[from];
+    sent[from] = null;
+    // What was selected here because of the other side goes no further.
+    if (asked?.kind === selection.kind && asked.index === selection.index) return;
+    const there = partner(sides[from], sides[1 - from], selection);
+    if (!there) return;
+    sent[1 - from] = there;
+    mounted[1 - from].select(there);
+  };
+  const mounted = [
+    open(first, "", { onSelect: follow(0) }),
+    open(second, "-other", { onSelect: follow(1) }),
+  ];
+  // The change that costs most is in both pictures from the start.
+  const begin = () => {
+    const explorer = running(second);
+    const index = explorer ? mostChanged(explorer.model) : -1;
+    if (index >= 0) mounted[1].select({ kind: "instruction", index });
+    return explorer?.model.optional("diff.of") != null;
+  };
+  const waiting = setInterval(() => {
+    if (running(first)?.model.optional("diff.pair") && begin()) clearInterval(waiting);
+  }, 200);
+  // The lists beside the pictures name instructions of either.
+  document.addEventListener("click", (event) => {
+    const row = event.target instanceof Element ? event.target.closest("[data-side]") : null;
+    if (!(row instanceof HTMLElement)) return;
+    const side = row.dataset.side === "second" ? 1 : 0;
+    const index = Number(row.dataset.instruction);
+    const explorer = running(sides[side]);
+    if (!explorer || !(index >= 0 && index < explorer.model.instruction.count)) return;
+    const selection: Selection = { kind: "instruction", index };
+    mounted[side].select(selection); // the other follows
+  });
+}
+
+function start(): void {
+  const element = document.getElementById("hloscope");
+  if (!element) return;
+  const other = document.getElementById("hloscope-second");
+  if (other) beside(element, other);
+  else open(element, "", {});
   // A page is all explorer: keys work before anything in it was clicked.
   document.addEventListener("keydown", (event) => {
     if (event.target !== document.body) return;

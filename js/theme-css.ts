@@ -254,6 +254,7 @@ button.bar:hover{background:var(--bg3)}
   background:linear-gradient(90deg,var(--bg) 40%,transparent) 0 0/28px 100% local,linear-gradient(270deg,var(--bg) 40%,transparent) 100% 0/28px 100% local,linear-gradient(90deg,var(--edge),transparent) 0 0/9px 100% scroll,linear-gradient(270deg,var(--edge),transparent) 100% 0/9px 100% scroll;background-repeat:no-repeat}
 .figures-table th,.figures-table td{padding:2px 10px 2px 0;text-align:left;font-weight:400;white-space:nowrap}
 .figures-table thead th{color:var(--dim);font-size:12px;border-bottom:1px solid var(--line)}
+.scope-cell{max-width:150px;overflow:hidden;text-overflow:ellipsis}
 .figures-table .num{text-align:right;font-variant-numeric:tabular-nums}
 .figures-table tbody tr:hover{background:var(--bg2)}
 .figures-table th .link{max-width:min(230px,46cqw);overflow:hidden;text-overflow:ellipsis;white-space:nowrap;display:block}
@@ -282,15 +283,16 @@ button.bar:hover{background:var(--bg3)}
 .chapters button{padding:3px 10px;color:var(--dim);border-bottom:2px solid transparent;margin-bottom:-1px}
 .chapters button:hover{color:var(--text)}.chapters button[aria-pressed=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
 .collective-table{overflow:hidden;border:1px solid var(--line);border-radius:4px}
-.collective-row{display:grid;grid-template-columns:var(--columns);gap:0 8px;width:100%;height:24px;align-items:center;padding:0 8px;text-align:left;font-variant-numeric:tabular-nums}
-.two .collective-row{grid-template-columns:repeat(24,minmax(0,1fr));gap:0 3px;height:42px;align-content:center;line-height:17px}
-.two .collective-row>*{grid-column:span 5}.two .collective-row>:nth-child(6n+1){grid-column:span 7}.two .collective-row>:nth-child(2){grid-column:span 4}.two .collective-row>:nth-child(4){grid-column:span 3}
-.two .collective-row:not(.head)>:nth-child(n+6){color:var(--dim)}.two .collective-row>:nth-child(8){grid-column:span 7}
-.collective-row>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.collective-sum{margin:0 0 2px;font-variant-numeric:tabular-nums}
+.collective-row{display:block;width:100%;height:42px;padding:3px 8px;text-align:left;line-height:18px;font-variant-numeric:tabular-nums}
+.collective-row .first{display:grid;grid-template-columns:var(--figures);gap:0 8px}
+.collective-row .second{display:grid;grid-template-columns:var(--places);gap:0 10px}
+.collective-row:not(.head) .second{color:var(--dim)}
+.collective-row span>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .collective-row .num{text-align:right}
 .collective-row:not(.head):hover{background:var(--bg2)}
 .collective-row.head{border-bottom:1px solid var(--line);color:var(--dim)}
-.collective-row.head button{text-align:inherit;color:inherit;font-size:12px}.collective-row.head .num{text-align:right}
+.collective-row.head button{padding:0;text-align:inherit;color:inherit;font-size:12px}.collective-row.head .num{text-align:right}
 .collective-row.head button[aria-pressed=true]{color:var(--text);font-weight:600}
 .origins{margin-top:4px}
 .heat-box{overflow:auto;max-height:420px;padding:1px}

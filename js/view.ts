@@ -231,6 +231,9 @@ export type CoreColumn = string;
  *
  * own.0, own.1, …         f64 n   numbers a person gave, named in extras.own; NaN none
  *
+ * diff.of                 u8 n    beside another program: 0 the same there, 1 changed, 2 only here
+ * diff.pair               i32 n   which instruction it is there, -1 none
+ *
  * source.frame            i32 n   frame of its line, own or inferred from what it serves; -1 unknown
  * source.via              i32 n   instruction whose line an inferred one is; -1 own, unknown
  * source.why              u8 n    how it was inferred, into extras.source.why; 0 own, unknown
@@ -255,6 +258,7 @@ export type CoreColumn = string;
  * collective.moves_argument u8 k  1: it is an argument
  * collective.line         StringId u32 k  "train.py:31"
  * collective.op_name      StringId u32 k
+ * collective.shows        StringId u32 k  why it is there as far as the HLO itself shows; "" nothing
  * collective.why          i32 k   into extras.collectives.why; -1 nothing to say
  * collective.group_set    i32 k   into extras.collectives.groups; -1 unknown
  * collective_member.offsets/values u32  instructions that stand for it

@@ -68,12 +68,12 @@ export function showBeside(
 let pages = 0;
 let last: Widget | null = null;
 
-/** A page without scripts, in a frame that would not run any. */
+/** A page in a frame of its own origin: its scripts reach nothing of the Lab. */
 export function framed(page: string, title: string): Widget {
   const frame = document.createElement("iframe");
   frame.className = "hloscope-page";
   frame.title = title;
-  frame.setAttribute("sandbox", "");
+  frame.setAttribute("sandbox", "allow-scripts allow-downloads");
   frame.srcdoc = page;
   const content = new Widget();
   content.node.append(frame);

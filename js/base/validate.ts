@@ -110,6 +110,8 @@ const RULES: Record<string, string> = Object.assign(
     "measured.most": "f64 instruction amount",
     "measured.slowest": "u32 instruction any",
     "source.frame": "i32 instruction -1:frame",
+    "diff.of": "u8 instruction any",
+    "diff.pair": "i32 instruction any",
     "source.flops": "f64 instruction amount",
     "source.via": "i32 instruction -1:instruction",
     "source.why": "u8 instruction any",
@@ -173,7 +175,7 @@ const RULES: Record<string, string> = Object.assign(
   }),
   table("gap", { "u32 buffer": "buffer", "u32 any": "start end" }),
   table("collective", {
-    "u32 text": "kind axes moves line op_name network",
+    "u32 text": "kind axes moves line op_name network shows",
     "u32 instruction": "instruction anchor",
     "u8 flag": "on_axes moves_argument",
     "u32 any": "group_size",

@@ -4,6 +4,7 @@ import type { ViewModel } from "../base/model.ts";
 import { childGroups, perModel } from "../state/members.ts";
 import { COLLECTIVE_COLORINGS } from "./collectives/collective-colorings.ts";
 import { COST_COLORINGS } from "./cost/cost-colorings.ts";
+import { difference } from "./difference-coloring.ts";
 import type { Coloring } from "./panel.ts";
 
 const family: Coloring = {
@@ -118,4 +119,5 @@ export const COLORINGS: readonly Coloring[] = [
   bytes,
   ...COST_COLORINGS,
   ...COLLECTIVE_COLORINGS,
+  difference,
 ];

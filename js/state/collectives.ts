@@ -27,6 +27,8 @@ export interface CollectiveRow {
   movesArgument: boolean;
   line: string;
   opName: string;
+  /** Why it is there as far as the HLO itself shows; "" nothing. */
+  shows: string;
   why: WhyCard | null;
   groups: GroupSet | null;
   /** What wire bytes and time take for granted; "" nothing. */
@@ -73,6 +75,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const moves = text("moves");
   const line = text("line");
   const opName = text("op_name");
+  const shows = text("shows");
   const instruction = c<Uint32Array>("instruction");
   const anchor = c<Uint32Array>("anchor");
   const onAxes = c<Uint8Array>("on_axes");
@@ -125,6 +128,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       movesArgument: argument[k] === 1,
       line: line(k),
       opName: opName(k),
+      shows: shows(k),
       why: extras.why[why[k]] ?? null,
       groups: extras.groups[set[k]] ?? null,
       assumes: extras.assumes[model.strings.get(kind[k])] ?? "",

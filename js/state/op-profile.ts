@@ -7,8 +7,9 @@
  */
 import type { ViewModel } from "../base/model.ts";
 import type { Selection } from "../view.ts";
+import { frameOf } from "./lines.ts";
 import { childGroups, directMembers, foldMembers, nameOf, perModel } from "./members.ts";
-import { sourcesOf } from "./sources.ts";
+import { lineOfFrame, shortLine } from "./places.ts";
 
 export const GROUPINGS = ["scope", "line", "kind"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
@@ -150,26 +151,9 @@ function byScope(model: ViewModel, metrics: readonly Metric[], detail: boolean):
 
 /** Instructions by the line they stand on: the innermost outside libraries. */
 const linesOf = perModel((model) => {
-  const sources = sourcesOf(model);
   const out = new Map<string, number[]>();
-  const { frame, strings, instruction } = model;
-  const frames = model.optional<Int32Array>("source.frame") ?? instruction.frame;
-  const own = new Map<number, string>();
-  const lineOf = (start: number): string => {
-    let first = "";
-    for (let f = start, depth = 0; f >= 0 && depth < 200; f = frame.parent[f], depth++) {
-      const file = strings.get(frame.file[f]);
-      first ||= `${file}:${frame.line[f]}`;
-      if (!sources?.isLibrary(file)) return `${file}:${frame.line[f]}`;
-    }
-    return first;
-  };
-  for (let i = 0; i < instruction.count; i++) {
-    let line = own.get(frames[i]);
-    if (line === undefined) {
-      line = lineOf(frames[i]);
-      own.set(frames[i], line);
-    }
+  for (let i = 0; i < model.instruction.count; i++) {
+    const line = lineOfFrame(model, frameOf(model, i));
     const list = out.get(line);
     if (list) list.push(i);
     else out.set(line, [i]);
@@ -180,9 +164,7 @@ const linesOf = perModel((model) => {
 function byLine(model: ViewModel, metrics: readonly Metric[]): ProfileRow[] {
   return [...linesOf(model)].map(([line, members]) => ({
     key: `line ${line}`,
-    label: line
-      ? line.slice(Math.max(line.lastIndexOf("/"), line.lastIndexOf("\\")) + 1)
-      : "no line",
+    label: shortLine(line) || "no line",
     tag: "",
     selection: null,
     instructions: () => members,

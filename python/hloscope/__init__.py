@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ._read import read
     from .analysis.report.check import check
     from .analysis.report.check_result import BudgetError
-    from .analysis.report.diff import diff
     from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
     from .plan.alpa_log import StageLogError
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .plan.store import StoreError
     from .plan.transformer import transformer
     from .readers import ReadError, list_modules
+    from .show.compared import diff
     from .show.dot import DotFailed, DotMissing
     from .show.static import RendererMissing
 
@@ -68,7 +68,7 @@ _LAZY = {
     "results": "results",
     "capture": "capturing",
     "check": "analysis.report.check",
-    "diff": "analysis.report.diff",
+    "diff": "show.compared",
     "CaptureError": "capturing",
     "read": "_read",
     "list_modules": "readers",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { filterRows, shortLine } from "../../js/panels/collectives/collectives.ts";
+import { filterRows } from "../../js/panels/collectives/collectives.ts";
 import {
   balanceText,
   imbalance,
@@ -15,6 +15,7 @@ import {
   totalWire,
 } from "../../js/state/collectives.ts";
 import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
+import { shortLine } from "../../js/state/places.ts";
 import { classColor, heatColor, inkOf } from "../../js/theme-colors.ts";
 
 const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
@@ -36,6 +37,7 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   movesArgument: true,
   line: "a/train.py:31",
   opName: "jit(f)/dot",
+  shows: "",
   why: null,
   assumes: "",
   ofPermutes: false,

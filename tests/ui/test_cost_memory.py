@@ -160,7 +160,7 @@ def test_another_chip_changes_every_figure_to_what_python_models(
         rows = operations(page)
         assert {"dot.1", "tanh.1", "all-reduce.1", "looped"} <= set(rows)
         for name, row in rows.items():
-            want = model.seconds[index[name]] * cost.runs[index[name]]
+            want = model.step_seconds[index[name]]
             assert amount(row["Time"]) == pytest.approx(want, rel=6e-3), (chip, name)
             assert row["Bound"] == model.bound(index[name])
         seen.add(fact(page, "Modelled time"))
@@ -234,6 +234,7 @@ def test_the_treemap_by_scope_selects_by_pointer_and_by_key(
     page: Page, page_errors: list[str]
 ) -> None:
     cost_tab(page)
+    page.get_by_role("button", name="By scope", exact=True).click()
     choose(page, "")
     map_ = page.locator(".treemap canvas")
     map_.scroll_into_view_if_needed()
@@ -263,10 +264,12 @@ def test_a_dot_of_the_roofline_selects_its_operation_in_the_graph(page: Page) ->
         for (let i = 0; i < model.instruction.count; i++) out[model.name(i)] = i;
         return out; }}"""
     )
+    page.get_by_role("button", name="Roofline", exact=True).click()
     page.locator(".roofline svg").scroll_into_view_if_needed()
     for name in ("dot.1", "looped"):
         page.locator(f'circle.dot[data-instruction="{names[name]}"]').click()
         assert selected(page) == name
+    page.get_by_role("button", name="Slowest", exact=True).click()
     page.get_by_role("region", name="Operations by cost").get_by_role(
         "button", name="all-reduce.1"
     ).click()

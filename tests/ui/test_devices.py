@@ -144,9 +144,11 @@ def test_sorting_filtering_and_totals(snapshot: Page, page_errors: list[str]):
     assert rows.first.inner_text().startswith("all-gather")
     page.get_by_role("button", name="Kind ↑").click()
     assert not rows.first.inner_text().startswith("all-gather")
+    page.get_by_role("button", name="Totals", exact=True).click()
     page.get_by_label("Totals by").select_option("kind")
     page.locator(".collectives button.bar").first.click()
     assert rows.count() == 1
+    page.get_by_role("button", name="Totals", exact=True).click()
     page.locator(".collectives button.bar").first.click()
     assert rows.count() == 2
     assert page_errors == []
@@ -174,6 +176,8 @@ def test_a_theme_switch_paints_every_canvas_anew(snapshot: Page) -> None:
     for panel in ("Devices", "Cost"):
         snapshot.emulate_media(color_scheme="light")
         snapshot.get_by_role("tab", name=panel).click()
+        if panel == "Cost":
+            snapshot.get_by_role("button", name="By scope", exact=True).click()
         snapshot.wait_for_timeout(300)
         light = snapshot.evaluate(PAINTED)
         snapshot.emulate_media(color_scheme="dark")

@@ -1,59 +1,26 @@
-/** Every logical collective: totals, a table to sort and filter, and a card for the chosen one. */
-import { fill, h } from "../../base/dom.ts";
+/** Every logical collective: a table to sort and filter with a card for the chosen one; totals. */
+import { type Child, fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type CollectiveRow, collectivesOf, totalsBy, totalWire } from "../../state/collectives.ts";
-import type { Panel } from "../panel.ts";
+import { type CollectiveRow, collectivesOf, totalsBy } from "../../state/collectives.ts";
+import { costsOf } from "../../state/costs.ts";
+import { shortLine } from "../../state/places.ts";
+import type { Panel, PanelContext } from "../panel.ts";
+import { chapters } from "../parts/chapters.ts";
 import { bars, note, section } from "../parts/parts.ts";
 import { virtualList } from "../parts/virtual.ts";
+import {
+  type Alike,
+  type ColumnDef,
+  FIGURES,
+  foldAlike,
+  PLACES,
+  TIMES,
+} from "./collective-columns.ts";
 import { collectiveCard } from "./why.ts";
 
-/** Of a row in one line, and in two where the panel is too narrow for nine columns. */
-const ROW_HEIGHTS = [24, 42];
-/** Letters of a cell at most; the rest is told on hover. */
-const MOST_LETTERS = 22;
-
-interface ColumnDef {
-  label: string;
-  title?: string;
-  number?: boolean;
-  /** Takes the room that is left. */
-  grows?: boolean;
-  text(row: CollectiveRow): string;
-  order(row: CollectiveRow): number | string;
-}
-
-const times = (row: CollectiveRow) =>
-  Number.isFinite(row.executions) ? `× ${format.count(row.executions)}` : "× ?";
-
-const COLUMNS: ColumnDef[] = [
-  { label: "Kind", text: (r) => r.kind, order: (r) => r.kind },
-  { label: "Axes", text: (r) => r.axes, order: (r) => r.axes },
-  {
-    label: "Payload",
-    title: "bytes of one execution",
-    number: true,
-    text: (r) => format.bytes(r.payload),
-    order: (r) => r.payload,
-  },
-  {
-    label: "Runs",
-    title: "executions, loops multiplied",
-    number: true,
-    text: times,
-    order: (r) => (Number.isFinite(r.executions) ? r.executions : -1),
-  },
-  {
-    label: "Wire",
-    title: "bytes sent per device over all executions, by ring formulas",
-    number: true,
-    text: (r) => format.bytes(totalWire(r)),
-    order: (r) => (Number.isFinite(r.wire) ? totalWire(r) : -1),
-  },
-  { label: "Phase", text: (r) => r.phase, order: (r) => r.phase },
-  { label: "Moves", grows: true, text: (r) => r.moves, order: (r) => r.moves },
-  { label: "Line", text: (r) => shortLine(r.line), order: (r) => r.line },
-  { label: "By", text: (r) => r.written, order: (r) => r.written },
-];
+const ROW_HEIGHT = 42;
+/** Rows in sight: the card of the chosen one has its place below them. */
+const SHOWN = 8;
 
 const GROUPINGS: [id: string, label: string, key: (r: CollectiveRow) => string][] = [
   ["axes", "axes", (r) => r.axes],
@@ -62,11 +29,6 @@ const GROUPINGS: [id: string, label: string, key: (r: CollectiveRow) => string][
   ["line", "source line", (r) => shortLine(r.line) || "unknown"],
   ["written", "who wrote it", (r) => r.written],
 ];
-
-/** "dir/train.py:31" → "train.py:31". */
-export function shortLine(line: string): string {
-  return line.slice(Math.max(line.lastIndexOf("/"), line.lastIndexOf("\\")) + 1);
-}
 
 /** Rows that hold every word of the query in one of their texts. */
 export function filterRows(rows: readonly CollectiveRow[], query: string): CollectiveRow[] {
@@ -87,166 +49,220 @@ export const collectives: Panel = {
   render(element, ctx) {
     const found = collectivesOf(ctx.model);
     if (!found) return;
-    let shown: CollectiveRow[] = [];
-    let chosen: CollectiveRow | null = null;
-    let sort = 4;
-    let descending = true;
+    const costs = costsOf(ctx.model);
+    let query = "";
+    const table = collectiveTable(ctx, found.rows, () => query);
     const totals = h("div");
-    const card = h("div", { class: "card", "aria-live": "polite" });
-    const count = h("span", { class: "dim" });
-    const filter = h("input", {
-      type: "search",
-      placeholder: "Filter: kind, axes, line, argument…",
-      "aria-label": "Filter collectives",
-      oninput: () => refresh(),
-    });
     const grouping = h(
       "select",
       { "aria-label": "Totals by", onchange: () => showTotals() },
       ...GROUPINGS.map(([id, label]) => h("option", { value: id }, label)),
     );
-    const choose = (row: CollectiveRow) => {
-      chosen = row;
-      ctx.store.selectInstruction(row.anchor);
-      ctx.graph.reveal(row.anchor);
-      ctx.store.highlight({
-        instructions: new Set(row.members),
-        reason: `${row.kind} over ${row.axes}`,
-      });
-      showCard();
-    };
-    const make = (k: number) => {
-      const row = shown[k];
-      return h(
-        "button",
-        {
-          type: "button",
-          class: "collective-row",
-          "data-collective": row.index,
-          onclick: () => {
-            choose(row);
-            list.update(shown.length);
-          },
-        },
-        ...COLUMNS.map((c) =>
-          h("span", { class: c.number ? "num" : "", title: c.text(row) }, c.text(row)),
-        ),
-      );
-    };
-    const table = h("div", { class: "collective-table" });
-    // As wide as what is in them, so that nothing is cut that could have had the room.
-    const columns = COLUMNS.map((c) => {
-      const longest = found.rows.reduce((n, r) => Math.max(n, c.text(r).length), 0);
-      const letters = Math.min(MOST_LETTERS, Math.max(longest, c.label.length + 2));
-      // A letter is narrower than the digit that `ch` is.
-      const width = (n: number) => `${(0.88 * n).toFixed(1)}ch`;
-      return c.grows ? `minmax(${width(Math.min(12, letters))},1fr)` : width(letters);
-    });
-    table.style.setProperty("--columns", columns.join(" "));
-    const rowHeight = () => ROW_HEIGHTS[table.classList.contains("two") ? 1 : 0];
-    const list = virtualList(
-      rowHeight,
-      {
-        key: (k) => shown[k].index,
-        make,
-        refresh(element, k) {
-          const now = shown[k] === chosen;
-          element.classList.toggle("chosen", now);
-          element.setAttribute("aria-pressed", String(now));
-        },
-      },
-      ctx.signal,
-    );
-    const heads = COLUMNS.map((c, k) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: c.number ? "num" : "",
-          title: c.title ?? `Sort by ${c.label.toLowerCase()}`,
-          onclick: () => {
-            descending = sort === k ? !descending : Boolean(c.number);
-            sort = k;
-            refresh();
-          },
-        },
-        c.label,
-      ),
-    );
-    const drawRows = () => {
-      const rows = Math.min(12, Math.max(1, shown.length));
-      list.element.style.height = `${rows * rowHeight() + 2}px`;
-      list.update(shown.length);
-    };
-    const head = h("div", { class: "collective-row head" }, ...heads);
-    table.append(head, list.element);
-    const fit = () => {
-      const before = table.classList.contains("two");
-      table.classList.remove("two");
-      const two = head.scrollWidth > table.clientWidth;
-      table.classList.toggle("two", two);
-      if (two !== before) drawRows();
-    };
-    const watch = new ResizeObserver(fit);
-    watch.observe(table);
-    ctx.signal.addEventListener("abort", () => watch.disconnect(), { once: true });
-    const refresh = () => {
-      const { order } = COLUMNS[sort];
-      const sign = descending ? -1 : 1;
-      shown = filterRows(found.rows, filter.value).sort((a, b) => {
-        const x = order(a);
-        const y = order(b);
-        return sign * (x < y ? -1 : x > y ? 1 : 0) || a.index - b.index;
-      });
-      heads.forEach((head, k) => {
-        head.textContent = COLUMNS[k].label + (k === sort ? (descending ? " ↓" : " ↑") : "");
-        head.setAttribute("aria-pressed", k === sort ? "true" : "false");
-      });
-      count.textContent = `${format.count(shown.length)} of ${format.plural(found.rows.length, "collective")}`;
-      drawRows();
-      showTotals();
-    };
     const showTotals = () => {
       const [, , key] = GROUPINGS.find(([id]) => id === grouping.value) ?? GROUPINGS[0];
-      fill(totals, ...totalsTable(shown, key, (text) => pick(text)));
+      fill(totals, ...totalsTable(found.rows, key, pick));
     };
+    const filter = h("input", {
+      type: "search",
+      placeholder: "Filter: kind, axes, line, argument…",
+      "aria-label": "Filter collectives",
+      oninput: () => {
+        query = filter.value;
+        table.refresh();
+      },
+    });
     const pick = (text: string) => {
       filter.value = filter.value === text ? "" : text;
-      refresh();
+      query = filter.value;
+      table.refresh();
+      parts.querySelector("button")?.click(); // to the rows that it leaves
     };
-    const showCard = () => {
-      fill(card, chosen ? collectiveCard(ctx, chosen) : note("Choose a row to see its card."));
+    const parts = chapters(ctx, "collectives", [
+      {
+        title: "One by one",
+        build: (): Child[] => [
+          h("div", { class: "controls" }, filter, table.count, table.fold),
+          table.element,
+          table.card,
+        ],
+      },
+      {
+        title: "Totals",
+        build: () => [
+          section(
+            "Totals",
+            h("label", { class: "field" }, "Group by", grouping),
+            totals,
+            note("Wire: bytes sent per device over all executions, assuming ring algorithms."),
+          ),
+        ],
+      },
+    ]);
+    const head = h("p", { class: "collective-sum" });
+    const sum = () => {
+      const wire = found.rows.reduce((s, r) => s + (r.wire * r.executions || 0), 0);
+      const t = costs?.totals;
+      const part = t && t.collective > 0 ? Math.round((100 * t.exposed) / t.collective) : 0;
+      const time =
+        costs?.chip && t
+          ? ` · ${format.seconds(t.collective)} modelled, ${format.seconds(t.exposed)} of it exposed (${part} %), ${format.seconds(Math.max(0, t.collective - t.exposed))} hidden`
+          : "";
+      head.textContent = `${format.plural(found.rows.length, "collective")} · ${format.bytes(wire)} on the wire per device${time}`;
     };
-    const follow = () => {
-      const s = ctx.store.get("selection");
-      const row = s.kind === "instruction" ? found.byInstruction.get(s.index) : undefined;
-      if (!row || row === chosen) return;
-      chosen = row;
-      list.update(shown.length);
-      const at = shown.indexOf(row);
-      if (at >= 0) list.show(at);
-      showCard();
-    };
-    ctx.store.on("selection", follow, ctx.signal);
-    element.append(
-      h(
-        "div",
-        { class: "collectives" },
-        section(
-          "Totals",
-          h("label", { class: "field" }, "Group by", grouping),
-          totals,
-          note("Wire: bytes sent per device over all executions, assuming ring algorithms."),
-        ),
-        section("Collectives", h("div", { class: "controls" }, filter, count), table),
-        card,
-      ),
-    );
-    follow();
-    refresh();
-    showCard();
+    costs?.on(() => {
+      sum();
+      table.refresh();
+    }, ctx.signal);
+    element.append(h("div", { class: "collectives" }, head, parts));
+    sum();
+    showTotals();
+    table.refresh();
+    table.follow();
   },
 };
+
+function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query: () => string) {
+  const costs = costsOf(ctx.model);
+  const byInstruction = collectivesOf(ctx.model)?.byInstruction;
+  let shown: Alike[] = [];
+  let chosen: Alike | null = null;
+  let descending = true;
+  const figures = costs?.chip ? [...FIGURES, ...TIMES] : [...FIGURES];
+  let sort: ColumnDef = figures.find((c) => c.label === "Exposed") ?? figures[4];
+  const card = h("div", { class: "card", "aria-live": "polite" });
+  const count = h("span", { class: "dim" });
+  const check = h("input", { type: "checkbox", checked: true, onchange: () => refresh() });
+  const fold = h("label", { class: "field" }, check, "alike as one");
+  const choose = (row: Alike) => {
+    chosen = row;
+    const { first } = row;
+    ctx.store.selectInstruction(first.anchor);
+    ctx.graph.reveal(first.anchor);
+    const members = row.rows.flatMap((r) => [...r.members]);
+    const many = row.rows.length > 1 ? `${row.rows.length} × ` : "";
+    ctx.store.highlight({
+      instructions: new Set(members),
+      reason: `${many}${first.kind} over ${first.axes}`,
+    });
+    showCard();
+  };
+  const cells = (columns: readonly ColumnDef[], row: Alike) =>
+    columns.map((c) => {
+      const text = c.text(row);
+      return h("span", { class: c.number ? "num" : "", title: text }, text);
+    });
+  const make = (k: number) => {
+    const row = shown[k];
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "collective-row",
+        "data-collective": row.first.index,
+        onclick: () => {
+          choose(row);
+          list.update(shown.length);
+        },
+      },
+      h("span", { class: "first" }, ...cells(figures, row)),
+      h("span", { class: "second" }, ...cells(PLACES, row)),
+    );
+  };
+  const element = h("div", { class: "collective-table" });
+  // As wide as what is in them; only what the program calls its values is ever cut.
+  const widths = (columns: readonly ColumnDef[], rows: readonly Alike[]) =>
+    columns
+      .map((c) => {
+        const longest = rows.reduce((n, r) => Math.max(n, c.text(r).length), c.label.length + 3);
+        if (c.most) return `minmax(4ch,${Math.min(c.most, longest)}fr)`;
+        return c.number ? `minmax(${(0.9 * longest).toFixed(1)}ch,1fr)` : `${longest + 1}ch`;
+      })
+      .join(" ");
+  const list = virtualList(
+    () => ROW_HEIGHT,
+    {
+      key: (k) => `${shown[k].first.index} ${shown[k].rows.length} ${shown[k].seconds}`,
+      make,
+      refresh(element, k) {
+        const now = shown[k] === chosen;
+        element.classList.toggle("chosen", now);
+        element.setAttribute("aria-pressed", String(now));
+      },
+    },
+    ctx.signal,
+  );
+  const heads = new Map<ColumnDef, HTMLElement>();
+  const headOf = (c: ColumnDef) => {
+    const head = h(
+      "button",
+      {
+        type: "button",
+        class: c.number ? "num" : "",
+        title: c.title ?? `Sort by ${c.label.toLowerCase()}`,
+        onclick: () => {
+          descending = sort === c ? !descending : Boolean(c.number);
+          sort = c;
+          refresh();
+        },
+      },
+      c.label,
+    );
+    heads.set(c, head);
+    return head;
+  };
+  element.append(
+    h(
+      "div",
+      { class: "collective-row head" },
+      h("span", { class: "first" }, ...figures.map(headOf)),
+      h("span", { class: "second" }, ...PLACES.map(headOf)),
+    ),
+    list.element,
+  );
+  const refresh = () => {
+    const sign = descending ? -1 : 1;
+    const left = filterRows(all, query());
+    shown = foldAlike(left, costs, check.checked).sort((a, b) => {
+      const x = sort.order(a);
+      const y = sort.order(b);
+      return (
+        sign * (x < y ? -1 : x > y ? 1 : 0) || b.wire - a.wire || a.first.index - b.first.index
+      );
+    });
+    for (const [c, head] of heads) {
+      head.textContent = c.label + (c === sort ? (descending ? " ↓" : " ↑") : "");
+      head.setAttribute("aria-pressed", c === sort ? "true" : "false");
+    }
+    element.style.setProperty("--figures", widths(figures, shown));
+    element.style.setProperty("--places", widths(PLACES, shown));
+    const rows = format.plural(shown.length, "row");
+    count.textContent = `${format.count(left.length)} of ${format.plural(all.length, "collective")}${shown.length < left.length ? ` in ${rows}` : ""}`;
+    fold.hidden = all.length < 2;
+    const now = chosen?.first;
+    chosen = shown.find((r) => r.rows.some((x) => x === now)) ?? shown[0] ?? null;
+    list.element.style.height = `${Math.min(SHOWN, Math.max(1, shown.length)) * ROW_HEIGHT + 2}px`;
+    list.update(shown.length);
+    showCard();
+  };
+  const showCard = () => {
+    fill(
+      card,
+      chosen ? collectiveCard(ctx, chosen.first, chosen.rows) : note("No such collective."),
+    );
+  };
+  const follow = () => {
+    const s = ctx.store.get("selection");
+    const row = s.kind === "instruction" ? byInstruction?.get(s.index) : undefined;
+    const at = row ? shown.findIndex((a) => a.rows.includes(row)) : -1;
+    if (at < 0 || shown[at] === chosen) return;
+    chosen = shown[at];
+    list.update(shown.length);
+    list.show(at);
+    showCard();
+  };
+  ctx.store.on("selection", follow, ctx.signal);
+  return { element, card, count, fold, refresh, follow };
+}
 
 function totalsTable(
   rows: readonly CollectiveRow[],
@@ -254,7 +270,7 @@ function totalsTable(
   pick: (text: string) => void,
 ): HTMLElement[] {
   const sums = totalsBy(rows, key);
-  const shown = sums.slice(0, 12).map((t) => ({
+  const shown = sums.slice(0, 24).map((t) => ({
     label: t.key,
     value: t.wire,
     text: `${t.atLeast ? "≥ " : ""}${format.bytes(t.wire)} · ${format.count(t.count)}`,

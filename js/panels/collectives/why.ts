@@ -4,6 +4,7 @@ import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type CollectiveRow, totalWire } from "../../state/collectives.ts";
 import { compilerMessages } from "../../state/compiler.ts";
+import { costsOf } from "../../state/costs.ts";
 import { devicesOf } from "../../state/devices.ts";
 import type { Origin, WhyCard } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
@@ -11,7 +12,12 @@ import { compilerSections } from "../parts/compiler.ts";
 import { facts, longList, note, section, selectionLink } from "../parts/parts.ts";
 import { lineLink } from "../parts/source.ts";
 
-export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLElement {
+/** `alike`: those that it stands for, itself among them. */
+export function collectiveCard(
+  ctx: PanelContext,
+  row: CollectiveRow,
+  alike: readonly CollectiveRow[] = [row],
+): HTMLElement {
   const runs = Number.isFinite(row.executions)
     ? format.plural(row.executions, "execution")
     : "unknown number of executions";
@@ -26,6 +32,7 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
     ["Payload", `${format.bytes(row.payload)} (${format.count(row.payload)} B) per execution`],
     ["On the wire", row.assumes ? `${wire}, ${row.assumes}` : wire],
     ["How often", runs],
+    ...timeOf(ctx, alike),
     ["Devices", groupsText(row)],
     ["Moves", row.moves ? (row.movesArgument ? `argument ${row.moves}` : row.moves) : "unknown"],
     ["Phase", row.phase],
@@ -61,11 +68,45 @@ export function collectiveCard(ctx: PanelContext, row: CollectiveRow): HTMLEleme
         "Show on the devices",
       )
     : null;
-  const card = h("div", null, section(`${row.kind} over ${row.axes}`, facts(rows)));
-  if (devices) card.append(devices);
-  if (parts) card.append(parts);
-  card.append(why(ctx, row), ...compilerSections(ctx, row.members));
-  return card;
+  const others =
+    alike.length > 1
+      ? section(
+          `${format.count(alike.length)} alike`,
+          longList(
+            alike,
+            (r) =>
+              h(
+                "li",
+                null,
+                selectionLink(ctx, { kind: "instruction", index: r.anchor }),
+                h("span", { class: "dim" }, r.moves),
+              ),
+            4,
+          ),
+        )
+      : null;
+  const many = alike.length > 1 ? `${format.count(alike.length)} × ` : "";
+  return h(
+    "div",
+    null,
+    why(ctx, row),
+    section(`${many}${row.kind} over ${row.axes}`, facts(rows)),
+    devices,
+    others,
+    parts,
+    ...compilerSections(ctx, row.members),
+  );
+}
+
+/** Modelled time of all of them, hidden and exposed. */
+function timeOf(ctx: PanelContext, alike: readonly CollectiveRow[]): [string, string][] {
+  const costs = costsOf(ctx.model);
+  if (!costs?.chip) return [];
+  const { wire, waited } = costs.transferTime(alike.flatMap((r) => [...r.members]));
+  if (!(wire > 0)) return [];
+  const hidden = wire - waited > 1e-6 * wire ? wire - waited : 0;
+  const words = `${format.seconds(waited)} exposed, ${hidden ? format.seconds(hidden) : "none"} hidden`;
+  return [["Time", `${format.seconds(wire)} modelled: ${words}`]];
 }
 
 function groupsText(row: CollectiveRow): string {
@@ -90,7 +131,9 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
     return section("Why", ...named(ctx, row, card));
   }
   if (!card) {
-    return section("Why", note("Unknown: the program before partitioning is not in this capture."));
+    const rest = "The program before partitioning, which asks for it, is not in this capture.";
+    if (!row.shows) return section("Why", note(`Unknown. ${rest}`));
+    return section("Why", h("p", null, `By the HLO, ${row.shows}.`), note(rest));
   }
   if (card.unknown && compilerMessages(ctx.model, row.members).length) {
     return section(
@@ -100,7 +143,8 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
   }
   if (card.unknown) {
     const known = around(ctx, card, "Known of them");
-    return section("Why", note(`Unknown: ${card.unknown}.`), ...known);
+    const shows = row.shows && h("p", null, `By the HLO, ${row.shows}.`);
+    return section("Why", shows, note(`What asked for it is unknown: ${card.unknown}.`), ...known);
   }
   return section("Why", ...explained(ctx, card));
 }

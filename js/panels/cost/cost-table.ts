@@ -55,7 +55,12 @@ export function slowest(ctx: PanelContext, costs: Costs): HTMLElement[] {
   show();
   const title = costs.chip ? "Slowest operations" : "Operations with most FLOPs";
   return [
-    h("div", { class: "section" }, h("div", { class: "controls" }, h("h3", null, title), choose), out),
+    h(
+      "div",
+      { class: "section" },
+      h("div", { class: "controls" }, h("h3", null, title), choose),
+      out,
+    ),
   ];
 }
 
@@ -129,7 +134,8 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
           "td",
           {
             class: "num",
-            title: beside > 1e-9 * r.value ? `${format.seconds(beside)} more beside other work` : "",
+            title:
+              beside > 1e-9 * r.value ? `${format.seconds(beside)} more beside other work` : "",
           },
           r.unknown && !r.value ? "unknown" : format.seconds(r.value),
         ),
@@ -138,7 +144,11 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
       scopes && h("td", { class: "dim scope-cell", title: scopeOf(model, i) }, scopeOf(model, i)),
       chip &&
         single &&
-        h("td", null, bound !== UNKNOWN && h("span", { class: `bound ${BOUNDS[bound]}` }, BOUNDS[bound])),
+        h(
+          "td",
+          null,
+          bound !== UNKNOWN && h("span", { class: `bound ${BOUNDS[bound]}` }, BOUNDS[bound]),
+        ),
       looped && numberCell(costs.runs[i] === 1 ? "" : `×${format.count(costs.runs[i])}`),
       numberCell(
         Number.isNaN(costs.flops[i]) ? "unknown" : format.quantity(sum(r, costs.flops), "FLOP"),
@@ -148,7 +158,12 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
     );
   };
   const heads: Head[] = [
-    [{ operation: "Operation", alike: "Operation", line: "Line", scope: "Scope", kind: "Kind" }[grouping], "text"],
+    [
+      { operation: "Operation", alike: "Operation", line: "Line", scope: "Scope", kind: "Kind" }[
+        grouping
+      ],
+      "text",
+    ],
     several && ["Count", "number", "operations together"],
     chip && ["Time", "number", "modelled, all runs: what it adds to the step"],
     ["%", "number", chip ? "of the modelled step" : "of all FLOPs"],
@@ -168,7 +183,11 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
 }
 
 const percent = (part: number) =>
-  part >= 0.1 ? `${(100 * part).toFixed(0)} %` : part >= 0.0005 ? `${(100 * part).toFixed(1)} %` : "";
+  part >= 0.1
+    ? `${(100 * part).toFixed(0)} %`
+    : part >= 0.0005
+      ? `${(100 * part).toFixed(1)} %`
+      : "";
 
 function nameCell(ctx: PanelContext, row: Row, place: Place | null): HTMLElement[] {
   const { model, store, graph } = ctx;
@@ -191,7 +210,11 @@ function nameCell(ctx: PanelContext, row: Row, place: Place | null): HTMLElement
     graph.reveal(i);
   };
   return [
-    h("button", { class: "link", type: "button", title: "Show these operations", onclick: light }, text),
+    h(
+      "button",
+      { class: "link", type: "button", title: "Show these operations", onclick: light },
+      text,
+    ),
     grouping === "alike" ? h("span", { class: "what dim" }, model.denseShape(i)) : h("span"),
   ];
 }

@@ -1,26 +1,14 @@
 /** What it costs: FLOPs, bytes and modelled time, in total, per op, on the roofline. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import type { ViewModel } from "../../base/model.ts";
-import { BOUNDS, type Costs, costsOf, UNKNOWN } from "../../state/costs.ts";
+import { type Costs, costsOf } from "../../state/costs.ts";
 import type { Panel, PanelContext } from "../panel.ts";
-import {
-  bars,
-  facts,
-  figuresTable,
-  type Head,
-  note,
-  numberCell,
-  plotWidth,
-  scrolled,
-  section,
-  selectionLink,
-} from "../parts/parts.ts";
+import { chapters } from "../parts/chapters.ts";
+import { bars, facts, note, plotWidth, section } from "../parts/parts.ts";
 import { chipForm } from "./cost-chip.ts";
 import { rooflinePlot } from "./cost-roofline.ts";
+import { slowest } from "./cost-table.ts";
 import { treemap } from "./cost-treemap.ts";
-
-const ROWS = 60;
 
 export const cost: Panel = {
   id: "cost",
@@ -54,10 +42,30 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
   return [
     totals(ctx, costs),
     ...split(costs),
-    ...byScope(ctx, costs, width),
-    ...roofline(ctx, costs, width),
-    table(ctx, costs),
-    xla(costs),
+    chapters(ctx, "cost", [
+      {
+        title: "Slowest",
+        about: "The operations with most time, with their lines",
+        build: () => slowest(ctx, costs),
+      },
+      {
+        title: "By scope",
+        about: "Which layers take the time",
+        build: () => byScope(ctx, costs, width),
+      },
+      ...(costs.chip
+        ? [
+            {
+              title: "Roofline",
+              about: "Compute against memory",
+              build: () => roofline(ctx, costs, width),
+            },
+          ]
+        : []),
+      ...(costs.extras.xla.length
+        ? [{ title: "XLA's figures", about: "XLA's own cost analysis", build: () => [xla(costs)] }]
+        : []),
+    ]),
   ];
 }
 
@@ -131,70 +139,12 @@ function split(costs: Costs): HTMLElement[] {
 
 function byScope(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
   const map = treemap(ctx, costs, width);
-  return map ? [section("By scope", map)] : [];
+  return map ? [section("By scope", map)] : [note("The program names no scopes to tell apart.")];
 }
 
 function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
   if (!costs.chip) return [];
   return [section("Roofline", rooflinePlot(ctx, costs, costs.chip, width))];
-}
-
-function table(ctx: PanelContext, costs: Costs): HTMLElement {
-  const { first, count } = costs.ranking(ROWS);
-  const { chip } = costs;
-  // Columns that would be empty make the others narrow.
-  const looped = first.some((i) => costs.runs[i] !== 1);
-  const cycles = first.some((i) => costs.cycles && !Number.isNaN(costs.cycles[i]));
-  const body = first.map((i) => {
-    const runs = costs.runs[i];
-    return h(
-      "tr",
-      null,
-      h(
-        "th",
-        { scope: "row", title: ctx.model.label(i) },
-        selectionLink(ctx, { kind: "instruction", index: i }),
-        h("span", { class: "what dim" }, labelOf(ctx.model, i)),
-      ),
-      // The most asked for first: a narrow panel shows these.
-      chip && numberCell(costs.bound[i] === UNKNOWN ? "unknown" : format.seconds(costs.step[i])),
-      chip &&
-        h(
-          "td",
-          null,
-          costs.bound[i] !== UNKNOWN &&
-            h("span", { class: `bound ${BOUNDS[costs.bound[i]]}` }, BOUNDS[costs.bound[i]]),
-        ),
-      looped && numberCell(runs === 1 ? "" : `×${format.count(runs)}`),
-      numberCell(
-        Number.isNaN(costs.flops[i]) ? "unknown" : format.quantity(costs.flops[i] * runs, "FLOP"),
-      ),
-      numberCell(format.bytes(costs.bytes[i] * runs)),
-      cycles &&
-        costs.cycles &&
-        numberCell(Number.isNaN(costs.cycles[i]) ? "" : format.count(costs.cycles[i])),
-    );
-  });
-  const heads: Head[] = [
-    ["Operation", "text"],
-    chip && ["Time", "number", "modelled, all runs"],
-    chip && ["Bound", "text", "what takes the time"],
-    looped && ["Runs", "number"],
-    ["FLOPs", "number"],
-    ["Bytes", "number"],
-    costs.cycles && ["Cycles", "number", "XLA's estimate of one run"],
-  ];
-  return section(
-    chip ? "Slowest operations" : "Operations with most FLOPs",
-    scrolled("Operations by cost", figuresTable(heads, h("tbody", null, ...body))),
-    count > ROWS ? note(`The first ${ROWS} of ${format.count(count)}.`) : null,
-  );
-}
-
-/** What the operation does, where its name does not say it. */
-function labelOf(model: ViewModel, i: number): string {
-  const label = model.label(i);
-  return model.name(i).startsWith(label) ? "" : label;
 }
 
 /** XLA's own cost analysis beside ours, the difference taken apart. */

@@ -55,7 +55,8 @@ export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
     );
   }
   if (x.remat.length) out.push(recompute(ctx, memory, link));
-  if (!out.length) out.push(note("No loop stores anything for a later one, and nothing is recomputed."));
+  if (!out.length)
+    out.push(note("No loop stores anything for a later one, and nothing is recomputed."));
   return out;
 }
 
@@ -172,7 +173,12 @@ function again(ctx: PanelContext): HTMLElement[] {
       facts(rows),
       longList(
         heavy,
-        (i) => instructionRow(ctx, i, costs.chip ? h("span", { class: "figure" }, format.seconds(costs.step[i])) : null),
+        (i) =>
+          instructionRow(
+            ctx,
+            i,
+            costs.chip ? h("span", { class: "figure" }, format.seconds(costs.step[i])) : null,
+          ),
         6,
       ),
     ),

@@ -7,7 +7,7 @@ export interface Chapter {
   title: string;
   /** Said on hover. */
   about?: string;
-  /** Made when it is first shown. */
+  /** Made when it is shown, each time: plots follow the theme and the width. */
   build(): Child[];
 }
 
@@ -22,21 +22,15 @@ export function chapters(ctx: PanelContext, panel: string, list: readonly Chapte
   }
   const kept = memory;
   const body = h("div", { class: "chapter" });
-  const made = new Map<string, Child[]>();
   const buttons = list.map((c) =>
     h("button", { type: "button", title: c.about, onclick: () => show(c) }, c.title),
   );
   const show = (c: Chapter) => {
     kept.set(panel, c.title);
-    let parts = made.get(c.title);
-    if (!parts) {
-      parts = c.build();
-      made.set(c.title, parts);
-    }
     buttons.forEach((b, k) => {
       b.setAttribute("aria-pressed", String(list[k] === c));
     });
-    body.replaceChildren(h("div", null, ...parts));
+    body.replaceChildren(h("div", null, ...c.build()));
   };
   const first = list.find((c) => c.title === kept.get(panel)) ?? list[0];
   if (first) show(first);

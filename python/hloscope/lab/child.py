@@ -148,8 +148,7 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             send(frames.progress("Writing the page", 0.6))
             send(frames.encode(b"H", str(cap.to_html()).encode()))
         if "diff" in wants and other is not None:
-            from ..analysis.report.diff import diff
-            from ..analysis.report.diff_page import page
+            from ..show.compared import diff, page
 
             send(frames.progress("Comparing", 0.6))
             send(frames.encode(b"H", page(diff(cap, other)).encode()))

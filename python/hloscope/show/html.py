@@ -57,7 +57,7 @@ _STYLE = (
 
 
 # The renderer's text is hashed into the policy as it is; the loader only unpacks it.
-_LOADER = (
+LOADER = (
     '(async()=>{const t=document.getElementById("hloscope-code").textContent,'
     "b=Uint8Array.from(atob(t),c=>c.charCodeAt(0)),"
     's=document.createElement("script");'
@@ -180,18 +180,18 @@ def _page(
 
     code = script("snapshot.js")
     policy = (
-        f"default-src 'none'; script-src '{_hash(_LOADER)}' '{_hash(code)}'; "
-        f"style-src '{_hash(_STYLE)}'; "
+        f"default-src 'none'; script-src '{csp_hash(LOADER)}' '{csp_hash(code)}'; "
+        f"style-src '{csp_hash(_STYLE)}'; "
         "worker-src blob:; base-uri 'none'; form-action 'none'"
     )
     code_bytes = gzip.compress(code.encode("utf-8"), mtime=0)
     data = [
-        _block("hloscope-code", code_bytes),
-        _block("hloscope-view", capture.view_bytes),
+        block("hloscope-code", code_bytes),
+        block("hloscope-view", capture.view_bytes),
     ]
     no_analyses = ""
     if analyses:
-        data.append(_block("hloscope-analyses", capture.analyses_bytes))
+        data.append(block("hloscope-analyses", capture.analyses_bytes))
     else:
         no_analyses = (
             "this output was saved before they were worked out. Show the capture again, "
@@ -199,10 +199,10 @@ def _page(
         )
     summary = capture.summary if analyses else capture.quick_summary
     if text is not None:
-        data.append(_block("hloscope-text", text))
+        data.append(block("hloscope-text", text))
     no_stages = ""
     if stages is not None:
-        data.append(_block("hloscope-stages", stages))
+        data.append(block("hloscope-stages", stages))
     else:
         no_stages = (
             "they would make this file too large, or were not worked out yet. Run the cell again, "
@@ -231,12 +231,12 @@ def _page(
             f"<pre>{escape(summary_text(capture, summary))}</pre></div></main>",
             *data,
             *([_bookmarks(capture.bookmarks)] if capture.bookmarks else []),
-            f"<script data-loader>{_LOADER}</script></body></html>\n",
+            f"<script data-loader>{LOADER}</script></body></html>\n",
         ]
     )
 
 
-def _block(name: str, data: bytes) -> str:
+def block(name: str, data: bytes) -> str:
     # base64 has no "<": the block cannot close its own element.
     text = base64.b64encode(data).decode("ascii")
     return f'<script type="application/octet-stream;base64" id="{name}">{text}</script>'
@@ -248,7 +248,7 @@ def _bookmarks(rows: Sequence[Mapping[str, str]]) -> str:
     return f'<script type="application/json" id="hloscope-bookmarks">{text}</script>'
 
 
-def _hash(text: str) -> str:
+def csp_hash(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")
 

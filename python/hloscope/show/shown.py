@@ -79,10 +79,9 @@ def page(key: str) -> Json:
 
 def comparison(key: str, other: str) -> Json:
     """What differs between two captures, as a page. Raises ``LookupError`` when one is gone."""
-    from ..analysis.report.diff import diff
-    from ..analysis.report.diff_page import page as diff_page
+    from .compared import diff, page
 
-    return Json(diff_page(diff(_find(key), _find(other))))
+    return Json(page(diff(_find(key), _find(other))))
 
 
 def _find(key: str) -> Capture:

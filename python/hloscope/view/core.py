@@ -127,13 +127,22 @@ def picture_header(c: Context) -> dict[str, Any]:
     }
 
 
-def build_analyses(module: Module, target: Target | None = None) -> bytes:
-    """The analyses block of js/view.ts, gzip'd: what takes longer than the first picture may."""
+def build_analyses(
+    module: Module,
+    target: Target | None = None,
+    more: Callable[[Builder, Context], None] | None = None,
+) -> bytes:
+    """The analyses block of js/view.ts, gzip'd: what takes longer than the first picture may.
+
+    ``more`` adds columns of this one block, which no other View of the module gets.
+    """
     context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()
     with no_collection():
         summary = summarize(module, context.target, CONTRIBUTIONS[1:])
         _optional(builder, context)
+        if more is not None:
+            more(builder, context)
         builder.header = {
             "instructions": len(module.instructions),
             "summary": summary,

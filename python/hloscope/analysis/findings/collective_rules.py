@@ -48,9 +48,13 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         rows.sort(key=lambda row: -waits[row.index])
         seconds = sum(waits[row.index] for row in rows)
         share = seconds / facts.total_seconds
-        if share < 0.05 or max(row.payload_bytes for row in rows) < _TINY:
-            continue
         first = rows[0]
+        # Data parallelism adds up gradients: that alone is news only where it takes long.
+        gradients = kind == "all-reduce" and first.phase == "backward"
+        if share < (0.15 if gradients else 0.05):
+            continue
+        if max(row.payload_bytes for row in rows) < _TINY:
+            continue
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {_moved(first)}"
         frame, inferred = facts.line(first.anchor)

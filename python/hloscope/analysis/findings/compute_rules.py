@@ -11,7 +11,7 @@ import numpy as np
 
 from ...hlo import Instruction
 from ..base.phases import REMATERIALISED, phases
-from ..text.units import duration, quantity
+from ..text.units import duration, quantity, size
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -169,6 +169,12 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     total, redone = float(flops.sum()), float(flops[again].sum())
     if not total or redone < 0.1 * total:
         return
+    chip = None if facts.on_host else facts.cost.hardware
+    if chip is not None and facts.memory.peak_bytes > 0.5 * chip.memory_bytes:
+        return  # memory is what it buys
+    room = ""
+    if chip is not None:
+        room = f"; the peak is {size(facts.memory.peak_bytes)} of {size(chip.memory_bytes)}"
     wire = [row for row in facts.collectives if row.phase == "rematerialised"]
     seconds = None
     if facts.seconds is not None:
@@ -183,7 +189,7 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         f"{percent(redone / total)} of all FLOPs are spent computing values again for the"
         " backward pass",
         f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')} are in rematerialised"
-        f" operations{gathers}: heaviest {names(heaviest)}",
+        f" operations{gathers}: heaviest {names(heaviest)}{room}",
         "if memory allows, save the most expensive of them (jax.checkpoint policies such as"
         " dots_with_no_batch_dims_saveable, or save_only_these_names)",
         redone / total,

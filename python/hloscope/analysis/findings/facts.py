@@ -104,6 +104,14 @@ class Facts:
         total = self.collectives.wire_bytes
         return 0.5 * wire_bytes / total if total else 0.0
 
+    @property
+    def scarce_bytes(self) -> float:
+        """Memory that nobody would miss: 0.5 % of the chip's, 64 MiB where that is not known."""
+        chip = self.cost.hardware
+        if self.on_host:
+            return 0.0
+        return 0.005 * chip.memory_bytes if chip is not None else float(1 << 26)
+
     def peak_share(self, held: float) -> float:
         """Part of the peak; worth less while the device has room for ten times as much."""
         peak = self.memory.peak_bytes

@@ -72,7 +72,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
         if facts.seconds is not None:
             seconds = float(sum(facts.seconds[i.index] for i in rows))
         share = facts.time_share(seconds, moved)
-        if share < 0.03:
+        if share < (0.03 if seconds is not None else 0.08):
             continue
         first = rows[0]
         for_what = served(first)
@@ -164,6 +164,8 @@ def _updates(u: Instruction, value: Instruction) -> bool:
 
 def converts(facts: Facts) -> Iterator[Finding]:
     """Whole arrays converted and nothing else, where that takes a real part of the step."""
+    if facts.on_host:
+        return  # XLA:CPU has no matmul for narrow types and widens them itself
     t = facts.table
     groups: dict[tuple[str, str, str], list[Instruction]] = defaultdict(list)
     for n in t.where("convert", "fusion").tolist():

@@ -145,7 +145,7 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
 def padding(facts: Facts) -> Iterator[Finding]:
     """Arrays that tiles make much larger than they are."""
     total = facts.memory.padding_at_peak
-    if not total or total < 0.1 * facts.memory.peak_bytes:
+    if not total or total < max(0.1 * facts.memory.peak_bytes, facts.scarce_bytes):
         return
     worst = sorted(facts.memory.live_at_peak, key=lambda v: -v.padding_bytes)[:5]
     first = worst[0]
@@ -172,7 +172,7 @@ def residuals(facts: Facts) -> Iterator[Finding]:
     rows = sorted(kept, key=lambda r: -r.bytes)
     total = sum(r.bytes for r in rows)
     peak = facts.memory.peak_bytes
-    if not rows or not peak or total < 0.3 * peak:
+    if not rows or not peak or total < max(0.3 * peak, facts.scarce_bytes):
         return
     first = rows[0]
     frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)

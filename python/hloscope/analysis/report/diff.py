@@ -21,8 +21,12 @@ from ..comms.collective import Collective, total_of
 from ..comms.collectives import collectives
 from ..memory.memory import analysed
 from .diff_match import Side, match, meaning, sides
+from .diff_places import by_line, by_scope
 from .diff_result import Change, CollectiveItem, Delta, Diff, Item
 from .summary import summarize
+
+# What holds values together and does nothing: how many differ is told, not which.
+PLUMBING = frozenset({"tuple", "get-tuple-element", "bitcast"})
 
 
 class Program(Protocol):
@@ -41,26 +45,36 @@ def diff(a: Program, b: Program) -> Diff:
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
     """
+    return compare(a, b)[0]
+
+
+def compare(a: Program, b: Program) -> tuple[Diff, tuple[tuple[int, int], ...]]:
+    """The diff, and which instruction of ``a`` is which of ``b``, by index."""
     # 1. Instructions.
     found = _Instructions(a.module, b.module)
     # 2. Totals of each side; analyses that fail on one leave it out.
     sums = [summarize(p.module, p.target) for p in (a, b)]
     rows = [collectives(p.module, p.target).rows for p in (a, b)]
-    return Diff(
+    told = Diff(
         title_a=a.title,
         title_b=b.title,
-        totals=_totals(sums, rows),
+        totals=(*_modelled(sums), *_totals(sums, rows)),
         opcodes=_counted("", sums[0]["opcodes"], sums[1]["opcodes"]),
         fusions=_counted("", sums[0]["fusions"], sums[1]["fusions"]),
         collectives=_counted("B", _wire(rows[0]), _wire(rows[1])),
         memory=_counted("B", _categories(a), _categories(b)),
         matched=found.matched,
-        removed=tuple(found.removed),
-        added=tuple(found.added),
-        changed=tuple(found.changed),
+        removed=tuple(i for i in found.removed if i.opcode not in PLUMBING),
+        added=tuple(i for i in found.added if i.opcode not in PLUMBING),
+        changed=tuple(c for c in found.changed if c.a.opcode not in PLUMBING),
         removed_collectives=_only(rows[0], rows[1]),
         added_collectives=_only(rows[1], rows[0]),
+        lines=by_line(a, b),
+        scopes=by_scope(a, b),
+        plumbing=sum(i.opcode in PLUMBING for i in (*found.removed, *found.added))
+        + sum(c.a.opcode in PLUMBING for c in found.changed),
     )
+    return told, tuple(found.pairs)
 
 
 class _Instructions:
@@ -72,6 +86,7 @@ class _Instructions:
         self.added: list[Item] = []
         self.changed: list[Change] = []
         self.matched = 0
+        self.pairs: list[tuple[int, int]] = []
         self._seen_a: set[str] = set()
         self._seen_b: set[str] = set()
         self._waiting: list[tuple[Computation, Computation]] = []
@@ -105,6 +120,7 @@ class _Instructions:
                 continue
             self.matched += 1
             y = b.instructions[j]
+            self.pairs.append((x.index, y.index))
             fields = _fields(x, y)
             if not fields and _rewired(a, b, i, j, to_b, to_a):
                 fields = (("operands", _names(x), _names(y)),)
@@ -234,6 +250,15 @@ def _totals(sums: list[dict[str, Any]], rows: list[tuple[Collective, ...]]) -> t
         total("parameter bytes", "B", "parameter_bytes"),
         total("output bytes", "B", "output_bytes"),
     )
+
+
+def _modelled(sums: list[dict[str, Any]]) -> tuple[Delta, ...]:
+    """The modelled step, where a chip is known on both sides."""
+    found = [s.get("modelled_seconds") for s in sums]
+    if not all(found) or any(s["shapes"] != "local" for s in sums):
+        return ()
+    parts = (("modelled step", "total"), ("exposed communication", "exposed"))
+    return tuple(Delta(name, "s", *(f[key] for f in found if f is not None)) for name, key in parts)
 
 
 def _counted(unit: str, a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Delta, ...]:

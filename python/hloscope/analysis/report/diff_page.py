@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from .diff_text import amount, signed
+from .diff_text import amount, place_parts, signed
 
 if TYPE_CHECKING:
-    from .diff_result import Delta, Diff, Item
+    from .diff_result import Delta, Diff, Item, Place
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 
@@ -20,7 +20,7 @@ LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 SHOWN = 12
 BAR = 60  # CSS pixels
 
-_STYLE = """
+STYLE = """
 :root{color-scheme:light dark;--page:#f3f5f8;--card:#fff;--line:#dfe4ea;--dim:#57636f;
 --first:#8a95a1;--second:#0b63b5;--gone:#a3261c;--new:#146c2e}
 @media(prefers-color-scheme:dark){:root{--page:#12161b;--card:#1a2027;--line:#2e3742;--dim:#9aa5b1;
@@ -53,12 +53,29 @@ details{margin-top:8px}summary{cursor:pointer;color:var(--dim)}
 
 def page(diff: Diff) -> str:
     """The page as a string. Names are escaped; the policy allows the one style and no script."""
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    title = f"{escape(diff.title_a)} ↔ {escape(diff.title_b)}"
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title} · hloscope</title><style>{STYLE}</style></head><body><main>",
+            tables(diff),
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def tables(diff: Diff, index: Sequence[Mapping[str, int]] = ({}, {})) -> str:
+    """What is said, as HTML. ``index``: the instructions of each side that a click can select."""
     title = f"{escape(diff.title_a)} ↔ {escape(diff.title_b)}"
     if diff:
         said = (
             f"{diff.matched:,} instructions match, {len(diff.changed):,} of them changed; "
-            f"{len(diff.removed):,} only in the first, {len(diff.added):,} only in the second."
+            f"{len(diff.removed):,} only in the first, {len(diff.added):,} only in the second"
+            + (f"; {diff.plumbing:,} more in tuples and their elements." if diff.plumbing else ".")
         )
     else:
         said = f"No difference: {diff.matched:,} instructions match."
@@ -67,32 +84,40 @@ def page(diff: Diff) -> str:
         f'height="10"/></svg> {which}: <b>{escape(name)}</b></p>'
         for which, name in (("first", diff.title_a), ("second", diff.title_b))
     )
+    a, b = index
     body = [
         f'<h1>{title}</h1><p>{said}</p>{sides}<div class="grid"><div class="column">',
-        _deltas("Totals", diff.totals),
+        _deltas("Totals", [d for d in diff.totals if not diff or d.change != 0]),
         '</div><div class="column">',
+        _places("By source line", diff.lines),
+        _places("By scope", diff.scopes),
         _deltas("Collectives: wire bytes per device", diff.collectives),
         _deltas("Memory live at the peak", diff.memory),
         "</div>",
+        _changes(diff, a, b),
+        _items("Only in the first", diff.removed, a, "first"),
+        _items("Only in the second", diff.added, b, "second"),
         _collectives(diff),
         _deltas("Opcodes", diff.opcodes),
         _deltas("Fusions", diff.fusions),
-        _changes(diff),
-        _items("Only in the first", diff.removed),
-        _items("Only in the second", diff.added),
         "</div>",
     ]
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return "\n".join(
-        [
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title} · hloscope</title><style>{_STYLE}</style></head><body><main>",
-            *filter(None, body),
-            "</main></body></html>\n",
-        ]
+    return "\n".join(filter(None, body))
+
+
+def _places(title: str, places: Sequence[Place]) -> str:
+    rows = (
+        (f"<code>{escape(p.name)}</code>", "<br>".join(map(escape, place_parts(p)))) for p in places
     )
+    return _table(title, ("where", "first → second"), rows, across=False)
+
+
+def _named(name: str, index: Mapping[str, int], side: str) -> str:
+    """%name, which a click selects in its picture where there is one."""
+    shown = f"<code>%{escape(name)}</code>"
+    if name not in index:
+        return shown
+    return f'<span data-side="{side}" data-instruction="{index[name]}">{shown}</span>'
 
 
 def _table(
@@ -183,25 +208,26 @@ def _collectives(diff: Diff) -> str:
     return _table("Collectives of one side only, alike ones together", heads, rows, " n  nnn")
 
 
-def _changes(diff: Diff) -> str:
+def _changes(diff: Diff, a: Mapping[str, int], b: Mapping[str, int]) -> str:
     rows = []
     for change in diff.changed:
-        name = f"<code>%{escape(change.a.name)}</code>"
+        name = _named(change.a.name, a, "first")
         if change.b.name != change.a.name:
-            name += f" (<code>%{escape(change.b.name)}</code>)"
+            name += f" ({_named(change.b.name, b, 'second')})"
         fields = "<br>".join(
-            f"{escape(k)}: <del><code>{escape(a)}</code></del> <ins><code>{escape(b)}</code></ins>"
-            for k, a, b in change.fields
+            f"{escape(k)}: <del><code>{escape(before)}</code></del>"
+            f" <ins><code>{escape(after)}</code></ins>"
+            for k, before, after in change.fields
         )
         where = escape(change.b.line or change.a.line)
         rows.append((name, escape(change.a.opcode), fields, f"<code>{where}</code>"))
     return _table("Changed", ("instruction", "opcode", "what", "line"), rows)
 
 
-def _items(title: str, items: Iterable[Item]) -> str:
+def _items(title: str, items: Iterable[Item], index: Mapping[str, int], side: str) -> str:
     rows = (
         (
-            f"<code>%{escape(i.name)}</code>",
+            _named(i.name, index, side),
             escape(i.opcode) + (f" with {i.inside:,} inside" if i.inside else ""),
             f"<code>{escape(i.shape)}</code>",
             amount(i.bytes, "B"),

@@ -12,7 +12,7 @@ class Delta:
     """A quantity on both sides; None where it is unknown."""
 
     name: str
-    unit: str  # "", "B", "FLOP"
+    unit: str  # "", "B", "FLOP", "s"
     a: float | None
     b: float | None
 
@@ -58,6 +58,24 @@ class CollectiveItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A source line or a scope of both programs: what it costs in each.
+
+    Seconds are modelled, of a step; bytes of one device. None where it is not known.
+    """
+
+    name: str  # "train.py:31 h = x @ w" or "layers/mlp"
+    seconds: tuple[float | None, float | None]
+    wire_bytes: tuple[float, float]
+    live_bytes: tuple[float, float] | None  # at the peak; not known by scope
+
+    @property
+    def seconds_change(self) -> float:
+        a, b = self.seconds
+        return (b or 0.0) - (a or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Diff:
     """What ``hs.diff`` returns; true when the programs differ. Prints as text."""
 
@@ -74,9 +92,12 @@ class Diff:
     changed: tuple[Change, ...]
     removed_collectives: tuple[CollectiveItem, ...]
     added_collectives: tuple[CollectiveItem, ...]
+    lines: tuple[Place, ...] = ()  # only those that differ, most time first
+    scopes: tuple[Place, ...] = ()
+    plumbing: int = 0  # differences of tuples and their elements, which are not listed
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.changed)
+        return bool(self.removed or self.added or self.changed or self.plumbing)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hloscope diff --json`` prints it."""

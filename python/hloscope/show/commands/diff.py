@@ -24,15 +24,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON object")
-    form.add_argument("--html", metavar="OUT", help="write one offline page instead of text")
+    form.add_argument(
+        "-o", "--html", metavar="OUT", help="write one offline page with both pictures, not text"
+    )
     parser.add_argument(
         "--limit", type=int, default=40, metavar="N", help="rows of each list (%(default)s)"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...analysis.report.diff import diff
     from ...analysis.report.diff_text import text
+    from ..compared import diff
 
     sides = [
         load(argparse.Namespace(file=file, module=module, stage=stage))

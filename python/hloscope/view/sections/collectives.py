@@ -8,6 +8,7 @@ import numpy as np
 
 from ...analysis.base.phases import PHASES, phases
 from ...analysis.base.table import csr
+from ...analysis.comms.apparent import apparent
 from ...analysis.comms.collective import Collective
 from ...analysis.comms.collectives import Collectives, collectives
 from ...analysis.why.provenance import reasons
@@ -72,6 +73,7 @@ def _rows(b: Builder, found: Collectives) -> None:
     )
     b.text_column("collective.line", [r.line for r in rows])
     b.text_column("collective.op_name", [r.op_name for r in rows])
+    b.text_column("collective.shows", [apparent(r) for r in rows])
     if found.num_slices:
         b.text_column("collective.network", [r.network for r in rows])
     members = csr([r.members for r in rows])

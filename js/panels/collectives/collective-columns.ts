@@ -1,0 +1,128 @@
+/** The columns of the list of collectives: figures in one line, where it is from in the other. */
+import * as format from "../../base/format.ts";
+import { type CollectiveRow, totalWire } from "../../state/collectives.ts";
+import type { Costs } from "../../state/costs.ts";
+import { shortLine } from "../../state/places.ts";
+
+/** Collectives that differ in nothing but their place, as those of twelve layers. */
+export interface Alike {
+  first: CollectiveRow;
+  rows: CollectiveRow[];
+  wire: number; // bytes of all executions
+  /** Modelled seconds on the wire, and waited for; NaN without a chip. */
+  seconds: number;
+  waited: number;
+}
+
+export interface ColumnDef {
+  label: string;
+  title?: string;
+  number?: boolean;
+  /** Letters of a cell at most; the rest is told on hover. Not given: never cut. */
+  most?: number;
+  text(row: Alike): string;
+  order(row: Alike): number | string;
+}
+
+const runs = ({ first }: Alike) =>
+  Number.isFinite(first.executions) ? `× ${format.count(first.executions)}` : "× ?";
+const time = (v: number) => (Number.isNaN(v) ? "" : v > 0 ? format.seconds(v) : "0");
+const hidden = (r: Alike) => Math.max(0, r.seconds - r.waited);
+const nearly = (v: number, of: number) => (v > 1e-6 * of ? v : 0);
+
+export const FIGURES: readonly ColumnDef[] = [
+  {
+    label: "Kind",
+    text: (r) => `${r.first.kind}${r.rows.length > 1 ? ` ×${format.count(r.rows.length)}` : ""}`,
+    order: (r) => r.first.kind,
+  },
+  { label: "Axes", text: (r) => r.first.axes, order: (r) => r.first.axes },
+  {
+    label: "Payload",
+    title: "bytes of one execution of one",
+    number: true,
+    text: (r) => format.bytes(r.first.payload),
+    order: (r) => r.first.payload,
+  },
+  {
+    label: "Runs",
+    title: "executions of each, loops multiplied",
+    number: true,
+    text: runs,
+    order: (r) => (Number.isFinite(r.first.executions) ? r.first.executions : -1),
+  },
+  {
+    label: "Wire",
+    title: "bytes sent per device over all executions, by ring formulas",
+    number: true,
+    text: (r) => format.bytes(r.wire),
+    order: (r) => (Number.isFinite(r.wire) ? r.wire : -1),
+  },
+];
+
+/** Where a chip is chosen. */
+export const TIMES: readonly ColumnDef[] = [
+  {
+    label: "Time",
+    title: "modelled seconds on the wire, all executions",
+    number: true,
+    text: (r) => time(r.seconds),
+    order: (r) => r.seconds,
+  },
+  {
+    label: "Hidden",
+    title: "the part that runs beside other work",
+    number: true,
+    text: (r) => time(nearly(hidden(r), r.seconds)),
+    order: hidden,
+  },
+  {
+    label: "Exposed",
+    title: "the part that the chip waits for",
+    number: true,
+    text: (r) => time(nearly(r.waited, r.seconds)),
+    order: (r) => r.waited,
+  },
+];
+
+export const PLACES: readonly ColumnDef[] = [
+  { label: "Line", text: (r) => shortLine(r.first.line), order: (r) => r.first.line },
+  { label: "Moves", most: 24, text: (r) => r.first.moves, order: (r) => r.first.moves },
+  { label: "Phase", text: (r) => r.first.phase, order: (r) => r.first.phase },
+  {
+    label: "By",
+    title: "who wrote it",
+    text: (r) => r.first.written,
+    order: (r) => r.first.written,
+  },
+];
+
+/** Numbers of layers are no difference. */
+const digits = (text: string) => text.replace(/\d+/g, "#");
+
+export function foldAlike(
+  rows: readonly CollectiveRow[],
+  costs: Costs | null,
+  fold: boolean,
+): Alike[] {
+  const found = new Map<string | number, Alike>();
+  for (const r of rows) {
+    const key = fold
+      ? [r.kind, r.axes, r.payload, r.executions, r.phase, r.line, r.written].join(" ") +
+        digits(`${r.moves} ${r.opName}`)
+      : r.index;
+    let row = found.get(key);
+    if (!row) {
+      row = { first: r, rows: [], wire: 0, seconds: 0, waited: 0 };
+      found.set(key, row);
+    }
+    row.rows.push(r);
+    row.wire += totalWire(r);
+    const { wire, waited } = costs?.chip
+      ? costs.transferTime(r.members)
+      : { wire: Number.NaN, waited: Number.NaN };
+    row.seconds += wire;
+    row.waited += waited;
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,52 @@
+/** Where an instruction is from, in a word: the innermost line outside libraries. */
+import type { ViewModel } from "../base/model.ts";
+import { frameOf, inferredLine } from "./lines.ts";
+import { perModel } from "./members.ts";
+
+export interface Place {
+  text: string; // "/home/me/train.py:31"
+  short: string; // "train.py:31"
+  inferred: boolean;
+  why: string; // "layout for %dot.89", where it is inferred
+}
+
+const framesOf = perModel((model) => {
+  const library = new Set<string>();
+  for (const f of model.header.extras.source?.files ?? []) if (f.library) library.add(f.file);
+  return { library, places: new Map<number, string>() };
+});
+
+/** "dir/train.py:31" → "train.py:31". */
+export const shortLine = (line: string): string =>
+  line.slice(Math.max(line.lastIndexOf("/"), line.lastIndexOf("\\")) + 1);
+
+/** "dir/train.py:31" of a frame: of the person's own code before a library's; "" without one. */
+export function lineOfFrame(model: ViewModel, start: number): string {
+  const { library, places } = framesOf(model);
+  const known = places.get(start);
+  if (known !== undefined) return known;
+  const { frame, strings } = model;
+  let found = "";
+  for (let f = start, depth = 0; f >= 0 && depth < 200; f = frame.parent[f], depth++) {
+    const file = strings.get(frame.file[f]);
+    found ||= `${file}:${frame.line[f]}`;
+    if (!library.has(file)) {
+      found = `${file}:${frame.line[f]}`;
+      break;
+    }
+  }
+  places.set(start, found);
+  return found;
+}
+
+export function placeOf(model: ViewModel, i: number): Place | null {
+  const text = lineOfFrame(model, frameOf(model, i));
+  if (!text) return null;
+  const guess = inferredLine(model, i);
+  return {
+    text,
+    short: shortLine(text),
+    inferred: guess !== null,
+    why: guess ? `${guess.words} %${model.name(guess.via)}` : "",
+  };
+}
