@@ -279,6 +279,8 @@ button.bar:hover{background:var(--bg3)}
 @media (forced-colors:active){.key i,.bar-fill{forced-color-adjust:none}}
 .controls{display:flex;flex-wrap:wrap;align-items:center;gap:6px 12px;margin:2px 0 6px}
 .controls select,.controls input{max-width:100%}.controls label.field{min-width:0;max-width:100%}.controls label.field select{max-width:240px;min-width:0}.controls input[type=search]{flex:1 1 200px}
+.figures-table .told td{white-space:normal;padding:4px 0 8px 14px;border-left:2px solid var(--accent)}.told .section{margin:0}
+.python-line code{overflow-wrap:anywhere}.python-line .dim{font-size:12px}
 .chapters{display:flex;flex-wrap:wrap;gap:2px;margin:8px 0 2px;border-bottom:1px solid var(--line)}
 .chapters button{padding:3px 10px;color:var(--dim);border-bottom:2px solid transparent;margin-bottom:-1px}
 .chapters button:hover{color:var(--text)}.chapters button[aria-pressed=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}

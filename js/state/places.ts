@@ -16,6 +16,21 @@ const framesOf = perModel((model) => {
   return { library, places: new Map<number, string>() };
 });
 
+const textsOf = perModel((model) => {
+  const texts = new Map<string, string[]>();
+  for (const f of model.header.extras.source?.files ?? []) {
+    if (f.text) texts.set(f.file, f.text.split(/\r?\n/));
+  }
+  return texts;
+});
+
+/** The text of a line "dir/train.py:31", where the View has the file; else "". */
+export function codeOf(model: ViewModel, line: string): string {
+  const at = line.lastIndexOf(":");
+  const lines = textsOf(model).get(line.slice(0, at));
+  return lines?.[Number(line.slice(at + 1)) - 1]?.trim() ?? "";
+}
+
 /** "dir/train.py:31" → "train.py:31". */
 export const shortLine = (line: string): string =>
   line.slice(Math.max(line.lastIndexOf("/"), line.lastIndexOf("\\")) + 1);

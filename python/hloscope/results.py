@@ -25,7 +25,14 @@ from .analysis.memory.memory_audit import Donation, ParameterCopy
 from .analysis.memory.memory_carries import Carry, Loop, Residual
 from .analysis.memory.memory_peaks import MemorySpace
 from .analysis.report.check_result import Breach, CheckReport
-from .analysis.report.diff_result import Change, CollectiveItem, Delta, Diff, Item
+from .analysis.report.diff_result import (
+    Change,
+    CollectiveItem,
+    Delta,
+    Diff,
+    Item,
+    Place,
+)
 from .analysis.report.fate import Fate, Fates
 from .analysis.report.measured import Measured, MeasuredInstruction
 from .analysis.report.origin_card import OriginCard
@@ -85,6 +92,7 @@ __all__ = [
     "Part",
     "Pass",
     "Passes",
+    "Place",
     "Residual",
     "Roofline",
     "Runs",

@@ -12,6 +12,7 @@ from typing import Any
 import hloscope as hs
 import numpy
 import pytest
+from hloscope.analysis.report.diff_page import page as tables_page
 from hloscope.show.cli import main
 
 CALLED = (
@@ -262,8 +263,13 @@ def test_the_page_runs_nothing_and_escapes_names(tmp_path: Path) -> None:
     page = str(hs.diff(hs.read(named), hs.read(named.replace("tanh(", "cosine("))).to_html())
     assert "onerror" in page
     assert "<img" not in page
-    assert "<script" not in page
+    assert "alert(1)" not in re.sub(r"&lt;img[^<>]*&gt;", "", page)
     assert "default-src 'none'" in page
+    assert "unsafe" not in page
+    bare = tables_page(hs.diff(hs.read(named), hs.read(named.replace("tanh(", "cosine("))))
+    assert "onerror" in bare
+    assert "<script" not in bare
+    assert "<img" not in bare
     saved = hs.diff(hs.read(CHAIN), hs.read(CHAIN)).to_html(tmp_path / "d.html")
     assert "No difference" in Path(saved).read_text()
 
@@ -296,3 +302,30 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ]
     assert main(["diff", str(a), str(b), "--html", str(tmp_path / "d.html")]) == 1
     assert (tmp_path / "d.html").read_text().startswith("<!doctype html>")
+
+
+def test_tuples_and_their_elements_are_counted_and_not_listed() -> None:
+    def program(order: str) -> str:
+        return (
+            "HloModule m\n\nENTRY %main (a: f32[4], b: f32[4]) -> (f32[4], f32[4]) {\n"
+            "  %a = f32[4]{0} parameter(0)\n  %b = f32[4]{0} parameter(1)\n"
+            f"  ROOT %t = (f32[4]{{0}}, f32[4]{{0}}) tuple({order})\n}}\n"
+        )
+
+    found = hs.diff(hs.read(program("%a, %b")), hs.read(program("%b, %a")))
+    assert found
+    assert found.plumbing == 1
+    assert len(found.changed) + len(found.added) + len(found.removed) == 0
+    assert "1 more in tuples" in str(found)
+
+
+def test_the_page_has_both_pictures_and_which_box_is_which() -> None:
+    a, b = hs.read(CHAIN), hs.read(CHAIN.replace("tanh(", "cosine("))
+    a.hardware = b.hardware = "h100"
+    found = hs.diff(a, b)
+    page = str(found.to_html())
+    assert page.count('data-options="') == 2
+    assert 'id="hloscope-view-other"' in page
+    assert 'data-side="first"' in page
+    assert [d.name for d in found.totals][:1] == ["modelled step"]
+    assert "iframe" in found._repr_mimebundle_()["text/html"]

@@ -14,6 +14,7 @@ import {
   scrolled,
   selectionLink,
 } from "../parts/parts.ts";
+import { pythonSection } from "../parts/python.ts";
 import { lineLink } from "../parts/source.ts";
 
 const ROWS = 60;
@@ -124,9 +125,9 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
     const i = r.members[0];
     const bound = costs.bound[i];
     const beside = chip ? sum(r, costs.seconds) - r.value : 0;
-    return h(
+    const row: HTMLElement = h(
       "tr",
-      null,
+      { onclick: (event: Event) => open(event, row, i) },
       h("th", { scope: "row", title: model.label(i) }, ...nameCell(ctx, r, places.get(r) ?? null)),
       several && numberCell(r.members.length > 1 ? `×${format.count(r.members.length)}` : ""),
       chip &&
@@ -156,6 +157,19 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
       numberCell(format.bytes(sum(r, costs.bytes))),
       cycles && numberCell(Number.isNaN(cycles[i]) ? "" : format.count(cycles[i])),
     );
+    return row;
+  };
+  // A press on a row tells what it is in Python, below it.
+  const open = (event: Event, row: HTMLElement, i: number) => {
+    const on = event.target instanceof Element ? event.target : null;
+    if (on?.closest("td .link")) return; // a line of source
+    const below = row.nextElementSibling;
+    if (below?.classList.contains("told")) return below.remove();
+    for (const old of row.parentElement?.querySelectorAll(".told") ?? []) old.remove();
+    const said = pythonSection(ctx, i);
+    if (said instanceof Node) {
+      row.after(h("tr", { class: "told" }, h("td", { colspan: row.childElementCount }, said)));
+    }
   };
   const heads: Head[] = [
     [

@@ -18,6 +18,7 @@ import {
   selectionLink,
 } from "../parts/parts.ts";
 import { passesSection } from "../parts/pass-history.ts";
+import { pythonSection } from "../parts/python.ts";
 import { stackList, stackOf } from "../parts/source.ts";
 import { instructionCost } from "./details-cost.ts";
 import { moveSection } from "./moves.ts";
@@ -52,6 +53,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
       h("code", null, `%${name}`),
       copyButton(() => name, "name"),
     ),
+    pythonSection(ctx, i),
     facts([
       [
         "Opcode",

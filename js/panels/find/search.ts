@@ -3,6 +3,7 @@ import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { AMOUNTS, type Amount, amountOf } from "../../state/amounts.ts";
+import { inferredLine } from "../../state/lines.ts";
 import { groupPath } from "../../state/members.ts";
 import { NOTHING } from "../../state/store.ts";
 import type { Panel } from "../panel.ts";
@@ -60,6 +61,7 @@ export const searchResults: Panel = {
     const make = (k: number) => {
       const i = search.results[k];
       const frame = stackOf(model, i)[0];
+      const guess = inferredLine(model, i);
       return h(
         "div",
         {
@@ -76,7 +78,9 @@ export const searchResults: Panel = {
         h(
           "div",
           { class: "line" },
-          h("span", { class: "mono strong" }, model.name(i)),
+          // An argument is known by its path.
+          h("span", { class: "mono strong" }, pathOf(model, i) || model.name(i)),
+          pathOf(model, i) ? h("span", { class: "mono dim" }, model.name(i)) : null,
           h("span", { class: "tag" }, model.opcode(i)),
           h("span", { class: "clip dim", title: model.opName(i) }, placeOf(model, i)),
           h("span", { class: "figure" }, figures(i)),
@@ -86,6 +90,8 @@ export const searchResults: Panel = {
           { class: "line dim" },
           h("span", { class: "mono" }, model.denseShape(i)),
           frame && h("span", null, `${baseName(frame.file)}:${frame.line}`),
+          guess &&
+            h("span", { class: "clip" }, `inferred: ${guess.words} %${model.name(guess.via)}`),
         ),
       );
     };
@@ -176,4 +182,10 @@ function placeOf(model: ViewModel, i: number): string {
     .map((g) => model.groupLabel(g))
     .slice(-2)
     .join("/");
+}
+
+/** "params['layers'][0]['up']" of an argument; "" of anything else. */
+function pathOf(model: ViewModel, i: number): string {
+  const label = model.opcode(i) === "parameter" ? model.label(i) : "";
+  return label !== model.name(i) && !/^(parameter|p\d)/.test(label) ? label : "";
 }

@@ -3,6 +3,7 @@
 import { h } from "../../base/dom.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { frameOf } from "../../state/lines.ts";
+import { codeOf } from "../../state/places.ts";
 import { sourcesOf } from "../../state/sources.ts";
 import type { PanelContext } from "../panel.ts";
 import { copyButton } from "./parts.ts";
@@ -63,8 +64,9 @@ export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
               { class: "link", type: "button", onclick: () => openSource(file, line) },
               text,
             )
-          : h("span", { class: "mono" }, text),
+          : lineLink(ctx, `${file}:${line}`, { text }),
         name && h("span", { class: "dim" }, `in ${name}`),
+        h("code", { class: "frame-code" }, codeOf(ctx.model, `${file}:${line}`)),
         copyButton(() => `${file}:${line}`, "file and line"),
       );
     }),

@@ -91,7 +91,7 @@ class Comparison(Diff):
         return {"text/plain": repr(self), "text/html": frame(self, 760)}
 
 
-def diff(a: Program, b: Program) -> Comparison:
+def diff(a: Program, b: Program) -> Diff:
     """Compares two captures by structure, whatever their instructions are called.
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
@@ -117,8 +117,10 @@ def frame(made: Comparison, height: int) -> str:
     )
 
 
-def page(made: Comparison) -> str:
+def page(made: Diff) -> str:
     """Tables and pictures; the tables alone of what has no View or is too large."""
+    if not isinstance(made, Comparison):
+        return tables_page(made)
     a, b, pairs = made._sides
     sizes = [len(p.module.instructions) for p in (a, b)]
     if sum(sizes) > LIMIT or not all(sizes):

@@ -209,7 +209,7 @@ def _page(
             'or save the capture with capture.to_html("module.html").'
         )
     if passes is not None:
-        data.append(_block("hloscope-passes", passes))
+        data.append(block("hloscope-passes", passes))
     title = escape(capture.title)
     return "\n".join(
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, StackFrame, Target
-from ..base.frames import own_line
+from ..base.lines import lines
 from ..base.phases import PHASES, phases
 from ..base.table import Table, table
 from ..comms.collectives import Collectives, collectives
@@ -20,7 +20,6 @@ from ..memory.memory import Memory, analysed
 
 # Shares of the modelled step, of the bytes moved or of the peak below which nobody should care.
 WORTH_SAYING = 0.02
-_SERVED = 6  # steps to look for a line around an instruction that the compiler made
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,34 +149,9 @@ class Facts:
         return PHASES[int(phases(self.module)[i.index])]
 
     def line(self, i: Instruction) -> tuple[StackFrame | None, bool]:
-        """The Python line of an instruction, and whether it is that of what it serves.
-
-        The compiler's own copies carry none: the nearest user, then the nearest operand, that
-        has one is what they are for.
-        """
-        found = self._own(i)
-        if found is not None:
-            return found, False
-        for around in (lambda x: x.users, lambda x: x.operands):
-            front: Sequence[Instruction] = (i,)
-            for _ in range(_SERVED):
-                front = tuple(dict.fromkeys(y for x in front[:8] for y in around(x)))
-                for x in front:
-                    found = self._own(x)
-                    if found is not None:
-                        return found, True
-        return None, False
-
-    def _own(self, i: Instruction) -> StackFrame | None:
-        found = own_line(i.frames)
-        if found is None and i.opcode == "fusion" and i.called_computations:
-            inside = i.called_computations[0].instructions
-            work = self.cost.work.flops
-            for x in sorted(inside, key=lambda x: -float(np.nan_to_num(work[x.index]))):
-                found = own_line(x.frames)
-                if found is not None:
-                    break
-        return found
+        """The Python line of an instruction, and whether it is that of what it serves."""
+        known = lines(self.module)
+        return known.of(i), bool(known.inferred[i.index])
 
     def code(self, frame: StackFrame | None) -> str:
         """The text of a line, where the capture kept the file; else ""."""

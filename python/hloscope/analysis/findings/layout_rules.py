@@ -9,7 +9,7 @@ from ...hlo import Instruction
 from ..base.operands import source_of
 from ..text.units import duration, size
 from .facts import Facts
-from .finding import Finding, names, percent
+from .finding import Finding, names, percent, short_line
 
 _ORDER = frozenset({"copy", "transpose"})
 _MOVING = frozenset({
@@ -26,7 +26,10 @@ def _reorders(i: Instruction) -> bool:
     if i.opcode != "fusion" or not i.called_computations:
         return False
     inside = i.called_computations[0].instructions
-    plain = {"copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get-tuple-element"}
+    plain = {
+        "copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get-tuple-element",
+        "convert",
+    }  # fmt: skip
     return all(x.opcode in plain for x in inside) and any(
         x.opcode in _ORDER and not _same_order(x) for x in inside
     )
@@ -56,15 +59,13 @@ def served(i: Instruction) -> Instruction | None:
 def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
     """Values put into another order again and again, for one operand of one line."""
     t = facts.table
-    groups: dict[tuple[str, int, str], list[Instruction]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
     for n in t.where("copy", "transpose", "fusion").tolist():
         if facts.runs[n] == 0 or facts.moved[n] == 0:
             continue
         i = t.instructions[n]
         if _reorders(i):
-            frame, _ = facts.line(i)
-            where = (frame.file, frame.line) if frame is not None else ("", 0)
-            groups[*where, i.shape.dense_text].append(i)
+            groups[_what(facts, i), i.shape.byte_size].append(i)
     for rows in groups.values():
         rows.sort(key=lambda i: -float(facts.moved[i.index]))
         moved = float(sum(facts.moved[i.index] for i in rows))
@@ -77,17 +78,19 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
         first = rows[0]
         for_what = served(first)
         frame, inferred = facts.line(first)
-        source = source_of(first.operands[0], facts.target) if first.operands else None
-        of = f" of {source.name}" if source is not None and source.kind != "value" else ""
+        argument = _argument(facts, first)
+        of = f" of `{argument}`" if argument else ""
         runs = sum(facts.runs[i.index] for i in rows)
         layout = _layouts(first)
+        types = _types(first)
+        word = "transposes or layout copies" if runs > 1 else "layout copy"
         yield Finding(
             "layout-copies",
-            f"{runs:,.0f} {'transposes or layout copies' if runs > 1 else 'layout copy'}"
-            f" of {first.shape.dense_text}{of} take {percent(share)} of the"
-            f" {'step' if seconds is not None else 'bytes moved'}",
-            f"{names(rows)} write the same values in another order{layout}"
-            + (f", for %{for_what.name} ({for_what.opcode})" if for_what is not None else ""),
+            f"{runs:,.0f} {word} of {first.shape.dense_text}{of} take{'' if runs > 1 else 's'}"
+            f" {percent(share)} of the {'step' if seconds is not None else 'bytes moved'}",
+            f"{names(rows)} write the same values in another order{layout}{types}"
+            + (f", for {_said(facts, for_what)}" if for_what is not None else "")
+            + _lines(facts, rows),
             "store the array in the order its user wants (swap the dimensions where it is made,"
             " or in the einsum's subscripts), so that no operand has to be turned",
             share,
@@ -98,6 +101,71 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _argument(facts: Facts, i: Instruction) -> str:
+    """The argument that is turned: ``cache`` of ``cache[3][0]``; "" a value made here."""
+    at = i.operands[0] if i.operands else None
+    for _ in range(_STEPS):
+        if at is None:
+            return ""
+        source = source_of(at, facts.target)
+        if source.kind == "argument":
+            return source.name.partition("[")[0]
+        at = _updated(source.instruction)
+    return ""
+
+
+def _updated(i: Instruction) -> Instruction | None:
+    """The buffer of which a slice is updated; None where nothing of the kind is done."""
+    if i.opcode == "dynamic-update-slice":
+        return i.operands[0]
+    if i.opcode != "fusion" or not i.called_computations:
+        return None
+    at = i.called_computations[0].root
+    for _ in range(_STEPS):
+        if at is None or not at.operands:
+            break
+        if at.opcode not in ("dynamic-update-slice", "bitcast", "convert", "copy"):
+            return None
+        at = at.operands[0]
+    number = at.parameter_number if at is not None and at.opcode == "parameter" else None
+    return None if number is None else i.operands[number]
+
+
+def _what(facts: Facts, i: Instruction) -> object:
+    """What belongs together: the arrays of one argument, else what stands on one line."""
+    argument = _argument(facts, i)
+    if argument:
+        return argument
+    frame, _ = facts.line(i)
+    return (frame.file, frame.line, i.shape.dense_text) if frame is not None else i.shape.dense_text
+
+
+def _said(facts: Facts, i: Instruction) -> str:
+    frame, _ = facts.line(i)
+    return f"%{i.name} ({i.opcode}{f', line {frame.line}' if frame is not None else ''})"
+
+
+def _lines(facts: Facts, rows: list[Instruction]) -> str:
+    """``: 8 at decode.py:8, 8 at decode.py:10``, where there are several."""
+    at: dict[str, float] = defaultdict(float)
+    for i in rows:
+        frame, _ = facts.line(i)
+        where = f"at {short_line(f'{frame.file}:{frame.line}')}" if frame else "without a line"
+        at[where] += float(facts.runs[i.index])
+    if len(at) < 2:
+        return ""
+    most = sorted(at.items(), key=lambda x: -x[1])[:4]
+    return ": " + ", ".join(f"{n:,.0f} {where}" for where, n in most)
+
+
+def _types(i: Instruction) -> str:
+    """What else a fusion of moves does: widen or narrow."""
+    if not i.operands or not i.operands[0].shape.is_array or not i.shape.is_array:
+        return ""
+    before, after = i.operands[0].shape.element_type, i.shape.element_type
+    return f", and convert {before} to {after}" if before != after else ""
 
 
 def _layouts(i: Instruction) -> str:

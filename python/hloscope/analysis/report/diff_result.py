@@ -113,6 +113,13 @@ class Diff:
         Path(path).write_text(text, encoding="utf-8")
         return Path(path)
 
+    def show(self, *, height: int = 760) -> None:
+        """Shows both programs, side by side, as this cell's output; ``height`` in CSS pixels.
+
+        What ``hs.diff`` returns keeps the programs; without them this prints the text.
+        """
+        print(self)
+
     def __repr__(self) -> str:
         from .diff_text import text
 
