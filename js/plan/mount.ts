@@ -9,6 +9,7 @@ import { CSS } from "./css.ts";
 import { explorer } from "./explorer.ts";
 import { gantt } from "./gantt.ts";
 import { bars, facts, grid, words } from "./parts.ts";
+import { spans } from "./spans.ts";
 import { type Selecting, table } from "./table.ts";
 import type { PlanHost, PlanView, Section } from "./view.ts";
 
@@ -82,6 +83,8 @@ export function mountPlan(
         return grid(s);
       case "explorer":
         return explorer(s);
+      case "spans":
+        return spans(s);
       case "bars":
         return bars(s);
     }

@@ -78,6 +78,17 @@ export interface Gantt {
   edit?: { name: string; label: string; value: number; unit: string }[];
 }
 
+/** Stretches of time in lanes; `part` is into `parts`. */
+export interface Spans {
+  type: "spans";
+  title: string;
+  note?: string;
+  lanes: string[];
+  parts: string[];
+  seconds: number;
+  spans: [lane: number, start: number, end: number, part: number, label: string][];
+}
+
 export interface Grid {
   type: "grid";
   title: string;
@@ -116,7 +127,17 @@ export interface Bars {
   rows: { name: string; values: number[] }[];
 }
 
-export type Section = Facts | Words | Table | Scatter | Heatmap | Gantt | Grid | Explorer | Bars;
+export type Section =
+  | Facts
+  | Words
+  | Table
+  | Scatter
+  | Heatmap
+  | Gantt
+  | Spans
+  | Grid
+  | Explorer
+  | Bars;
 
 export interface PlanView {
   title: string;

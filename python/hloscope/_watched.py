@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class Compile:
             raise ValueError(f"the arguments of {self.function} were not seen")
         found: Capture = self._open(options)
         return found
+
+    @property
+    def can_open(self) -> bool:
+        """Whether ``capture`` can make it again: jax showed the call."""
+        return self._open is not None
 
     def to_dict(self) -> dict[str, Any]:
         names = (
@@ -119,6 +125,18 @@ class Watched:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """The table and the timeline as one offline page: written to ``path``, or returned."""
+        from .plan.page import save
+        from .plan.watch_view import TITLE, watch_data
+
+        return save(TITLE, watch_data(self), str(self), path)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from .plan.watch_view import bundle
+
+        return bundle(self)
 
 
 def _short(place: str) -> str:

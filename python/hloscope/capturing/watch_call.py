@@ -43,6 +43,8 @@ class Call:
     options: str
     config: dict[str, Any]
     mesh: str
+    tree: str  # containers of the arguments, those without arrays included
+    keywords: frozenset[str]
     again: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = field(default=None, repr=False)
 
 
@@ -86,6 +88,8 @@ def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
         "; ".join(said),
         config,
         "" if mesh is None else str(dict(mesh.shape)),
+        str(jax.tree_util.tree_structure([dynamic[n] for n in sorted(dynamic)])),
+        frozenset(kwargs),
         None if again is None else (fn, *again),
     )
 
@@ -145,6 +149,15 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
     if gone or new:
         said = [f"{n} is new" for n in new[:_MAX_SAID]] + [f"{n} is gone" for n in gone[:_MAX_SAID]]
         out.append(("structure", ", ".join(said)))
+    elif before.keywords != now.keywords:
+        given = sorted(now.keywords - before.keywords)
+        taken = sorted(before.keywords - now.keywords)
+        said = [f"{n} is given by keyword now, by position before" for n in given]
+        said += [f"{n} is given by position now, by keyword before" for n in taken]
+        out.append(("structure", ", ".join(said[:_MAX_SAID])))
+    elif before.tree != now.tree:
+        words = f"the arguments' containers were {_short(before.tree)}, are {_short(now.tree)}"
+        out.append(("structure", words))
     for name, a in before.leaves.items():
         b = now.leaves.get(name)
         if b is None:

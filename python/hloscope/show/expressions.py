@@ -70,6 +70,7 @@ def capture(source: Source, options: dict[str, Any]) -> Capture:
     from ..readers import ReadError
 
     if not source.is_call and isinstance(source.value, str | Path):
+        wants_passes = options.pop("passes", False)
         refused = [o for o in ("topology", "mesh") if o in options]
         if refused:
             raise UsageError(f"%hlo: --{refused[0]} is for functions; {source.text} is a file")
@@ -78,11 +79,35 @@ def capture(source: Source, options: dict[str, Any]) -> Capture:
             found = read(source.value, **wanted)
         except (ReadError, OSError) as error:
             raise UsageError(f"%hlo: {error}") from None
+        if wants_passes and isinstance(found, Capture) and not found.has_passes:
+            raise UsageError(
+                f"%hlo: {source.text} holds no passes; give a folder dumped with "
+                "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"
+            )
     else:
         found = _live(source, options)
     if options.get("title") and isinstance(found, Capture):
         found.title = options["title"]
     return found
+
+
+def watch(line: str, cell: str | None, shell: Any) -> Any:
+    """Runs a line or a cell in the person's namespace and returns what jax compiled meanwhile.
+
+    What the code raises is raised, once what was seen until then is printed.
+    """
+    from ..capturing.watch import watch as watching
+
+    if cell is not None and line:
+        raise UsageError(f"%%hlo takes options only on its first line, not {line!r}")
+    if cell is None and not line:
+        raise UsageError("%hlo --watch needs something to run: %hlo --watch f(x)")
+    with watching() as session:
+        done = shell.run_cell(line if cell is None else cell, store_history=False)
+    if not done.success:
+        print(session)
+        done.raise_error()
+    return session
 
 
 def search(source: Source, options: dict[str, Any]) -> Any:

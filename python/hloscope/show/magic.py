@@ -50,6 +50,7 @@ PANELS = (
     "measured",
     "collectives",
     "devices",
+    "passes",
     "source",
     "outline",
 )
@@ -64,9 +65,11 @@ OPTIONS = (
     "--panel",
     "--height",
     "--search",
+    "--passes",
+    "--watch",
 )
 # Options without a value.
-FLAGS = ("--search",)
+FLAGS = ("--search", "--passes", "--watch")
 
 
 def load(ipython: Any) -> None:
@@ -96,6 +99,8 @@ class HloMagics(Magics):  # type: ignore[misc]
     @argument("--panel", metavar="WHICH", help=f"panel to open: {', '.join(PANELS)}")
     @argument("--height", metavar="PIXELS", help="height of the view")
     @argument("--search", action="store_true", help="rank ways to shard the call's arguments")
+    @argument("--passes", action="store_true", help="keep every compiler pass, and show them")
+    @argument("--watch", action="store_true", help="run it, and show what jax compiles meanwhile")
     @no_var_expand
     @line_cell_magic
     def hlo(self, line: str, cell: str | None = None) -> Any:
@@ -108,6 +113,10 @@ class HloMagics(Magics):  # type: ignore[misc]
         %hlo --topology v5e:16x16 --mesh data=16,model=16 step(params, batch)
         %hlo --search --mesh data=2,model=4 step(params, batch)    which sharding is cheapest
 
+        %hlo --passes step(params, batch)    what each compiler pass did
+        %hlo --watch train(params, batches)  runs the call: what jax compiles meanwhile, and why
+
+        %%hlo --watch               the same of a whole cell
         %%hlo --stage stablehlo     runs the cell, all but its last expression,
         y = g(x)                    and shows that one
         f(y)
@@ -128,6 +137,14 @@ class HloMagics(Magics):  # type: ignore[misc]
             "panel": _one_of(PANELS, args.panel, "--panel"),
             "height": _height(args.height),
         }
+        if args.watch:
+            refused = [w for w in words if w != "--watch"]
+            if refused:
+                raise UsageError(f"%hlo: --watch goes without {refused[0]}: it runs the code")
+            return expressions.watch(rest, cell, self.shell)
+        if args.passes:
+            options["passes"] = True
+            display["panel"] = display["panel"] or "passes"
         if cell is None:
             if not rest:
                 raise UsageError("%hlo needs a call, a name or a file: %hlo f(x); see %hlo?")
