@@ -143,7 +143,7 @@ def _seconds(
         "page": view["modelled_seconds"]["total"],
         "View": extras["cost"]["totals"]["total"],
         "step": float(np.nansum(columns["cost.step"])),
-        "rows": float(np.nansum([x.step_seconds for x in cost])),
+        "rows": float(sum(x.step_seconds or 0.0 for x in cost)),
         "source": _lines(source, "seconds"),
         "timeline": cost.timeline.seconds,
     }
