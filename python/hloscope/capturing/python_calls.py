@@ -23,7 +23,7 @@ import contextlib
 import re
 import sys
 import threading
-from collections import OrderedDict
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -38,7 +38,6 @@ _USERS, _BOUNDARY = 1, 2
 _OWN = str(Path(__file__).resolve().parents[1])
 _MARK = re.compile("\x1fcall (\\d+)\x1f/?")
 _MAKES_A_JAXPR = {"DynamicJaxprTrace", "eval_jaxpr"}  # of another one
-_MOST_KEPT = 4  # lowered programs whose calls are remembered
 _numbers = count(1)
 _here = threading.local()
 
@@ -125,10 +124,6 @@ class Recorder:
         self.at[frame] = len(self.chain)
         self.chain.append((frame, _Node(next(_numbers), parent, code, line, begins, silent, root)))
 
-    def clear(self) -> None:
-        self.chain.clear()
-        self.at.clear()
-
 
 def _kind(code: CodeType) -> int:
     """Whose frame it is: the person's, one where jax begins a jaxpr, or 0."""
@@ -194,8 +189,8 @@ def _location(elements: list[Any]) -> str:
     return f"\x1fcall {number}\x1f"
 
 
-# module → what its operations are from; strong references, so that no id is used twice
-_known: OrderedDict[int, tuple[Any, tuple[tuple[Frame, ...], ...]]] = OrderedDict()
+# Lowered programs that jax still has, by id: what their operations are from.
+_known: dict[int, tuple[tuple[Frame, ...], ...]] = {}
 
 
 def lower(traced: Any) -> tuple[Any, tuple[tuple[Frame, ...], ...]]:
@@ -217,9 +212,8 @@ def _take_out(lowered: Any, marks: dict[tuple[_Node, ...], int]) -> tuple[tuple[
     if found is None:
         return ()
     module, ir = found
-    if id(module) in _known and _known[id(module)][0] is module:
-        _known.move_to_end(id(module))
-        return _known[id(module)][1]
+    if id(module) in _known:  # lowered for an earlier capture
+        return _known[id(module)]
     frames = {
         number: tuple(f for node in nodes for f in _frames(node)) for nodes, number in marks.items()
     }
@@ -227,9 +221,8 @@ def _take_out(lowered: Any, marks: dict[tuple[_Node, ...], int]) -> tuple[tuple[
         _once([f for n in numbers for f in frames.get(n, ())])
         for numbers in _compat.take_marks(module, ir, _MARK)
     )
-    _known[id(module)] = module, rows
-    while len(_known) > _MOST_KEPT:
-        _known.popitem(last=False)
+    _known[id(module)] = rows
+    weakref.finalize(module, _known.pop, id(module), None)
     return rows
 
 
