@@ -37,8 +37,9 @@ export function legend(parts: string[]): HTMLElement {
   );
 }
 
-const LABEL = 150;
-const WIDTH = 760;
+const LABEL = 200;
+const LETTERS = 36;
+const WIDTH = 710;
 const ROW = 24;
 
 /** Rows of stacked parts, all to one scale. */
@@ -52,8 +53,14 @@ export function stacked(s: Omit<Bars, "type" | "title">): SVGElement {
   });
   s.rows.forEach((row, k) => {
     const y = k * ROW + 2;
+    const name = row.name.length > LETTERS ? `${row.name.slice(0, LETTERS - 1)}…` : row.name;
     out.append(
-      svg("text", { x: LABEL - 8, y: y + 15, "text-anchor": "end" }, row.name.slice(0, 30)),
+      svg(
+        "text",
+        { x: LABEL - 8, y: y + 15, "text-anchor": "end" },
+        name,
+        svg("title", null, row.name),
+      ),
     );
     let x = LABEL;
     row.values.forEach((value, part) => {
