@@ -231,13 +231,11 @@ def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
     source = wanted.copy()
     np.logical_or.at(source, rows, holds[callees])
     seen = source.tolist()
-    offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
-    for i in range(len(seen)):
-        if not seen[i]:
-            for o in values[offsets[i] : offsets[i + 1]]:
-                if seen[o]:
-                    seen[i] = True
-                    break
+    mine = np.flatnonzero(~source[t.operands.rows])
+    users, values = t.operands.rows[mine].tolist(), t.operands.values[mine].tolist()
+    for i, o in zip(users, values, strict=True):
+        if seen[o]:
+            seen[i] = True
     return np.array(seen, bool)
 
 
@@ -278,11 +276,11 @@ def _inherit(t: Table, out: Phases) -> None:
     for i, o in zip(users.tolist(), values.tolist(), strict=True):
         if phase[i]:
             phase[o] = phase[i]
-    offsets, operands = t.operands.offsets.tolist(), t.operands.values.tolist()
-    for i in np.flatnonzero(unknown).tolist():
-        if phase[i] not in (UNKNOWN, OPTIMISER):
-            continue
-        made_from = max((phase[o] for o in operands[offsets[i] : offsets[i + 1]]), default=0)
-        if made_from > FORWARD:
-            phase[i] = made_from
+    free = unknown & np.isin(np.array(phase), (UNKNOWN, OPTIMISER))
+    mine = np.flatnonzero(free[t.operands.rows])  # users come in order: what they use is settled
+    made_from = [FORWARD] * len(phase)
+    rows, edges = t.operands.rows[mine].tolist(), t.operands.values[mine].tolist()
+    for i, o in zip(rows, edges, strict=True):
+        if phase[o] > made_from[i]:
+            made_from[i] = phase[i] = phase[o]
     out[:] = phase
