@@ -102,6 +102,13 @@ def _source(page: Page) -> None:
     _tab("Source")(page)
 
 
+def _code(page: Page) -> None:
+    _tab("Code")(page)
+    line = page.locator('.code-stage[data-stage="source"] .code-line.linked code').nth(2)
+    line.click(position={"x": 40, "y": 9})
+    page.wait_for_timeout(500)
+
+
 def _measured(page: Page) -> None:
     _color(page, "Measured time")
     _tab("Measured")(page)
@@ -135,6 +142,7 @@ PICTURES: dict[str, Picture] = {
     "timeline.png": Picture("step", _tab("Timeline")),
     "memory.png": Picture("step", _memory, height=1000),
     "source.png": Picture("step", _source),
+    "code.png": Picture("step", _code, width=1500, height=860),
     "measured.png": Picture("measured", _measured, height=1000),
     "diff.png": Picture("diff", width=1000, height=820),
     "sharding.png": Picture("sharding", _row, width=1200, height=860),
