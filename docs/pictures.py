@@ -93,6 +93,18 @@ def _cost(page: Page) -> None:
     _tab("Cost")(page)
 
 
+def _passes(page: Page) -> None:
+    _tab("Passes")(page)
+    page.wait_for_selector(".pass-bar")
+    row = page.locator(".pass-row", has_text="fusion").first
+    for _ in range(60):
+        if row.count():
+            break
+        page.keyboard.press("j")
+    row.click()
+    page.wait_for_timeout(500)
+
+
 def _memory(page: Page) -> None:
     _color(page, "Live bytes at peak")
     _tab("Memory")(page)
@@ -140,6 +152,7 @@ PICTURES: dict[str, Picture] = {
     "collectives.png": Picture("step", _collectives, height=1180),
     "cost.png": Picture("step", _cost, height=1240),
     "timeline.png": Picture("step", _tab("Timeline")),
+    "passes.png": Picture("passes", _passes, width=1500, height=900),
     "memory.png": Picture("step", _memory, height=1000),
     "source.png": Picture("step", _source),
     "code.png": Picture("step", _code, width=1500, height=860),
@@ -185,7 +198,9 @@ def _step(folder: Path, out: Path) -> None:
     where: dict[str, Any] = {}
     if importlib.util.find_spec("libtpu") is not None:
         where = {"topology": "v5e:2x4", "mesh": {"data": 2, "model": 4}}
-    hs.capture(train.step, train.state, train.tokens, **where).to_html(out)
+    cap = hs.capture(train.step, train.state, train.tokens, passes=True, **where)
+    cap.to_html(out)
+    cap.to_html(out.with_name("passes.html"), passes=True)
 
 
 def _on_cpu(folder: Path, out: Path) -> None:
@@ -230,7 +245,13 @@ def _planning(folder: Path, out: Path) -> None:
 # What js/plan/ draws: no toolbar, no tabs.
 PLANNING = ("sharding", "stages", "transformer")
 _PAGES = {"step": _step, "measured": _on_cpu, "planning": _planning}
-_MADE_WITH = {"step": "step", "measured": "measured", "diff": "measured", "jupyterlab": ""}
+_MADE_WITH = {
+    "step": "step",
+    "passes": "step",
+    "measured": "measured",
+    "diff": "measured",
+    "jupyterlab": "",
+}
 _MADE_WITH |= dict.fromkeys(PLANNING, "planning")
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
