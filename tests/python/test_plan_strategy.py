@@ -116,6 +116,17 @@ def test_the_same_candidates_every_time() -> None:
     assert len(run()) <= 120
 
 
+def test_a_small_budget_goes_to_the_usual_ways() -> None:
+    """Of 12 candidates on three meshes, data and tensor parallelism are looked at on each."""
+    space = transformer()
+    cost = cost_of(space, 2)
+    looked = list(explore(space, lambda cs: [(cost(c),) for c in cs], 12))
+    assert len(looked) == 12
+    for mesh in (0, 1):
+        specs = [space.specs(c) for c in looked if c.mesh == mesh]
+        assert any(s["params/*/w2"] == ("model",) and s["batch"] == ("data",) for s in specs)
+
+
 def test_seeds_hold_the_usual_ways() -> None:
     space = transformer()
     specs = [space.specs(c) for c in seeds(space, 0)]

@@ -23,6 +23,8 @@ Key = tuple[float, ...]
 # Starting points that are expanded at most, best first.
 BEAM = 6
 PAIRS = 24
+# Seeds of a mesh whatever the budget: replicated, data, data and tensor, and those with FSDP.
+FEWEST = 4
 
 
 class Spent(Exception):
@@ -60,7 +62,8 @@ def explore(
     e = Explorer(space, look, budget)
     try:
         for mesh in range(len(space.meshes)):
-            e.look(list(seeds(space, mesh))[: max(1, budget // (3 * len(space.meshes)))])
+            some = max(FEWEST, budget // (3 * len(space.meshes)))
+            e.look(list(seeds(space, mesh))[:some])
         expanded: set[Choice] = set()
         for _ in range(BEAM):
             ranked = sorted(e.seen, key=lambda c: e.seen[c])
