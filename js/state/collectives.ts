@@ -159,6 +159,10 @@ export const executionsText = (r: CollectiveRow): string =>
     ? "?"
     : `${r.branches.length ? "0–" : ""}${format.count(r.executions)}`;
 
+/** "1 KiB – 2 KiB", or the one figure that both are. */
+export const spanned = (least: number, most: number): string =>
+  least === most ? format.bytes(most) : `${format.bytes(least)} – ${format.bytes(most)}`;
+
 /** [least, most] of a sum, whichever branches run; what is unknown adds nothing. */
 export function span(
   rows: readonly CollectiveRow[],

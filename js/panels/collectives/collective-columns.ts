@@ -1,6 +1,6 @@
 /** The columns of the list of collectives: figures in one line, where it is from in the other. */
 import * as format from "../../base/format.ts";
-import { type CollectiveRow, totalWire } from "../../state/collectives.ts";
+import { type CollectiveRow, executionsText, totalWire } from "../../state/collectives.ts";
 import type { Costs } from "../../state/costs.ts";
 import { shortLine } from "../../state/places.ts";
 
@@ -24,8 +24,7 @@ export interface ColumnDef {
   order(row: Alike): number | string;
 }
 
-const runs = ({ first }: Alike) =>
-  Number.isFinite(first.executions) ? `× ${format.count(first.executions)}` : "× ?";
+const runs = ({ first }: Alike) => `× ${executionsText(first)}`;
 const time = (v: number) => (Number.isNaN(v) ? "" : v > 0 ? format.seconds(v) : "0");
 const hidden = (r: Alike) => Math.max(0, r.seconds - r.waited);
 const nearly = (v: number, of: number) => (v > 1e-6 * of ? v : 0);

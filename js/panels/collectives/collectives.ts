@@ -1,7 +1,14 @@
 /** Every logical collective: a table to sort and filter with a card for the chosen one; totals. */
 import { type Child, fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type CollectiveRow, collectivesOf, totalsBy } from "../../state/collectives.ts";
+import {
+  type CollectiveRow,
+  collectivesOf,
+  span,
+  spanned,
+  totalsBy,
+  totalWire,
+} from "../../state/collectives.ts";
 import { costsOf } from "../../state/costs.ts";
 import { shortLine } from "../../state/places.ts";
 import type { Panel, PanelContext } from "../panel.ts";
@@ -100,14 +107,14 @@ export const collectives: Panel = {
     ]);
     const head = h("p", { class: "collective-sum" });
     const sum = () => {
-      const wire = found.rows.reduce((s, r) => s + (r.wire * r.executions || 0), 0);
+      const [least, most] = span(found.rows, totalWire);
       const t = costs?.totals;
       const part = t && t.collective > 0 ? Math.round((100 * t.exposed) / t.collective) : 0;
       const time =
         costs?.chip && t
           ? ` · ${format.seconds(t.collective)} modelled, ${format.seconds(t.exposed)} of it exposed (${part} %), ${format.seconds(Math.max(0, t.collective - t.exposed))} hidden`
           : "";
-      head.textContent = `${format.plural(found.rows.length, "collective")} · ${format.bytes(wire)} on the wire per device${time}`;
+      head.textContent = `${format.plural(found.rows.length, "collective")} · ${spanned(least, most)} on the wire per device${least === most ? "" : " by which branches run"}${time}`;
     };
     costs?.on(() => {
       sum();
@@ -273,8 +280,8 @@ function totalsTable(
   const shown = sums.slice(0, 24).map((t) => ({
     label: t.key,
     value: t.wire,
-    text: `${t.atLeast ? "≥ " : ""}${format.bytes(t.wire)} · ${format.count(t.count)}`,
-    title: `${format.plural(t.count, "collective")}, payload ${format.bytes(t.payload)}`,
+    text: `${t.atLeast ? "≥ " : ""}${spanned(t.leastWire, t.wire)} · ${format.count(t.count)}`,
+    title: `${format.plural(t.count, "collective")}, payload ${spanned(t.leastPayload, t.payload)}`,
     onclick: () => pick(t.key),
   }));
   const rest = sums.length - shown.length;

@@ -2,7 +2,7 @@
 
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type CollectiveRow, totalWire } from "../../state/collectives.ts";
+import { type CollectiveRow, executionsText, totalWire } from "../../state/collectives.ts";
 import { compilerMessages } from "../../state/compiler.ts";
 import { costsOf } from "../../state/costs.ts";
 import { devicesOf } from "../../state/devices.ts";
@@ -19,7 +19,7 @@ export function collectiveCard(
   alike: readonly CollectiveRow[] = [row],
 ): HTMLElement {
   const runs = Number.isFinite(row.executions)
-    ? format.plural(row.executions, "execution")
+    ? `${executionsText(row)} ${row.executions === 1 && !row.branches.length ? "execution" : "executions"}${row.branches.length ? ", by which branch runs" : ""}`
     : "unknown number of executions";
   const wire = Number.isFinite(row.wire)
     ? `${format.bytes(row.wire)} per device and execution, ${format.bytes(totalWire(row))} in all`

@@ -69,6 +69,13 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
   ];
 }
 
+/** Unit and name of each figure that branches of conditionals decide. */
+const FIGURES_OF_BRANCHES: Record<string, [unit: string, said: string]> = {
+  flops: ["FLOP", "FLOPs"],
+  bytes_accessed: ["B", "bytes accessed"],
+  seconds: ["s", "modelled"],
+};
+
 function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   const t = costs.totals;
   const isGlobal = ctx.model.header.summary.shapes === "global";
@@ -88,6 +95,14 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
     ? note("A loop's trip count is not known: it counts once.")
     : null;
   const out = h("div", { class: "totals" }, facts(rows));
+  const ranges = Object.entries(costs.extras.ranges);
+  if (ranges.length) {
+    const each = ranges.map(([name, [least, most]]) => {
+      const [unit, said] = FIGURES_OF_BRANCHES[name] ?? ["", name];
+      return `${said} ${format.quantity(least, unit)} – ${format.quantity(most, unit)}`;
+    });
+    out.append(note(`By which branches of conditionals run: ${each.join(", ")}.`));
+  }
   if (unknown) out.append(unknown);
   if (lower) out.append(lower);
   return out;
