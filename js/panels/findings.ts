@@ -2,11 +2,12 @@
 
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
+import { shortLine } from "../base/lines.ts";
 import { findingsOf } from "../state/findings.ts";
 import type { Finding } from "../view-extras.ts";
 import type { Panel, PanelContext } from "./panel.ts";
 import { copyButton, instructionRow, longList, note } from "./parts/parts.ts";
-import { baseName, lineLink } from "./parts/source.ts";
+import { lineLink } from "./parts/source.ts";
 
 export const findings: Panel = {
   id: "findings",
@@ -47,13 +48,12 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
   const head = row.count
     ? h("button", { class: "finding-title", type: "button", onclick: show }, ...worded(row.title))
     : h("strong", { class: "finding-title" }, ...worded(row.title));
-  const at = row.line.lastIndexOf(":");
   const where = row.line
     ? h(
         "div",
         { class: "finding-line" },
         lineLink(ctx, row.line, {
-          text: `${baseName(row.line.slice(0, at))}:${row.line.slice(at + 1)}`,
+          text: shortLine(row.line),
         }),
         row.code ? h("code", null, row.code) : null,
         row.inferred

@@ -1,4 +1,5 @@
 /** Where an instruction is from, in a word: the innermost line outside libraries. */
+import { shortLine } from "../base/lines.ts";
 import type { ViewModel } from "../base/model.ts";
 import { frameOf, inferredLine } from "./lines.ts";
 import { perModel } from "./members.ts";
@@ -31,9 +32,7 @@ export function codeOf(model: ViewModel, line: string): string {
   return lines?.[Number(line.slice(at + 1)) - 1]?.trim() ?? "";
 }
 
-/** "dir/train.py:31" → "train.py:31". */
-export const shortLine = (line: string): string =>
-  line.slice(Math.max(line.lastIndexOf("/"), line.lastIndexOf("\\")) + 1);
+export { shortLine };
 
 /** "dir/train.py:31" of a frame: of the person's own code before a library's; "" without one. */
 export function lineOfFrame(model: ViewModel, start: number): string {

@@ -1,6 +1,7 @@
 /** Search results: every match with where it is, walked with the arrow keys. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
+import { shortPlace } from "../../base/lines.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { AMOUNTS, type Amount, amountOf } from "../../state/amounts.ts";
 import { inferredLine } from "../../state/lines.ts";
@@ -8,7 +9,7 @@ import { groupPath } from "../../state/members.ts";
 import { NOTHING } from "../../state/store.ts";
 import type { Panel } from "../panel.ts";
 import { note } from "../parts/parts.ts";
-import { baseName, stackOf } from "../parts/source.ts";
+import { stackOf } from "../parts/source.ts";
 import { virtualList } from "../parts/virtual.ts";
 
 const HELP: [string, string][] = [
@@ -89,7 +90,7 @@ export const searchResults: Panel = {
           "div",
           { class: "line dim" },
           h("span", { class: "mono" }, model.denseShape(i)),
-          frame && h("span", null, `${baseName(frame.file)}:${frame.line}`),
+          frame && h("span", null, shortPlace(frame.file, frame.line)),
           guess &&
             h("span", { class: "clip" }, `inferred: ${guess.words} %${model.name(guess.via)}`),
         ),

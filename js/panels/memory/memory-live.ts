@@ -1,10 +1,11 @@
 /** Who holds memory at a point of the schedule: a table, or groups by purpose, scope or line. */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
+import { shortPlace } from "../../base/lines.ts";
 import type { Group, Grouping, Line, Memory } from "../../state/memory.ts";
 import type { PanelContext } from "../panel.ts";
 import { bars, figuresTable, type Head, note, section, selectionLink } from "../parts/parts.ts";
-import { baseName, lineLink } from "../parts/source.ts";
+import { lineLink } from "../parts/source.ts";
 
 const ROWS = 40;
 const ORDERS: [Grouping | "size", string][] = [
@@ -132,7 +133,7 @@ function share(part: number): HTMLElement {
 
 /** "train.py:31", which opens the source there, heated by live bytes. */
 export function sourceLink(ctx: PanelContext, at: Line): HTMLElement {
-  const text = `${baseName(at.file)}:${at.line}`;
+  const text = shortPlace(at.file, at.line);
   return lineLink(ctx, `${at.file}:${at.line}`, { text, figure: "live" });
 }
 

@@ -1,6 +1,7 @@
 /** Python stack frames as rows that open or copy their line. */
 
 import { h } from "../../base/dom.ts";
+import { shortPlace, wholePlace } from "../../base/lines.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { frameOf } from "../../state/lines.ts";
 import { codeOf } from "../../state/places.ts";
@@ -28,14 +29,11 @@ export function stackOf(model: ViewModel, i: number): FrameLine[] {
   return out;
 }
 
-export const baseName = (file: string): string =>
-  file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
-
 /** "dir/train.py:31" as a link to that line in the source panel, heated by `figure`, else in the editor. */
 export function lineLink(
   ctx: PanelContext,
   line: string,
-  { text = line, figure }: { text?: string; figure?: string } = {},
+  { text = wholePlace(line), figure }: { text?: string; figure?: string } = {},
 ): HTMLElement {
   const at = line.lastIndexOf(":");
   const file = line.slice(0, at);
@@ -53,7 +51,7 @@ export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
     "ol",
     { class: "list stack" },
     ...frames.map(({ file, line, function: name }) => {
-      const text = `${baseName(file)}:${line}`;
+      const text = shortPlace(file, line);
       const { openSource } = ctx.host;
       return h(
         "li",

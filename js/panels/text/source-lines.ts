@@ -1,10 +1,10 @@
 /** The person's own Python with heat per line; a line lights its operations. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
+import { baseName, shortPlace } from "../../base/lines.ts";
 import { FIGURES, type Figure, type LineFigures, sourcesOf } from "../../state/sources.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
-import { baseName } from "../parts/source.ts";
 
 const LABELS: Record<Figure, string> = {
   flops: "FLOPs",
@@ -208,7 +208,7 @@ function lineRow(
       style,
       title: `${file}:${number}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}${guess > 0 ? `, ${text(figure, guess)} of it inferred: by operations that name no line, for those that name this one` : ""}\n${format.plural(found.instructions.length, "operation")}`,
       onclick: () => {
-        const reason = `${baseName(file)}:${number}`;
+        const reason = shortPlace(file, number);
         const same = ctx.store.get("highlight")?.reason === reason;
         ctx.store.highlight(same ? null : { instructions: new Set(found.instructions), reason });
         if (!same && found.instructions.length) ctx.graph.reveal(found.instructions[0]);
