@@ -87,7 +87,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   } else {
     const stack = kind === ItemKind.Stack;
     // A stack's yellow would pass for a little heat.
-    const plain = s.looks.sums !== null;
+    const plain = s.looks.sums !== null || Boolean(s.life);
     const heat = s.looks.fill[item] >= 0;
     const fill = heat ? fillOf(s, item, theme.group) : stack && !plain ? theme.fold : theme.group;
     const stroke = stack && !plain ? theme.foldBorder : theme.groupBorder;

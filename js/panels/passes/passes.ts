@@ -194,6 +194,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     if (now.renamed) words.push(`${now.renamed.toLocaleString("en-US")} renamed (inferred)`);
     did.textContent =
       row === 0 ? "the beginning" : words.join("  ") || "only metadata, order or names";
+    table.update(row);
     (back as HTMLButtonElement).disabled = table.next(row, -1) === row;
     (on as HTMLButtonElement).disabled = table.next(row, 1) === row;
     stage.pane.setLife({
@@ -202,7 +203,6 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       before: operands(Math.max(0, row - 1)),
     });
     if (asText) diff.show(row);
-    table.update(row);
   };
   let known: { row: number; at: ReturnType<Passes["operandsAt"]> }[] = [];
   const operands = (at: number) => {

@@ -44,6 +44,7 @@ PANELS = (
     "findings",
     "details",
     "text",
+    "code",
     "cost",
     "timeline",
     "memory",
