@@ -31,6 +31,7 @@ const LEAD = {
   sharding: "sharding.text",
   transition: "transition.source",
   move: "move.start",
+  event: "timeline.computation",
   attribute: "attribute.key",
   place: "place.line",
   strand: "strand.color",
@@ -196,6 +197,17 @@ const RULES: Record<string, string> = Object.assign(
   table("pass_link", { "u32 any": "row", "u32 instruction": "old new", "u8 any": "how" }, "link"),
   table("sharding", { "u32 text": "text raw kind", "u32 any": "replicas" }),
   table("transition", { "u32 instruction": "source target", "u32 text": "before after" }),
+  table(
+    "timeline",
+    {
+      "u32 computation": "computation",
+      "u32 instruction": "instruction",
+      "u8 any": "lane",
+      "f64 amount": "start seconds times",
+      "i32 -1:computation": "inside",
+    },
+    "event",
+  ),
   table("move", {
     "u32 instruction": "start end source",
     "u32 any": "pieces",
