@@ -107,6 +107,8 @@ def _scope(parts: list[str]) -> Path:
             transforms.add(wrapper)
         if not phase and ("transpose" in transforms or "jvp" in transforms):
             phase = BACKWARD if "transpose" in transforms else FORWARD
+            if all(p in _LOOPS for p in out):  # a loop over batches is no place
+                out.clear()
             out.append(phase)
         function = position == 0 and bool(transforms & _FUNCTION) and not phase
         name = name.partition("[")[0].strip() if "[" in name else name
