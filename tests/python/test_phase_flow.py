@@ -185,3 +185,21 @@ ENTRY %main (x: f32[8]) -> f32[8] {{
 """)
     assert (found["sin"], found["grad"], found["new"]) == ("forward", "backward", "optimiser")
     assert found["batches"] == ""
+
+
+def test_what_an_unnamed_update_alone_uses_is_the_optimisers():
+    found = of(f"""HloModule step
+ENTRY %main (n: f32[], x: f32[8]) -> (f32[], f32[8]) {{
+  %n = f32[] parameter(0)
+  %x = f32[8] parameter(1)
+  %one = f32[] constant(1)
+  %count = f32[] add(%n, %one), {named("add")}
+  %rate = f32[] divide(%one, %count), {named("div")}
+  %spread = f32[8] broadcast(%rate), dimensions={{}}
+  %sin = f32[8] sine(%x), {named("jvp()/sin")}
+  %grad = f32[8] multiply(%sin, %x), {named("transpose(jvp())/mul")}
+  %new = f32[8] multiply(%grad, %spread)
+  ROOT %out = (f32[], f32[8]) tuple(%count, %new)
+}}
+""")
+    assert found["rate"] == found["count"] == "optimiser"

@@ -174,7 +174,7 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
         out[unmarked & is_path & after] = OPTIMISER
-        out[_serve_optimiser(t, out, unmarked & is_path & ~after)] = OPTIMISER
+        out[_serve_optimiser(t, out, unmarked & is_path & ~after, after)] = OPTIMISER
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
         out[unmarked & is_path] = FORWARD
@@ -240,19 +240,23 @@ def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
 
 
 def _serve_optimiser(
-    t: Table, out: Phases, candidate: npt.NDArray[np.bool_]
+    t: Table, out: Phases, candidate: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Candidates that nothing but the optimiser uses: ``b1 * m`` needs no gradient."""
+    """Candidates that nothing but the optimiser uses: ``b1 * m`` needs no gradient.
+
+    ``after`` are the rows that come from a gradient: without a name, and used by the optimiser
+    or the results alone, they are its own.
+    """
     tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
     serves = (out == OPTIMISER).tolist()
     plain = t.op_name == 0  # copies and casts of XLA's own pass it on
     may = (out == UNKNOWN) & (candidate | plain)
     users, values = _edges_into(t, may)
     kept = ~tuples[users]
-    free = may.tolist()
+    free, last = may.tolist(), (after & plain).tolist()
     used, elsewhere = [False] * len(serves), [False] * len(serves)
     for i, o in zip(users[kept].tolist(), values[kept].tolist(), strict=True):
-        if serves[i] or (free[i] and used[i] and not elsewhere[i]):
+        if serves[i] or (free[i] and (used[i] or last[i]) and not elsewhere[i]):
             serves[i] = used[o] = True
         else:
             elsewhere[o] = True
