@@ -13,9 +13,9 @@ import hloscope
 import pytest
 
 # Working parts of an analysis that a result carries along; figures are in the result itself.
-INTERNAL = {"Calls", "Levels", "Values"}
+INTERNAL = {"Calls", "Levels", "Steps", "Values"}
 # Errors that never leave: other code of ours catches them.
-CAUGHT = {"BadFrame", "Cancelled", "CommandError", "Spent"}
+CAUGHT = {"BadFrame", "Cancelled", "CommandError", "Spent", "TooLarge"}
 PUBLIC = r"hloscope(\.(results|hlo|hardware|pytest_plugin|plan(\.\w+)?))?\.\w+"
 ROOMS = ("hlo", "hardware", "readers", "analysis", "capturing", "_capture", "plan", "pytest_plugin")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ...hlo import Instruction
+from ...hlo.collective_kinds import KINDS
 from ..base.frames import own_line
 from ..base.op_name import split_components
 from .collective import Collective
@@ -38,7 +39,7 @@ def apparent(row: Collective) -> str:
             f"it adds up partial sums of {_called(made)}: the dimension that it reduces is split"
             f" over {over}"
         )
-    if row.kind not in ("all-gather", "all-to-all", "collective-permute"):
+    if row.kind not in KINDS or not KINDS[row.kind].reshards:
         return ""
     user = _used_by(i)
     if user is None:

@@ -11,7 +11,6 @@ name within its computation; where a pass wrote everything anew, see pass_match.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -93,11 +92,6 @@ class Steps:
     places: list[Place]
     links: list[Link]
     diffs: list[list[tuple[int, list[tuple[str, int]]]]]
-
-    def version_at(self, node: Node, row: int) -> Version:
-        """The version that stands after a row; the last one of a node that is gone."""
-        at = bisect_left(node.versions, row + 1, key=lambda v: self.versions[v].row)
-        return self.versions[node.versions[max(0, at - 1)]]
 
     def name(self, node: Node) -> str:
         return self.versions[node.versions[-1]].line.name
