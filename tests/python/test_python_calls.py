@@ -182,3 +182,16 @@ def test_calls_and_groups_are_those_that_the_profiler_saw(name: str) -> None:
     assert found.members >= 0.98
     assert found.groups[0] == found.groups[1] > 0
     assert found.boxes >= 0.98
+
+
+def test_a_call_is_in_the_scope_of_nearly_all_its_boxes():
+    """One sum that XLA merged with another layer's does not hide that layer_0 is the call."""
+    from collections import Counter
+
+    from hloscope.analysis.grouping.true_calls import _mostly_in
+
+    assert _mostly_in(Counter({("layer_0", "mlp"): 8, ("layer_0", "attn"): 9, (): 1})) == (
+        "layer_0",
+    )
+    assert _mostly_in(Counter({("layer_0",): 5, ("layer_1",): 5})) == ()
+    assert _mostly_in(Counter()) == ()

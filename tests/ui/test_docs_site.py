@@ -28,7 +28,8 @@ OpenPage = Callable[..., "Page"]
 REPO = Path(__file__).resolve().parents[2]
 VIEWS = (
     "findings", "graph", "details", "collectives", "devices", "cost", "timeline", "memory",
-    "source", "measured", "diff", "jupyterlab", "sharding", "transformer", "stages",
+    "source", "measured", "diff", "jupyterlab", "sharding", "transformer", "stages", "code",
+    "compiler",
 )  # fmt: skip
 
 

@@ -164,7 +164,9 @@ def test_buttons_and_a_kernel_that_restarts(
     frame = page.frame_locator("iframe.hloscope-page")
     expect(frame.locator("h1")).to_have_text("jit_one ↔ jit_two")
     expect(frame.locator("del").first).to_have_text("tanh")
-    assert page.locator("iframe.hloscope-page").get_attribute("sandbox") == ""
+    assert page.locator("iframe.hloscope-page").get_attribute("sandbox") == (
+        "allow-scripts allow-downloads"  # and nothing of the Lab's origin
+    )
     page.screenshot(path=shots / "captures-compared.png")
     # save
     rows(page).nth(0).get_by_role("button", name="Save HTML").click()

@@ -318,7 +318,9 @@ def test_compare(lab: Page, server: Server) -> None:
     page = lab.frame_locator("iframe.hloscope-page")
     expect(page.get_by_role("heading", name="Changed")).to_be_visible()
     expect(page.locator("del")).to_have_text("tanh")
-    assert lab.locator("iframe.hloscope-page").get_attribute("sandbox") == ""
+    assert lab.locator("iframe.hloscope-page").get_attribute("sandbox") == (
+        "allow-scripts allow-downloads"  # and nothing of the Lab's origin
+    )
     run_command(lab, "hloscope:compare", {"path": "one.hlo", "other": "absent.hlo"})
     expect(lab.locator(".jp-Dialog")).to_contain_text("no such file")
 

@@ -278,7 +278,7 @@ def test_a_graph_with_nothing_to_draw_says_so(
 def test_details_show_where_it_comes_from_and_goes(page: Page) -> None:
     page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "fusion.1"))
     panel = page.locator(".panel")
-    panel.get_by_text("train.py:21").wait_for()
+    panel.get_by_text("train.py:21").first.wait_for()
     panel.get_by_text("kLoop").first.wait_for()
     panel.get_by_role("button", name="all-reduce.1", exact=True).click()
     assert selection(page) == ("instruction", "all-reduce.1")

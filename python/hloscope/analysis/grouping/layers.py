@@ -366,6 +366,8 @@ class _Finder:
         ids = {}
         for s in np.unique(self.scope[rows]).tolist():
             rest = _without_phase(self.paths[s]) if s >= 0 else ()
+            if rest[:1] == (name,):  # a scope of that name says no more
+                rest = rest[1:]
             ids[s] = self._id((label, *rest))
         self.scope[rows] = [ids[s] for s in self.scope[rows].tolist()]
 

@@ -38,6 +38,8 @@ SMALLEST = 3
 LARGEST_PART = 0.4
 # A layer found by repetition is the call that this much of it is from.
 MOSTLY = 0.6
+# Of a call's boxes, in the scope that is said to be its own.
+NEARLY_ALL = 0.8
 _OPTIMISER = "optimizer"
 
 
@@ -194,21 +196,20 @@ class _Writer:
         return around
 
     def _boxes(self) -> tuple[list[int], list[Path]]:
-        """Boxes of each call, at any depth, and the scopes that all of them share."""
+        """Boxes of each call, at any depth, and the scope that nearly all of them are in."""
         caller, roles = self.t.caller()
         inside = np.array([r in ("calls", "to_apply") for r in roles]) & (caller >= 0)
         rows = np.flatnonzero((self.own >= 0) & ~self.t.silent & ~inside[self.t.computation])
         pairs = np.stack([self.own[rows], self.before.scope[rows]], axis=1)
         distinct, counts = np.unique(pairs, axis=0, return_counts=True)
         boxes = [0] * len(self.python)
-        prefix: list[Path | None] = [None] * len(self.python)
+        scopes: list[Counter[Path]] = [Counter() for _ in boxes]
         for (call, old), count in zip(distinct.tolist(), counts.tolist(), strict=True):
             rest = self._rest(old)
             for c in self.stacks[call]:
                 boxes[c] += count
-                known = prefix[c]
-                prefix[c] = rest if known is None else common([known, rest])
-        return boxes, [p or () for p in prefix]
+                scopes[c][rest] += count
+        return boxes, [_mostly_in(s) for s in scopes]
 
     def _has_layers(self) -> bool:
         used = np.unique(self.found.scope[self.own >= 0]).tolist()
@@ -224,6 +225,21 @@ class _Writer:
             if turns > 2:
                 return True
         return False
+
+
+def _mostly_in(scopes: Counter[Path]) -> Path:
+    """The innermost scope of nearly all; what XLA merged or hoisted is in another."""
+    total = scopes.total()
+    path: Path = ()
+    while True:
+        deeper: Counter[Path] = Counter()
+        for scope, count in scopes.items():
+            if len(scope) > len(path) and scope[: len(path)] == path:
+                deeper[scope[: len(path) + 1]] += count
+        (first, count), *_ = deeper.most_common(1) or [((), 0)]
+        if not first or count < NEARLY_ALL * total:
+            return path
+        path = first
 
 
 def _tell_apart(prefixes: list[Path]) -> bool:
