@@ -14,5 +14,5 @@ test("cells of a notebook", () => {
   expect(shortLine("C:\\Temp\\ipykernel_12\\345.py:6")).toBe("notebook cell, line 6");
   expect(shortLine("<ipython-input-2-1b2c3d>:6")).toBe("In [2], line 6");
   expect(baseName("/tmp/ipykernel_1234/25936981.py")).toBe("notebook cell");
-  expect(baseName("/work/ipykernel_1/model.py")).toBe("model.py");
+  expect(baseName("/srv/ipykernel_1/model.py")).toBe("model.py");
 });
