@@ -255,3 +255,19 @@ def test_what_a_rollout_collects_is_no_residual():
     shapes = [jax.ShapeDtypeStruct((256, 256), jnp.float32)] * 2
     cap = hs.capture(jax.jit(step), *shapes)
     assert not cap.findings.of("residuals")
+
+
+def test_two_sums_of_scalars_are_no_finding_beside_what_else_is_sent():
+    body = """(x: f32[1024,1024], a: f32[], b: f32[]) -> (f32[1024,1024], f32[]) {
+  %x = f32[1024,1024] parameter(0)
+  %a = f32[] parameter(1)
+  %b = f32[] parameter(2)
+  %large = f32[1024,1024] all-reduce(%x), replica_groups={{0,1,2,3}}, to_apply=%sum
+  %one = f32[] all-reduce(%a), replica_groups={{0,1,2,3}}, to_apply=%sum
+  %two = f32[] all-reduce(%b), replica_groups={{0,1,2,3}}, to_apply=%sum
+  %both = f32[] add(%one, %two)
+  ROOT %out = (f32[1024,1024], f32[]) tuple(%large, %both)
+}"""
+    alone = body.replace("1024,1024", "")
+    assert "reduced-twice" not in rules(module(body, ", num_partitions=4", ALLREDUCE))
+    assert "reduced-twice" in rules(module(alone, ", num_partitions=4", ALLREDUCE))

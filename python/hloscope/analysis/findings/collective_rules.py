@@ -185,6 +185,11 @@ def _slices(i: Instruction) -> bool:
     return any(x.opcode in ("slice", "dynamic-slice") for x in inside)
 
 
+def _is_trifle(facts: Facts, wire_bytes: float) -> bool:
+    """Under a hundredth of what is sent: a gradient's norm, a loss."""
+    return wire_bytes < 0.01 * facts.collectives.wire_bytes
+
+
 def of_constant(facts: Facts) -> Iterator[Finding]:
     """Collectives whose operands are constants: every device could make the result itself."""
     for row in facts.collectives:
@@ -192,6 +197,8 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
         if not operands or not all(_is_constant(o) for o in operands):
             continue
         wire = row.total_wire_bytes or 0
+        if _is_trifle(facts, wire):
+            continue
         seconds = facts.waited(row.members)
         frame, inferred = facts.line(row.anchor)
         yield Finding(
@@ -275,6 +282,8 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         payload = sum(p.bytes for p in row.parts) or 1
         n = row.counted
         wire = int((row.total_wire_bytes or 0) * part / payload)
+        if _is_trifle(facts, wire):
+            continue
         seconds = facts.waited(row.members)
         seconds = None if seconds is None else seconds * part / payload
         other = next(o for o in (marks[x.index] for x in user.operands) if o[1] is not value)
