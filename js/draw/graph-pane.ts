@@ -145,6 +145,7 @@ export function createGraphPane(
     }
     flows ??= new Flows(model);
     renderer.life = lifeOf(renderer.scene, step, flows, engine);
+    step.onUndrawn?.(renderer.life.undrawn);
     renderer.invalidate();
   };
   const rebuild = (anchor: number): void => {

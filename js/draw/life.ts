@@ -23,6 +23,8 @@ export interface LifeStep {
   /** Operands after the pass, and before it. */
   operands: Csr;
   before: Csr;
+  /** Told after each drawing how many arrows are too many to draw. */
+  onUndrawn?: (arrows: number) => void;
 }
 
 /** The same for a scene. */
@@ -33,6 +35,8 @@ export interface SceneLife {
   edges: Uint8Array;
   /** Arrows that the layout gave no way: from, to, `Being`. */
   direct: [from: number, to: number, being: Being][];
+  /** How many more of those there are than are drawn. */
+  undrawn: number;
   /** What a group says instead of its counts, which are of all passes together. */
   words: Map<number, string>;
   /** Values that stand at an item as chips at this pass. */
@@ -137,18 +141,21 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
   }
   const implied = (u: number, v: number): boolean =>
     (out.get(u) ?? []).some((w) => w !== v && pairs.has(w * scene.count + v));
+  let undrawn = 0;
   for (const [key, being] of pairs) {
-    if (routed.has(key) || direct.length >= MOST_DIRECT) continue;
+    if (routed.has(key)) continue;
     const u = Math.floor(key / scene.count);
     const v = key % scene.count;
     if (being === Being.Kept && implied(u, v)) continue;
-    direct.push([u, v, being]);
+    if (direct.length < MOST_DIRECT) direct.push([u, v, being]);
+    else undrawn++;
   }
 
   return {
     items,
     edges: drawn,
     direct,
+    undrawn,
     words,
     chips(item, value) {
       const node = nodes[item];

@@ -23,8 +23,15 @@ export interface Stage {
   graph: HTMLElement;
   store: Store;
   pane: {
-    /** `state` is a `Life` of state/passes.ts for every instruction. */
-    setLife(step: { state: Uint8Array; operands: Csr; before: Csr } | null): void;
+    /** `state` is a `Life` of state/passes.ts for every instruction; see `LifeStep`. */
+    setLife(
+      step: {
+        state: Uint8Array;
+        operands: Csr;
+        before: Csr;
+        onUndrawn?: (arrows: number) => void;
+      } | null,
+    ): void;
     reveal(instruction: number): void;
     fit(): void;
     zoom(factor: number): void;

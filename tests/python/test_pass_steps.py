@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -113,11 +115,28 @@ def test_the_block_says_what_the_timeline_shows(folder: Path) -> None:
     assert rows[4]["added"] == 1
     assert rows[4]["change"]["copies"] == 1
     assert rows[1]["cost"] is None, "not worked out yet"
-    assert view_passes.work_out(cap.passes, cap.target)
+    assert view_passes.work_out(cap.passes, cap.target) == ""
     cost = header_of(cap.passes_bytes())["extras"]["passes"]["rows"][5]["cost"]
     assert cost["flops"] == 8 * 8 * 8 * 2 + 64
     assert cost["peak_bytes"] > 0
     assert rows[5]["about"]
+
+
+def test_a_page_says_that_figures_of_too_many_are_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_passes, "MOST_COSTED", 10)
+    page = hs.read(folder).to_html(passes=True)
+    monkeypatch.setattr(view_passes, "MOST_COSTED", 10_000)
+    block = lambda text: re.search(  # noqa: E731
+        r'id="hloscope-passes"[^>]*>([^<]+)<', str(text)
+    )[1]
+    notes = [
+        header_of(base64.b64decode(block(p)))["extras"]["passes"]["note"]
+        for p in (page, hs.read(folder).to_html(passes=True))
+    ]
+    assert "over the 10 that they are worked out for" in notes[0]
+    assert notes[1] == ""
 
 
 def test_figures_of_an_uncut_program_are_told_to_be_of_all_devices(folder: Path) -> None:

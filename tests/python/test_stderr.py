@@ -145,8 +145,12 @@ def test_an_interrupt_gives_stderr_back(capfd):
             timer.start()
             time.sleep(10)
 
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        signal.signal(signal.SIGINT, usual)
     assert same_stderr() == before
     assert stderr._active is None
 

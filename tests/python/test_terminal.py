@@ -101,7 +101,8 @@ def test_interrupted() -> None:
     """Ctrl-C while it reads a file that never ends."""
     reading, writing = os.pipe()
     process = subprocess.Popen(
-        [*COMMAND, "summary", f"/dev/fd/{reading}"],
+        # A shell's background jobs ignore interrupts, and their children inherit that.
+        ["env", "--default-signal=INT", *COMMAND, "summary", f"/dev/fd/{reading}"],
         pass_fds=[reading],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab_server import Server, code_cell, notebook, open_lab, run_command, serving
+from lab_server import Server, code_cell, notebook, open_file, open_lab, run_command, serving
 from lab_server import wait_idle as idle
 
 if TYPE_CHECKING:
@@ -100,3 +100,21 @@ def test_in_a_live_output(server: Server, new_page: Callable[[], Page], shots: P
     expect(live.get_by_text("jit_step", exact=True).first).to_be_visible()
     walk_through(live, {**LINES, "optimized": " = f32"})
     live.screenshot(path=shots / "code-notebook.png")
+
+
+def test_in_a_document(server: Server, new_page: Callable[[], Page], shots: Path) -> None:
+    """A dump has its own text and the lines of its metadata, whose links are inferred."""
+    import code_program
+
+    (server.root / "step.hlo").write_text(code_program.capture().text)
+    page = new_page()
+    open_lab(page, server, "code-document")
+    pane = open_file(page, "step.hlo")
+    pane.get_by_role("tab", name="Code", exact=True).click()
+    text = pane.locator('.code-stage[data-stage="optimized"]')
+    line = text.locator(".code-line.linked", has_text=" = f32").first
+    line.locator("code").click(position={"x": 30, "y": 9})
+    expect(text.locator(".code-line.pinned")).to_have_count(1)
+    expect(pane.locator('.code-stage[data-stage="source"] .code-line.lit').first).to_be_visible()
+    expect(pane.get_by_text("inferred").first).to_be_visible()
+    pane.screenshot(path=shots / "code-document.png")

@@ -3,6 +3,7 @@
  * stood after the chosen one, in one picture of all of them, so that what stays does not move.
  */
 import { fill, h } from "../../base/dom.ts";
+import * as format from "../../base/format.ts";
 import type { Passes } from "../../state/passes.ts";
 import { Life } from "../../state/passes.ts";
 import { NOTHING } from "../../state/store.ts";
@@ -119,6 +120,8 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       h("span", { class: "key" }, h("i", { class: `life-${life}` }, sign), h("span", null, word)),
     );
   }
+  const undrawn = h("span", { class: "dim", role: "status" });
+  key.append(undrawn);
   stage.element.prepend(
     h(
       "div",
@@ -201,6 +204,11 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       state: found.lives(row),
       operands: operands(row),
       before: operands(Math.max(0, row - 1)),
+      onUndrawn: (n) => {
+        undrawn.textContent = n
+          ? `${format.plural(n, "more arrow", "more arrows")} not drawn: close some boxes`
+          : "";
+      },
     });
     if (asText) diff.show(row);
   };

@@ -103,11 +103,12 @@ def page(
 
 def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
     """The passes block with its figures, or None and why it is left out."""
-    from ..view.passes import TooLarge, work_out
+    from ..view.passes import TooLarge, build_passes, work_out
 
     try:
-        work_out(capture.passes, capture.target)
-        block = capture.passes_bytes()
+        passes = capture.passes
+        note = work_out(passes, capture.target)
+        block = build_passes(passes, capture.module, capture.target, title=capture.title, note=note)
     except TooLarge as error:
         return None, str(error)
     if len(block) > limit:

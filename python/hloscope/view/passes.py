@@ -41,9 +41,12 @@ def build_passes(
     target: Target | None = None,
     *,
     title: str = "",
+    note: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> bytes:
     """The passes block of js/view.ts, gzip'd. ``progress`` may raise to stop.
+
+    ``note`` is shown above the passes, after what ``passes`` itself notes.
 
     Raises ``TooLarge`` over ``MOST_NODES`` instructions.
     """
@@ -66,22 +69,31 @@ def build_passes(
             "isScheduled": False,
             "summary": summarize(module, context.target, CONTRIBUTIONS[:1]),
             "warnings": context.warnings,
-            "extras": {"passes": {"rows": _rows(passes, steps), "note": passes.note}},
+            "extras": {
+                "passes": {
+                    "rows": _rows(passes, steps),
+                    "note": " ".join(filter(None, (passes.note, note))),
+                }
+            },
         }
         return builder.finish(VIEW_MAGIC)
 
 
-def work_out(passes: Passes, target: Target | None = None) -> bool:
+def work_out(passes: Passes, target: Target | None = None) -> str:
     """Works out FLOPs, bytes and peak of every row, for a page that is to carry them.
 
-    False where all passes together hold more than ``MOST_COSTED`` instructions: then none is.
+    "", or why none is: all passes together hold more than ``MOST_COSTED`` instructions.
     """
     rows = [r for r in passes.rows if not r.only_metadata]
-    if sum(r.counts["instructions"] for r in rows) > MOST_COSTED:
-        return False
+    total = sum(r.counts["instructions"] for r in rows)
+    if total > MOST_COSTED:
+        return (
+            f"FLOPs, bytes and peaks are not in this page: all passes together hold {total:,}"
+            f" instructions, over the {MOST_COSTED:,} that they are worked out for."
+        )
     for row in rows:
         passes.cost(row, target)
-    return True
+    return ""
 
 
 def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
