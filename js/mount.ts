@@ -55,7 +55,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
   };
   watchTheme(dress, signal);
   const watch = new ResizeObserver(() => {
-    root.classList.toggle("medium", root.clientWidth < 1000);
+    root.classList.toggle("medium", root.clientWidth < 1140);
     root.classList.toggle("tight", root.clientWidth < 780);
     root.classList.toggle("narrow", root.clientWidth < 700);
     root.classList.toggle("short", root.clientHeight < 720);

@@ -285,8 +285,8 @@ class Teller:
         own = [k for k in strands if k < len(self.operations)]
         if not own:
             count = sum(len(self._placed.get(k, ())) for k in strands)
-            what = "is, by what XLA kept of it, in"
-            return f"{what} {count:,} instruction{'s' * (count != 1)}" if count else ""
+            many = f"{count:,} instruction{'s' * (count != 1)}"
+            return f"is named in the metadata of {many}" if count else ""
         main = self._main(own)
         # the same again: in other calls, or what was traced twice
         more = [k for k in own if k != main and self._is_same(k, main)]
