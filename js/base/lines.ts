@@ -1,21 +1,30 @@
-/** Files and lines in words; cells of a notebook have no file that a person would know. */
+/**
+ * Files and lines in words; cells of a notebook have no file that a person would know.
+ *
+ * `hlo/places.py` says the same things in the same words: both are held to
+ * `tests/golden/lines.json`.
+ */
 
-/** Where IPython keeps cells: "/tmp/ipykernel_7/25936981.py", "<ipython-input-2-1b2c>". */
+/**
+ * Where IPython keeps cells: "/tmp/ipykernel_7/25936981.py", "<ipython-input-2-1b2c>"; and what a
+ * capture makes of them: "In [2]".
+ */
 const CELL = /(?:^|[\\/])ipykernel_\d+[\\/]\d+\.py$/;
-const NUMBERED = /^<ipython-input-(\d+)-\w+>$/;
+const NUMBERED = /^(?:<ipython-input-(\d+)-\w+>|In \[(\d+)\])$/;
+
+const isCell = (file: string): boolean => NUMBERED.test(file) || CELL.test(file);
 
 /** "train.py" of "dir/train.py"; of a cell "In [2]" where its number is known. */
 export function baseName(file: string): string {
   const numbered = NUMBERED.exec(file);
-  if (numbered) return `In [${numbered[1]}]`;
+  if (numbered) return `In [${numbered[1] ?? numbered[2]}]`;
   if (CELL.test(file)) return "notebook cell";
   return file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1);
 }
 
 /** "train.py:31", "In [2], line 31". */
 export function shortPlace(file: string, line: number | string): string {
-  const name = baseName(file);
-  return NUMBERED.test(file) || CELL.test(file) ? `${name}, line ${line}` : `${name}:${line}`;
+  return isCell(file) ? `${baseName(file)}, line ${line}` : `${baseName(file)}:${line}`;
 }
 
 /** The same of "dir/train.py:31"; what has no line stays. */
@@ -27,6 +36,5 @@ export function shortLine(place: string): string {
 /** A place as it is, but for cells. */
 export function wholePlace(place: string): string {
   const at = /^(.*):(\d+)$/s.exec(place);
-  const cell = at !== null && (NUMBERED.test(at[1]) || CELL.test(at[1]));
-  return cell ? shortPlace(at[1], at[2]) : place;
+  return at && isCell(at[1]) ? shortPlace(at[1], at[2]) : place;
 }

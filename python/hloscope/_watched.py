@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .hlo.places import short_line
+
 if TYPE_CHECKING:
     import pandas
 
@@ -63,7 +65,7 @@ class Compile:
         return {n: getattr(self, n) for n in names} | {"causes": list(self.causes)}
 
     def __str__(self) -> str:
-        at = f" called at {_short(self.caller)}" if self.caller else ""
+        at = f" called at {short_line(self.caller)}" if self.caller else ""
         return f"{self.function}{at}: {self.changed} ({_seconds(self.seconds)})"
 
 
@@ -111,7 +113,7 @@ class Watched:
         for (name, place), found in functions.items():
             total = _seconds(sum(c.seconds for c in found))
             times = f"{len(found)} time{'s' * (len(found) > 1)}"
-            lines.append(f"{name} ({_short(place)}) was compiled {times}, {total}")
+            lines.append(f"{name} ({short_line(place)}) was compiled {times}, {total}")
             for c in found:
                 at = f", line {c.caller.rpartition(':')[2]}" if c.caller else ""
                 split = "/".join(
@@ -137,10 +139,6 @@ class Watched:
         from .plan.watch_view import bundle
 
         return bundle(self)
-
-
-def _short(place: str) -> str:
-    return place.replace("\\", "/").rpartition("/")[2]
 
 
 def _seconds(value: float) -> str:

@@ -1,18 +1,16 @@
 /** Lines in words: never a temporary path of a notebook's cell. */
 import { expect, test } from "vitest";
-import { baseName, shortLine, shortPlace } from "../../js/base/lines.ts";
+import { baseName, shortLine, shortPlace, wholePlace } from "../../js/base/lines.ts";
+import cases from "../golden/lines.json";
 
-test("files by their names", () => {
-  expect(shortLine("/home/me/train.py:31")).toBe("train.py:31");
-  expect(shortLine("C:\\me\\train.py:31")).toBe("train.py:31");
-  expect(shortPlace("train.py", 4)).toBe("train.py:4");
-  expect(shortLine("")).toBe("");
+test.each(cases)("%s in words, as Python says it", (place, short, whole) => {
+  expect(shortLine(place)).toBe(short);
+  expect(wholePlace(place)).toBe(whole);
 });
 
-test("cells of a notebook", () => {
-  expect(shortLine("/tmp/ipykernel_1234/25936981.py:6")).toBe("notebook cell, line 6");
-  expect(shortLine("C:\\Temp\\ipykernel_12\\345.py:6")).toBe("notebook cell, line 6");
-  expect(shortLine("<ipython-input-2-1b2c3d>:6")).toBe("In [2], line 6");
+test("files by their names", () => {
+  expect(shortPlace("train.py", 4)).toBe("train.py:4");
+  expect(shortPlace("In [2]", 4)).toBe("In [2], line 4");
   expect(baseName("/tmp/ipykernel_1234/25936981.py")).toBe("notebook cell");
-  expect(baseName("/srv/ipykernel_1/model.py")).toBe("model.py");
+  expect(baseName("/work/ipykernel_1/model.py")).toBe("model.py");
 });

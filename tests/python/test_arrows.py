@@ -60,7 +60,7 @@ PYTHON = {
     },
     "pytest_plugin": {"", "analysis.report"},
     "__main__": {"show"},
-    "_watched": {"_capture", "plan"},
+    "_watched": {"_capture", "hlo", "plan"},
     "results": ANALYSES | {"readers", "_watched"},
     "": {
         "hardware",

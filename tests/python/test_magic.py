@@ -212,7 +212,7 @@ def test_the_cell_runs_all_but_its_last_expression(shell: Any) -> None:
         ("%hlo some/where.pb", "there is no file some/where.pb"),
         ("%hlo --topology v5e:2x4 --mesh a=3 f(x)", "mesh a=3 needs 3 devices"),
         ("%%hlo\ny = 3", "the last statement of the cell must be a call or a name"),
-        ("%%hlo\nf(x", "%%hlo: line 1"),
+        ("%%hlo\nf(x", "%%hlo: line 2"),
         ("%%hlo f(x)\nf(x)", "%%hlo takes options only on its first line, not 'f(x)'"),
     ],
 )

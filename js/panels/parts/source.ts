@@ -42,8 +42,8 @@ export function lineLink(
   const go = sourcesOf(ctx.model)?.knows(file)
     ? () => ctx.store.showLine(file, number, figure)
     : openSource && (() => openSource(file, number));
-  if (!go) return h("code", { title: line }, text);
-  return h("button", { class: "link", type: "button", title: line, onclick: go }, text);
+  if (!go) return h("code", { title: wholePlace(line) }, text);
+  return h("button", { class: "link", type: "button", title: wholePlace(line), onclick: go }, text);
 }
 
 export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
@@ -55,7 +55,7 @@ export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
       const { openSource } = ctx.host;
       return h(
         "li",
-        { title: `${file}:${line}` },
+        { title: wholePlace(`${file}:${line}`) },
         openSource
           ? h(
               "button",
@@ -65,7 +65,7 @@ export function stackList(ctx: PanelContext, frames: FrameLine[]): HTMLElement {
           : lineLink(ctx, `${file}:${line}`, { text }),
         name && h("span", { class: "dim" }, `in ${name}`),
         h("code", { class: "frame-code" }, codeOf(ctx.model, `${file}:${line}`)),
-        copyButton(() => `${file}:${line}`, "file and line"),
+        copyButton(() => wholePlace(`${file}:${line}`), "file and line"),
       );
     }),
   );

@@ -1,7 +1,7 @@
 /** The person's own Python with heat per line; a line lights its operations. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { baseName, shortPlace } from "../../base/lines.ts";
+import { baseName, shortPlace, wholePlace } from "../../base/lines.ts";
 import { FIGURES, type Figure, type LineFigures, sourcesOf } from "../../state/sources.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
@@ -206,7 +206,7 @@ function lineRow(
       type: "button",
       "data-line": number,
       style,
-      title: `${file}:${number}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}${guess > 0 ? `, ${text(figure, guess)} of it inferred: by operations that name no line, for those that name this one` : ""}\n${format.plural(found.instructions.length, "operation")}`,
+      title: `${wholePlace(`${file}:${number}`)}\n${LABELS[figure]}: ${text(figure, total)}, itself ${text(figure, own)}${guess > 0 ? `, ${text(figure, guess)} of it inferred: by operations that name no line, for those that name this one` : ""}\n${format.plural(found.instructions.length, "operation")}`,
       onclick: () => {
         const reason = shortPlace(file, number);
         const same = ctx.store.get("highlight")?.reason === reason;

@@ -14,6 +14,7 @@
 ``dumping.py``     a folder to dump into that cannot take the process down
 ``messages.py``    what the compiler says on stderr
 ``stderr.py``      descriptor 2, redirected once for the whole process
+``cells.py``       cells of a notebook by their numbers
 ``sources.py``     the person's own source files
 ``jaxpr.py``       jaxpr → Module
 ``watch.py``       what jax compiles, and why again; ``watch_call.py`` compares two calls

@@ -17,6 +17,7 @@ from ..hlo.snapshots import Snapshot
 from ..readers import read_modules
 from ..readers.pass_dump import list_passes, pass_of
 from . import marks
+from .cells import NONE, Cells
 
 MAX_KEPT_BYTES = 256 << 20
 
@@ -30,7 +31,9 @@ def options(folder: str) -> dict[str, Any]:
     }
 
 
-def collect(folder: str, marked: marks.Marked | None) -> tuple[tuple[Snapshot, ...], str]:
+def collect(
+    folder: str, marked: marks.Marked | None, cells: Cells = NONE
+) -> tuple[tuple[Snapshot, ...], str]:
     """The passes of the program that was dumped into a folder, and what is missing ('')."""
     found: list[Snapshot] = []
     kept = left_out = 0
@@ -54,7 +57,7 @@ def collect(folder: str, marked: marks.Marked | None) -> tuple[tuple[Snapshot, .
             left_out += 1
             continue
         kept += len(packed)
-        found.append(_Kept(packed, marked).snapshot(step, data))
+        found.append(_Kept(packed, marked, cells).snapshot(step, data))
     missing = f"{left_out} passes are left out: they would need too much memory"
     return tuple(found), missing if left_out else ""
 
@@ -68,15 +71,15 @@ def _first_module(folder: str) -> int | None:
 class _Kept:
     """One dump, compressed."""
 
-    def __init__(self, packed: bytes, marked: marks.Marked | None) -> None:
-        self.packed, self.marked = packed, marked
+    def __init__(self, packed: bytes, marked: marks.Marked | None, cells: Cells) -> None:
+        self.packed, self.marked, self.cells = packed, marked, cells
 
     def snapshot(self, step: tuple[int, str, str, str], data: bytes) -> Snapshot:
         seen = None if self.marked is None else self.marked.numbers(data)
         return Snapshot(*step, len(data), self.text, self.module, seen)
 
     def raw(self) -> str:
-        return zlib.decompress(self.packed).decode("utf-8", errors="replace")
+        return self.cells.text(zlib.decompress(self.packed).decode("utf-8", errors="replace"))
 
     def text(self) -> str:
         return self.raw() if self.marked is None else self.marked.clean_dump(self.raw())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..hlo import Module
 from ..hlo.buffers import Allocation, BufferAssignment
+from ..hlo.places import short_place
 from .provenance import MAX_FILE_BYTES
 
 # Arrays named in the sentence.
@@ -70,7 +71,7 @@ def _largest(module: Module) -> list[str]:
         where = ""
         if i is not None and i.frames:
             frame = next((f for f in i.frames if "site-packages" not in f.file), i.frames[0])
-            where = f" ({frame.file.rpartition('/')[2]}:{frame.line})"
+            where = f" ({short_place(frame.file, frame.line)})"
         shape = f" {i.shape.dense_text}" if i is not None and i.shape.is_array else ""
         out.append(f"{size / 2**30:.2f} GiB %{name}{shape}{where}")
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..hlo import Module, ReadWarning
 from ..hlo.python_calls import Frame
 from ..hlo.snapshots import Snapshot
 from . import _compat, dumping, every_pass, marks, messages, oom, provenance, python_calls, stages
+from .cells import Cells, cells
 from .describe import describe
 from .errors import CaptureError
 from .explain import explained
@@ -41,9 +42,16 @@ class Program:
     """``at(stage)`` is the Capture of one stage; later stages reuse what earlier ones made."""
 
     def __init__(
-        self, options: Options, *, traced: Any = None, lowered: Any = None, compiled: Any = None
+        self,
+        options: Options,
+        *,
+        traced: Any = None,
+        lowered: Any = None,
+        compiled: Any = None,
+        called: Cells | None = None,
     ) -> None:
         self.options = options
+        self.cells = cells() if called is None else called
         self.traced, self._lowered, self._compiled = traced, lowered, compiled
         self._optimized: Module | None = None
         self.messages: list[str] = []
@@ -76,7 +84,8 @@ class Program:
         if self.options.recorded:
             with contextlib.suppress(Exception), python_calls.recording() as here:
                 if here:
-                    lowered, self._frames = python_calls.lower(self.traced)
+                    lowered, frames = python_calls.lower(self.traced)
+                    self._frames = self.cells.frames(frames)
                     return lowered
         return self.traced.lower()
 
@@ -144,18 +153,16 @@ class Program:
             text = oom.last_text(folder)
             if text is None:
                 return False
-            self._optimized = stages.optimized(text, self.marked)
+            self._optimized = stages.optimized(text, self.marked, self.cells)
             dumped = provenance.buffer_assignment(folder)
             self._optimized.buffer_assignment = stages.buffer_assignment(None, dumped)
             said = oom.sentence(error, self._optimized)
             self.does_not_fit = said if self.marked is None else self.marked.clean(said)
             self._warn(self._optimized, self.does_not_fit)
             if self.options.passes:
-                self._passes = every_pass.collect(folder, self.marked)
+                self._passes = every_pass.collect(folder, self.marked, self.cells)
             if self.marked is not None:
-                self.dumps = {
-                    k: self.marked.clean_dump(v) for k, v in provenance.collect(folder).items()
-                }
+                self.dumps = self._without_marks(provenance.collect(folder))
         return bool(self.does_not_fit)
 
     def _read_dump(self, room: dumping.DumpFolder, device_count: int) -> None:
@@ -163,19 +170,20 @@ class Program:
         cut_off = bool(why_not)
         if device_count > 1 and not cut_off:
             with contextlib.suppress(OSError):
-                self.dumps = provenance.collect(folder)
-            if self.marked is not None:
-                self.dumps = {k: self.marked.clean_dump(v) for k, v in self.dumps.items()}
+                self.dumps = self._without_marks(provenance.collect(folder))
         self._optimized = stages.from_executable(
             self._compiled,
             lambda: None if cut_off else provenance.optimized_text(folder),
             self.marked,
+            self.cells,
         )
         with contextlib.suppress(OSError):
             dumped = None if cut_off else provenance.buffer_assignment(folder)
             self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, dumped)
         if self.options.passes:
-            self._passes = ((), why_not) if cut_off else every_pass.collect(folder, self.marked)
+            self._passes = (
+                ((), why_not) if cut_off else every_pass.collect(folder, self.marked, self.cells)
+            )
         if cut_off:
             self._warn(self._optimized, why_not)
 
@@ -189,7 +197,8 @@ class Program:
             return self._passes
         if self.lowered is None:
             raise CaptureError("a Compiled no longer tells its passes: capture the function itself")
-        again = Program(replace(self.options, passes=True), lowered=self.lowered)
+        options = replace(self.options, passes=True)
+        again = Program(options, lowered=self.lowered, called=self.cells)
         again.__dict__["marked"] = self.marked
         again._compile()
         if again._passes is None:
@@ -201,7 +210,9 @@ class Program:
         if self.options.passes:
             self._passes = (), why_not
         try:
-            self._optimized = stages.from_executable(self._compiled, lambda: None, self.marked)
+            self._optimized = stages.from_executable(
+                self._compiled, lambda: None, self.marked, self.cells
+            )
         except CaptureError as error:
             raise CaptureError(f"{error} ({why_not})") from error
         self._optimized.buffer_assignment = stages.buffer_assignment(self._compiled, None)
@@ -212,15 +223,18 @@ class Program:
         module.warnings = (*module.warnings, ReadWarning(why_not))
 
     def _clean_messages(self) -> list[str]:
-        if self.marked is None:
-            return self.messages
-        return [self.marked.clean(m) for m in self.messages]
+        clean = str if self.marked is None else self.marked.clean
+        return [self.cells.text(clean(m)) for m in self.messages]
+
+    def _without_marks(self, dumps: Mapping[str, str]) -> dict[str, str]:
+        clean = str if self.marked is None else self.marked.clean_dump
+        return {name: self.cells.text(clean(text)) for name, text in dumps.items()}
 
     def _optimized_module(self) -> Module:
         compiled = self.compiled
         if self._optimized is None:
             marked = self.marked if self._lowered is not None else None
-            made = stages.from_executable(compiled, self._text_by_dumping, marked)
+            made = stages.from_executable(compiled, self._text_by_dumping, marked, self.cells)
             if self._optimized is None:  # else dumping has made it
                 made.buffer_assignment = stages.buffer_assignment(compiled, None)
                 self._optimized = made
@@ -233,13 +247,17 @@ class Program:
         self._compile(dump=True)
         return self._optimized.text if self._optimized is not None else None
 
+    def _sources(self, module: Module) -> dict[str, str]:
+        files = {self.cells.file(name): name for name in module.source_frames()[0].files}
+        return {files[file]: text for file, text in read_sources(files).items()}
+
     def module(self, stage: str) -> Module:
         if stage == "jaxpr":
-            return stages.from_jaxpr(self.traced)
+            return stages.from_jaxpr(self.traced, self.cells)
         if stage == "stablehlo":
-            return stages.from_stablehlo(self.lowered, self.marked)
+            return stages.from_stablehlo(self.lowered, self.marked, self.cells)
         if stage == "hlo":
-            return stages.from_hlo(self.lowered, self.marked)
+            return stages.from_hlo(self.lowered, self.marked, self.cells)
         return self._optimized_module()
 
     def at(self, stage: str) -> Capture:
@@ -260,7 +278,7 @@ class Program:
             module=module,
             fn=self.options.fn,
             messages=self._clean_messages() if optimized else (),
-            sources=read_sources(module.source_frames()[0].files),
+            sources=self._sources(module),
             dumps=self.dumps if optimized else {},
         )
         others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}

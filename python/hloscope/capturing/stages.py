@@ -11,41 +11,46 @@ from ..hlo.buffers import BufferAssignment
 from ..readers import ReadError, read_modules
 from ..readers.proto import read_proto
 from . import _compat, jaxpr, marks
+from .cells import NONE, Cells
 from .errors import CaptureError
 from .marks import Marked
 from .stderr import stderr_held
 
 
-def from_jaxpr(traced: Any) -> Module:
+def from_jaxpr(traced: Any, cells: Cells = NONE) -> Module:
     """The traced program as it was written, before any lowering."""
     names, _ = _compat.debug_names(traced)
-    return jaxpr.to_module(traced.jaxpr, str(getattr(traced, "fun_name", "") or "jaxpr"), names)
+    name = str(getattr(traced, "fun_name", "") or "jaxpr")
+    return cells.module(jaxpr.to_module(traced.jaxpr, name, names))
 
 
-def from_stablehlo(lowered: Any, marked: Marked | None = None) -> Module:
+def from_stablehlo(lowered: Any, marked: Marked | None = None, cells: Cells = NONE) -> Module:
     """What jax hands to XLA, with source locations; operations numbered as ``marked`` does."""
 
     def read(text: str) -> Module:
-        return _read(text, "stablehlo")
+        return _read(cells.text(text), "stablehlo")
 
     module = read(lowered.as_text("stablehlo", debug_info=True))
     return module if marked is None else marks.of_stablehlo(marked, module, read)
 
 
-def from_hlo(lowered: Any, marked: Marked | None = None) -> Module:
+def from_hlo(lowered: Any, marked: Marked | None = None, cells: Cells = NONE) -> Module:
     """HLO before any optimisation; with op names and stack frames where jaxlib keeps them."""
     proto = _compat.hlo_proto_before_optimization(lowered if marked is None else marked.lowered)
     if proto is not None:
-        module = _read(proto, "hlo")
+        module = cells.module(_read(proto, "hlo"))
         return module if marked is None else marks.take_out_of_proto(marked, module)
     computation = lowered.compiler_ir("hlo")
     if computation is None:
         raise CaptureError("this program has no HLO before optimisation; use stage='stablehlo'")
-    return _read(computation.as_hlo_text(), "hlo")
+    return _read(cells.text(computation.as_hlo_text()), "hlo")
 
 
 def from_executable(
-    compiled: Any, dumped: Callable[[], str | None], marked: Marked | None = None
+    compiled: Any,
+    dumped: Callable[[], str | None],
+    marked: Marked | None = None,
+    cells: Cells = NONE,
 ) -> Module:
     """The optimised module: from its text, else its proto, else from what XLA ``dumped``.
 
@@ -61,11 +66,11 @@ def from_executable(
     except Exception as error:
         cause = error
     if text:
-        return optimized(text, marked)
+        return optimized(text, marked, cells)
     with contextlib.suppress(Exception), stderr_held():
         proto = _compat.executable_proto(compiled)
     if proto is not None:
-        module = _read(proto, "optimized")
+        module = cells.module(_read(proto, "optimized"))
         return module if marked is None else marks.take_out_of_proto(marked, module)
     text = dumped()
     if text is None:
@@ -75,11 +80,12 @@ def from_executable(
             "capture the function itself, or dump it with XLA_FLAGS=--xla_dump_to=DIR and "
             "hs.read the folder"
         ) from cause
-    return optimized(text, marked)
+    return optimized(text, marked, cells)
 
 
-def optimized(text: str, marked: Marked | None) -> Module:
+def optimized(text: str, marked: Marked | None, cells: Cells = NONE) -> Module:
     """The optimised module from its text, without its marks."""
+    text = cells.text(text)
     if marked is None:
         return _read(text, "optimized")
     return marks.take_out(marked, text, lambda clean: _read(clean, "optimized"))

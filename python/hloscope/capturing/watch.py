@@ -26,12 +26,13 @@ import jax.monitoring
 
 from .._watched import FIRST, Compile, Watched
 from . import watch_call
+from .cells import cells
 
 _TRACE = "/jax/core/compile/jaxpr_trace_duration"
 _LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _COMPILE = "/jax/core/compile/backend_compile_duration"
-_OWN = str(Path(__file__).resolve().parents[1])
-_JAX = str(Path(jax.__file__).resolve().parent)
+_OWN = str(Path(__file__).parents[1])
+_JAX = str(Path(jax.__file__).parent)
 UNKNOWN, SAME = "unknown", "the same"
 
 
@@ -63,6 +64,8 @@ class _Session:
             except Exception:  # arguments of a kind nobody thought of
                 call = None
         place, library = _defined(fn)
+        known = cells()
+        place, caller = known.text(place), known.text(caller)
         causes, changed = self._why(key, place, call)
         found_one = Compile(
             key,
@@ -131,7 +134,7 @@ def _inside(file: str) -> bool:
 
 
 def _python_folder() -> str:
-    return str(Path(threading.__file__).resolve().parent)
+    return str(Path(threading.__file__).parent)
 
 
 def _defined(fn: Any) -> tuple[str, bool]:

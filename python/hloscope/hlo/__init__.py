@@ -7,6 +7,7 @@
 ``buffers.py``      BufferAssignment, where a dump holds one
 ``shape.py``        Shape and Layout, with XLA's own text form and byte sizes
 ``sharding.py``     Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
+``places.py``       files and lines in words, cells of a notebook by their numbers
 ``devices.py``      replica groups and pairs; ``axes.py`` which mesh axes they run over
 ``printer.py``      Module → HLO text (the text reader's inverse)
 ``origins.py``      which StableHLO operations an instruction comes from

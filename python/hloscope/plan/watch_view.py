@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..hlo.places import short_line
 from .page import mimebundle
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _table(shown: list[Any], more: int) -> dict[str, Any]:
     ]  # fmt: skip
     rows = [
         [
-            k, c.function, c.caller.replace("\\", "/").rpartition("/")[2] or "unknown", c.changed,
+            k, c.function, short_line(c.caller) or "unknown", c.changed,
             c.trace_seconds, c.lower_seconds, c.compile_seconds,
         ]
         for k, c in enumerate(shown)

@@ -50,11 +50,12 @@ def from_line(text: str, shell: Any) -> Source:
 
 def from_cell(cell: str, shell: Any) -> Source:
     """Runs all statements but the last, which must be an expression."""
-    name = shell.compile.cache(cell, shell.execution_count)
+    # lines are those of the whole cell, whose first is that of the magic
+    name = shell.compile.cache("\n" + cell, shell.execution_count)
     try:
-        tree = ast.parse(shell.transform_cell(cell), name)
+        tree = ast.increment_lineno(ast.parse(shell.transform_cell(cell), name), 1)
     except SyntaxError as error:
-        raise UsageError(f"%%hlo: line {error.lineno}: {error.msg}") from None
+        raise UsageError(f"%%hlo: line {1 + (error.lineno or 0)}: {error.msg}") from None
     if not tree.body or not isinstance(tree.body[-1], ast.Expr):
         raise UsageError("%%hlo: the last statement of the cell must be a call or a name")
     *before, last = tree.body

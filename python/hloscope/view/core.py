@@ -16,6 +16,7 @@ from ..analysis.base.labels import labels
 from ..analysis.base.table import NO_TARGET, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
+from ..analysis.grouping.line_code import labels_with_code
 from ..analysis.grouping.worth import worth
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
@@ -214,7 +215,10 @@ def _groups(b: Builder, c: Context) -> None:
     g, f = c.groups, c.folds
     b.column("group.parent", "i32", g.parent)
     b.column("group.kind", "u8", g.kind)
-    b.text_column("group.label", g.label)
+    label = c.or_without(
+        "code of lines", lambda: labels_with_code(c.module, g, c.target.sources), lambda: g.label
+    )
+    b.text_column("group.label", label)
     b.column("group.owner", "i32", g.owner)
     b.column("group.computation", "i32", g.computation)
     b.column("group.size", "u32", g.size)
@@ -226,7 +230,8 @@ def _groups(b: Builder, c: Context) -> None:
     b.column("group.fold", "i32", f.of_group)
     members = csr([list(x.members) for x in f.folds])
     b.column("fold.parent", "u32", np.array([x.parent for x in f.folds], np.int64))
-    b.text_column("fold.label", [x.label for x in f.folds])
+    shown = (label[x.members[0]] if x.label == g.label[x.members[0]] else x.label for x in f.folds)
+    b.text_column("fold.label", shown)
     b.csr("fold", members.offsets, members.values, "members")
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import FrameTable, Instruction, Module, StackFrame
+from ...hlo.places import short_place
 from .frames import own_line
 from .line_flow import Flow, flow, is_move, nearest, weights
 from .table import Ints, Table, per_module, table
@@ -112,8 +113,7 @@ def said(at: StackFrame | None, why: str) -> str:
     """A line as tables show it: its file without folders, and how it was inferred."""
     if at is None:
         return ""
-    name = at.file[max(at.file.rfind("/"), at.file.rfind("\\")) + 1 :]
-    return f"{name}:{at.line}" + (f", inferred: {why}" if why else "")
+    return short_place(at.file, at.line) + (f", inferred: {why}" if why else "")
 
 
 def _work(i: Instruction) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from ...hlo import Instruction
 from ...hlo.collective_kinds import KINDS
+from ...hlo.places import short_line
 from ..base.operands import callers, step_back
 from ..comms.collective import Collective
 from ..text.units import duration, size
 from .facts import WORTH_SAYING, Facts
-from .finding import Finding, names, percent, short_line
+from .finding import Finding, names, percent
 
 _STEPS = 60
 _TINY = 1 << 16  # bytes: below it a transfer is nothing but latency on every chip of chips.toml

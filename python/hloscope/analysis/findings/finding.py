@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, StackFrame
+from ...hlo.places import whole_place
 from ..text.units import duration, size
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Finding:
         at = ""
         if self.line:
             code = f": {self.code}" if self.code else ""
-            at = f"\n    at {self.line}{' (inferred)' if self.inferred else ''}{code}"
+            at = f"\n    at {whole_place(self.line)}{' (inferred)' if self.inferred else ''}{code}"
         return f"{head}{at}\n    {self.evidence}\n    Try: {self.advice}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,13 +187,8 @@ def names(instructions: Sequence[Instruction], limit: int = 3) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def short_line(line: str) -> str:
-    """``/home/me/train.py:31`` → ``train.py:31``."""
-    return line.replace("\\", "/").rsplit("/", 1)[-1]
-
-
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-__all__ = ["Finding", "Findings", "Headline", "names", "percent", "short_line"]
+__all__ = ["Finding", "Findings", "Headline", "names", "percent"]

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ...hlo import Instruction
+from ...hlo.places import short_line
 from ..base.operands import source_of
 from ..text.units import duration, size
 from .facts import Facts
-from .finding import Finding, names, percent, short_line
+from .finding import Finding, names, percent
 
 _ORDER = frozenset({"copy", "transpose"})
 _MOVING = frozenset({

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from ...hlo import Module, Target
+from ...hlo.places import whole_place
 
 Size = int | str  # bytes, or "12GiB"
 MAIN_MEMORY = "device"  # whose budget ``max_peak`` is where it names none
@@ -38,7 +39,7 @@ class Breach:
     line: int = 0
 
     def __str__(self) -> str:
-        at = f"{self.file}:{self.line}: " if self.file else ""
+        at = f"{whole_place(f'{self.file}:{self.line}')}: " if self.file else ""
         return f"{at}{self.budget}: {self.message}"
 
 

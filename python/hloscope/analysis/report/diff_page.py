@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from ...hlo.places import whole_place
 from .diff_text import amount, place_parts, signed
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _collectives(diff: Diff) -> str:
             amount(c.payload_bytes, "B"),
             amount(c.wire_bytes, "B"),
             amount(c.executions, ""),
-            f"<code>{escape(c.line)}</code>",
+            f"<code>{escape(whole_place(c.line))}</code>",
         )
         for where, side in (
             ("first", diff.removed_collectives),
@@ -219,7 +220,7 @@ def _changes(diff: Diff, a: Mapping[str, int], b: Mapping[str, int]) -> str:
             f" <ins><code>{escape(after)}</code></ins>"
             for k, before, after in change.fields
         )
-        where = escape(change.b.line or change.a.line)
+        where = escape(whole_place(change.b.line or change.a.line))
         rows.append((name, escape(change.a.opcode), fields, f"<code>{where}</code>"))
     return _table("Changed", ("instruction", "opcode", "what", "line"), rows)
 
@@ -232,7 +233,7 @@ def _items(title: str, items: Iterable[Item], index: Mapping[str, int], side: st
             f"<code>{escape(i.shape)}</code>",
             amount(i.bytes, "B"),
             f"<code>{escape(i.computation)}</code>",
-            f"<code>{escape(i.line or i.op_name)}</code>",
+            f"<code>{escape(whole_place(i.line) or i.op_name)}</code>",
         )
         for i in items
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...hlo.places import base_name, is_cell, short_place
 from ..base.op_name import parse_op_name
 from ..cost.cost import estimated
 from ..text.units import duration, size
@@ -75,10 +76,11 @@ def _lines(p: Program, names: dict[str, str]) -> Sums:
         own = line.own
         if not (own.seconds or own.wire_bytes or own.live_bytes):
             continue
-        file = line.file.replace("\\", "/").rsplit("/", 1)[-1]
+        # a cell that ran again has another number
+        file = "notebook cell" if is_cell(line.file) else base_name(line.file)
         text = (line.text or "").strip()
         key = f"{file}\n{line.function}\n{text or line.line}"
-        names[key] = f"{file}:{line.line}" + (f" {text[:80]}" if text else "")
+        names[key] = short_place(line.file, line.line) + (f" {text[:80]}" if text else "")
         for k, v in enumerate((own.seconds, own.wire_bytes, own.live_bytes)):
             out[key][k] += v
     return out

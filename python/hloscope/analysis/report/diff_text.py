@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ...hlo.places import whole_place
 from ..text.units import count, duration, quantity, size
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def _section(title: str, lines: Iterable[str], limit: int) -> Iterator[str]:
 def item_text(item: Item) -> str:
     """``%dot.3 = f32[8,4] dot  in main.1  train.py:31``."""
     inside = f" with {item.inside:,} instructions inside" if item.inside else ""
-    where = f"  {item.line}" if item.line else f"  {item.op_name}" if item.op_name else ""
+    where = whole_place(item.line) or item.op_name
+    where = f"  {where}" if where else ""
     return f"%{item.name} = {item.shape} {item.opcode}{inside}  in {item.computation}{where}"
 
 
@@ -127,14 +129,14 @@ def _change(change: Change) -> str:
     name = f"%{change.a.name}"
     if change.b.name != change.a.name:
         name += f" (%{change.b.name})"
-    where = change.b.line or change.a.line
+    where = whole_place(change.b.line or change.a.line)
     return f"{name} {change.a.opcode}  {fields}" + (f"  {where}" if where else "")
 
 
 def _collective(c: CollectiveItem, count: int) -> str:
     times = "" if c.executions in (None, 1) else f" × {c.executions}"
     wire = "" if c.wire_bytes is None else f", {size(c.wire_bytes)} on the wire"
-    where = f"  {c.line}" if c.line else ""
+    where = f"  {whole_place(c.line)}" if c.line else ""
     alike = f"{count:,} alike, each " if count > 1 else ""
     return f"{c.kind} over {c.axes}: {alike}{size(c.payload_bytes)}{wire}{times}{where}"
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...hlo import Instruction, Module, Operation, Origin, StackFrame
+from ...hlo.places import short_place
 from ...hlo.python_calls import PythonCall
 from .fate import Fate, Fates, hlo_opcode
 
@@ -248,7 +249,7 @@ class Teller:
                 o = self.operations[main]
                 return f"{noun_of(o).capitalize()} `{o.name}`" if o.name else ""
             return f"`{self.program.names.get(main, '')}`"
-        where = f"line {at.line}" if self._one_file else f"{_base(at.file)}:{at.line}"
+        where = f"line {at.line}" if self._one_file else short_place(at.file, at.line)
         call = self._call(main, at, calls)
         function = f" in `{at.function}`" if at.function and at.function != "<module>" else ""
         code = self._snippet(at)
@@ -483,7 +484,3 @@ def _plural_verb(what: str) -> str:
 
 def _tail(function: str) -> str:
     return function.rpartition(".")[2]
-
-
-def _base(file: str) -> str:
-    return file.replace("\\", "/").rpartition("/")[2]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Module, Operation, StackFrame
+from ...hlo.places import short_place
 from ...hlo.python_calls import PythonCall
 from ..base.frames import is_library
 
@@ -42,7 +43,7 @@ class Origin:
             said += [f"in {call.callee}" for call in reversed(self.calls)]
         at = self.source
         if at is not None:
-            said.append(f"at {at.file.rpartition('/')[2]}:{at.line}")
+            said.append(f"at {short_place(at.file, at.line)}")
         return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import FrameTable, Module, Target
+from ...hlo.places import short_place
 from ..base.frames import is_library
 from ..base.lines import lines
 from ..cost.cost import Cost, estimated
@@ -140,7 +141,7 @@ class Source:
     def __repr__(self) -> str:
         rows = [
             (
-                f"{x.file.rsplit('/', 1)[-1]}:{x.line}",
+                short_place(x.file, x.line),
                 quantity(x.total.flops, "FLOP"),
                 duration(x.total.seconds) if self.has_seconds else "",
                 size(x.total.wire_bytes),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Module, StackFrame
+from ...hlo.places import base_name
 
 if TYPE_CHECKING:
     from .passes import Passes
@@ -81,7 +82,7 @@ def trace_line(module: Module, place: str, passes: Passes | None = None) -> Trac
     hit = {k: at_line(table.stack(k), place) for k in set(ids) if k}
     found = tuple(i for i, k in zip(module.instructions, ids, strict=True) if hit.get(k))
     if not found:
-        known = sorted({f.file.rpartition("/")[2] for k in hit for f in table.stack(k)})
+        known = sorted({base_name(f.file) for k in hit for f in table.stack(k)})
         files = f"; its files are {', '.join(known[:8])}" if known else "; it knows no source lines"
         raise LookupError(f"no instruction of {module.name} is at {place}{files}")
     rows = [passes.made(i.name) if passes is not None else None for i in found]

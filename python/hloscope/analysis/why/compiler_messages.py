@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target, parse_shape
+from ...hlo.places import whole_place
 from ...hlo.sharding_text import parse_sharding
 from ..base.table import NO_TARGET, per_target
 from ..comms.collectives import collectives
@@ -56,7 +57,7 @@ class CompilerMessage:
         if not self.kind:
             return self.text
         of = f"%{self.operation} {self.shape}" if self.operation else "a value"
-        at = f" at {self.line}" if self.line else ""
+        at = f" at {whole_place(self.line)}" if self.line else ""
         return f"{self.kind} of {of}{at}, from {self.had} to {self.needs}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo.places import whole_place
 from ..base.op_name import is_autodiff
 from ..base.operands import Source
 from ..base.table import per_target
@@ -179,7 +180,9 @@ class Provenance:
         if len({(c.had, c.needs, c.origins, c.line) for c in cards}) == 1:
             return cards[0]
         if len({c.operand for c in cards}) > 1:
-            lines = ", ".join(dict.fromkeys(f"{c.opcode} at {c.line}" for c in cards[:4]))
+            lines = ", ".join(
+                dict.fromkeys(f"{c.opcode} at {whole_place(c.line)}" for c in cards[:4])
+            )
             return Why(unknown=f"{len(cards)} ops would each account for it: {lines}")
         return self._merged(cards)
 

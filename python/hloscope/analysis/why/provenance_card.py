@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...hlo.places import whole_place
 from .compiler_messages import CompilerMessage
 from .provenance_origins import Origin
 
@@ -149,7 +150,7 @@ _MOST = 12  # lines of one card for ops alike
 
 
 def _at(line: str) -> str:
-    return f" at {line}" if line else ""
+    return f" at {whole_place(line)}" if line else ""
 
 
 def _said(o: Origin) -> str:
@@ -158,6 +159,6 @@ def _said(o: Origin) -> str:
         return f"{what} from unknown"
     who = f"{o.kind} {o.name}"
     if o.kind == "constraint":
-        helper = f" (called from {o.stack[1]})" if len(o.stack) > 1 else ""
-        who = f"the constraint at {o.line}{helper}"
+        helper = f" (called from {whole_place(o.stack[1])})" if len(o.stack) > 1 else ""
+        who = f"the constraint at {whole_place(o.line)}{helper}"
     return f"{what} from {who}" + (f", along {' ← '.join(o.via[:12])}" if o.via else "")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo.places import whole_place
 from ...hlo.sharding_text import parse_sharding
 from ..base.frames import is_library, own_line
 from ..base.operands import callers, source_of, step_back
@@ -37,7 +38,7 @@ class Origin:
     def __str__(self) -> str:
         if self.kind == "unknown":
             return f"{self.axis}: origin unknown"
-        where = f"constraint at {self.line}" if self.kind == "constraint" else ""
+        where = f"constraint at {whole_place(self.line)}" if self.kind == "constraint" else ""
         return f"{self.axis}: {where or f'{self.kind} {self.name}'}"
 
 
