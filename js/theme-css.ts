@@ -200,8 +200,13 @@ button.bar:hover{background:var(--bg3)}
 .tree-row .cell{flex:none;width:76px;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .tree-row .cell.share{width:46px;color:var(--dim)}
 .tree-row .figure{min-width:44px;text-align:right;color:var(--dim)}
-.timeline-box{flex:none;overflow:auto;padding:0}
-.timeline-box canvas{display:block;touch-action:none;cursor:grab}
+.timelines{display:flex;flex-direction:column;height:100%;min-height:0}
+.timelines .chapter,.timelines .chapter>div,.chapter.timelines>div{display:flex;flex-direction:column;flex:0 1 auto;min-height:0}
+.timelines .chapters{padding:10px 14px 4px;flex:none}
+.timeline-box{flex:0 1 auto;min-height:0;overflow:hidden auto;padding:0;position:relative}
+.timeline-box canvas{display:block;position:sticky;top:0;touch-action:none;cursor:grab}
+.timelines .note{margin:8px 14px 0}
+.timeline-room{position:absolute;top:0;left:0;width:1px;pointer-events:none}
 .timeline-box canvas:focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
 .twist{width:14px;flex:none;color:var(--dim);text-align:center}
 .text .space{overflow:visible}

@@ -18,6 +18,7 @@ export interface Extras {
   compiler?: CompilerMessage[];
   findings?: Findings;
   timeline?: TimelineExtras;
+  trace?: TraceExtras;
   /** Of columns move.*: the chip their seconds are of; null where none is known. */
   moves?: { hardware: string | null };
   devices?: DeviceExtras;
@@ -62,6 +63,16 @@ export interface TimelineExtras {
   seconds: number; // of one step
   entry: number; // computation
   hardware: string; // the chip's label
+}
+
+/** What columns trace.* leave out. */
+export interface TraceExtras {
+  events: number; // of all lanes, drawn or not
+  /** Events that took less than these seconds are left out; null when none is. */
+  shortest: number | null;
+  /** Events of the file that no lane has: "on the host's threads". */
+  elsewhere: { where: string; events: number }[];
+  runs: number; // executions of this program, all devices
 }
 
 export interface CostExtras {

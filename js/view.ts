@@ -229,6 +229,19 @@ export type CoreColumn = string;
  * timeline.inside         i32 e   computation that runs inside, -1 for an operation
  * timeline.times          f64 e   how often that runs, one after another
  *
+ * trace_lane.device       StringId u32 l  lines of traced devices, "TPU:0"; by device
+ * trace_lane.name         StringId u32 l  "XLA Ops"; on CPU a thread
+ * trace_lane.beside       u8 l    1 when it runs beside the operations: asynchronous ones
+ * trace_lane.events       u32 l   how many events the trace has there
+ * trace.lane              u32 t   events of a trace, by lane and then by start
+ * trace.start, trace.end  f64 t   seconds since the first event of all, on the clock of all devices
+ * trace.seconds           f64 t   how long it took by the device's own clock
+ * trace.instruction       i32 t   -1 for what is not of this program
+ * trace.text              StringId u32 t  its name in the trace
+ * trace_run.device        StringId u32 x  executions of this program, by device and start
+ * trace_run.start         f64 x   seconds since the first event of all
+ * trace_run.seconds       f64 x   from begin to end
+ *
  * own.0, own.1, …         f64 n   numbers a person gave, named in extras.own; NaN none
  *
  * diff.of                 u8 n    beside another program: 0 the same there, 1 changed, 2 only here

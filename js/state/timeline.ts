@@ -2,6 +2,13 @@
 import type { ViewModel } from "../base/model.ts";
 import type { TimelineExtras } from "../view-extras.ts";
 import { perModel } from "./members.ts";
+import type { Row } from "./trace.ts";
+
+const NOTHING: Row = {
+  events: new Uint32Array(),
+  start: new Float64Array(),
+  end: new Float64Array(),
+};
 
 /** One event drawn somewhere: absolute seconds, and how deep in loops. */
 export interface Place {
@@ -22,8 +29,8 @@ export class Timeline {
   readonly inside: Int32Array; // computation that runs `times` times in it; -1 an operation
   readonly times: Float64Array;
   private readonly computation: Uint32Array;
-  /** Events of a computation on a lane, by start. */
-  private readonly rows = new Map<number, number[][]>();
+  private readonly rows = new Map<number, Row[]>();
+  private readonly containers = new Map<number, Row>();
   private readonly ofInstruction = new Map<number, number>();
   private readonly caller = new Map<number, number>();
 
@@ -40,12 +47,13 @@ export class Timeline {
     this.duration = model.column("timeline.seconds");
     this.inside = model.column("timeline.inside");
     this.times = model.column("timeline.times");
+    const rows = new Map<number, number[][]>();
     for (let e = 0; e < this.start.length; e++) {
       const c = this.computation[e];
-      let lanes = this.rows.get(c);
+      let lanes = rows.get(c);
       if (!lanes) {
         lanes = this.lanes.map(() => []);
-        this.rows.set(c, lanes);
+        rows.set(c, lanes);
       }
       lanes[this.lane[e]]?.push(e);
       const known = this.ofInstruction.get(this.instruction[e]);
@@ -56,23 +64,29 @@ export class Timeline {
         this.caller.set(this.inside[e], e);
       }
     }
-    for (const lanes of this.rows.values()) {
-      for (const list of lanes) list.sort((a, b) => this.start[a] - this.start[b]);
+    for (const [c, lanes] of rows) {
+      this.rows.set(c, lanes.map(this.byStart));
+      this.containers.set(c, this.byStart(lanes[0].filter((e) => this.inside[e] >= 0)));
     }
   }
 
-  /** Events of a computation on a lane that end after `from`, by start. */
-  *after(computation: number, lane: number, from: number): Generator<number> {
-    const list = this.rows.get(computation)?.[lane] ?? [];
-    let low = 0;
-    let high = list.length;
-    // Events of one lane follow one another: their ends rise with their starts.
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.start[list[middle]] + this.duration[list[middle]] < from) low = middle + 1;
-      else high = middle;
-    }
-    for (let k = low; k < list.length; k++) yield list[k];
+  private byStart = (events: number[]): Row => {
+    events.sort((a, b) => this.start[a] - this.start[b]);
+    return {
+      events: Uint32Array.from(events),
+      start: Float64Array.from(events, (e) => this.start[e]),
+      end: Float64Array.from(events, (e) => this.start[e] + this.duration[e]),
+    };
+  };
+
+  /** Events of a computation on a lane. They follow one another: ends rise with starts. */
+  row(computation: number, lane: number): Row {
+    return this.rows.get(computation)?.[lane] ?? NOTHING;
+  }
+
+  /** The loops and calls of a computation, which hold events of every lane. */
+  loops(computation: number): Row {
+    return this.containers.get(computation) ?? NOTHING;
   }
 
   /** Seconds of one run of what is inside a loop or a call. */

@@ -1,181 +1,185 @@
 /**
- * The modelled step over time: compute, waiting, and each way that transfers go. Zoomed and panned
- * like a trace; loops open into their iterations as they get wide enough.
+ * The step over time. Modelled: compute, waiting, and each way that transfers go. Measured: every
+ * event of the devices of a trace. Zoomed and panned like a trace viewer.
  */
-import { h, onFrame } from "../../base/dom.ts";
+import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { NOTHING } from "../../state/store.ts";
-import { timelineOf } from "../../state/timeline.ts";
-import type { Panel } from "../panel.ts";
+import { type Timeline, timelineOf } from "../../state/timeline.ts";
+import { type Run, type Trace, traceOf } from "../../state/trace.ts";
+import type { Panel, PanelContext } from "../panel.ts";
+import { chapters } from "../parts/chapters.ts";
 import { note } from "../parts/parts.ts";
-import { paintTimeline, type Span } from "./paint.ts";
+import { chart } from "./chart.ts";
+import { modelled } from "./modelled.ts";
+import { traced } from "./traced.ts";
 
 const STEP = 1.25;
+const ALL = "all devices";
 
 export const timeline: Panel = {
   id: "timeline",
   title: "Timeline",
   width: 0.5,
   fills: true,
-  available: (model) => timelineOf(model) !== null,
+  available: (model) => timelineOf(model) !== null || traceOf(model) !== null,
   render(element, ctx) {
-    const { model, store, graph, signal } = ctx;
-    const found = timelineOf(model);
-    if (!found) return;
-    let from = 0;
-    let to = found.seconds;
-    let spans: Span[] = [];
-    const canvas = h("canvas", {
-      role: "img",
-      tabindex: "0",
-      "aria-label": `Timeline of ${format.seconds(found.seconds)}: arrows move, plus and minus zoom, 0 shows all. The tables of Cost and Collectives have the figures.`,
-    });
-    const box = h("div", { class: "timeline-box" }, canvas);
-    const said = h("p", { class: "note", "aria-live": "polite" });
-    const hint = "Drag to move, turn the wheel to zoom, double-click to fill the view with one.";
-    said.textContent = hint;
-
-    const draw = onFrame(() => {
-      const selection = store.get("selection");
-      const selected = selection.kind === "instruction" ? selection.index : -1;
-      spans = paintTimeline(canvas, box, { model, timeline: found, from, to, selected });
-    }, signal);
-    const show = (a: number, b: number) => {
-      const least = found.seconds * 1e-9;
-      const width = Math.min(found.seconds, Math.max(least, b - a));
-      from = Math.min(Math.max(0, a), found.seconds - width);
-      to = from + width;
-      draw();
-    };
-    const zoom = (factor: number, at = (from + to) / 2) => {
-      show(at - (at - from) / factor, at + (to - at) / factor);
-    };
-    const move = (share: number) => show(from + (to - from) * share, to + (to - from) * share);
-    const timeAt = (x: number) => from + ((to - from) * x) / Math.max(1, canvas.clientWidth);
-    const spanAt = (event: MouseEvent): Span | undefined => {
-      const rect = canvas.getBoundingClientRect();
-      const x = event.clientX - rect.left;
-      const y = event.clientY - rect.top;
-      // The innermost is drawn last.
-      return [...spans]
-        .reverse()
-        .find((s) => x >= s.x && x <= s.x + s.w && y >= s.y && y <= s.y + s.h);
-    };
-    const words = (s: Span) => {
-      const i = found.instruction[s.event];
-      const took = format.seconds(found.duration[s.event]);
-      const times =
-        found.times[s.event] > 1 ? `, ${format.count(found.times[s.event])} iterations` : "";
-      const lane = found.lanes[found.lane[s.event]];
-      return `%${model.name(i)} · ${model.label(i)} · ${took}${times} · ${lane} · begins at ${format.seconds(s.start)}`;
-    };
-
-    canvas.addEventListener(
-      "wheel",
-      (event) => {
-        event.preventDefault();
-        const at = timeAt(event.clientX - canvas.getBoundingClientRect().left);
-        if (Math.abs(event.deltaX) > Math.abs(event.deltaY))
-          move(event.deltaX / canvas.clientWidth);
-        else zoom(event.deltaY < 0 ? STEP : 1 / STEP, at);
-      },
-      { passive: false },
-    );
-    let held: { x: number; from: number; to: number; moved: boolean } | null = null;
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      held = { x: event.clientX, from, to, moved: false };
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (held) {
-        const by = event.clientX - held.x;
-        held.moved ||= Math.abs(by) > 3;
-        const shift = ((held.to - held.from) * by) / Math.max(1, canvas.clientWidth);
-        if (held.moved) show(held.from - shift, held.to - shift);
-        return;
-      }
-      const span = spanAt(event);
-      said.textContent = span ? words(span) : hint;
-      store.hover(span ? { kind: "instruction", index: found.instruction[span.event] } : NOTHING);
-    });
-    canvas.addEventListener("pointerleave", () => store.hover(NOTHING));
-    canvas.addEventListener("pointerup", (event) => {
-      const moved = held?.moved;
-      held = null;
-      const span = moved ? undefined : spanAt(event);
-      if (!span) return;
-      const i = found.instruction[span.event];
-      store.selectInstruction(i);
-      graph.reveal(i);
-    });
-    canvas.addEventListener("dblclick", (event) => {
-      const span = spanAt(event);
-      if (!span) return;
-      const room = span.seconds * 0.1;
-      show(span.start - room, span.start + span.seconds + room);
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const acts: Record<string, () => void> = {
-        ArrowLeft: () => move(-0.2),
-        ArrowRight: () => move(0.2),
-        ArrowUp: () => zoom(STEP),
-        ArrowDown: () => zoom(1 / STEP),
-        "+": () => zoom(STEP),
-        "=": () => zoom(STEP),
-        "-": () => zoom(1 / STEP),
-        "0": () => show(0, found.seconds),
-        Home: () => show(0, to - from),
-        End: () => show(found.seconds - (to - from), found.seconds),
-      };
-      const act = acts[event.key];
-      if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      event.stopPropagation();
-      act();
-    });
-
-    const button = (text: string, title: string, onclick: () => void) =>
-      h("button", { class: "mini", type: "button", title, onclick }, text);
-    element.append(
-      h(
-        "div",
-        { class: "column" },
-        h(
-          "div",
-          { class: "bar-row" },
-          h(
-            "span",
-            null,
-            `${format.seconds(found.seconds)} modelled on ${found.hardware}, one step on one device`,
-          ),
-          button("−", "Zoom out (-)", () => zoom(1 / STEP ** 3)),
-          button("+", "Zoom in (+)", () => zoom(STEP ** 3)),
-          button("all", "Show the whole step (0)", () => show(0, found.seconds)),
-        ),
-        box,
-        said,
-        note(
-          "A lower bound: one operation after the other at the chip's peak, transfers beside them. “Waiting” is communication that nothing runs beside.",
-        ),
-      ),
-    );
-    /** Brings what was selected elsewhere into view. */
-    store.on(
-      "selection",
-      () => {
-        const { kind, index } = store.get("selection");
-        const place = kind === "instruction" ? found.place(index) : null;
-        if (place && (place.start > to || place.start + found.duration[place.event] < from)) {
-          const half = (to - from) / 2;
-          show(place.start - half, place.start + half);
-        } else draw();
-      },
-      signal,
-    );
-    store.on("paint", draw, signal);
-    const watch = new ResizeObserver(() => draw());
-    watch.observe(box);
-    signal.addEventListener("abort", () => watch.disconnect(), { once: true });
-    draw();
+    const found = timelineOf(ctx.model);
+    const trace = traceOf(ctx.model);
+    const parts = [
+      ...(trace
+        ? [
+            {
+              title: "Measured",
+              about: "Every event of the devices in the trace",
+              build: () => ofTrace(ctx, trace),
+            },
+          ]
+        : []),
+      ...(found
+        ? [
+            {
+              title: "Modelled",
+              about: "One step on one device, as the chip's peak figures allow",
+              build: () => ofModel(ctx, found),
+            },
+          ]
+        : []),
+    ];
+    const body = chapters(ctx, "timeline", parts);
+    body.classList.add("timelines");
+    element.append(body);
   },
 };
+
+const button = (text: string, title: string, onclick: () => void) =>
+  h("button", { class: "mini", type: "button", title, onclick }, text);
+
+function ofModel(ctx: PanelContext, found: Timeline): Child[] {
+  const said = h("p", { class: "note", "aria-live": "polite" });
+  const made = chart(ctx, modelled(ctx.model, found), said);
+  return [
+    h(
+      "div",
+      { class: "bar-row" },
+      h(
+        "span",
+        null,
+        `${format.seconds(found.seconds)} modelled on ${found.hardware}, one step on one device`,
+      ),
+      button("−", "Zoom out (-)", () => made.zoom(1 / STEP ** 3)),
+      button("+", "Zoom in (+)", () => made.zoom(STEP ** 3)),
+      button("all", "Show the whole step (0)", made.all),
+    ),
+    made.element,
+    said,
+    note(
+      "A lower bound: one operation after the other at the chip's peak, transfers beside them. “Waiting” is communication that nothing runs beside.",
+    ),
+  ];
+}
+
+function ofTrace(ctx: PanelContext, trace: Trace): Child[] {
+  const { model } = ctx;
+  const said = h("p", { class: "note", "aria-live": "polite" });
+  let device: string | null = busiest(trace);
+  const made = chart(ctx, traced(model, trace, device), said);
+  const counted = h("span", { class: "dim" });
+  const runs = h("select", { "aria-label": "Run" });
+  let shown: Run[] = [];
+  const list = () => {
+    shown = trace.runs.filter((run) => device === null || run.device === device);
+    // Of all devices those of the first are enough: others ran at the same time.
+    if (device === null) shown = shown.filter((run) => run.device === shown[0].device);
+    runs.replaceChildren(
+      h("option", { value: "" }, "the whole trace"),
+      ...shown.map((run, k) =>
+        h("option", { value: String(k) }, `run ${k + 1} · ${format.seconds(run.seconds)}`),
+      ),
+    );
+    runs.hidden = shown.length === 0;
+    counted.textContent = counts(trace, device);
+  };
+  const go = () => {
+    const run = shown[Number(runs.value)];
+    if (runs.value === "" || !run) return made.all();
+    const around = run.seconds * 0.02;
+    made.show(run.start - around, run.start + run.seconds + around);
+  };
+  runs.addEventListener("change", go);
+  const devices = h(
+    "select",
+    {
+      "aria-label": "Device",
+      onchange: (event: Event) => {
+        const { value } = event.target as HTMLSelectElement;
+        device = value === ALL ? null : value;
+        made.change(traced(model, trace, device));
+        const kept = runs.value;
+        list();
+        if (Number(kept) < shown.length) runs.value = kept;
+      },
+    },
+    ...trace.devices.map((d) => h("option", { value: d, selected: d === device }, d)),
+    trace.devices.length > 1 ? h("option", { value: ALL }, ALL) : null,
+  );
+  list();
+  // The run that took as long as most do.
+  if (shown.length > 1) {
+    const order = shown.map((_, k) => k).sort((a, b) => shown[a].seconds - shown[b].seconds);
+    runs.value = String(order[order.length >> 1]);
+    go();
+  }
+  return [
+    h(
+      "div",
+      { class: "bar-row" },
+      devices,
+      runs,
+      button("−", "Zoom out (-)", () => made.zoom(1 / STEP ** 3)),
+      button("+", "Zoom in (+)", () => made.zoom(STEP ** 3)),
+      button("all", "Show the whole trace (0)", () => {
+        runs.value = "";
+        made.all();
+      }),
+      counted,
+    ),
+    made.element,
+    said,
+    note(leftOut(trace)),
+  ];
+}
+
+/** The device with most events of this program. */
+function busiest(trace: Trace): string | null {
+  const events = new Map<string, number>();
+  trace.lanes.forEach((lane) => {
+    let own = 0;
+    for (const row of lane.rows) for (const e of row.events) if (trace.instruction[e] >= 0) own++;
+    events.set(lane.device, (events.get(lane.device) ?? 0) + own);
+  });
+  let best: string | null = null;
+  for (const [device, own] of events) {
+    if (best === null || own > (events.get(best) ?? 0)) best = device;
+  }
+  return best;
+}
+
+function counts(trace: Trace, device: string | null): string {
+  const lanes = trace.lanes.filter((lane) => device === null || lane.device === device);
+  const all = lanes.reduce((sum, lane) => sum + lane.events, 0);
+  const drawn = lanes.reduce((sum, lane) => sum + lane.drawn, 0);
+  const missing = all > drawn ? `, ${format.count(all - drawn)} left out` : "";
+  return `${format.plural(drawn, "event")} of ${device ?? ALL} drawn${missing}`;
+}
+
+function leftOut(trace: Trace): string {
+  const { shortest, elsewhere } = trace.said;
+  const parts = [
+    ...(shortest === null
+      ? []
+      : [`Events of less than ${format.seconds(shortest)} are left out: there are too many`]),
+    ...elsewhere.map((x) => `${format.plural(x.events, "event")} ${x.where} are not drawn`),
+    "Grey is no operation of this program",
+  ];
+  return `${parts.join(". ")}.`;
+}

@@ -23,7 +23,9 @@ from .errors import ReadError
 from .gzipped import is_gzip, unwrap
 from .proto import read_proto
 from .proto_schema import message_class
-from .xplane_planes import Chip, Found, Key, read_planes, text
+from .xplane_lanes import Key, LaneBuilder, TraceEvents
+from .xplane_lanes import joined as lanes_joined
+from .xplane_planes import Chip, Found, read_planes, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Trace:
     ``executions`` counts, by (program, device), how often it ran, where the trace says so;
     ``unnamed`` is seconds of kernels and copies that belong to no HLO op; ``spans`` is seconds
     from the begin to the end of a program's executions, by (program, device); ``chip`` what the
-    devices are.
+    devices are; ``events`` every event of the devices.
     """
 
     ops: tuple[OpTime, ...]
@@ -71,6 +73,7 @@ class Trace:
     warnings: tuple[ReadWarning, ...] = ()
     spans: dict[tuple[Key, int], float] = field(default_factory=dict)
     chip: Chip | None = None
+    events: TraceEvents = field(default_factory=TraceEvents, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -215,8 +218,10 @@ def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
     unnamed: dict[str, float] = {}
     names: dict[int, str] = {}
     spans: dict[tuple[Key, int], float] = {}
+    lanes: list[tuple[list[LaneBuilder], int]] = []
     first = 0
     for host, found, _ in hosts:
+        lanes.append((found.lanes, first))
         for (key, op, device, beside), row in found.ops.items():
             seconds, own = row.total * 1e-12, row.own * 1e-12
             ops.append(OpTime(key[0], op, first + device, seconds, row.count, own, key[1], beside))
@@ -238,4 +243,5 @@ def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
         tuple(w for _, _, warnings in hosts for w in warnings),
         spans,
         next((found.chip for _, found, _ in hosts if found.chip is not None), None),
+        lanes_joined(lanes),
     )

@@ -16,7 +16,7 @@ from ..hlo import Module
 from .errors import ReadError
 from .proto import read_proto
 from .xplane import OpTime, Trace
-from .xplane_planes import Key
+from .xplane_lanes import Key
 
 # Beyond this part of equal instructions two modules are one compile, read in two ways.
 _SAME = 0.999

@@ -38,6 +38,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .xplane_lanes import Key, LaneBuilder, place_ps
+
 _NAME = re.compile(r"^%?([\w.\-]+)(?:\s*=\s|$)")
 _PROGRAM = re.compile(r"^(.*)\((\d+)\)$", re.DOTALL)
 _PLANE = re.compile(r"^/device:(TPU|GPU):(\d+)(?: SparseCore.*)?$")
@@ -49,6 +51,10 @@ _DERIVED = frozenset(
     )
 )  # fmt: skip
 _BESIDE = frozenset(("Async XLA Ops", "Sparse Core Ops"))
+# lines that nothing else repeats
+_OWN = frozenset(("Steps", "XLA Modules", "XLA Ops", *_BESIDE))
+_REPEATED = "on lines that repeat what others have"
+_HOST = "on the host's threads"
 _WANTED = frozenset(
     (
         "hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "device_offset_ps",
@@ -60,8 +66,6 @@ _WANTED = frozenset(
 
 _EXECUTE = "ThunkExecutor::Execute"
 _AT_ONCE = 50_000_000  # picoseconds between what an ended op set off and the event of its end
-
-Key = tuple[str, int | None]  # (module name, program id)
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class Found:
     kinds: dict[int, str] = field(default_factory=dict)  # device → "TPU:0"
     spans: dict[tuple[Key, int], float] = field(default_factory=dict)  # picoseconds
     chip: Chip | None = None
+    lanes: list[LaneBuilder] = field(default_factory=lambda: [LaneBuilder()])
 
 
 class _Event(NamedTuple):
@@ -105,6 +110,7 @@ class _Event(NamedTuple):
     op: str
     key: Key
     device: int
+    place: tuple[int, int]  # begin and end on the clock of all lines
 
 
 def read_planes(space: Any) -> Found:
@@ -136,6 +142,7 @@ def read_planes(space: Any) -> Found:
     for where, span in host.spans.items():
         if where[0] not in on_devices:
             devices.spans[where] = span
+    devices.lanes.append(host.lanes[0].without(on_devices, _HOST))
     return devices
 
 
@@ -199,6 +206,7 @@ class _Plane:
         lines: list[list[tuple[_Event, dict[str, Any]]]] = []
         ends: dict[Any, int] = {}
         executes = {k for k, e in self.events.items() if text(e.name) == _EXECUTE}
+        threads = [text(line.name) for line in self.plane.lines]
         for line in self.plane.lines:
             found = []
             followed: list[tuple[int, int]] = []  # (end, start) of what ended ops set off
@@ -214,8 +222,9 @@ class _Plane:
                 if op:
                     device = int(stats.get("device_ordinal", 0))
                     start, end = _span(e, stats, line)
-                    event = _Event(start, end, _innermost(op), _key(stats), device)
+                    event = _Event(start, end, _innermost(op), _key(stats), device, (start, end))
                     found.append((event, stats))
+            out.lanes[0].skip(_HOST, len(line.events) - len(found))
             lines.append(found)
             followed.sort()
             for stats, at in over:
@@ -223,10 +232,12 @@ class _Plane:
                 if k >= 0 and at - followed[k][0] < _AT_ONCE:
                     at = followed[k][1]
                 ends[stats.get("_ct"), stats["_c"]] = at
-        for found in lines:
+        for number, found in enumerate(lines):
             _add([event for event, _ in found], out, False)
             for e, stats in found:
                 done = max(e.end, ends.get((stats.get("_pt"), stats.get("_p")), e.end))
+                thread = (threads[number], False, number)
+                out.lanes[0].add(e.device, thread, (e.start, done), done - e.start, e.op, e.key)
                 row = out.ops[e.key, e.op, e.device, False]
                 row.total += done - e.end
                 row.own += done - e.end
@@ -237,6 +248,8 @@ class _Plane:
         for where, spans in runs.items():
             out.executions[where] = len(spans)
             out.spans[where] = sum(last - first for first, last in spans.values())
+            for span in spans.values():
+                out.lanes[0].ran(*where, span)
 
     def tpu(self, device: int, out: Found) -> None:
         modules = [x for x in self.plane.lines if text(x.name) == "XLA Modules"]
@@ -245,17 +258,21 @@ class _Plane:
             for e in line.events:
                 entry = self.events.get(e.metadata_id)
                 ran = program_key(text(entry.name) if entry is not None else "")
-                spans.append((*_span(e, self.stats(e), line), ran))
+                span = _span(e, self.stats(e), line)
+                spans.append((*span, ran))
+                out.lanes[0].ran(ran, device, place_ps(e, line, span))
                 out.executions[ran, device] = out.executions.get((ran, device), 0) + 1
                 long = spans[-1][1] - spans[-1][0]
                 out.spans[ran, device] = out.spans.get((ran, device), 0.0) + long
         spans.sort(key=lambda s: s[:2])
         ids: dict[int | None, Key] = {k[1]: k for _, _, k in spans if k[1] is not None}
         ids |= {key[1]: key for key in out.protos if key[1] is not None}
-        for line in self.plane.lines:
+        for number, line in enumerate(self.plane.lines):
             name = text(line.name)
             if name != "XLA Ops" and name not in _BESIDE:
+                self._other_line(device, number, line, out)
                 continue
+            where = (name, name in _BESIDE, number)
             events = []
             at = 0
             for e in sorted(line.events, key=lambda x: x.offset_ps):
@@ -268,50 +285,83 @@ class _Plane:
                     at += 1
                 within = spans and spans[at][0] <= start < max(spans[at][:2])
                 inside = spans[at][2] if within else None
+                place = place_ps(e, line, (start, end))
                 if not op:
+                    label = self.label(e)
+                    out.lanes[0].add(device, where, place, end - start, label, None)
                     if name in _BESIDE:
                         continue
-                    unnamed = self.events.get(e.metadata_id)
-                    label = text(unnamed.name) if unnamed is not None else "?"
                     out.unnamed[label] = out.unnamed.get(label, 0.0) + (end - start)
                     continue
                 given = stats.get("program_id", shared.get("program_id"))
                 key = ids.get(unsigned(given)) if given is not None else None
                 key = key or inside or _key({**shared, **stats})
-                events.append(_Event(start, end, op, key, device))
+                events.append(_Event(start, end, op, key, device, place))
             _add(events, out, name in _BESIDE)
+            _draw(events, where, out)
+
+    def label(self, event: Any) -> str:
+        """What an event is called that is no operation."""
+        entry = self.events.get(event.metadata_id)
+        return (text(entry.display_name) or text(entry.name)) if entry is not None else "?"
+
+    def _other_line(self, device: int, number: int, line: Any, out: Found) -> None:
+        """A line of executions, steps or whatever else the device wrote."""
+        name = text(line.name)
+        if name in _DERIVED and name not in _OWN:
+            out.lanes[0].skip(_REPEATED, len(line.events))
+            return
+        for e in line.events:
+            start, end = _span(e, self.stats(e), line)
+            place = place_ps(e, line, (start, end))
+            where = (name, False, number)
+            out.lanes[0].add(device, where, place, end - start, self.label(e), None)
 
     def gpu(self, device: int, out: Found) -> None:
-        streams = [x for x in self.plane.lines if text(x.name) not in _DERIVED]
+        derived = []
         named = False
-        for line in streams:
+        for number, line in enumerate(self.plane.lines):
+            where = (text(line.name), False, number)
+            if where[0] in _DERIVED:
+                derived.append((where, line))
+                continue
             events = []
             for e in line.events:
                 stats = {**self.about(e.metadata_id)[1], **self.stats(e)}
                 op = stats.get("hlo_op")
+                start, end = _span(e, stats, line)
+                place = place_ps(e, line, (start, end))
                 if op:
-                    events.append(
-                        _Event(*_span(e, stats, line), _innermost(op), _key(stats), device)
-                    )
+                    event = _Event(start, end, _innermost(op), _key(stats), device, place)
+                    events.append(event)
                 else:
-                    entry = self.events.get(e.metadata_id)
-                    label = text(entry.name) if entry is not None else "?"
+                    label = self.label(e)
                     out.unnamed[label] = out.unnamed.get(label, 0.0) + e.duration_ps
+                    out.lanes[0].add(device, where, place, end - start, label, None)
             named = named or bool(events)
             _add(events, out, False)
-        if named:
-            return
-        for line in self.plane.lines:  # only what XProf derived is left
-            if text(line.name) != "XLA Ops":
+            _draw(events, where, out)
+        for where, line in derived:
+            if where[0] != "XLA Ops":
+                if where[0] in ("Steps", "XLA Modules"):
+                    self._other_line(device, where[2], line, out)
+                else:
+                    out.lanes[0].skip(_REPEATED, len(line.events))
                 continue
-            events = []
+            if named:
+                out.lanes[0].skip(_REPEATED, len(line.events))
+                continue
+            events = []  # only what XProf derived is left
             for e in line.events:
                 label, shared = self.about(e.metadata_id)
                 stats = {**shared, **self.stats(e)}
                 op = _innermost(stats["hlo_op"]) if stats.get("hlo_op") else label
                 if op:
-                    events.append(_Event(*_span(e, stats, line), op, _key(stats), device))
+                    start, end = _span(e, stats, line)
+                    place = place_ps(e, line, (start, end))
+                    events.append(_Event(start, end, op, _key(stats), device, place))
             _add(events, out, False)
+            _draw(events, where, out)
 
 
 def _span(event: Any, stats: dict[str, Any], line: Any) -> tuple[int, int]:
@@ -330,6 +380,11 @@ def _add(events: list[_Event], out: Found, beside: bool) -> None:
         row.total += event.end - event.start
         row.own += own
         row.count += 1
+
+
+def _draw(events: list[_Event], where: tuple[str, bool, int], out: Found) -> None:
+    for e in events:
+        out.lanes[0].add(e.device, where, e.place, e.end - e.start, e.op, e.key)
 
 
 def _self_times(events: list[_Event]) -> Iterator[tuple[_Event, int]]:

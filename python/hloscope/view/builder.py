@@ -89,7 +89,11 @@ class Builder:
 
     def text_column(self, name: str, texts: Iterable[str]) -> None:
         """Adds a StringId column."""
-        self.column(name, "u32", self.strings.ids(texts))
+        self.text_ids(name, self.strings.ids(texts))
+
+    def text_ids(self, name: str, ids: ArrayLike) -> None:
+        """Adds a StringId column of ids that ``strings`` gave."""
+        self.column(name, "u32", ids)
         self._texts.add(name)
 
     def csr(self, name: str, offsets: ArrayLike, values: ArrayLike, suffix: str = "values") -> None:

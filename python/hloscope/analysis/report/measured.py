@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module
 from ..text.units import duration, grid, short
+from .measured_events import MeasuredEvents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,8 @@ class Measured:
 
     ``unmatched`` is what the trace has of this program under names it does not have, by name,
     ``other_programs`` what else ran, ``unnamed`` kernels of no HLO op; seconds of all steps
-    and devices. ``notes`` are for a person: what may be wrong with the join.
+    and devices. ``notes`` are for a person: what may be wrong with the join. ``events`` is the
+    trace itself, event by event.
     """
 
     module: Module
@@ -75,6 +77,7 @@ class Measured:
     device_names: Mapping[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     wall: Floats = field(default_factory=lambda: np.zeros(0))
+    events: MeasuredEvents = field(default_factory=MeasuredEvents)
 
     @cached_property
     def flight_mean(self) -> Floats:

@@ -8,13 +8,14 @@ other programs' rows ─────────────────▶ othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from ...hlo import Instruction, Module
+from ...hlo import Module
 from .measured import Measured
+from .measured_events import MeasuredEvents, TracedEvents, joined, start_of
 
 
 class Timed(Protocol):
@@ -49,6 +50,8 @@ class Matched(Protocol):
     def by_device(self) -> Mapping[int, int]: ...
     @property
     def spans(self) -> Mapping[int, float]: ...
+    @property
+    def rows(self) -> Collection[tuple[str, int | None, int]]: ...
     def __contains__(self, row: Any, /) -> bool: ...
 
 
@@ -61,6 +64,8 @@ class Traced(Protocol):
     def device_names(self) -> Mapping[int, str]: ...
     @property
     def warnings(self) -> tuple[Any, ...]: ...
+    @property
+    def events(self) -> TracedEvents: ...
 
 
 def join(
@@ -104,7 +109,7 @@ def join(
                 lost[name] = lost.get(name, 0.0) + _own(o)
             continue
         if o.beside:
-            flight[at[o.device], _start_of(i).index] += o.seconds
+            flight[at[o.device], start_of(i).index] += o.seconds
             continue
         seconds[at[o.device], i.index] += o.seconds
         own[at[o.device], i.index] += _own(o)
@@ -147,14 +152,8 @@ def join(
         {d: n for d, n in names.items() if d in at},
         tuple(notes),
         wall,
+        joined(module, trace.events, names, match) if trace is not None else MeasuredEvents(),
     )
-
-
-def _start_of(i: Instruction) -> Instruction:
-    """The start of an asynchronous op: some traces name its done."""
-    while i.opcode.endswith(("-done", "-update")) and i.operands:
-        i = i.operands[0]
-    return i
 
 
 def _unrecorded(

@@ -22,6 +22,7 @@ from . import (
     sharding,
     source,
     timeline,
+    trace,
     transitions,
 )
 
@@ -37,6 +38,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("memory", memory.add),
     ("source", source.add),
     ("measured", measured.add),
+    ("trace", trace.add),
     ("own", own.add),
     ("collectives", collectives.add),
     ("compiler", compiler.add),
