@@ -26,8 +26,9 @@ def main() -> None:
     import hloscope as hs
     import jax
     from people import PROGRAMS
+    from people.pods import AXES
 
-    axes = {"pipeline": "stage", "ring_attention": "ring", "tensor_parallel": "model"}
+    axes = AXES | {"pipeline": "stage", "ring_attention": "ring", "tensor_parallel": "model"}
     axes["sharded_weights"] = "model"
     for name in sys.argv[2:] or PROGRAMS:
         for place in ("cpu", "tpu"):

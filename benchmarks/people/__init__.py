@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import decoders, flax_models, others, parallel, plain, vision
+from . import (
+    decoders,
+    flax_models,
+    learners,
+    others,
+    parallel,
+    plain,
+    pods,
+    sequences,
+    tables,
+    vision,
+)
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
@@ -19,4 +30,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
     **parallel.PROGRAMS,
     **plain.PROGRAMS,
     **others.PROGRAMS,
+    **sequences.PROGRAMS,
+    **learners.PROGRAMS,
+    **tables.PROGRAMS,
+    **pods.PROGRAMS,
 }

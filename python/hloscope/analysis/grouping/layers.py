@@ -95,6 +95,7 @@ class _Finder:
         fusions = self._held_by_fusions()
         apart = (self.phase == OPTIMISER) & ~anchor
         frames = self.module.source_frames()[1]
+        work = self._work(anchor)
         signature: Ints | None = None
         for c in np.flatnonzero(t.size >= SMALLEST).tolist():
             if fusions[c]:
@@ -105,7 +106,7 @@ class _Finder:
                 continue
             if signature is None:
                 signature = signatures(t, self.family, frames)
-            stacks = find(t, c, rows, signature)
+            stacks = find(t, c, rows, signature, work)
             whole = stacks or self._loops(c, rows)
             if not whole:
                 continue
@@ -125,6 +126,17 @@ class _Finder:
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
         scoped = with_true_calls(self.module, self.scopes, scoped)
         return Layers(tuple(self.runs), self.layer, self.loops, scoped)
+
+    def _work(self, anchor: Mask) -> Ints:
+        """How many anchors each instruction stands for: a loop for those in its body."""
+        t = self.t
+        inside = np.bincount(t.computation[anchor], minlength=len(t.first))
+        out = np.ones(len(anchor), np.int64)
+        rows = np.flatnonzero(t.by_opcode(lambda o: o == "while", bool))
+        for r in rows.tolist():
+            mine = t.called.values[t.called.offsets[r] : t.called.offsets[r + 1]]
+            out[r] = max(1, int(inside[mine].sum()))
+        return out
 
     def _held_by_fusions(self) -> list[bool]:
         caller, roles = self.t.caller()

@@ -36,6 +36,8 @@ AGREE = {2: 4, 3: 2}
 VOTES = 16
 NEVER = 1 << 40
 
+Signatures = list[list[int]]  # rows of each signature, in order of work
+
 _DIGITS = re.compile(r"\d+")
 
 
@@ -121,9 +123,12 @@ class Graph:
         return out
 
 
-def find(t: Table, c: int, anchors: Ints, signature: Ints) -> tuple[Stack, ...]:
-    """Stacks of layers of computation ``c``; ``anchors`` are rows in it, ascending."""
-    if len(anchors) < 4:
+def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[Stack, ...]:
+    """Stacks of layers of computation ``c``; ``anchors`` are rows in it, ascending.
+
+    ``work[i]``: how many anchors instruction i stands for, a loop for those in it.
+    """
+    if len(anchors) < 4 and int(work[anchors].sum()) < 4:
         return ()
     by_signature: dict[int, list[int]] = {}
     for row in anchors.tolist():
@@ -139,18 +144,9 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints) -> tuple[Stack, ...]:
     depth = g.depth(counted)
     instances = [sorted((r - g.first for r in rows), key=lambda r: (depth[r], r)) for rows in found]
     instances += _by_shape(instances, t, g.first)
-    bits: dict[int, int] = {}
-    for rows in instances:
-        for k in {k for at in _pairs(len(rows)) for k in (at, at + 1)}:
-            bits.setdefault(rows[k], 1 << len(bits))
-    above = g.ancestors(bits)
-
-    def feeds(a: list[int], b: list[int]) -> bool:
-        """Whether each of a is needed for the next of b."""
-        return all(above[b[k + 1]] & bits[a[k]] for k in _pairs(len(a)))
-
-    spines = [rows for rows in instances if len(rows) > 1 and feeds(rows, rows)]
-    candidates: list[list[list[int]]] = []
+    needs = _Needs(g, instances)
+    spines = [rows for rows in instances if len(rows) > 1 and needs.feeds(rows, rows)]
+    candidates: list[Signatures] = []
     used: set[int] = set()
     for rows in spines:
         if rows[0] in used:  # whole already; a part of it says less
@@ -158,36 +154,94 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints) -> tuple[Stack, ...]:
         used.update(rows)
         for stack in candidates:
             model = stack[0]
-            if len(model) == len(rows) and feeds(model, rows) and feeds(rows, model):
+            if len(model) == len(rows) and needs.feeds(model, rows) and needs.feeds(rows, model):
                 stack.append(rows)
                 break
         else:
             candidates.append([rows])
-    candidates = [s for s in candidates if len(s) >= AGREE.get(len(s[0]), 1)]
-    candidates.sort(key=lambda s: (-len(s) * math.log2(1 + len(s[0])), s[0][0]))
+    candidates = [s for s in candidates if _works(s, work, g.first) >= AGREE.get(len(s[0]), 1)]
+    candidates.sort(key=lambda s: (-_weight(s), s[0][0]))
+    chosen: list[Signatures] = []
+    for stack in candidates:
+        around = [n for n, s in enumerate(chosen) if needs.overlaps(stack, s)]
+        beside = next((s for s in chosen if needs.beside(s, stack)), None)
+        if beside is not None and not around:
+            beside += stack
+        elif not around:
+            chosen.append(stack)
+        elif len(around) == 1 and len(stack) > 1 and needs.alternates(stack, chosen[around[0]]):
+            chosen[around[0]] = stack  # of one layer a part is missing: those with it say the count
+    chosen = chosen[:MOST_STACKS]
+    chosen.sort(key=lambda s: (min(depth[rows[0]] for rows in s), s[0][0]))
+    return tuple(
+        Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
+    )
 
-    def within(inner: list[list[int]], outer: list[list[int]]) -> bool:
+
+def _works(stack: Signatures, work: Ints, first: int) -> int:
+    return sum(int(work[rows[0] + first]) for rows in stack)
+
+
+def _weight(stack: Signatures) -> float:
+    return len(stack) * math.log2(1 + len(stack[0]))
+
+
+class _Needs:
+    """Which instances need which, at both ends and in the middle of each signature."""
+
+    def __init__(self, g: Graph, instances: Signatures) -> None:
+        self.bits: dict[int, int] = {}
+        for rows in instances:
+            for k in {k for at in _pairs(len(rows)) for k in (at, at + 1)}:
+                self.bits.setdefault(rows[k], 1 << len(self.bits))
+        self.above = g.ancestors(self.bits)
+
+    def needs(self, row: int, other: int) -> bool:
+        return bool(self.above[row] & self.bits[other])
+
+    def feeds(self, a: list[int], b: list[int]) -> bool:
+        """Whether each of a is needed for the next of b."""
+        return all(self.needs(b[k + 1], a[k]) for k in _pairs(len(a)))
+
+    def overlaps(self, a: Signatures, b: Signatures) -> bool:
+        return self.within(a, b) or self.within(b, a)
+
+    def within(self, inner: Signatures, outer: Signatures) -> bool:
         """Whether the middle of most of the inner signatures lies in the course of the outer's.
 
         Most, not one: a fusion of two results may tie one of them to something much later.
         """
         said = [
-            bool(above[a[m]] & bits[b[0]]) and bool(above[b[-1]] & bits[a[m]])
+            self.needs(a[m], b[0]) and self.needs(b[-1], a[m])
             for a in inner[:VOTES]
             for m in _pairs(len(a))[len(_pairs(len(a))) // 2 :][:1]
             for b in outer[:VOTES]
         ]
         return 2 * sum(said) > len(said)
 
-    chosen: list[list[list[int]]] = []
-    for stack in candidates:
-        if not any(within(stack, s) or within(s, stack) for s in chosen):
-            chosen.append(stack)
-    chosen = chosen[:MOST_STACKS]
-    chosen.sort(key=lambda s: (min(depth[rows[0]] for rows in s), s[0][0]))
-    return tuple(
-        Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
-    )
+    def beside(self, model: Signatures, other: Signatures) -> bool:
+        """Whether each layer of one makes something for the same layer of the other, one way.
+
+        So do the gradients that a decoder's layers add up for what all of them look at.
+        """
+        if len(model[0]) != len(other[0]):
+            return False
+
+        def serves(giving: Signatures, taking: Signatures) -> bool:
+            pairs = [(a, b) for a in giving[:VOTES] for b in taking[:VOTES]]
+            at = _pairs(len(model[0]))
+            late = any(self.needs(b[k], a[k + 1]) for a, b in pairs for k in at)
+            return not late and any(all(self.needs(b[k], a[k]) for k in at) for a, b in pairs)
+
+        return serves(model, other) or serves(other, model)
+
+    def alternates(self, more: Signatures, less: Signatures) -> bool:
+        """Whether the k-th of ``less`` lies between the k-th and the next of ``more``."""
+        if len(more[0]) != len(less[0]) + 1:
+            return False
+        a, b = more[0], less[0]
+        ends = (0, len(b) - 1)
+        return all(self.needs(b[k], a[k]) and self.needs(a[k + 1], b[k]) for k in ends)
 
 
 def _by_shape(instances: list[list[int]], t: Table, first: int) -> list[list[int]]:
