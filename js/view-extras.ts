@@ -31,6 +31,8 @@ export interface Extras {
 /** Passes that changed the module, in order; the first is where it began. */
 export interface PassesExtras {
   rows: PassRow[];
+  /** The row to begin at: where the main View stands, else the pass that made most. */
+  begin: number;
   note: string; // what is missing; "" nothing
 }
 export interface PassRow {

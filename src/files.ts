@@ -12,7 +12,7 @@ import { Poll } from "@lumino/polling";
 import { Chooser } from "./chooser.ts";
 import { hloIcon } from "./icons.ts";
 import { ExplorerPane } from "./pane.ts";
-import { folder } from "./remote.ts";
+import { type FolderFiles, folder } from "./remote.ts";
 import type { ExplorerSettings } from "./settings.ts";
 import { sourceOpener } from "./sources.ts";
 
@@ -130,6 +130,7 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
       path: () => contents.localPath(context.path),
       options: () => ({ ...settings.options, height: 0 }),
       openSource: sourceOpener(contents, commands),
+      beside: () => dumpFolder(services, context),
       onModules: (found) =>
         modules.present(
           found.modules.map((m, k) => ({
@@ -186,26 +187,36 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
   }
 }
 
+/** The modules and stages beside a file that lies in a dump folder; null of others. */
+async function dumpFolder(
+  { contents, serverSettings }: ServiceManager.IManager,
+  context: DocumentRegistry.Context,
+): Promise<FolderFiles | null> {
+  const path = contents.localPath(context.path);
+  const cut = path.lastIndexOf("/") + 1;
+  if (!/^module_\d+\./.test(path.slice(cut))) return null;
+  try {
+    return await folder(serverSettings, path.slice(0, cut));
+  } catch (error) {
+    console.warn("hloscope: the folder could not be listed", error);
+    return null;
+  }
+}
+
 /** Fills the chooser of a file that lies in a dump folder. */
 async function listStages(
-  { contents, serverSettings }: ServiceManager.IManager,
+  services: ServiceManager.IManager,
   context: DocumentRegistry.Context,
   stages: Chooser,
 ): Promise<void> {
-  const path = contents.localPath(context.path);
-  const cut = path.lastIndexOf("/") + 1;
-  if (!/^module_\d+\./.test(path.slice(cut))) return;
-  try {
-    const { files } = await folder(serverSettings, path.slice(0, cut));
-    const choices = files.map((f) => ({
-      group: `${f.name} (${f.index})`,
-      label: f.stage || f.file,
-      value: f.file,
-    }));
-    if (!stages.isDisposed) stages.present(choices, path.slice(cut));
-  } catch (error) {
-    console.warn("hloscope: the folder could not be listed", error);
-  }
+  const found = await dumpFolder(services, context);
+  if (!found || stages.isDisposed) return;
+  const choices = found.files.map((f) => ({
+    group: `${f.name} (${f.index})`,
+    label: f.stage || f.file,
+    value: f.file,
+  }));
+  stages.present(choices, context.path.slice(context.path.lastIndexOf("/") + 1));
 }
 
 async function mayRead(

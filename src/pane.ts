@@ -4,7 +4,15 @@ import type { Message } from "@lumino/messaging";
 import { Widget } from "@lumino/widgets";
 import { mount } from "../js/mount.ts";
 import type { Mounted, Options } from "../js/view.ts";
-import { ask, type Fault, type FileModules, modulesOf, ReadFault } from "./remote.ts";
+import { passesOf } from "./passes.ts";
+import {
+  ask,
+  type Fault,
+  type FileModules,
+  type FolderFiles,
+  modulesOf,
+  ReadFault,
+} from "./remote.ts";
 
 export interface PaneOptions {
   settings: ServerConnection.ISettings;
@@ -12,6 +20,8 @@ export interface PaneOptions {
   path: () => string;
   options: () => Partial<Options>;
   openSource?: (file: string, line: number) => void;
+  /** What lies in the folder beside the file, where that is a dump. */
+  beside?: () => Promise<FolderFiles | null>;
   /** Told after each reading, once the first picture has been drawn. */
   onModules?: (found: FileModules) => void;
 }
@@ -56,6 +66,7 @@ export class ExplorerPane extends Widget {
     const path = this.about.path();
     const first = this.shown === null;
     const status = first ? this.showLoading(path, loading) : null;
+    const beside = this.about.beside?.() ?? null;
     try {
       const answer = await ask(this.about.settings, {
         what: "view",
@@ -66,8 +77,10 @@ export class ExplorerPane extends Widget {
         progress: (p) => status?.(p.stage, p.fraction),
       });
       if (this.isDisposed || loading.signal.aborted || answer === null) return;
+      const folder = await beside;
+      if (this.isDisposed || loading.signal.aborted) return;
       this.etag = answer.etag;
-      this.present(answer.bytes, path);
+      this.present(answer.bytes, path, folder);
       void this.listModules(path, loading.signal);
     } catch (error) {
       if (this.isDisposed || this.loading !== loading) return;
@@ -132,7 +145,7 @@ export class ExplorerPane extends Widget {
     if (focused) page.focus();
   }
 
-  private present(bytes: Uint8Array, path: string): void {
+  private present(bytes: Uint8Array, path: string, folder: FolderFiles | null): void {
     const host = element("div", "", "hloscope-explorer");
     const { module } = this;
     const more = async (what: "analyses" | "text" | "stages", signal: AbortSignal) => {
@@ -145,6 +158,7 @@ export class ExplorerPane extends Widget {
       analyses: (signal) => more("analyses", signal),
       text: (signal) => more("text", signal),
       stages: (signal) => more("stages", signal),
+      ...(folder ? passesOf(this.about.settings, path, folder) : {}),
       openSource: this.about.openSource,
       options: { ...this.about.options(), ...this.chosen },
       onOptions: (options) => {

@@ -3,7 +3,8 @@
  *
  *     kind (1 byte) | length (u32, little-endian) | payload
  *
- * P progress, V view, A analyses, T text, S stages, I modules, H page, E error.
+ * P progress, V view, A analyses, T text, S stages, I modules, H page, K passes, C their costs,
+ * E error.
  */
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
@@ -26,10 +27,15 @@ export class ReadFault extends Error {
 export interface Progress {
   stage: string;
   fraction: number | null;
+  /** How many of how many, where pieces are counted. */
+  done?: number;
+  of?: number;
 }
 
+type PassRequest = "passes" | "pass_costs";
+
 export interface Request {
-  what: "view" | "analyses" | "text" | "stages" | "list" | "html" | "diff";
+  what: "view" | "analyses" | "text" | "stages" | "list" | "html" | "diff" | PassRequest;
   path: string;
   /** The second file of a diff. */
   other?: string;
@@ -110,6 +116,8 @@ const RESULT: Record<Request["what"], string> = {
   list: "I",
   html: "H",
   diff: "H",
+  passes: "K",
+  pass_costs: "C",
 };
 
 /** Null when `etag` still holds. Rejects with `ReadFault`, or `AbortError` when cancelled. */
@@ -167,7 +175,7 @@ export async function modulesOf(
 
 /** The modules and stages of a dump folder, in the order XLA made them. */
 export interface FolderFiles {
-  files: { file: string; name: string; index: number; stage: string }[];
+  files: { file: string; name: string; index: number; stage: string; bytes: number }[];
   chosen: number;
 }
 

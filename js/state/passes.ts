@@ -55,6 +55,8 @@ export interface Partner {
 export class Passes {
   readonly rows: PassRow[];
   readonly note: string;
+  /** The row to begin at. */
+  readonly begin: number;
   readonly first: Uint32Array;
   readonly last: Uint32Array;
   readonly final: Int32Array;
@@ -78,6 +80,7 @@ export class Passes {
     }
     this.rows = passes.rows;
     this.note = passes.note ?? "";
+    this.begin = Math.max(0, Math.min(Number(passes.begin) || 0, passes.rows.length - 1));
     this.first = first;
     this.last = model.column("pass.last");
     this.final = model.column("pass.final");

@@ -73,6 +73,8 @@ class Capture:
         # makes the snapshots of every pass and a note on what is missing; None: there are none
         self._snapshots: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
         self._has_passes = False  # whether making them needs no compile
+        # number of the dump that this is, among those of all passes; None: what came out in the end
+        self._pass_number: int | None = None
 
     def at(self, stage: str) -> Capture:
         """The same program at another stage: jaxpr, stablehlo, hlo or optimized.
@@ -298,8 +300,18 @@ class Capture:
         from .view.passes import build_passes
 
         return build_passes(
-            self.passes, self.module, self.target, title=self.title, progress=progress
+            self.passes,
+            self.module,
+            self.target,
+            title=self.title,
+            shown=self._shown_pass,
+            progress=progress,
         )
+
+    @property
+    def _shown_pass(self) -> int | None:
+        """The row of ``passes`` that this module stands at; None where it is the end."""
+        return None if self._pass_number is None else self.passes.at(self._pass_number)
 
     @property
     def _kept_passes(self) -> Passes | None:

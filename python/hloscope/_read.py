@@ -13,6 +13,7 @@ from ._capture import Capture
 from .hlo import Module, ReadWarning
 from .readers import ReadError, archives, dump_directory, read_modules
 from .readers.entries import choose_module
+from .readers.pass_dump import LAST, pass_of
 from .readers.sources import Source, bytes_of, load
 from .readers.xplane import is_trace
 
@@ -65,8 +66,9 @@ def read(
         assert entry.path is not None
         data, origin, found_stage = bytes_of(entry.path), entry.path.name, entry.stage
         module = None
-        if any(e.stage[:1].isdigit() for e in entries if e.index == entry.index):
-            folder = partial(_passes, path, entry.index)
+        of_module = [e for e in entries if (e.index, e.name) == (entry.index, entry.name)]
+        if any(e.stage[:1].isdigit() for e in of_module):
+            folder = partial(_passes, path, entry.index, entry.name)
     elif stage is not None:
         raise ReadError("stage= chooses among the files of a dump folder; this is one module")
     modules = read_modules(data, origin)
@@ -79,6 +81,9 @@ def read(
     found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
     if folder is not None:
         found._snapshots = folder
+        step = pass_of(found_stage)
+        if step is not None and step[2] != LAST:
+            found._pass_number = step[0]
     found.hardware = hardware
     if profile is not None:
         found.add_profile(Path(profile))
@@ -126,7 +131,7 @@ def _stage(module: Module, stage: str) -> str:
     return "optimized" if optimized else "hlo"
 
 
-def _passes(folder: Path, module: int) -> tuple[tuple[Snapshot, ...], str]:
+def _passes(folder: Path, number: int, name: str) -> tuple[tuple[Snapshot, ...], str]:
     from .readers.pass_dump import read_passes
 
-    return read_passes(folder, module), ""
+    return read_passes(folder, number, name), ""

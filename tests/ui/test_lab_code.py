@@ -102,6 +102,34 @@ def test_in_a_live_output(server: Server, new_page: Callable[[], Page], shots: P
     live.screenshot(path=shots / "code-notebook.png")
 
 
+def test_in_a_saved_notebook_without_its_kernel(
+    server: Server, new_page: Callable[[], Page], shots: Path
+) -> None:
+    """What a notebook keeps of a cell is all there is: texts, links, sentences, graph."""
+    import code_program
+
+    data, _ = code_program.capture()._repr_mimebundle_()
+    gone = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
+    kept = {
+        "output_type": "display_data",
+        "data": {**data, "application/vnd.jupyter.widget-view+json": gone},
+        "metadata": {},
+    }
+    (server.root / "saved.ipynb").write_text(notebook(code_cell("cap", kept), kernel="gone-kernel"))
+    page = new_page()
+    open_lab(page, server, "code-saved")
+    run_command(page, "docmanager:open", {"path": "saved.ipynb"})
+    choose = page.locator(".jp-Dialog select")
+    expect(choose).to_be_visible()
+    choose.select_option("null")
+    page.locator(".jp-Dialog button.jp-mod-accept").click()
+    view = page.locator(".hloscope-saved")
+    expect(view.get_by_text("jit_step", exact=True).first).to_be_visible()
+    expect(page.locator(".hloscope-live")).to_have_count(0)
+    walk_through(view, {**LINES, "jaxpr": "dot_general", "optimized": " = f32"})
+    view.screenshot(path=shots / "code-saved.png")
+
+
 def test_in_a_document(server: Server, new_page: Callable[[], Page], shots: Path) -> None:
     """A dump has its own text and the lines of its metadata, whose links are inferred."""
     import code_program

@@ -86,7 +86,7 @@ const LEGEND: [Life, string, string][] = [
 function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(): void } {
   const { store, signal } = ctx;
   const stage = ctx.stage(found.model, signal);
-  let row = Math.min(places.get(found) ?? firstChange(found), found.rows.length - 1);
+  let row = Math.min(places.get(found) ?? found.begin, found.rows.length - 1);
   let asText = false;
 
   // 1. The head of the picture: which pass, what it did, how to go on.
@@ -315,9 +315,4 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       table.update(row);
     },
   };
-}
-
-function firstChange(found: Passes): number {
-  const at = found.rows.findIndex((r, k) => k > 0 && !r.onlyMetadata);
-  return Math.max(0, at);
 }

@@ -16,7 +16,8 @@ import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..analysis.text.units import size
-from . import frames
+from . import frames, passes
+from .dumps import state_of
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -119,7 +120,13 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         if args.other is not None:
             with open(args.other, "rb") as stream:
                 read.append(stream.read())
-        send(frames.encode_json(b"D", [frames.digest(d) for d in read]))
+        digests = [frames.digest(d) for d in read]
+
+        def passes_as_they_were() -> None:
+            state = [state_of(args.folder, args.name)[0]] if args.folder is not None else []
+            send(frames.encode_json(b"D", digests + state))
+
+        passes_as_they_were()
         send(frames.progress("Reading the module", 0.05))
         try:
             cap = _capture(data, args.name, args.module, args.hardware)
@@ -147,6 +154,11 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         if "html" in wants:
             send(frames.progress("Writing the page", 0.6))
             send(frames.encode(b"H", str(cap.to_html()).encode()))
+        if "passes" in wants:
+            try:
+                passes.serve(send, cap, args.folder, args.name, passes_as_they_were)
+            except (ReadError, ValueError) as e:
+                send(frames.error(str(e)))
         if "diff" in wants and other is not None:
             from ..show.compared import diff, page
 
@@ -169,6 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--other-name", default="")
     parser.add_argument("--other-module")
     parser.add_argument("--hardware")
+    parser.add_argument("--folder", type=int)
     args = parser.parse_args(arguments)
     # Before files may not be written: where modules were not compiled when they were installed,
     # Python keeps them compiled for the next child, which starts half a second sooner.

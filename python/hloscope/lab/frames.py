@@ -2,13 +2,15 @@
 
     kind (1 byte) | length (u32, little-endian) | payload
 
-    P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}
+    P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}; of passes also "done", "of"
     I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] holds one
     V  View block, gzip'd (js/view.ts)
     A  analyses block, gzip'd
     T  text block, gzip'd
     S  stages block, gzip'd
     H  HTML page, UTF-8
+    K  passes block, gzip'd
+    C  costs       JSON [[row, figures], …] of the passes, some time after K
     D  digests     JSON ["…", …] of what the child has read, to the server alone
     E  error       JSON {"message", "line", "column", "excerpt": [[line, text], ...]}
 
@@ -39,6 +41,12 @@ def encode_json(kind: bytes, value: Any) -> bytes:
 
 def progress(stage: str, fraction: float | None) -> bytes:
     return encode_json(b"P", {"stage": stage, "fraction": fraction})
+
+
+def pieces(stage: str, done: int, of: int) -> bytes:
+    """Progress of what is counted."""
+    fraction = done / of if of else None
+    return encode_json(b"P", {"stage": stage, "fraction": fraction, "done": done, "of": of})
 
 
 def error(

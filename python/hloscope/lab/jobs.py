@@ -26,7 +26,11 @@ from tornado.web import HTTPError
 from .._child import child_environment
 from . import frames
 from .files import OpenFile
+from .folders import OpenDump
 from .limits import HloscopeLimits
+
+# Frames that end a job: who waits for one and goes away wants nothing more of it.
+_LAST = {b"C"}
 
 
 class Job:
@@ -77,7 +81,8 @@ class Job:
                 yield frames.encode(b"E", self.error or b'{"message": "the reader stopped"}')
         finally:
             self.users -= 1
-            if self.users == 0 and not self.results and not self.finished:
+            unwanted = not self.results or kind in _LAST
+            if self.users == 0 and unwanted and not self.finished:
                 self.cancel()
 
 
@@ -103,6 +108,7 @@ class Pool:
         wants: str,
         files: Sequence[OpenFile],
         choices: Mapping[str, str],
+        dump: OpenDump | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Frames for one request. Raises ``HTTPError`` 503 when too many wait.
 
@@ -122,10 +128,13 @@ class Pool:
             streams = [os.fdopen(os.dup(f.stream.fileno()), "rb") for f in files]
             names = [f.name for f in files]
             digests = [f.digest for f in files]
+            if dump is not None:
+                digests.append(dump.state)
+            folder = None if dump is None else os.dup(dump.fd)
             loop = asyncio.get_running_loop()
             threading.Thread(
                 target=self._run,
-                args=(loop, key, job, wants, streams, names, digests, choices),
+                args=(loop, key, job, wants, streams, names, digests, choices, folder),
                 name="hloscope-read",
                 daemon=True,
             ).start()
@@ -143,6 +152,7 @@ class Pool:
         names: Sequence[str],
         digests: Sequence[str],
         choices: Mapping[str, str],
+        folder: int | None,
     ) -> None:
         """A thread: waits for its turn, starts the child, hands what it says to the loop."""
 
@@ -157,7 +167,7 @@ class Pool:
             with self._slots:
                 if not job.cancelled:
                     post(job.post, b"P", frames.progress("Starting", None)[frames.HEADER.size :])
-                    process = self._start(wants, streams, names, choices)
+                    process = self._start(wants, streams, names, choices, folder)
                     job.process = process
                     if job.cancelled:  # meanwhile
                         process.kill()
@@ -169,6 +179,8 @@ class Pool:
         finally:
             for stream in streams:
                 stream.close()
+            if folder is not None:
+                os.close(folder)
             post(self._finish, key, job)
 
     def _listen(
@@ -221,6 +233,7 @@ class Pool:
         streams: Sequence[BinaryIO],
         names: Sequence[str],
         choices: Mapping[str, str],
+        folder: int | None = None,
     ) -> subprocess.Popen[bytes]:
         # -P: the current folder is not on the path, so no module there is ever imported
         command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", wants]
@@ -231,6 +244,9 @@ class Pool:
         if len(streams) > 1:
             handed = [streams[1].fileno()]
             command += [f"--other=/dev/fd/{handed[0]}", f"--other-name={names[1]}"]
+        if folder is not None:
+            handed.append(folder)
+            command += [f"--folder={folder}"]
         return subprocess.Popen(
             command,
             stdin=streams[0],

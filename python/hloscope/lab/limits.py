@@ -12,6 +12,9 @@ class HloscopeLimits(Configurable):
     """Set as ``c.HloscopeLimits.max_seconds = 60`` in ``jupyter_server_config.py``."""
 
     max_file_bytes = Int(_GB // 2, min=1, help="Larger files are refused.").tag(config=True)
+    max_passes_bytes = Int(
+        2 * _GB, min=1, help="Passes of one module that have more together are refused."
+    ).tag(config=True)
     max_result_bytes = Int(_GB // 2, min=1, help="Larger results are refused.").tag(config=True)
     max_memory_bytes = Int(
         6 * _GB, min=_GB // 8, help="Address space of the process that reads a file."

@@ -2,6 +2,7 @@
 
 ==============================================================================  ====================
 ``GET hloscope/api/(view|analyses|text|stages|list|html)?path=…&module=…&hardware=…``  one file
+``GET hloscope/api/(passes|pass_costs)?path=…``                                the passes beside it
 ``GET hloscope/api/diff?path=…&other=…``, also ``module``, ``other_module``     two files
 ``GET hloscope/api/folder?path=…``                                             a dump folder, JSON
 ==============================================================================  ====================
@@ -26,7 +27,7 @@ from tornado.web import HTTPError, authenticated
 
 from .. import __version__
 from .files import OpenFile, open_file
-from .folders import list_folder
+from .folders import OpenDump, list_folder, open_dump
 from .jobs import Pool
 from .limits import HloscopeLimits
 
@@ -39,6 +40,8 @@ _KINDS = {
     "list": (b"I", "view,analyses,text,stages,list"),
     "html": (b"H", "html"),
     "diff": (b"H", "diff"),
+    "passes": (b"K", "passes"),
+    "pass_costs": (b"C", "passes"),
 }
 # query arguments that name a module of the file, one of the second file, the chip to model
 _CHOICES = ("module", "other_module", "hardware")
@@ -92,11 +95,17 @@ class ReadHandler(_Handler):
             paths.append(self.argument("other"))
         choices = self._choices()
         files: list[OpenFile] = []
+        dump: OpenDump | None = None
         try:
             for path in paths:
                 files.append(await open_file(self.contents_manager, path, limit))
+            if wants == "passes":
+                limit = self.pool.limits.max_passes_bytes
+                dump = await asyncio.to_thread(open_dump, self.contents_manager, paths[0], limit)
             # the name is part of the key: the view shows it
             key = (__version__, wants, *choices.items(), *((f.name, f.digest) for f in files))
+            if dump is not None:
+                key = (*key, dump.state)
             tag = hashlib.blake2b(repr(key).encode(), digest_size=20).hexdigest()
             self.set_header("ETag", f'"{tag}"')
             self.set_header("Cache-Control", "no-cache")
@@ -105,7 +114,7 @@ class ReadHandler(_Handler):
                 self.set_status(304)
                 return
             self._task = asyncio.current_task()
-            async with aclosing(self.pool.frames(key, kind, wants, files, choices)) as stream:
+            async with aclosing(self.pool.frames(key, kind, wants, files, choices, dump)) as stream:
                 async for frame in stream:
                     self.write(frame)
                     await self.flush()
@@ -118,6 +127,8 @@ class ReadHandler(_Handler):
             self._task = None
             for file in files:
                 file.stream.close()
+            if dump is not None:
+                dump.close()
 
     def _choices(self) -> dict[str, str]:
         """What was chosen of the file, as options of child.py."""

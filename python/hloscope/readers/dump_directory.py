@@ -38,14 +38,13 @@ def list_directory(path: Path) -> tuple[ModuleEntry, ...]:
         raise ReadError(f"cannot list {path}: {e.strerror or e}") from None
     found: dict[tuple[int, str, str], ModuleEntry] = {}
     for name in names:
-        m = _NAME.fullmatch(name)
-        if m is None:
+        entry = entry_of(path / name)
+        if entry is None:
             continue
-        number, module, stage = int(m["number"]), m["name"], m["stage"]
-        key = (number, module, stage)
-        if key in found and not m["kind"].endswith("txt"):
+        key = (entry.index, entry.name, entry.stage)
+        if key in found and not name.removesuffix(".gz").endswith("txt"):
             continue  # of the same stage as text and as proto, the text says more
-        found[key] = ModuleEntry(module, number, stage, path / name)
+        found[key] = entry
     if not found:
         plain = [n for n in names if _PLAIN.fullmatch(n)]
         entries = [ModuleEntry(n.split(".")[0], k, "", path / n) for k, n in enumerate(plain)]
@@ -55,6 +54,12 @@ def list_directory(path: Path) -> tuple[ModuleEntry, ...]:
             )
         return tuple(entries)
     return tuple(sorted(found.values(), key=lambda e: (e.index, e.name, _order(e.stage))))
+
+
+def entry_of(file: Path) -> ModuleEntry | None:
+    """What a file of an ``xla_dump_to`` directory holds, by its name; None for other names."""
+    m = _NAME.fullmatch(file.name)
+    return ModuleEntry(m["name"], int(m["number"]), m["stage"], file) if m else None
 
 
 def _order(stage: str) -> tuple[int, int, str]:

@@ -10,7 +10,9 @@ XLA writes a file after each pass that changed the module, and at the start of e
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ..hlo import Module
@@ -41,16 +43,19 @@ def pass_of(stage: str) -> tuple[int, str, str, str] | None:
     return None
 
 
-def list_passes(folder: str | Path, module: str | int | None = None) -> tuple[ModuleEntry, ...]:
+def list_passes(
+    folder: str | Path, module: str | int | None = None, name: str | None = None
+) -> tuple[ModuleEntry, ...]:
     """Files of one module's passes; of the largest module where none is named.
 
+    ``name`` tells modules of one number apart: several processes may have dumped to one folder.
     Raises ``ReadError`` where the folder has none, saying how to dump them.
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise ReadError(f"{str(folder)[:300]} is not a folder; give one that xla_dump_to wrote")
     entries = dump_directory.list_directory(path)
-    passed = tuple(e for e in entries if pass_of(e.stage) is not None)
+    passed = tuple(e for e in entries if pass_of(e.stage) is not None and name in (None, e.name))
     if not any(e.stage[:1].isdigit() for e in passed):
         raise ReadError(
             f"{path} holds no passes: dump them with "
@@ -60,32 +65,48 @@ def list_passes(folder: str | Path, module: str | int | None = None) -> tuple[Mo
     return tuple(e for e in passed if (e.name, e.index) == (chosen.name, chosen.index))
 
 
-def read_passes(folder: str | Path, module: str | int | None = None) -> tuple[Snapshot, ...]:
-    """The snapshots of one module. Files are read when asked for. Raises ``ReadError``."""
+def read_passes(
+    folder: str | Path,
+    module: str | int | None = None,
+    name: str | None = None,
+    data: Callable[[Path], bytes] = Path.read_bytes,
+) -> tuple[Snapshot, ...]:
+    """The snapshots of one module (see ``list_passes``). Raises ``ReadError``.
+
+    Files are read when asked for, by ``data``, which may raise ``OSError``.
+    """
     found = []
-    for entry in list_passes(folder, module):
+    for entry in list_passes(folder, module, name):
         step = pass_of(entry.stage)
         assert entry.path is not None
         assert step is not None
-        found.append(_snapshot(entry.path, *step))
+        found.append(_snapshot(entry.path, data, *step))
     return tuple(found)
 
 
-def _snapshot(path: Path, number: int, pipeline: str, passed: str, upcoming: str) -> Snapshot:
-    def module() -> Module:
-        from . import read_modules
-
+def _snapshot(
+    path: Path,
+    data: Callable[[Path], bytes],
+    number: int,
+    pipeline: str,
+    passed: str,
+    upcoming: str,
+) -> Snapshot:
+    def content() -> bytes:
         try:
-            return read_modules(path.read_bytes(), path.name)[0]
+            return data(path)
         except OSError as e:
             raise ReadError(f"cannot read {path}: {e.strerror or e}") from None
 
+    def module() -> Module:
+        from . import read_modules
+
+        return read_modules(content(), path.name)[0]
+
     def text() -> str:
         if path.suffix in (".txt", ".hlo"):
-            try:
-                return path.read_text(encoding="utf-8", errors="replace")
-            except OSError as e:
-                raise ReadError(f"cannot read {path}: {e.strerror or e}") from None
+            # line ends as when a file is read as text
+            return io.TextIOWrapper(io.BytesIO(content()), "utf-8", "replace").read()
         return module().text
 
     return Snapshot(number, pipeline, passed, upcoming, path.stat().st_size, text, module)

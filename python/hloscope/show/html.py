@@ -108,7 +108,14 @@ def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
     try:
         passes = capture.passes
         note = work_out(passes, capture.target)
-        block = build_passes(passes, capture.module, capture.target, title=capture.title, note=note)
+        block = build_passes(
+            passes,
+            capture.module,
+            capture.target,
+            title=capture.title,
+            note=note,
+            shown=capture._shown_pass,
+        )
     except TooLarge as error:
         return None, str(error)
     if len(block) > limit:

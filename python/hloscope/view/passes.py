@@ -42,11 +42,13 @@ def build_passes(
     *,
     title: str = "",
     note: str = "",
+    shown: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> bytes:
     """The passes block of js/view.ts, gzip'd. ``progress`` may raise to stop.
 
-    ``note`` is shown above the passes, after what ``passes`` itself notes.
+    ``note`` is shown above the passes, after what ``passes`` itself notes. ``shown`` is the row
+    that ``final`` stands at, where it is not the end: the picture opens there.
 
     Raises ``TooLarge`` over ``MOST_NODES`` instructions.
     """
@@ -62,7 +64,8 @@ def build_passes(
         context.copies_are_drawn = True
         builder = Builder()
         core.add_picture(builder, context)
-        _lives(builder, steps, order, final)
+        _lives(builder, steps, order, final, shown)
+        rows = _rows(passes, steps)
         builder.header = core.picture_header(context) | {
             "title": title or final.name,
             "subtitle": "all passes",
@@ -71,7 +74,8 @@ def build_passes(
             "warnings": context.warnings,
             "extras": {
                 "passes": {
-                    "rows": _rows(passes, steps),
+                    "rows": rows,
+                    "begin": _telling(rows) if shown is None else shown,
                     "note": " ".join(filter(None, (passes.note, note))),
                 }
             },
@@ -126,13 +130,26 @@ def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
     return out
 
 
-def _lives(b: Builder, steps: Steps, order: list[int], final: Module) -> None:
+def _telling(rows: list[dict[str, Any]]) -> int:
+    """The row to open at: the pass that made most fusions, else most collectives, else changes."""
+
+    def changed(row: dict[str, Any]) -> tuple[int, ...]:
+        made = [max(0, row["change"].get(what, 0)) for what in ("fusions", "collectives")]
+        return (*made, row["added"] + row["removed"] + row["changed"])
+
+    told = [k for k, row in enumerate(rows) if k > 0 and not row["onlyMetadata"]]
+    return max(told, key=lambda k: changed(rows[k]), default=0)
+
+
+def _lives(
+    b: Builder, steps: Steps, order: list[int], final: Module, shown: int | None = None
+) -> None:
     at = np.full(len(steps.nodes), -1, np.int64)
     at[order] = np.arange(len(order))
     nodes = [steps.nodes[n] for n in order]
     b.column("pass.first", "u32", [n.first for n in nodes])
     b.column("pass.last", "u32", [n.last for n in nodes])
-    b.column("pass.final", "i32", [_in_final(steps, n, final) for n in nodes])
+    b.column("pass.final", "i32", [_in_final(steps, n, final, shown) for n in nodes])
     # versions, by row
     versions = sorted(steps.versions, key=lambda v: v.row)
     place = np.empty(len(versions), np.int64)
@@ -152,11 +169,14 @@ def _lives(b: Builder, steps: Steps, order: list[int], final: Module) -> None:
     _diffs(b, steps, place)
 
 
-def _in_final(steps: Steps, node: Any, final: Module) -> int:
-    """The instruction of the shown module that this one ended as; -1 for none."""
-    if node.last < steps.rows:
+def _in_final(steps: Steps, node: Any, final: Module, shown: int | None) -> int:
+    """The instruction of the shown module that this one is at its row; -1 for none."""
+    row = steps.rows - 1 if shown is None else shown
+    if not node.first <= row < node.last:
         return -1
-    line = steps.versions[node.versions[-1]].line
+    line = next(
+        v.line for v in map(steps.versions.__getitem__, reversed(node.versions)) if v.row <= row
+    )
     found = final.find(line.name)
     if found is None or found.opcode != line.opcode:
         return -1

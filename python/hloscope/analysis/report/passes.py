@@ -103,6 +103,10 @@ class Passes:
         """``cost`` of a row where it was worked out before, for whatever target."""
         return next((dict(c) for key, c in self._costs.items() if key[0] == row), None)
 
+    def at(self, number: int) -> int:
+        """The row that shows the module as the dump of this number has it."""
+        return max((r.index for r in self.rows if r.number <= number), default=0)
+
     def made(self, name: str) -> Pass | None:
         """The pass in which an instruction of this name first appeared; None if in none."""
         return self._made.get(name.lstrip("%"))

@@ -1,0 +1,70 @@
+"""The passes of a dump, in the process that reads: the block first, then figures pass by pass."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import frames
+from .dumps import plain_file
+
+if TYPE_CHECKING:
+    from .._capture import Capture
+
+# Seconds between two words about progress.
+_EVERY = 0.2
+
+
+def serve(
+    send: Callable[[bytes], None],
+    capture: Capture,
+    folder: int,
+    name: str,
+    unchanged: Callable[[], None],
+) -> None:
+    """Sends K and C (see frames.py) for the dump ``name`` of the folder.
+
+    ``unchanged`` is called once every file was read: it has the server look whether they still
+    are what they were. Raises ``ReadError``, and ``ValueError`` where there is too much.
+    """
+    from ..readers.dump_directory import entry_of
+    from ..readers.pass_dump import LAST, pass_of, read_passes
+
+    entry = entry_of(Path(name))
+    assert entry is not None  # the server looked
+    os.fchdir(folder)
+    step = pass_of(entry.stage)
+    if step is not None and step[2] != LAST:
+        capture._pass_number = step[0]
+    capture._snapshots = lambda: (read_passes(Path(), entry.index, entry.name, plain_file), "")
+    said = 0.0
+
+    def tell(words: str) -> Callable[[int, int], None]:
+        def progress(done: int, of: int) -> None:
+            nonlocal said
+            now = time.monotonic()
+            if now - said >= _EVERY or done == 0:
+                said = now
+                send(frames.pieces(words, done, of))
+
+        return progress
+
+    passes = capture.load_passes(tell("Comparing the passes"))
+    block = capture.passes_bytes(tell("Following instructions"))
+    unchanged()
+    send(frames.encode(b"K", block))
+    costs: list[tuple[int, dict[str, Any]]] = []
+    told = tell("FLOPs, bytes and peak")
+    for row in passes.rows:
+        told(row.index, len(passes))
+        if row.only_metadata:
+            continue
+        try:
+            cost = passes.cost(row, capture.target)
+        except Exception as error:  # one pass that cannot be read must not hide the others
+            cost = {"failed": f"{type(error).__name__}: {error}"}
+        costs.append((row.index, cost))
+    send(frames.encode_json(b"C", costs))
