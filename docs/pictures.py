@@ -96,12 +96,6 @@ def _cost(page: Page) -> None:
 def _passes(page: Page) -> None:
     _tab("Passes")(page)
     page.wait_for_selector(".pass-bar")
-    row = page.locator(".pass-row", has_text="fusion").first
-    for _ in range(60):
-        if row.count():
-            break
-        page.keyboard.press("j")
-    row.click()
     page.wait_for_timeout(500)
 
 

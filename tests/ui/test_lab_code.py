@@ -69,7 +69,12 @@ def walk_through(view: Any, words: dict[str, str]) -> None:
     view.get_by_role("tab", name="Code", exact=True).click()
     text = {s: view.locator(f'.code-stage[data-stage="{s}"]') for s in words}
     picks = view.get_by_role("group", name="What is shown side by side")
-    titles = {"source": "Source", "stablehlo": "StableHLO", "optimized": "Optimised HLO"}
+    titles = {
+        "source": "Source",
+        "jaxpr": "jaxpr",
+        "stablehlo": "StableHLO",
+        "optimized": "Optimised HLO",
+    }
     for stage in words:
         button = picks.get_by_role("button", name=titles[stage], exact=True)
         if button.get_attribute("aria-pressed") != "true":
@@ -86,6 +91,41 @@ def walk_through(view: Any, words: dict[str, str]) -> None:
         expect(view.locator(".code-line.pinned")).to_have_count(0)
 
 
+POINT_AT_BOX = """(root) => {
+  const {pane, model} = root.hloscope;
+  for (const box of pane.boxes()) {
+    const s = box.selection;
+    if (s.kind !== 'instruction' || !/dot|matmul|fusion/.test(model.name(s.index))) continue;
+    pane.reveal(s.index);
+    return s;
+  }
+}"""
+
+
+def walk_through_graph(view: Any) -> None:
+    """Points at a box and clicks it: its lines light and are pinned in every text."""
+    root = view.locator(".root").first
+    beside = view.get_by_role("group", name="What is shown side by side").get_by_role(
+        "button", name="Graph", exact=True
+    )
+    if beside.get_attribute("aria-pressed") != "true":
+        beside.click()
+    canvas = root.locator(".graph canvas").first
+    expect(canvas).to_be_visible()
+    box = root.evaluate(POINT_AT_BOX)
+    view.page.wait_for_timeout(700)  # the picture moves there
+    at = root.evaluate("(root, box) => root.hloscope.pane.locate(box)", box)
+    middle = {"x": at["x"] + at["width"] / 2, "y": at["y"] + at["height"] / 2}
+    canvas.hover(position=middle)
+    stages = view.locator(".code-stage")
+    for k in range(stages.count()):
+        lit_comes_into_view(stages.nth(k))
+    canvas.click(position=middle)
+    expect(view.locator('.code-stage[data-stage="optimized"] .pinned')).to_have_count(1)
+    view.get_by_role("button", name="unpin").click()
+    expect(view.locator(".code-line.pinned")).to_have_count(0)
+
+
 LINES = {"source": "h = x @ w.T", "stablehlo": "stablehlo.dot_general"}
 
 
@@ -99,6 +139,8 @@ def test_in_a_live_output(server: Server, new_page: Callable[[], Page], shots: P
     live = page.locator(".hloscope-saved.hloscope-live").first
     expect(live.get_by_text("jit_step", exact=True).first).to_be_visible()
     walk_through(live, {**LINES, "optimized": " = f32"})
+    walk_through(live, {"jaxpr": " tanh ", "stablehlo": "stablehlo.tanh", "optimized": " tanh("})
+    walk_through_graph(live)
     live.screenshot(path=shots / "code-notebook.png")
 
 
@@ -126,7 +168,9 @@ def test_in_a_saved_notebook_without_its_kernel(
     view = page.locator(".hloscope-saved")
     expect(view.get_by_text("jit_step", exact=True).first).to_be_visible()
     expect(page.locator(".hloscope-live")).to_have_count(0)
-    walk_through(view, {**LINES, "jaxpr": "dot_general", "optimized": " = f32"})
+    walk_through(view, {**LINES, "optimized": " = f32"})
+    walk_through(view, {"jaxpr": " tanh ", "stablehlo": "stablehlo.tanh", "optimized": " tanh("})
+    walk_through_graph(view)
     view.screenshot(path=shots / "code-saved.png")
 
 

@@ -38,8 +38,13 @@ def file(capture: Any, renderer: Path, tmp_path: Path) -> Path:
 
 
 def opened(page: Page) -> Page:
+    """Its first change: the panel opens where most was made."""
     page.get_by_role("tab", name="Passes").click()
     page.wait_for_selector(".pass-bar")
+    assert title(page) == "fusion"
+    page.keyboard.press("Home")
+    assert title(page) == "before any pass"
+    page.keyboard.press("j")
     return page
 
 
@@ -205,7 +210,7 @@ def test_the_widget_shows_progress_and_cancels(
     page.wait_for_timeout(500)
     assert "768 B" in page.locator(".pass-row[data-row='1']").inner_text()
     before = page.evaluate(BOXES)
-    page.keyboard.press("j")
+    page.keyboard.press("k")
     after = page.evaluate(BOXES)
     both = set(before) & set(after)
     assert len(both) > 2

@@ -220,6 +220,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     return known[0].at;
   };
   const step = (by: 1 | -1) => go(table.next(row, by));
+  const far = (by: 1 | -1) => go(table.next(by < 0 ? -1 : found.rows.length, by));
   const tell = () => {
     const i = selected();
     if (i < 0) {
@@ -270,6 +271,8 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     j: () => step(1),
     ArrowLeft: () => step(-1),
     k: () => step(-1),
+    Home: () => far(-1),
+    End: () => far(1),
     ArrowUp: () => stage.pane.focusNext("operand"),
     ArrowDown: () => stage.pane.focusNext("user"),
     Enter: () => stage.pane.toggleSelected(),
@@ -288,7 +291,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       if (at?.matches("input, select, textarea")) return;
       const letter = event.key.length === 1;
       if (at?.closest(".popover, .sheet") || (!letter && at?.closest(".tabs, .grip"))) return;
-      if (!letter && at?.closest(".code-pane") && /Up|Down|Enter/.test(event.key)) return;
+      if (!letter && at?.closest(".code-pane") && /Up|Down|Enter|Home|End/.test(event.key)) return;
       if (event.key === "Enter" && at?.matches("button")) return;
       keys[event.key]();
       event.preventDefault();
@@ -312,7 +315,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       const words = state.is === "ready" ? state.rest : "";
       fill(rest, words, state.is === "ready" && state.more ? stop : null);
       rest.hidden = !words;
-      table.update(row);
+      table.renew();
     },
   };
 }

@@ -79,8 +79,10 @@ const COLUMNS: Column[] = [
 
 export interface Timeline {
   element: HTMLElement;
-  /** Draws anew: another row is chosen, or figures have come. */
+  /** Another row is chosen. */
   update(chosen: number): void;
+  /** Figures have come. */
+  renew(): void;
   focus(): void;
   /** The next row that is not folded away, or the same. */
   next(row: number, by: 1 | -1): number;
@@ -115,6 +117,7 @@ export function timeline(
   list.element.tabIndex = 0;
 
   const arrange = () => {
+    edition++;
     rows = [];
     let pipeline = "";
     let folded: number[] = [];
@@ -147,6 +150,7 @@ export function timeline(
           type: "button",
           onclick: () => {
             all = true;
+            arrange();
             update(chosen);
           },
         },
@@ -179,12 +183,11 @@ export function timeline(
   };
   const update = (row: number) => {
     chosen = row;
-    edition++;
-    arrange();
     list.update(rows.length);
     const at = rows.findIndex((r) => r.is === "pass" && r.row === chosen);
     if (at >= 0) list.show(at);
   };
+  arrange();
   return {
     element: h(
       "div",
@@ -198,11 +201,15 @@ export function timeline(
       list.element,
     ),
     update,
+    renew() {
+      edition++;
+      list.update(rows.length);
+    },
     focus: () => list.element.focus({ preventScroll: true }),
     next(row, by) {
       const shown = rows.flatMap((r) => (r.is === "pass" ? [r.row] : []));
-      const at = shown.indexOf(row);
-      return shown[Math.min(shown.length - 1, Math.max(0, at + by))] ?? row;
+      if (by > 0) return shown.find((r) => r > row) ?? shown[shown.length - 1] ?? row;
+      return shown.filter((r) => r < row).pop() ?? shown[0] ?? row;
     },
   };
 }
