@@ -33,7 +33,17 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
     const { from, to, width, selected } = brush.span;
     const { scale } = brush;
     const pixel = 1 / scale;
+    const ringed: [number, number][] = [];
     let k = firstAfter(end, from);
+    // Pixels of what is too short to be told apart, one beside the other and of one colour.
+    let [dense, until, shade] = [0, 0, ""];
+    const flush = () => {
+      if (until > dense) {
+        brush.g.fillStyle = shade;
+        brush.g.fillRect(dense, top, until - dense, TALL);
+      }
+      dense = until;
+    };
     while (k < events.length && start[k] < to) {
       const left = Math.max(0, (start[k] - from) * scale);
       const right = Math.min(width, (end[k] - from) * scale);
@@ -50,13 +60,18 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
         }
         k++;
       } else {
-        // Of what is too short to be told apart the first of a pixel stands for all of it.
-        brush.g.fillStyle = fill;
-        brush.g.fillRect(left, top, 1, TALL);
-        k = firstAfter(end, Math.max(end[k], from + left * pixel + pixel), k + 1);
+        // The first of a pixel stands for all of it.
+        if (fill !== shade || left > until + 0.5) {
+          flush();
+          [dense, shade] = [left, fill];
+        }
+        until = left + 1;
+        k = firstAfter(end, Math.max(end[k], from + (left + 1) * pixel), k + 1);
       }
-      if (own && i === selected) brush.ring(left, top, right - left, TALL);
+      if (own && i === selected) ringed.push([left, right - left]);
     }
+    flush();
+    for (const [x, w] of ringed) brush.ring(x, top, w, TALL);
   }
 
   function label(e: number): string {
