@@ -42,7 +42,8 @@ def module(layers: int) -> str:
     for k in reversed(range(layers)):
         g = w.layer(g, "transpose(jvp())", [kept[k]])
         results += [w.update(g) for _ in range(22)]
-    w.entry.append(f"  ROOT %out = (f32[]) tuple({', '.join('%' + r for r in results)})")
+    shapes = ", ".join([A] * len(results))
+    w.entry.append(f"  ROOT %out = ({shapes}) tuple({', '.join('%' + r for r in results)})")
     head = ["HloModule jit_train_step, is_scheduled=true, num_partitions=64", ""]
     head += ["FileNames", '1 "step.py"', "", "FunctionNames"]
     head += [f'{n + 1} "{name}"' for n, name in enumerate(FUNCTIONS)]

@@ -224,3 +224,25 @@ def test_what_xlas_peak_on_tpu_is_made_of(libtpu: None) -> None:
     assert twice == 2 * 20 * 16 * 128 * 4
     vmem = [a.size for a in found.allocations if a.memory_space == 1 and a.index in heaps]
     assert [cap.memory.memory_spaces[1]] == vmem
+
+
+def test_a_tuple_whose_shape_states_fewer_leaves_takes_no_others_memory() -> None:
+    text = """HloModule m, is_scheduled=true
+ENTRY main {
+  x = f32[1024]{0} parameter(0)
+  a = f32[1024]{0} negate(x)
+  b = f32[1024]{0} tanh(x)
+  ROOT out = (f32[1024]{0}) tuple(a, b, x)
+}
+"""
+    memory = hs.read(text).memory
+    assert {v.name: v.bytes for v in memory}["a"] == 4096
+
+
+def test_of_equal_arguments_each_output_is_offered_to_another() -> None:
+    lines = [f"  p{k} = f32[64]{{0}} parameter({k})" for k in range(4)]
+    lines += [f"  n{k} = f32[64]{{0}} negate(p{k})" for k in range(3)]
+    text = "HloModule m, is_scheduled=true\nENTRY main {\n" + "\n".join(lines)
+    text += "\n  ROOT out = (f32[64]{0}, f32[64]{0}, f32[64]{0}) tuple(n0, n1, n2)\n}\n"
+    rows = [d for d in hs.read(text).memory.donations if d.outcome == "could be donated"]
+    assert [(d.parameter, d.output) for d in rows] == [(0, (0,)), (1, (1,)), (2, (2,))]

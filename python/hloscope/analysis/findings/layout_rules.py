@@ -24,9 +24,10 @@ def _reorders(i: Instruction) -> bool:
     """A copy or transpose, alone or as all that a fusion does."""
     if i.opcode in _ORDER:
         return bool(i.operands) and i.shape.is_array and not _same_order(i)
-    if i.opcode != "fusion" or not i.called_computations:
+    called = i.called_computations if i.opcode == "fusion" else ()
+    if not called:
         return False
-    inside = i.called_computations[0].instructions
+    inside = called[0].instructions
     plain = {
         "copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get-tuple-element",
         "convert",

@@ -145,7 +145,8 @@ class Values:
             at = mine.start
             for o in operands:
                 theirs = self.nodes(o)
-                self._unite(range(at, at + len(theirs)), theirs)
+                # a damaged dump may state a shape of fewer leaves
+                self._unite(range(min(at, mine.stop), min(at + len(theirs), mine.stop)), theirs)
                 at += len(theirs)
         elif op == "get-tuple-element":
             span = self._element(i)

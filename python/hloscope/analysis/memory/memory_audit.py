@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ def audit_donations(memory: Memory) -> tuple[Donation, ...]:
         key=lambda index: -results[index].byte_size,
     )
     out: list[Donation] = []
-    spare: list[tuple[int, Instruction, str]] = []
+    spare: dict[Shape, deque[tuple[int, Instruction, str]]] = defaultdict(deque)
     for number, p in sorted(parameters.items()):
         argument = arguments.get(number)
         name = argument.name if argument else p.op_name or p.name
@@ -70,23 +70,15 @@ def audit_donations(memory: Memory) -> tuple[Donation, ...]:
             why = _why_in_vain(entry.root.shape, p.shape)
             out.append(Donation(name, number, size, "donated, unused", why=why))
         else:
-            spare.append((number, p, name))
+            spare[p.shape].append((number, p, name))
     for index in free:
-        for row in spare:
-            number, p, name = row
-            if _same_memory(p.shape, results[index]):
-                out.append(
-                    Donation(
-                        name,
-                        number,
-                        int(live.size[live.buffer_of[live.values.nodes(p)[0]]]),
-                        "could be donated",
-                        index,
-                        _name(result_names, index),
-                    )
-                )
-                spare.remove(row)
-                break
+        shape = results[index]
+        if shape.is_tuple or shape.elements <= 1 or not spare.get(shape):
+            continue
+        number, p, name = spare[shape].popleft()
+        size = int(live.size[live.buffer_of[live.values.nodes(p)[0]]])
+        result = _name(result_names, index)
+        out.append(Donation(name, number, size, "could be donated", index, result))
     return tuple(out)
 
 
@@ -120,10 +112,6 @@ def _owns(memory: Memory, index: tuple[int, ...]) -> bool:
     nodes = live.values.nodes(entry.root)[at : at + count]
     buffers = [int(live.buffer_of[v]) for v in nodes]
     return all(live.kind[b] == OUTPUT and live.home[b] < 0 for b in buffers)
-
-
-def _same_memory(a: Shape, b: Shape) -> bool:
-    return not a.is_tuple and a == b and a.elements > 1
 
 
 def _name(names: list[str], index: tuple[int, ...]) -> str:
