@@ -1,9 +1,10 @@
 /** Where one is in the explorer: told to the host as it changes, taken from it, and bookmarked. */
+import { bookmarksIn } from "./base/kept.ts";
 import type { ViewModel } from "./base/model.ts";
 import type { GraphPane } from "./draw/graph-pane.ts";
 import type { Places } from "./panels/chrome/bookmarks.ts";
 import { nameOf } from "./state/members.ts";
-import { bookmarksIn, pickOf, placeOf } from "./state/place.ts";
+import { pickOf, placeOf } from "./state/place.ts";
 import type { Store } from "./state/store.ts";
 import type { Host, Selection } from "./view.ts";
 

@@ -1,6 +1,6 @@
 /** A saved page keeps its place in its address, and its bookmarks in the page. */
 import { saveFile } from "./base/dom.ts";
-import { bookmarksIn } from "./state/place.ts";
+import { bookmarksIn } from "./base/kept.ts";
 import type { Bookmark, Host } from "./view.ts";
 
 const BLOCK = "hloscope-bookmarks";

@@ -12,6 +12,7 @@
  * Other blocks come when asked for: {kind: "text" | "analyses" | "stages", id} out; the same with one
  * buffer, or {kind: "error", id, message}, back.
  */
+import { tellKept } from "./base/kept.ts";
 import { mount } from "./mount.ts";
 import type { Bookmark, Host, Options, PassCost, Selection } from "./view.ts";
 
@@ -139,6 +140,10 @@ interface RenderProps {
 }
 
 function render({ model, el, signal }: RenderProps): () => void {
+  const tell = () => {
+    const bookmarks = (model.get("_bookmarks") ?? []) as Bookmark[];
+    tellKept(el, { place: String(model.get("_place") ?? ""), bookmarks });
+  };
   const host: Host = {
     options: (model.get("_options") ?? {}) as Partial<Options>,
     async view() {
@@ -157,10 +162,12 @@ function render({ model, el, signal }: RenderProps): () => void {
     onPlace(place) {
       model.set("_place", place);
       model.save_changes();
+      tell();
     },
     onBookmarks(all) {
       model.set("_bookmarks", all);
       model.save_changes();
+      tell();
     },
     ...passesOf(model),
     onSelect(selection) {

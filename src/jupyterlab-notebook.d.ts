@@ -2,6 +2,7 @@
 declare module "@jupyterlab/notebook" {
   import type { ISessionContext } from "@jupyterlab/apputils";
   import type { DocumentRegistry, IDocumentWidget } from "@jupyterlab/docregistry";
+  import type { IOutput } from "@jupyterlab/nbformat";
   import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
   import type { Token } from "@lumino/coreutils";
   import type { ISignal } from "@lumino/signaling";
@@ -17,8 +18,20 @@ declare module "@jupyterlab/notebook" {
     getOffsetAt(position: { line: number; column: number }): number;
     getPositionForCoordinate(at: DOMRectReadOnly): { line: number; column: number } | null;
   }
+  export interface Outputs {
+    readonly length: number;
+    get(index: number): { data: Readonly<Record<string, unknown>>; toJSON(): IOutput };
+    set(index: number, output: IOutput): void;
+  }
   export interface Cell extends Widget {
-    model: { type: string; sharedModel: { getSource(): string; setSource(text: string): void } };
+    model: {
+      type: string;
+      /** Of code cells. */
+      outputs?: Outputs;
+      sharedModel: { getSource(): string; setSource(text: string): void };
+    };
+    /** Of code cells: a widget an output. */
+    outputArea?: { widgets: readonly Widget[] };
     editor: Editor | null;
   }
   export interface NotebookModel {

@@ -16,9 +16,11 @@ import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { IRenderMimeRegistry } from "@jupyterlab/rendermime";
 import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
 import { Panel, Widget } from "@lumino/widgets";
+import { type Kept, tellKept } from "../js/base/kept.ts";
 import { mount } from "../js/mount.ts";
 import type { Mounted, Options } from "../js/view.ts";
 import { MARKER } from "./captures.ts";
+import { Keeper, keptIn } from "./kept.ts";
 import { savedData } from "./saved-data.ts";
 import type { ExplorerSettings } from "./settings.ts";
 
@@ -34,19 +36,26 @@ interface Near {
   rendermime: IRenderMimeRegistry;
   session: ISessionContext;
   settings: ExplorerSettings;
+  keeper: Keeper;
 }
 
 class OutputRenderer extends Panel {
   private shown: Mounted | null = null;
+  /** What is drawn: the output is set anew where only its place or bookmarks are. */
+  private drawn = "";
 
   constructor(private readonly near: Near) {
     super();
     this.addClass("hloscope-saved");
+    near.keeper.listen(this);
   }
 
   async renderModel(model: MimeModel): Promise<void> {
-    this.clear();
     const id = (model.data[WIDGET] as { model_id?: unknown } | undefined)?.model_id;
+    const what = `${id} ${htmlOf(model)}`;
+    if (what === this.drawn) return;
+    this.drawn = what;
+    this.clear();
     if (typeof id === "string" && (await this.lives(id)) && !this.isDisposed) {
       await this.showWidget(model);
     } else if (!this.isDisposed) {
@@ -55,6 +64,7 @@ class OutputRenderer extends Panel {
   }
 
   override dispose(): void {
+    this.near.keeper.forget(this);
     this.shown?.dispose();
     this.shown = null;
     super.dispose();
@@ -107,15 +117,20 @@ class OutputRenderer extends Panel {
   private showSaved(model: MimeModel): void {
     const content = new Widget();
     this.addWidget(content);
-    const html = model.data["text/html"];
     const summary = model.data["text/plain"];
     this.shown = mountSaved(
       content.node,
-      Array.isArray(html) ? html.join("") : String(html ?? ""),
+      htmlOf(model),
       this.near.settings.options,
       Array.isArray(summary) ? summary.join("") : String(summary ?? ""),
+      keptIn(model.data),
     );
   }
+}
+
+function htmlOf(model: MimeModel): string {
+  const html = model.data["text/html"];
+  return Array.isArray(html) ? html.join("") : String(html ?? "");
 }
 
 /** Draws a saved output from its data alone; says so, with the summary, where it has none. */
@@ -124,9 +139,12 @@ export function mountSaved(
   html: string,
   options: Partial<Options>,
   summary = "",
+  kept: Kept = { place: "", bookmarks: [] },
 ): Mounted | null {
   try {
     const saved = savedData(html);
+    const now = { ...kept };
+    const tell = (more: Partial<Kept>) => tellKept(node, Object.assign(now, more));
     return mount(node, {
       view: async () => saved.view,
       analyses: async () => {
@@ -143,6 +161,10 @@ export function mountSaved(
       },
       options,
       fileName: saved.name,
+      place: kept.place,
+      onPlace: (place) => tell({ place }),
+      bookmarks: kept.bookmarks,
+      onBookmarks: (bookmarks) => tell({ bookmarks }),
     });
   } catch (error) {
     const plain = document.createElement("pre");
@@ -174,7 +196,11 @@ export class OutputExtension
 {
   constructor(private readonly settings: ExplorerSettings) {}
 
-  createNew(panel: NotebookPanel): IDisposable {
+  createNew(
+    panel: NotebookPanel,
+    context: DocumentRegistry.IContext<DocumentRegistry.IModel>,
+  ): IDisposable {
+    const keeper = new Keeper(panel, context);
     const { rendermime } = panel.content;
     rendermime.addFactory(
       {
@@ -185,6 +211,7 @@ export class OutputExtension
             rendermime,
             session: panel.sessionContext,
             settings: this.settings,
+            keeper,
           }),
       },
       RANK,

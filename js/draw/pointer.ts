@@ -1,4 +1,5 @@
 /** What clicks, drags and hovering mean in the picture. */
+import * as format from "../base/format.ts";
 import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import { type EdgeMark, markAt } from "../scene/marks.ts";
@@ -25,9 +26,11 @@ interface Parts {
 const SIGN_SCALE = 0.45;
 
 const LISTED = 6;
-const markTitle = ({ texts, kind }: EdgeMark): string =>
+const markTitle = ({ texts, kind, count, bytes, exposed }: EdgeMark): string =>
   [
-    kind === "reshard" ? "sharding changes:" : "moved beside the computation:",
+    kind === "reshard"
+      ? "sharding changes:"
+      : `moved beside the computation${count > 1 ? `, ${format.count(count)} in all, ${format.bytes(bytes)}` : ""}${count > 1 && exposed > 0 ? `, up to ${format.quantity(exposed, "s")} exposed in one run of each` : ""}:`,
     ...texts.slice(0, LISTED),
     ...(texts.length > LISTED ? [`and ${texts.length - LISTED} more`] : []),
   ].join("\n");

@@ -3,9 +3,10 @@
  *
  *     drawn edge      just before the consumer
  *     chip            at its left end
- *     closed group    at its left side, for all marks inside
+ *     closed group    at its left side for all changes inside, at its lower right corner for all
+ *                     that moves there
  */
-import { CHIP_HEIGHT, HEADER_HEIGHT } from "../graph/metrics.ts";
+import { CHIP_HEIGHT, HEADER_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "./scene.ts";
 
@@ -19,8 +20,11 @@ export interface EdgeNote {
   text: string;
   /** A change of sharding where absent. */
   kind?: MarkKind;
-  /** Bytes that move. */
+  /** Which move it is: one that several read is marked, and counted, once. */
+  move?: number;
+  /** Bytes that move; seconds of one run that nothing covers, NaN unknown. */
   bytes?: number;
+  exposed?: number;
 }
 
 export interface EdgeMark {
@@ -30,7 +34,10 @@ export interface EdgeMark {
   item: number;
   texts: string[];
   kind: MarkKind;
+  /** Of how many moves it is the mark, and their sums. */
+  count: number;
   bytes: number;
+  exposed: number;
   /** Where there is room to say the bytes beside it, to its right. */
   room: boolean;
 }
@@ -38,6 +45,8 @@ export interface EdgeMark {
 /** Distance before the consumer's border, in world units: clear of the arrow head. */
 const BEFORE = 13;
 const BEFORE_MOVES = 10;
+/** From the lower border of a closed group to the mark of what moves inside. */
+const INSIDE = 10;
 /** Room that "100 KiB" takes beside a mark. */
 const ROOM = { w: 62, h: 14 };
 /** Plumbing looked through for what is drawn of a source. */
@@ -48,17 +57,27 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
   const { projection, edges } = picture;
   const { itemOfInstruction, parent, depth } = projection;
   const marks = new Map<string, EdgeMark>();
-  for (const { source, target, text, kind = "reshard", bytes = 0 } of notes) {
+  const marked = new Map<EdgeMark, { texts: Set<string>; moves: Set<number> }>();
+  for (const note of notes) {
+    const { source, target, text, kind = "reshard", move = -1, bytes = 0, exposed = 0 } = note;
     const moved = kind !== "reshard";
     const put = (place: string, x: number, y: number, item: number): void => {
       const key = moved ? `move ${place}` : place;
       const found = marks.get(key);
       if (!found) {
-        marks.set(key, { x, y, item, texts: [text], kind, bytes, room: false });
+        const made = { x, y, item, texts: [text], kind, count: 1, bytes, exposed, room: false };
+        marks.set(key, made);
+        marked.set(made, { texts: new Set([text]), moves: new Set([move]) });
         return;
       }
+      const has = marked.get(found);
+      if (!has || (moved && has.moves.has(move))) return;
+      has.moves.add(move);
+      found.count++;
       found.bytes += bytes;
-      if (!found.texts.includes(text)) found.texts.push(text);
+      found.exposed += exposed;
+      if (!has.texts.has(text)) found.texts.push(text);
+      has.texts.add(text);
       // One that is waited for says more than those that are not.
       if (kind === "exposed" || found.kind === "hidden") found.kind = kind;
     };
@@ -68,9 +87,10 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     if (u <= 0) {
       const chip = picture.text[v].chips.find((c) => c.value === source);
       const y = picture.y[v] + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
-      // In a closed group there is no end to see.
       const x = picture.x[v] + (chip?.x ?? 0) - (moved ? 3 : 0);
-      if (!moved || chip) put(`chip ${v} ${source}`, x, y, v);
+      // In a closed group there is no end to see.
+      if (moved && !chip) putInside(v, put);
+      else put(`chip ${v} ${source}`, x, y, v);
       continue;
     }
     if (u !== v) {
@@ -82,7 +102,8 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
       }
     }
     if (u === v) {
-      if (!moved) put(`in ${v}`, picture.x[v], picture.y[v] + picture.h[v] / 2, v);
+      if (moved) putInside(v, put);
+      else put(`in ${v}`, picture.x[v], picture.y[v] + picture.h[v] / 2, v);
       continue;
     }
     const e = edgeBetween(scene, u, v);
@@ -103,6 +124,12 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     m.room = m.bytes > 0 && isFree(scene, m.x + 6, m.y - ROOM.h / 2, ROOM.w, ROOM.h);
   }
   return found;
+
+  function putInside(v: number, put: (p: string, x: number, y: number, v: number) => void): void {
+    if (projection.kind[v] === ItemKind.Open) return;
+    const back = projection.kind[v] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;
+    put(`in ${v}`, picture.x[v] + picture.w[v] - back, picture.y[v] + picture.h[v] - INSIDE, v);
+  }
 
   function drawnSource(of: Scene, i: number): number {
     const { operands } = tree.model;

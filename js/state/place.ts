@@ -2,12 +2,10 @@
  * Where a person is in a view, as one line: what is open and in sight, selected, and how it is
  * coloured. It stands behind the "#" of a page's address, in the widget's state and in bookmarks.
  */
-import type { Bookmark, Selection } from "../view.ts";
+import type { Selection } from "../view.ts";
 import { NOTHING, type Store } from "./store.ts";
 
 const KINDS: Selection["kind"][] = ["instruction", "group", "fold", "computation"];
-/** Bookmarks come out of files: no longer than this. */
-const LONGEST = { name: 120, note: 2000, place: 200_000 };
 
 export function placeOf(store: Store, picture: Record<string, string>): string {
   const words = new URLSearchParams(picture);
@@ -25,19 +23,4 @@ export function pickOf(words: URLSearchParams): Selection {
   const index = Number(number);
   const known = KINDS.find((k) => k === kind);
   return known && Number.isInteger(index) && index >= 0 ? { kind: known, index } : NOTHING;
-}
-
-/** What is a bookmark in data of any origin. */
-export function bookmarksIn(data: unknown): Bookmark[] {
-  if (!Array.isArray(data)) return [];
-  const text = (value: unknown, most: number) =>
-    typeof value === "string" ? value.slice(0, most) : "";
-  return data
-    .filter((row) => row !== null && typeof row === "object")
-    .map((row) => ({
-      name: text(row.name, LONGEST.name),
-      note: text(row.note, LONGEST.note),
-      place: text(row.place, LONGEST.place),
-    }))
-    .filter((row) => row.place !== "");
 }

@@ -65,3 +65,25 @@ test("at the group that hides both ends, once", () => {
   expect(marks[0].texts).toEqual(["a → b", "b → c"]);
   expect(scene.picture.projection.kind[marks[0].item]).toBe(ItemKind.Closed);
 });
+
+test("what moves inside of a closed group is one mark there, each move counted once", () => {
+  const e = engine();
+  e.openAll(100);
+  e.set({ kind: "group", index: 2 }, false);
+  const scene = e.rebuild();
+  const moved = { source: 3, target: 4, bytes: 10, exposed: 1 };
+  const marks = edgeMarks(scene, [
+    { ...moved, text: "a", kind: "hidden", move: 3, exposed: 0 },
+    { ...moved, text: "a", kind: "hidden", move: 3, exposed: 0 }, // another that reads it
+    { ...moved, text: "b", kind: "exposed", move: 4 },
+  ]);
+  expect(marks).toHaveLength(1);
+  expect(marks[0]).toMatchObject({ kind: "exposed", count: 2, bytes: 20, exposed: 1 });
+  const box = scene.rect(marks[0].item);
+  expect(marks[0].x).toBeCloseTo(box.x + box.w);
+  expect(marks[0].y).toBeLessThan(box.y + box.h);
+  // and of one that is open there is none for what is hidden otherwise
+  e.set({ kind: "group", index: 2 }, true);
+  const open = edgeMarks(e.rebuild(), [{ ...moved, text: "a", kind: "hidden", move: 3 }]);
+  expect(open.every((m) => m.item !== marks[0].item || m.y < box.y + 60)).toBe(true);
+});

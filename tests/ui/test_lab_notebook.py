@@ -18,6 +18,7 @@ from lab_server import (
     serving,
     wait_idle,
 )
+from test_snapshot import program
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -169,6 +170,81 @@ def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[
     page.wait_for_function("window.jupyterapp !== undefined")
     expect(view(page).get_by_text("jit_saved", exact=True).first).to_be_visible()
     expect(page.locator(is_live).first).to_be_attached()
+
+
+STATE = """() => {
+  for (const e of document.querySelector('.hloscope-saved').querySelectorAll('*')) {
+    const root = e.shadowRoot?.querySelector('.root');
+    if (!root?.hloscope) continue;
+    const { pane, store } = root.hloscope;
+    return {
+      open: pane.place().open ?? '', selection: store.get('selection'),
+      boxes: pane.stats().boxes, panel: store.get('options').panel,
+    };
+  }
+  return null;
+}"""
+
+
+def test_what_is_open_selected_and_bookmarked_stays_in_the_saved_notebook(
+    server: Server, new_page: Callable[[], Page]
+) -> None:
+    (server.root / "deep.hlo").write_text(program(8))
+    source = "import hloscope as hs\ncap = hs.read('deep.hlo')\ncap"
+    file = server.root / "kept.ipynb"
+    file.write_text(notebook(code_cell(source)))
+    page = new_page()
+    open_lab(page, server, "kept")
+    run_command(page, "docmanager:open", {"path": "kept.ipynb"})
+    wait_idle(page)
+    run_command(page, "notebook:run-all-cells")
+    expect(page.locator(".hloscope-saved.hloscope-live").first).to_be_attached()
+    expect(view(page).locator("canvas").first).to_be_visible()
+    first = page.evaluate(STATE)
+    view(page).get_by_role("button", name="Open all groups").click()
+    view(page).get_by_role("tab", name="Memory", exact=True).click()
+    marks = view(page).get_by_role("button", name="Bookmarks and link")
+    marks.click()
+    view(page).get_by_label("Name of the bookmark").fill("Closed")
+    view(page).get_by_role("button", name="Add bookmark").click()
+    expect(view(page).get_by_role("button", name="Closed", exact=True)).to_be_visible()
+    page.keyboard.press("Escape")
+    # the bookmark set the output anew, and the explorer in it is the same
+    expect(page.locator(".hloscope-saved.hloscope-live").first).to_be_attached()
+    page.wait_for_timeout(600)  # a place is told once nothing changes
+    there = page.evaluate(STATE)
+    assert there["boxes"] > first["boxes"]
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
+    saved = json.loads(file.read_text())
+    marker = saved["cells"][0]["outputs"][0]["data"]["application/vnd.hloscope.view+json"]
+    assert [b["name"] for b in marker["bookmarks"]] == ["Closed"]
+    assert "open=" in marker["place"]
+
+    # opened again when its kernel is gone
+    saved["cells"][0]["outputs"][0]["data"][WIDGET] = GONE
+    (server.root / "again.ipynb").write_text(json.dumps(saved))
+    other = new_page()
+    open_lab(other, server, "again")
+    run_command(other, "docmanager:open", {"path": "again.ipynb"})
+    expect(view(other).locator("canvas").first).to_be_visible()
+    other.wait_for_timeout(600)
+    again = other.evaluate(STATE)
+    assert (again["open"], again["boxes"], again["panel"]) == (
+        there["open"], there["boxes"], "memory",
+    )  # fmt: skip
+    # and what is done there is kept as well
+    view(other).get_by_role("button", name="First picture again").click()
+    view(other).get_by_role("button", name="Bookmarks and link").click()
+    view(other).get_by_role("button", name="Closed", exact=True).click()
+    other.wait_for_timeout(600)
+    assert other.evaluate(STATE)["boxes"] == there["boxes"]
+    view(other).get_by_role("button", name="Bookmarks and link").click()
+    view(other).get_by_role("button", name="Remove Closed").click()
+    other.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    other.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
+    kept = json.loads((server.root / "again.ipynb").read_text())["cells"][0]["outputs"][0]["data"]
+    assert kept["application/vnd.hloscope.view+json"]["bookmarks"] == []
 
 
 def right_click(page: Page, cell: Any, word: str) -> None:

@@ -13,7 +13,9 @@ interface EdgeNote {
   target: number;
   text: string;
   kind?: "reshard" | "hidden" | "exposed" | "moved";
+  move?: number;
   bytes?: number;
+  exposed?: number;
 }
 
 /** Keeps the graph's marks and their entries in the key to the colours as they are wanted. */
@@ -44,14 +46,19 @@ export function edgeMarking(
 }
 
 function moveNotes(model: ViewModel, rows: readonly Move[]): EdgeNote[] {
-  return rows.flatMap((m) =>
+  // Those that are waited for longest are said first.
+  const late = (m: Move) => m.exposed || 0; // unknown ones last
+  const ordered = [...rows].sort((a, b) => late(b) - late(a) || b.bytes - a.bytes);
+  return ordered.flatMap((m) =>
     m.users.map(
       (target): EdgeNote => ({
         source: m.source,
         target,
         text: `${model.label(m.source)}: ${moveText(m)}`,
         kind: Number.isNaN(m.exposed) ? "moved" : isExposed(m) ? "exposed" : "hidden",
+        move: m.start,
         bytes: m.bytes,
+        exposed: late(m),
       }),
     ),
   );

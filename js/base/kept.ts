@@ -1,0 +1,35 @@
+/** What an explorer tells the page around it, so that whoever holds its output can keep it. */
+import type { Bookmark } from "../view.ts";
+
+/** Bookmarks come out of files: no longer than this. */
+export const LONGEST = { name: 120, note: 2000, place: 200_000 };
+
+export interface Kept {
+  place: string;
+  bookmarks: Bookmark[];
+}
+
+/** Bubbles out of the explorer's element; its detail is `Kept`. */
+export const KEPT_EVENT = "hloscope-kept";
+
+/** Told to the page around `element`, for hosts that keep nothing themselves. */
+export function tellKept(element: HTMLElement, kept: Kept): void {
+  element.dispatchEvent(
+    new CustomEvent<Kept>(KEPT_EVENT, { detail: kept, bubbles: true, composed: true }),
+  );
+}
+
+/** What is a bookmark in data of any origin. */
+export function bookmarksIn(data: unknown): Bookmark[] {
+  if (!Array.isArray(data)) return [];
+  const text = (value: unknown, most: number) =>
+    typeof value === "string" ? value.slice(0, most) : "";
+  return data
+    .filter((row) => row !== null && typeof row === "object")
+    .map((row) => ({
+      name: text(row.name, LONGEST.name),
+      note: text(row.note, LONGEST.note),
+      place: text(row.place, LONGEST.place),
+    }))
+    .filter((row) => row.place !== "");
+}
