@@ -106,6 +106,8 @@ class Watched:
     def __str__(self) -> str:
         if not self.everything:
             return "nothing was compiled"
+        from .analysis.text.units import printed
+
         functions: dict[tuple[str, str], list[Compile]] = {}
         for c in self.compiles:
             functions.setdefault((c.function, c.place), []).append(c)
@@ -124,7 +126,7 @@ class Watched:
         if own:
             total = _seconds(sum(c.seconds for c in own))
             lines.append(f"and {len(own)} of jax's own small functions, {total}")
-        return "\n".join(lines)
+        return printed(lines)
 
     __repr__ = __str__
 

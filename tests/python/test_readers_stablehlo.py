@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import hloscope as hs
 import pytest
 from hloscope import read
 from hloscope.hlo import Module
@@ -155,3 +156,20 @@ def test_cut_off(lowered: Any) -> None:
     m = read(text[: len(text) // 2]).module
     assert any("ends inside" in w.message for w in m.warnings)
     assert len(m.instructions) > 10
+
+
+@pytest.mark.parametrize(
+    "scope", ["日本", 'say "q"', "back\\slash", "\\22", "tab\tand\nline", "ünïcode/é"]
+)
+def test_scopes_in_any_script_and_with_any_sign(scope: str) -> None:
+    """MLIR prints UTF-8 byte by byte in hexadecimal, which is not how XLA's own text does it."""
+    import jax
+    import jax.numpy as jnp
+
+    def f(x: Any) -> Any:
+        with jax.named_scope(scope):
+            return jnp.sin(x)
+
+    text = jax.jit(f).lower(jnp.ones(3)).as_text(debug_info=True)
+    (sine,) = (i for i in hs.read(text).module.instructions if "sine" in i.opcode)
+    assert sine.op_name == f"jit(f)/{scope}/sin"

@@ -9,8 +9,9 @@ import pytest
 from hloscope import Capture
 from hloscope.analysis.report.summary import summarize
 from hloscope.hlo import Target
+from hloscope.hlo.parts import printable
 from hloscope.readers import read_modules
-from hloscope.show.text import MAX_LINES, WIDTH, printable, summary_text
+from hloscope.show.text import MAX_LINES, WIDTH, summary_text
 
 KEYS = """module computations instructions entry_instructions fusions opcodes parameters
 parameter_bytes output_bytes shapes partitions replicas warnings""".split()

@@ -102,9 +102,10 @@ def load(path: str | Path | None = None) -> dict[str, Hardware]:
     """
     given = str(path) if path is not None else os.environ.get("HLOSCOPE_HARDWARE", "")
     if not given:
-        config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-        default = Path(config) / "hloscope" / "hardware.toml"
-        given = str(default) if default.is_file() else ""
+        # not by pathlib, which raises for a home that is closed or not known
+        config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+        default = os.path.join(config, "hloscope", "hardware.toml")
+        given = default if os.path.isfile(default) else ""
     stamp = 0
     if given:
         try:
@@ -120,7 +121,7 @@ def _load(given: str, stamp: int) -> dict[str, Hardware]:
     if given:
         try:
             mine = tomllib.loads(Path(given).read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise HardwareError(f"{given} is not a hardware file: {error}") from None
         for name, entry in mine.items():
             if not isinstance(entry, dict):

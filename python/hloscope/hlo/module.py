@@ -30,6 +30,7 @@ from .parts import (
     number,
     parse_aliases,
     parse_metadata,
+    printable,
     split_attributes,
     unescape,
 )
@@ -209,7 +210,7 @@ class Instruction:
         return self.argument_text if self.opcode == "constant" else None
 
     def __repr__(self) -> str:
-        return f"<{self.opcode} %{self.name} {self.shape.dense_text}>"
+        return printable(f"<{self.opcode} %{self.name} {self.shape.dense_text}>")
 
 
 class Computation:
@@ -247,7 +248,7 @@ class Computation:
         return tuple(sorted(found, key=lambda i: i.parameter_number or 0))
 
     def __repr__(self) -> str:
-        return f"<Computation %{self.name} {len(self.instructions)} instructions>"
+        return printable(f"<Computation %{self.name} {len(self.instructions)} instructions>")
 
 
 @dataclass(eq=False)
@@ -389,4 +390,5 @@ class Module:
 
     def __repr__(self) -> str:
         n = sum(len(c.instructions) for c in self.computations)
-        return f"<Module {self.name} {len(self.computations)} computations, {n} instructions>"
+        of = f"{len(self.computations)} computations, {n} instructions"
+        return printable(f"<Module {self.name} {of}>")

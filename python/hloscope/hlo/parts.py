@@ -116,8 +116,41 @@ def _unescape_run(m: re.Match[str]) -> str:
     return _SIMPLE.get(other, other)
 
 
+def unescape_mlir(text: str) -> str:
+    """Undoes MLIR's escapes: a byte of UTF-8 as two hexadecimal digits, ``\\\\``, ``\\n``, ``\\t``.
+
+    MLIR's printer writes ``\\22`` for a quote, where XLA's would write ``\\"`` (AsmPrinter,
+    ``printEscapedString``).
+    """
+    return _MLIR_ESCAPE.sub(_unescape_mlir, text) if "\\" in text else text
+
+
+_MLIR_ESCAPE = re.compile(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.S)
+
+
+def _unescape_mlir(m: re.Match[str]) -> str:
+    if m[1]:
+        return bytes.fromhex(m[1].replace("\\", "")).decode("utf-8", errors="replace")
+    return _SIMPLE.get(m[2], m[2])
+
+
 _UNSAFE = re.compile(rb"[^ !#-&(-\[\]-~]")
 _ESCAPES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
+
+
+def printable(text: str) -> str:
+    """Escapes what would be more than text where it is printed: a dump's names are data.
+
+    That is control characters, those that reorder text, and what runners of workflows take
+    for commands: a line that begins with ``::``, and ``##[`` anywhere.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    if "##[" in text:
+        text = text.replace("##[", "#\\u0023[")
+    if text.lstrip().startswith("::"):
+        text = text.replace("::", "\\u003a:", 1)
+    return text
 
 
 def escape(text: str | bytes) -> str:

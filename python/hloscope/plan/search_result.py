@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._capture import Capture
 from .figures import Figures
-from .space import Spec, canonical, spec_code
+from .space import Spec, canonical, quoted, spec_code
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +170,7 @@ class Search:
         """The candidate's specs as Python to paste; the best's by default."""
         c = self.best if candidate is None else self.find(candidate)
         axes = ", ".join(map(str, c.mesh.values()))
-        names = ", ".join(f'"{a}"' for a in c.mesh) + ("," if len(c.mesh) == 1 else "")
+        names = ", ".join(map(quoted, c.mesh)) + ("," if len(c.mesh) == 1 else "")
         lines = [
             "import jax",
             "from jax.sharding import NamedSharding, PartitionSpec as P",
@@ -181,7 +181,7 @@ class Search:
             "specs = {",
         ]
         for name, spec in c.specs.items():
-            lines.append(f'    "{name}": {spec_code(canonical(spec, c.mesh))},')
+            lines.append(f"    {quoted(name)}: {spec_code(canonical(spec, c.mesh))},")
         lines += [
             "}",
             "# of each array: NamedSharding(mesh, specs[…]); * stands for any part of its path",

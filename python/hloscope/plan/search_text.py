@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..analysis.text.units import duration, size
+from ..analysis.text.units import duration, printed, size
 from .figures import COSTS
 from .words import columns
 
@@ -45,7 +45,7 @@ def text(s: Search) -> str:
         out.append(f"… {looked - ROWS} more")
     if front:
         out.append("* no other is both quicker and smaller")
-    return "\n".join(out)
+    return printed(out)
 
 
 def _figures(c: Candidate) -> list[str]:

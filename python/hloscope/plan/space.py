@@ -116,10 +116,15 @@ def spec_code(spec: Spec) -> str:
     entries = []
     for entry in spec:
         if isinstance(entry, tuple):
-            entries.append("(" + ", ".join(repr(a) for a in entry) + ")")
+            entries.append("(" + ", ".join(map(quoted, entry)) + ")")
         else:
-            entries.append(repr(entry))
-    return "P(" + ", ".join(entries).replace("'", '"') + ")"
+            entries.append("None" if entry is None else quoted(entry))
+    return "P(" + ", ".join(entries) + ")"
+
+
+def quoted(text: str) -> str:
+    """A Python literal, in double quotes unless the text has some."""
+    return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
 
 
 def all_specs(rank: int, axes: Sequence[str]) -> tuple[Spec, ...]:

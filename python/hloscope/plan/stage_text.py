@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..analysis.text.units import duration, size
+from ..analysis.text.units import duration, printed, size
 from .stage_choices import Interval
 from .words import columns
 
@@ -61,7 +61,7 @@ def text(p: StagePlan) -> str:
         out += ["", *_schedules(p)]
     if p.failed:
         out += ["", f"left out: {len(p.failed)}", *("  " + f for f in p.failed[:ROWS])]
-    return "\n".join(out)
+    return printed(out)
 
 
 def _schedules(p: StagePlan) -> list[str]:
@@ -86,7 +86,7 @@ def log_text(log: StageLog) -> str:
         out.append(f"{name}: {i.formula} in {i.holds} of {i.rows} rows")
     out += [f"warning: {w}" for w in log.warnings]
     if log.microbatches is not None:
-        out += ["", text(log.plan())]
+        out += ["", *text(log.plan()).split("\n")]
     else:
         out.append("the text does not say how many microbatches: see plan(microbatches=…)")
-    return "\n".join(out)
+    return printed(out)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..hlo.parts import printable
+
 
 def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
     """Rows as aligned lines; ``right`` has an "n" for a column of numbers."""
     if not rows:
         return []
+    rows = [[printable(cell) for cell in row] for row in rows]
     width = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     kinds = right.ljust(len(width))
     out = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ..hlo.parts import unescape
+from ..hlo.parts import unescape_mlir
 from .mlir_types import split_types
 
 _VHLO_TYPE = re.compile(r"!vhlo\.([a-zA-Z]\w*?)_v\d+\b")
@@ -56,7 +56,7 @@ def generic_function(line: str) -> Function | None:
         inside = line[m.end() : closing(line, m.end() - 1)]
         lists[m[1]] = [p.strip()[1:-1] if p.startswith("{") else "" for p in split_types(inside)]
     return Function(
-        unescape(name[1]) if name else "function",
+        unescape_mlir(name[1]) if name else "function",
         visibility is None or visibility[1] != "private",
         None,
         lists.get("arg_attrs", []),

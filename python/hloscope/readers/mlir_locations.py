@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from ..hlo.parts import FrameTable, escape, unescape
+from ..hlo.parts import FrameTable, escape, unescape_mlir
 
 _STRING = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _FILE = re.compile(_STRING + r":(\d{1,9}):(\d{1,9})(?:\s+to\s+(\d{0,9}):(\d{1,9}))?")
@@ -79,7 +79,7 @@ class Locations:
         if m is None:
             return "", text
         inside = text[m.end() : _closing(text, m.end())] if m.group(2) else ""
-        return unescape(m.group(1)), self._unalias(inside)
+        return unescape_mlir(m.group(1)), self._unalias(inside)
 
     def _stack(self, text: str) -> tuple[Frame, ...]:
         """Frames from the innermost out."""
@@ -95,7 +95,7 @@ class Locations:
                 line = int(m.group(2))
                 end_line = int(m.group(4) or line) if m.group(5) else 0
                 end = end_line, int(m.group(5) or 0)
-                frames.append((unescape(m.group(1)), line, int(m.group(3)), function, *end))
+                frames.append((unescape_mlir(m.group(1)), line, int(m.group(3)), function, *end))
             elif text.startswith("callsite("):
                 inner, _, outer = _split_at(text[9 : _closing(text, 9)])
                 pending.append((outer, ""))
@@ -110,7 +110,7 @@ class Locations:
                 m = _NAME.match(text)
                 if m and m.group(2):
                     inside = text[m.end() : _closing(text, m.end())]
-                    pending.append((inside, unescape(m.group(1))))
+                    pending.append((inside, unescape_mlir(m.group(1))))
         return tuple(frames)
 
     def _intern(self, stack: tuple[Frame, ...]) -> int:

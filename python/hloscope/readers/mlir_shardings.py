@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..hlo.parts import unescape
+from ..hlo.parts import unescape_mlir
 from ..hlo.shardy import angle_end, named_form, per_value
 
 _SDY = re.compile(r"sdy\.sharding\s*=\s*(#sdy\.sharding(?:_per_value)?\s*)(?=<)")
@@ -33,7 +33,7 @@ def with_sharding(attributes: str, meshes: Mapping[str, str]) -> str:
         )
     m = _QUOTED.search(attributes)
     if m is not None:
-        text = unescape(m[1])
+        text = unescape_mlir(m[1])
         found = named_form(text, meshes) if text.startswith("#sdy") else text
         return _moved(attributes, m.start(), m.end(), found)
     m = _CONSTRAINT.search(attributes)

@@ -13,9 +13,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..hlo.parts import printable
 from .commands import COMMANDS
 from .commands.shared import CommandError, nobody_reads
-from .text import printable
 
 OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells count signals: 128 + SIGINT
 

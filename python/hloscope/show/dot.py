@@ -11,8 +11,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ..analysis.base.families import FAMILIES
+from ..hlo.parts import printable
 from .dot_boxes import Box, Picture
-from .text import printable
 
 if TYPE_CHECKING:
     import graphviz

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.text.units import duration, exact_size, quantity, size, spanned
+from ..hlo.parts import printable
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -16,21 +17,6 @@ WIDTH = 100  # characters; longer values are cut
 
 Summary = Mapping[str, Any]
 Row = tuple[str, str]
-
-
-def printable(text: str) -> str:
-    """Escapes what would be more than text where it is printed: a dump's names are data.
-
-    That is control characters, those that reorder text, and what runners of workflows take
-    for commands: a line that begins with ``::``, and ``##[`` anywhere.
-    """
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-    if "##[" in text:
-        text = text.replace("##[", "#\\u0023[")
-    if text.lstrip().startswith("::"):
-        text = text.replace("::", "\\u003a:", 1)
-    return text
 
 
 def _program(s: Summary, capture: Capture) -> list[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..text.units import size, spanned
+from ..text.units import printed, size, spanned
 
 if TYPE_CHECKING:
     from .collectives import Collectives
@@ -50,4 +50,4 @@ def text(found: Collectives) -> str:
     if (total := found.total).is_range:
         wire = spanned(total.least_wire_bytes, total.wire_bytes, size)
         lines.append(f"in all {wire} per device, by which branches of conditionals run")
-    return "\n".join([head, *lines])
+    return printed([head, *lines])

@@ -25,7 +25,7 @@ from ...hlo.sharding_text import parse_sharding
 from ...hlo.slices import slices_of
 from ..base.meshes import module_mesh
 from ..base.table import NO_TARGET, per_target, table
-from ..text.units import size
+from ..text.units import printed, size
 from .sharding_arrays import ArrayMaker, ShardedArray
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Shardings:
                 each = sum(r.bytes_per_device for r in same)
                 example = same[0].name + (", …" if len(same) > 1 else "")
                 lines.append(f"  {len(same):>5} × {text}  {size(each)}  {example}")
-        return "\n".join(lines)
+        return printed(lines)
 
 
 def shardings(module: Module, target: Target | None = None) -> Shardings:

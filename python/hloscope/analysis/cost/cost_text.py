@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..base.lines import lines as line_table
 from ..comms.partitions import whose
-from ..text.units import duration, grid, quantity, short
+from ..text.units import duration, grid, printed, quantity, short
 
 if TYPE_CHECKING:
     from .cost import Cost
@@ -71,22 +71,8 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
         )
         for _, r in zip(range(rows), cost, strict=False)
     ]
-    lines.append(
-        grid(
-            (
-                "instruction",
-                "runs",
-                "FLOPs",
-                "bytes",
-                "FLOP/B",
-                "in step",
-                "alone",
-                "bound",
-                "line",
-            ),
-            body,
-        )
-    )
+    head = "instruction runs FLOPs bytes FLOP/B".split()
+    lines += grid((*head, "in step", "alone", "bound", "line"), body)
     if len(cost) > rows:
         lines.append(f"… and {len(cost) - rows} more")
-    return "\n".join(lines)
+    return printed(lines)

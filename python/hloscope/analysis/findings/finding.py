@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, StackFrame
+from ...hlo.parts import printable
 from ...hlo.places import whole_place
-from ..text.units import duration, size
+from ..text.units import duration, printed, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,11 +56,11 @@ class Finding:
 
     def __str__(self) -> str:
         head = f"{self.title} [{self.at_stake}]" if self.at_stake else self.title
-        at = ""
+        at = []
         if self.line:
             code = f": {self.code}" if self.code else ""
-            at = f"\n    at {whole_place(self.line)}{' (inferred)' if self.inferred else ''}{code}"
-        return f"{head}{at}\n    {self.evidence}\n    Try: {self.advice}"
+            at = [f"    at {whole_place(self.line)}{' (inferred)' if self.inferred else ''}{code}"]
+        return printed([head, *at, f"    {self.evidence}", f"    Try: {self.advice}"])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -172,7 +173,7 @@ class Findings:
         return pd.DataFrame([f.to_dict() for f in self.rows])
 
     def __repr__(self) -> str:
-        lines = [str(self.headline)]
+        lines = [printable(str(self.headline))]
         if not self.rows:
             lines.append(f"Nothing to report: {len(self.rules)} rules found nothing worth saying.")
         lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]

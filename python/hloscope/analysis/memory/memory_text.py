@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..base.frames import own_line
 from ..base.lines import said
 from ..comms.partitions import whose
-from ..text.units import grid, short, size
+from ..text.units import grid, printed, short, size
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -45,7 +45,7 @@ def memory_table(memory: Memory, rows: int = 12) -> str:
         )
         for _, v in zip(range(rows), memory, strict=False)
     ]
-    lines.append(grid(("live at the peak", "bytes", "category", "shape", "live", "line"), body))
+    lines += grid(("live at the peak", "bytes", "category", "shape", "live", "line"), body)
     if len(memory) > rows:
         lines.append(f"… and {len(memory) - rows} more")
-    return "\n".join(lines)
+    return printed(lines)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ...hlo import Module, Target
 from ...hlo.places import whole_place
+from ..text.units import printed
 
 Size = int | str  # bytes, or "12GiB"
 MAIN_MEMORY = "device"  # whose budget ``max_peak`` is where it names none
@@ -67,7 +68,7 @@ class CheckReport:
         lines = [str(b) for b in self.breaches]
         lines += [f"cannot be evaluated: {p}" for p in self.problems]
         lines += [f"ok: {k}" for k in self.kept]
-        return "\n".join([f"{self.title}:", *(f"  {line}" for line in lines)])
+        return printed([f"{self.title}:", *(f"  {line}" for line in lines)])
 
     __repr__ = __str__
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...hlo.places import whole_place
-from ..text.units import count, duration, quantity, size
+from ..text.units import count, duration, printed, quantity, size
 
 if TYPE_CHECKING:
     from .diff_result import Change, CollectiveItem, Delta, Diff, Item, Place
@@ -17,7 +17,7 @@ LIMIT = 40  # instructions of each kind
 
 def text(diff: Diff, limit: int = LIMIT) -> str:
     """For a terminal: control characters of names are escaped."""
-    return "\n".join(_printable(line) for line in _lines(diff, limit))
+    return printed(_lines(diff, limit))
 
 
 def amount(value: float | None, unit: str) -> str:
@@ -139,9 +139,3 @@ def _collective(c: CollectiveItem, count: int) -> str:
     where = f"  {whole_place(c.line)}" if c.line else ""
     alike = f"{count:,} alike, each " if count > 1 else ""
     return f"{c.kind} over {c.axes}: {alike}{size(c.payload_bytes)}{wire}{times}{where}"
-
-
-def _printable(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in line)

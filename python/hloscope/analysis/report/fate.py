@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Operation
+from ..text.units import printed
 
 if TYPE_CHECKING:
     import pandas
@@ -135,7 +136,7 @@ class Fates:
         lines += [f"  {r}" for r in self.rows[:200]]
         if len(self) > 200:
             lines.append(f"  … {len(self) - 200:,} more")
-        return "\n".join(lines)
+        return printed(lines)
 
 
 def names(found: Sequence[Instruction]) -> str:

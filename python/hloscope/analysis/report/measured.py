@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module
-from ..text.units import duration, grid, short
+from ..text.units import duration, grid, printed, short
 from .measured_events import MeasuredEvents
 
 if TYPE_CHECKING:
@@ -263,8 +263,8 @@ class Measured:
         if self.flight_seconds:
             lines.append(f"asynchronous, beside it: {duration(self.flight_seconds)} a step")
         lines += self.remarks()
-        lines.append(grid(("instruction", "mean", "self", "slowest", "device", "runs"), rows))
-        return "\n".join(lines)
+        lines += grid(("instruction", "mean", "self", "slowest", "device", "runs"), rows)
+        return printed(lines)
 
 
 def remember(module: Module, found: Measured) -> Measured:

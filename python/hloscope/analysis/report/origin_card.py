@@ -9,6 +9,7 @@ from ...hlo import Instruction, Module, Operation, StackFrame
 from ...hlo.places import short_place
 from ...hlo.python_calls import PythonCall
 from ..base.frames import is_library
+from ..text.units import printed
 
 if TYPE_CHECKING:
     from .passes import Passes
@@ -93,7 +94,7 @@ class OriginCard:
             if self.instruction.opcode == "parameter":
                 return f"{head} is an argument"
             return f"{head} comes from no operation: XLA made it"
-        return "\n".join([f"{head} comes from", *(f"  {o}" for o in self.origins)])
+        return printed([f"{head} comes from", *(f"  {o}" for o in self.origins)])
 
     def to_dict(self) -> dict[str, Any]:
         return {

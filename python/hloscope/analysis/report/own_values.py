@@ -81,8 +81,11 @@ def own_values(
 def _pairs(values: Any, column: str) -> tuple[Iterator[tuple[Any, float]], str]:
     """(name or instruction, number) pairs, and what their column is called."""
     if isinstance(values, (str, Path)):
-        with open(values, newline="", encoding="utf-8-sig") as file:
-            rows: list[Mapping[str, Any]] = list(csv.DictReader(file))
+        try:
+            with open(values, newline="", encoding="utf-8-sig") as file:
+                rows: list[Mapping[str, Any]] = list(csv.DictReader(file))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{values} cannot be read as CSV: {error}") from None
         return _of_rows(rows, column, str(values))
     if hasattr(values, "columns") and hasattr(values, "to_dict"):  # a DataFrame
         return _of_rows(values.to_dict("records"), column, "the table")
@@ -99,7 +102,7 @@ def _of_rows(
 ) -> tuple[Iterator[tuple[Any, float]], str]:
     if not rows:
         raise ValueError(f"{where} has no rows")
-    heads = [str(k) for k in rows[0]]
+    heads = [str(k) for k in rows[0] if k is not None]  # None: cells beyond the last head
     if "name" not in heads:
         raise ValueError(f"{where} has no column 'name'; it has {', '.join(heads)}")
     numeric = [h for h in heads if h != "name" and _is_number(rows[0][h])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..text.units import printed
 from .passes_row import COUNTED, Pass
 
 
@@ -27,7 +28,7 @@ def table(rows: Sequence[Pass], note: str) -> str:
         lines.append(f"{folded} passes changed nothing but metadata")
     if note:
         lines.append(note)
-    return "\n".join(lines)
+    return printed(lines)
 
 
 def _cell(row: Pass, what: str) -> str:

@@ -165,8 +165,8 @@ class Source:
         )
         head = ("line", "FLOPs", "modelled", "wire", "live at peak", "inferred", "source")
         if not any(r[-2] for r in rows):
-            return grid((*head[:-2], head[-1]), [(*r[:-2], r[-1]) for r in rows])
-        return grid(head, rows)
+            return "\n".join(grid((*head[:-2], head[-1]), [(*r[:-2], r[-1]) for r in rows]))
+        return "\n".join(grid(head, rows))
 
     def _share(self, x: SourceLine) -> str:
         """How much of what stands on a line is inferred: "98 %"; "" for nothing."""

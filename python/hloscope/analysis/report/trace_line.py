@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Module, StackFrame
 from ...hlo.places import base_name
+from ..text.units import printed
 
 if TYPE_CHECKING:
     from .passes import Passes
@@ -69,7 +70,7 @@ class Traced:
         for i, by in zip(self.instructions, self.made_by, strict=True):
             since = f", since {by}" if by else ""
             lines.append(f"  %{i.name} {i.opcode} in %{i.computation.name}{since}  {i.op_name}")
-        return "\n".join(lines)
+        return printed(lines)
 
 
 def trace_line(module: Module, place: str, passes: Passes | None = None) -> Traced:

@@ -7,8 +7,10 @@ at the end left out; bytes in powers of 1024, the rest in powers of 1000; unknow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+
+from ...hlo.parts import printable
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SI = ("", "k", "M", "G", "T", "P", "E")
@@ -108,8 +110,14 @@ def spanned(least: float, most: float, write: Callable[[float], str]) -> str:
     return high if low == high else f"{low} – {high}"
 
 
-def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell; the first column left, the others right."""
+def printed(lines: Iterable[str]) -> str:
+    """Lines as one text, in which a name ends no line and begins none."""
+    return "\n".join(map(printable, lines))
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of columns padded to their widest cell; the first column left, the others right."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(r[k]) for r in (header, *rows)) for k in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
@@ -117,7 +125,7 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         rest = (c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True))
         return "  ".join((first, *rest)).rstrip()
 
-    return "\n".join([line(header), *(line(r) for r in rows)])
+    return [line(header), *(line(r) for r in rows)]
 
 
 def short(text: str, limit: int = 40) -> str:

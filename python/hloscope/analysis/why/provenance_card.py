@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...hlo.places import whole_place
+from ..text.units import printed
 from .compiler_messages import CompilerMessage
 from .provenance_origins import Origin
 
@@ -74,7 +75,7 @@ class Why:
         rows = [*self._rows(), *(("XLA warned", str(m)) for m in self.messages)]
         width = max(len(name) for name, _ in rows)
         lines = [f"  {name:<{width}}  {value}" for name, value in rows]
-        return "\n".join([self.collective or "why", *lines])
+        return printed([self.collective or "why", *lines])
 
     def _what(self) -> str:
         if self.shape.endswith(" arrays"):

@@ -139,14 +139,14 @@ def _style(line: str) -> str:
 
 
 def _text(report: CheckReport) -> str:
-    from ..text import printable
+    from ...hlo.parts import printable
 
     return "\n".join(printable(line) for line in str(report).splitlines())
 
 
 def _github(report: CheckReport) -> str:
     """Workflow commands; their values are escaped as GitHub's runner wants them."""
-    from ..text import printable
+    from ...hlo.parts import printable
 
     def line(kind: str, b: Breach) -> str:
         where = f"file={_relative(b.file)},line={b.line}," if b.file else ""

@@ -41,4 +41,5 @@ def run(arguments: argparse.Namespace) -> None:
         for chip in chips.values()
     ]
     head = ("id", "per device", "memory", "bandwidth", "bf16 matmul", "a link, one way")
-    write(grid(head, rows), arguments.output, lambda line: BOLD if line.startswith("id") else "")
+    text = "\n".join(grid(head, rows))
+    write(text, arguments.output, lambda line: BOLD if line.startswith("id") else "")

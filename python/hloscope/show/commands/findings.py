@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from ...hlo.parts import printable
 from ..terminal import BOLD, DIM
-from ..text import printable
 from .shared import CommandError, add_output, add_source, add_timing, load, write
 
 NAME = "findings"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..text import printable
+from ...hlo.parts import printable
 from .shared import SOURCE, CommandError, content, reason, write
 
 NAME = "list"
