@@ -1,29 +1,26 @@
-// Bundles the renderer: widget.js (ES module for anywidget) and snapshot.js (one IIFE for HTML pages).
+// Bundles the renderer: explorer.js, and plan.js of planning. Each is a classic script that leaves
+// its functions in `hloscope`; python/hloscope/show/static.py makes pages and widgets of them.
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build, context } from "esbuild";
 import { banner, bundled, text } from "./licenses.mjs";
 
 const out = "python/hloscope/static";
-mkdirSync(out, { recursive: true }); // a clean clone has none
+rmSync(out, { recursive: true, force: true }); // what is no longer made goes into no wheel
+mkdirSync(out, { recursive: true });
 const common = {
   bundle: true,
+  format: "iife",
+  globalName: "hloscope",
   minify: true,
   target: "es2022",
   legalComments: "none",
   charset: "utf8",
 };
 const targets = [
-  { ...common, entryPoints: ["js/widget.ts"], format: "esm", outfile: `${out}/widget.js` },
-  { ...common, entryPoints: ["js/snapshot.ts"], format: "iife", outfile: `${out}/snapshot.js` },
-  { ...common, entryPoints: ["js/plan.ts"], format: "iife", outfile: `${out}/plan.js` },
-  {
-    ...common,
-    entryPoints: ["js/plan-widget.ts"],
-    format: "esm",
-    outfile: `${out}/plan-widget.js`,
-  },
+  { ...common, entryPoints: ["js/renderer.ts"], outfile: `${out}/explorer.js` },
+  { ...common, entryPoints: ["js/plan-renderer.ts"], outfile: `${out}/plan.js` },
 ];
 if (process.argv.includes("--watch")) {
   for (const t of targets) await (await context({ ...t, minify: false })).watch();

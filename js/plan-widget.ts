@@ -16,7 +16,15 @@ interface Model {
 const ANSWER_TIMEOUT_MS = 180_000;
 let asked = 0;
 
-function render({ model, el, signal }: { model: Model; el: HTMLElement; signal?: AbortSignal }) {
+export function render({
+  model,
+  el,
+  signal,
+}: {
+  model: Model;
+  el: HTMLElement;
+  signal?: AbortSignal;
+}) {
   const element = document.createElement("div");
   el.append(element);
   const ask = (what: string, values: Record<string, unknown>) => {
@@ -49,5 +57,3 @@ function render({ model, el, signal }: { model: Model; el: HTMLElement; signal?:
   signal?.addEventListener("abort", dispose, { once: true });
   return dispose;
 }
-
-export default { render };

@@ -98,7 +98,7 @@ function beside(first: HTMLElement, second: HTMLElement): void {
   });
 }
 
-function start(): void {
+export function start(): void {
   const element = document.getElementById("hloscope");
   if (!element) return;
   const other = document.getElementById("hloscope-second");
@@ -120,5 +120,3 @@ function start(): void {
     if (root && !root.dispatchEvent(copy)) event.preventDefault();
   });
 }
-
-start();

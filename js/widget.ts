@@ -139,7 +139,7 @@ interface RenderProps {
   signal?: AbortSignal;
 }
 
-function render({ model, el, signal }: RenderProps): () => void {
+export function render({ model, el, signal }: RenderProps): () => void {
   const tell = () => {
     const bookmarks = (model.get("_bookmarks") ?? []) as Bookmark[];
     tellKept(el, { place: String(model.get("_place") ?? ""), bookmarks });
@@ -207,5 +207,3 @@ const equal = (a: Partial<Options> | null, b: Options): boolean =>
   (Object.keys(b) as (keyof Options)[]).every((key) => a?.[key] === b[key]);
 
 const same = (a: Selection | null, b: Selection) => a?.kind === b.kind && a.index === b.index;
-
-export default { render };

@@ -126,10 +126,13 @@ JS = {
     "widget": {"mount", "view", "base"},
     "saved-page": {"base", "state", "view"},
     "beside": {"base", "state", *VIEW},
+    "renderer": {"widget", "snapshot"},
     "snapshot": {"mount", "saved-page", "beside", "view", "base"},
     "src": {"mount", "view", "base"},
     "plan": {"base", "theme"},
+    "plan-page": {"plan"},
     "plan-widget": {"plan"},
+    "plan-renderer": {"plan-page", "plan-widget"},
 }
 
 

@@ -25,8 +25,8 @@ DATA = (
     "etc/jupyter/jupyter_server_config.d/hloscope.json",
 )
 FILES = (
-    "hloscope/static/widget.js",
-    "hloscope/static/snapshot.js",
+    "hloscope/static/explorer.js",
+    "hloscope/static/plan.js",
     "hloscope/py.typed",
     "hloscope/lab/child.py",
 )
@@ -77,8 +77,7 @@ def test_licences_of_bundled_code_travel_with_it() -> None:
         (name,) = [n for n in wheel.namelist() if n.endswith(lab)]
         packages = json.loads(wheel.read(name))["packages"]
         assert {"flatbush", "flatqueue"} <= {p["name"] for p in packages}
-        scripts = ("hloscope/static/widget.js", "hloscope/static/snapshot.js")
-        texts = [ours, *(wheel.read(s).decode() for s in scripts)]
+        texts = [ours, wheel.read("hloscope/static/explorer.js").decode()]
     for package in packages:
         assert all(package["extractedText"] in text for text in texts), package["name"]
 
@@ -157,7 +156,7 @@ def test_the_sdist_installs_without_node(tmp_path: Path) -> None:
     assert not [name for name in DATA if not (venv / name).is_file()]
     (packages,) = venv.glob("lib/python*/site-packages")
     assert not [n for n in (*FILES, *hardware_files()) if not (packages / n).is_file()]
-    assert (packages / "hloscope/static/widget.js").stat().st_size > 50_000
+    assert (packages / "hloscope/static/explorer.js").stat().st_size > 50_000
     # numpy and the like from this environment, behind what was just installed
     (packages / "behind.pth").write_text(str(Path(np.__file__).resolve().parents[1]))
     run = {"env": env, "capture_output": True, "text": True}

@@ -25,13 +25,13 @@ ENTRY %main (x: f32[4]) -> f32[4] {
 @pytest.fixture
 def capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hs.Capture:
     """A read program, and a stand-in for the built renderer."""
-    (tmp_path / "snapshot.js").write_text('let a = "</script><!-- <script>"; // end')
+    (tmp_path / "explorer.js").write_text('let a = "</script><!-- <script>"; // end\n')
     monkeypatch.setattr(static, "STATIC", tmp_path)
-    static.script.cache_clear()
+    static._bundle.cache_clear()
     source = tmp_path / 'a&b"<i>.hlo'
     source.write_text(HLO)
     yield hs.read(source)
-    static.script.cache_clear()
+    static._bundle.cache_clear()
 
 
 class Elements(HTMLParser):
@@ -74,7 +74,7 @@ def test_the_policy_allows_loader_and_renderer_and_nothing_else(capture: hs.Capt
     assert policy.startswith("default-src 'none'; ")
     blocks = {a["id"]: text for a, text in page.scripts if "type" in a}
     code = gzip.decompress(base64.b64decode(blocks["hloscope-code"])).decode()
-    assert code == static.script("snapshot.js")
+    assert code == static.page_script("explorer")
     assert f"script-src '{sha256(runs[0])}' '{sha256(code)}';" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
@@ -142,7 +142,7 @@ def test_a_missing_renderer_says_how_to_build_it(
 
 def test_a_ten_thousand_instruction_frame_stays_small(seeds: Path) -> None:
     """1.2 MB of notebook for seed 004 (9,679 instructions), text included."""
-    if not (static.STATIC / "snapshot.js").exists():
+    if not (static.STATIC / "explorer.js").exists():
         pytest.skip("the renderer is not built (npm run build)")
     import json
 

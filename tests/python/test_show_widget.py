@@ -22,13 +22,12 @@ ENTRY %main (x: f32[4]) -> f32[4] {
 
 @pytest.fixture
 def capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hs.Capture:
-    for name in ("snapshot.js", "widget.js"):
-        (tmp_path / name).write_text("export default {}")
+    (tmp_path / "explorer.js").write_text("var hloscope={}")
     monkeypatch.setattr(static, "STATIC", tmp_path)
-    static.script.cache_clear()
+    static._bundle.cache_clear()
     (tmp_path / "step.hlo").write_text(HLO)
     yield hs.read(tmp_path / "step.hlo")
-    static.script.cache_clear()
+    static._bundle.cache_clear()
 
 
 def pretend_kernel(monkeypatch: pytest.MonkeyPatch, *, allow_stdin: bool) -> None:

@@ -194,11 +194,11 @@ def renderer_text(tmp_path: Path, monkeypatch: Any) -> Any:
 
     folder = tmp_path / "static"
     folder.mkdir()
-    (folder / "snapshot.js").write_text("0")
+    (folder / "explorer.js").write_text("0;")
     monkeypatch.setattr(static, "STATIC", folder)
-    static.script.cache_clear()
+    static._bundle.cache_clear()
     yield
-    static.script.cache_clear()
+    static._bundle.cache_clear()
 
 
 def test_json_has_no_nan(tmp_path: Path, capsys: Any) -> None:

@@ -37,7 +37,7 @@ def renderer() -> Path:
     """The built bundles; builds them when a source is newer. Fails when node is missing."""
     static = REPO / "python" / "hloscope" / "static"
     sources = [*(REPO / "js").rglob("*.ts"), REPO / "build.mjs"]
-    built = [static / "snapshot.js", static / "widget.js"]
+    built = [static / "explorer.js", static / "plan.js"]
     newest = max(p.stat().st_mtime for p in sources)
     if not all(p.exists() and p.stat().st_mtime >= newest for p in built):
         subprocess.run(["node", "build.mjs"], cwd=REPO, check=True, capture_output=True)

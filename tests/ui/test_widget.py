@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_snapshot import program
 
+from hloscope.show import static
+
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
@@ -58,7 +60,7 @@ def widget(page: Page, renderer: Path, capture: Any, options: str, before: str =
         ],
     )
     page.evaluate(f"() => {{ state._options = {options}; {before} }}")
-    code = base64.b64encode((renderer / "widget.js").read_bytes()).decode()
+    code = base64.b64encode(static.widget_module("explorer").encode()).decode()
     page.evaluate(
         """async (code) => {
         const m = await import(`data:text/javascript;base64,${code}`);

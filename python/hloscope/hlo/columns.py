@@ -36,7 +36,12 @@ CALL_ROLES = (
     "region",
 )
 _ROLES = frozenset(CALL_ROLES)
+_ROLE_MARKS = tuple(f"{role}=" for role in CALL_ROLES)
 _CALLS = re.compile(r"(?:^|,)\s*(" + "|".join(CALL_ROLES) + r")=(\{[^{}]*+\}|[^\s,{}\"()]++)")
+_ONE_CALL = re.compile(
+    r"(?:(?:kind=\w+|dimensions=\{[\d,]*\}), )?(calls|to_apply)=%([\w.\-]+)"
+    r"(?:, metadata=\{[^{}]*+\})?"
+)
 _PLAIN_NAME = re.compile(r"%?[\w.\-]+")
 _QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 _OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
@@ -61,7 +66,7 @@ NEVER_CALLS = frozenset(
 
 def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
     """(role, computation name) pairs of one instruction, in printed order."""
-    if opcode in NEVER_CALLS or "=" not in attribute_text:
+    if opcode in NEVER_CALLS or not any(map(attribute_text.__contains__, _ROLE_MARKS)):
         return []
     plain = _plain_calls(attribute_text)
     if plain is not None:
@@ -79,6 +84,9 @@ def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
 
 def _plain_calls(text: str) -> list[tuple[str, str]] | None:
     """``called_names`` of ``kind=kLoop, calls=%f, metadata={…}``; None of what is not so plain."""
+    one = _ONE_CALL.fullmatch(text)
+    if one is not None:
+        return [(one[1], one[2])]
     at = text.find(", metadata={")
     if at >= 0 and text.find("}", at) == len(text) - 1:
         text = text[:at]

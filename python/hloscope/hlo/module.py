@@ -179,6 +179,11 @@ class Instruction:
 
     @property
     def custom_call_target(self) -> str | None:
+        text = self.attribute_text
+        if text.startswith('custom_call_target="'):  # as XLA prints it
+            end = text.find('"', 20)
+            if end > 20 and "\\" not in text[20:end]:
+                return text[20:end]
         raw = self.attribute("custom_call_target")
         return unescape(raw.strip('"')) if raw else None
 

@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..show.static import script
+from ..show.static import page_script
 from ..show.widget import WIDGET, someone_is_there
 from .plain import Answers, plain
 
@@ -30,7 +30,7 @@ _STYLE = (
 
 def page(title: str, view: Mapping[str, Any], text: str) -> str:
     """The whole page; ``text`` stands in it for whoever has no script."""
-    code = script("plan.js")
+    code = page_script("plan")
     policy = (
         f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(_STYLE)}'; "
         "base-uri 'none'; form-action 'none'"

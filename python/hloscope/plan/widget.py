@@ -9,7 +9,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from ..show.static import script
+from ..show.static import widget_module
 from .plain import Answers, plain
 
 
@@ -22,7 +22,7 @@ class PlanWidget(anywidget.AnyWidget):  # type: ignore[misc]
     def __init__(self, view: Mapping[str, Any], answers: Answers | None = None) -> None:
         self._answer_with = answers
         super().__init__(
-            _esm=script("plan-widget.js"),
+            _esm=widget_module("plan"),
             _view=json.dumps(plain(view)),
             _answers=answers is not None,
         )

@@ -65,7 +65,6 @@ class Resolver:
         self.added: list[Instruction] = []
         self.before: dict[int, list[Instruction]] = {}  # id of a user → what it wrote out
         self.resolved = False
-        self.typed: dict[str, Instruction] | None = None  # "f32[8] %a" → %a
 
     def resolve(self) -> bool:
         """Sets ``operands`` of all; True when some were written out in place."""
@@ -73,6 +72,7 @@ class Resolver:
             return bool(self.added)
         self.resolved = True
         by_name = self.by_name
+        typed: dict[str, Instruction] = {}  # "f32[8] %a" → %a
         for i in self.body:
             arguments = i.argument_text
             if not arguments or i.opcode in _LITERAL_OPCODES:
@@ -81,26 +81,24 @@ class Resolver:
             try:  # as XLA prints them: splitting is all that is needed
                 if arguments[0] == "%":
                     i.operands = tuple([by_name[n] for n in arguments[1:].split(", %")])
-                else:
+                    continue
+                if " %" not in arguments:
                     i.operands = tuple([by_name[n] for n in arguments.split(", ")])
+                    continue
+                # each name after the type that the named has
+                if not typed:
+                    typed = {f"{x.shape.text} %{n}": x for n, x in by_name.items()}
+                if "/*" in arguments:
+                    arguments = without_comments(arguments)
+                one = typed.get(arguments)  # a tuple's type has commas of its own
+                if one is not None:
+                    i.operands = (one,)
+                else:
+                    i.operands = tuple([typed[part] for part in arguments.split(", ")])
             except KeyError:
                 plain = without_comments(arguments) if "/*" in arguments else arguments
-                found = self._after_types(plain) if " %" in plain else None
-                i.operands = self._closer(i, plain) if found is None else found
+                i.operands = self._closer(i, plain)
         return bool(self.added)
-
-    def _after_types(self, arguments: str) -> tuple[Instruction, ...] | None:
-        """Names each after the type that the named has; None unless they all are so."""
-        typed = self.typed
-        if typed is None:
-            typed = self.typed = {f"{i.shape.text} %{n}": i for n, i in self.by_name.items()}
-        one = typed.get(arguments)  # a tuple's type has commas of its own
-        if one is not None:
-            return (one,)
-        try:
-            return tuple([typed[part] for part in arguments.split(", ")])
-        except KeyError:
-            return None
 
     def _closer(self, i: Instruction, arguments: str) -> tuple[Instruction, ...]:
         typed = _ALL_TYPED.match(arguments)

@@ -45,8 +45,8 @@ def _canonical_attributes() -> str:
         rf"(?:{plain}(?:{square})?+|\{{{inner}\}}|{quoted}"
         rf"|(?:{plain}|\[[^\]\n]*+\]|\([^()\n]*+\))++(?: \{{[^{{}}\"\n]*+\}})?+)"
     )
-    # metadata stands in almost every line, nearly always with one string in it
-    metadata = r'metadata=\{[^{}"\n]*+"[^"\\\n]*+"[^{}"\n]*+\}'
+    # metadata stands in almost every line, nearly always with a string or two and no more
+    metadata = r'metadata=\{[^{}"\n]*+(?:"[^"\\\n]*+"[^{}"\n]*+)*+\}'
     attribute = rf"(?:{metadata}|[\w.\-]++={value})"
     return rf"{attribute}(?:, ?+{attribute})*+"
 
@@ -150,9 +150,10 @@ class _ModuleReader:
         opcodes: dict[str, str] = {}
         canonical: dict[str, str] = {}  # attributes that matched: half are printed more than once
         new = Instruction.__new__
+        body, resume = self.body, self.resume  # they change with lines of other kinds only
         for m in _MASTER.finditer(self.text):
             root, name, shape_text, opcode, arguments, attributes, other = m.groups()
-            if m.start() < self.resume:
+            if resume and m.start() < resume:
                 continue
             if name is None:
                 if not other:
@@ -164,6 +165,7 @@ class _ModuleReader:
                     self.by_hand = False
                 else:
                     self._other_line(m.start(), m.end())
+                body, resume = self.body, self.resume
                 continue
             fresh = False
             if attributes is None:
@@ -174,12 +176,14 @@ class _ModuleReader:
                     attributes = known
                 elif _ATTRIBUTES.fullmatch(attributes) is None:
                     self._other_line(m.start(), m.end())
+                    body, resume = self.body, self.resume
                     continue
                 else:
                     canonical[attributes] = attributes
                     fresh = True
             if self.open is None:
                 self._loose_instruction(m.start())
+                body = self.body
             shape = shapes.get(shape_text)
             if shape is None:
                 shape = self._shape(shape_text, m.start(3))
@@ -201,7 +205,7 @@ class _ModuleReader:
                 self.root = i
             else:
                 i.is_root = False
-            self.body.append(i)
+            body.append(i)
 
     def _other_line(self, begin: int, end: int) -> None:
         """A line that the master pattern did not recognise: statement by statement."""

@@ -28,7 +28,7 @@ from ..analysis.report.diff_page import page as tables_page
 from ..analysis.report.diff_result import Diff
 from ..view import build_analyses, build_text, build_view
 from .html import LOADER, block, csp_hash
-from .static import script
+from .static import page_script
 
 if TYPE_CHECKING:
     from ..view.builder import Builder
@@ -132,7 +132,7 @@ def page(made: Diff) -> str:
         names = (a.module.instructions[i].name, b.module.instructions[j].name)
         of[0][i] = of[1][j] = _CHANGED if names in changed else _SAME
         pair[0][i], pair[1][j] = j, i
-    code = script("snapshot.js")
+    code = page_script("explorer")
     style = STYLE + _LAYOUT
     policy = (
         f"default-src 'none'; script-src '{csp_hash(LOADER)}' '{csp_hash(code)}'; "

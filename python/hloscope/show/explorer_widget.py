@@ -8,7 +8,7 @@ import anywidget
 import traitlets
 
 from .pass_job import PassJobs
-from .static import script
+from .static import widget_module
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -43,7 +43,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     def __init__(self, capture: Capture, **options: Any) -> None:
         self._capture = capture
         super().__init__(
-            _esm=script("widget.js"),
+            _esm=widget_module("explorer"),
             _view=capture.view_bytes,
             _analyses=_at_once(capture),
             _options=options,

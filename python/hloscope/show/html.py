@@ -24,7 +24,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.text.units import size
-from .static import script
+from .static import page_script
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -186,7 +186,7 @@ def _page(
 ) -> str:
     from .text import summary_text
 
-    code = script("snapshot.js")
+    code = page_script("explorer")
     policy = (
         f"default-src 'none'; script-src '{csp_hash(LOADER)}' '{csp_hash(code)}'; "
         f"style-src '{csp_hash(_STYLE)}'; "

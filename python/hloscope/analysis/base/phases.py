@@ -40,7 +40,6 @@ _IN_TIME = (FORWARD, REMATERIALISED, BACKWARD, OPTIMISER)
 
 _REMAT = re.compile(r"(?:^|/)rematted_computation(?:/|$)")
 _TRANSPOSE = re.compile(r"(?:^|/)(?:\w+\()*transpose\(")
-_JVP = re.compile(r"(?:^|/|\()jvp\(")
 _OPTIMISER = re.compile(
     r"(?:^|/)(?:\w+\()*(?:adam\w*|adafactor|adagrad|sgd|lamb|lion|rmsprop|optim\w*|optax\w*"
     r"|apply_updates|apply_gradients?|apply_grads?|update_params|opt_update)\)*(?:/|$)",
@@ -84,9 +83,9 @@ def name_phase(op_name: str) -> int:
         return UNKNOWN
     if "rematted_computation" in op_name and _REMAT.search(op_name):
         return REMATERIALISED
-    if "transpose(" in op_name and _TRANSPOSE.search(op_name):
+    if "transpose(" in op_name and ("/transpose(" in op_name or _TRANSPOSE.search(op_name)):
         return BACKWARD
-    if "jvp(" in op_name and _JVP.search(op_name):
+    if "/jvp(" in op_name or "(jvp(" in op_name or op_name.startswith("jvp("):
         return FORWARD
     low = op_name.lower()
     if any(word in low for word in _OPTIMISER_WORDS) and _OPTIMISER.search(op_name):

@@ -7,6 +7,7 @@ does so here), then what it serves.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 
 import numpy as np
@@ -141,7 +142,8 @@ def _sides(
 
 
 def _begin(start: list[int], position: int) -> int:
-    return max(s for s in start if s <= position)
+    """Where the stack of a position starts; ``start`` ascends."""
+    return start[bisect_right(start, position) - 1]
 
 
 def _joined(t: Table, g: Graph, own: list[int], who: list[int]) -> list[bool]:
@@ -156,7 +158,10 @@ def _joined(t: Table, g: Graph, own: list[int], who: list[int]) -> list[bool]:
     for v, u in zip(g.values, g.users, strict=True):
         p = own[v]
         a, b = (who[p], who[p]) if p >= 0 else (low[v], high[v])
-        low[u], high[u] = min(low[u], a), max(high[u], b)
+        if a < low[u]:
+            low[u] = a
+        if b > high[u]:
+            high[u] = b
     piece = t.by_opcode(lambda o: o in ("get-tuple-element", "bitcast"), bool)[rows].tolist()
     for i in range(g.size):
         out[i] = combined[i] and low[i] < high[i]

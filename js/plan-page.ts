@@ -1,8 +1,8 @@
-/** Entry of a saved planning page: one script, one block of JSON, no network. */
+/** A saved planning page: one script, one block of JSON, no network. */
 import { mountPlan } from "./plan/mount.ts";
 import type { PlanView } from "./plan/view.ts";
 
-function start(): void {
+export function start(): void {
   const element = document.getElementById("hloscope");
   const data = document.getElementById("hloscope-plan")?.textContent;
   if (!element || !data) return;
@@ -10,5 +10,3 @@ function start(): void {
   element.replaceChildren();
   mountPlan(element, { view }, true);
 }
-
-start();
