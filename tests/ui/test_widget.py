@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_snapshot import program
-
 from hloscope.show import static
+from test_snapshot import program
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
