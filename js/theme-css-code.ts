@@ -14,6 +14,7 @@ export const CODE_CSS = `
 .code-line.linked.lit{background:oklch(var(--tint-lit) var(--hue))}
 .code-line.pinned{box-shadow:inset 0 0 0 2px var(--accent)}
 .code-line.pinned code{font-weight:600}
+.code-line.found .number{background:var(--mark,#ffdf80);color:#000;font-weight:700}
 .code-line.heading{cursor:default;background:var(--bg2);font-weight:650;padding-left:6px;box-shadow:inset 0 -1px var(--line)}
 .code-line.heading .gutter{display:none}
 .code-line.added::before,.code-line.removed::before,.code-line.changed::before{position:absolute;left:12px;font-weight:700}
@@ -31,7 +32,10 @@ export const CODE_CSS = `
 .pick[aria-pressed=true]{background:var(--accent-soft);color:var(--accent);border-color:var(--accent)}
 .pick:disabled{opacity:1}
 .told{flex:none;display:flex;align-items:flex-start;gap:6px;height:46px;padding:4px 10px;border-bottom:1px solid var(--line);background:var(--bg2)}
-.told .said{flex:1 1 0;min-width:0;max-height:38px;overflow:auto;line-height:19px;overflow-wrap:anywhere;scrollbar-width:thin}
+.told .said{flex:1 1 0;min-width:0;max-height:38px;overflow:hidden;line-height:19px;overflow-wrap:anywhere;scrollbar-width:thin}
+.told .said code{font:12px/16px var(--mono);padding:0 3px;border-radius:3px;background:var(--bg3)}
+.told.open{height:auto}
+.told.open .said{max-height:min(190px,30vh);overflow:auto}
 .told .mini{flex:none}
 .panes{flex:1 1 0;min-height:0;display:flex}
 .code-stage{flex:1 1 0;min-width:0;min-height:0;display:flex;flex-direction:column}
@@ -41,6 +45,13 @@ export const CODE_CSS = `
 .code-stage h3{font-size:12px;white-space:nowrap}
 .code-stage .where{flex:1 1 0;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;color:var(--dim);font-size:12px;text-align:right}
 .code-stage>.note{flex:none;padding:2px 8px;font-size:12px;border-bottom:1px solid var(--line)}
-.code-body{flex:1 1 0;min-height:0;display:flex;flex-direction:column}
+.code-body{flex:1 1 0;min-height:0;display:flex}
+.code-body .code-pane{flex:1 1 0;min-width:0}
+.ruler{flex:none;position:relative;width:10px;border-left:1px solid var(--line);cursor:pointer;overflow:hidden;--found:#b26a00}
+.root.dark .ruler{--found:#e0a63a}
+.ruler canvas{position:absolute;inset:0;width:10px}
+.find-in{flex:none;display:flex;align-items:center;gap:4px;padding:3px 6px;border-bottom:1px solid var(--line)}
+.find-in .find{flex:1 1 0;min-width:0;width:0}
+.find-in .hits{flex:none;color:var(--dim);font-size:12px;white-space:nowrap}
 .code-body>.note{padding:8px 10px}
 `;

@@ -120,7 +120,7 @@ kbd{font:11px/16px var(--mono);border:1px solid var(--line);border-radius:3px;pa
 .root.tight .tool.zoom,.root.narrow.short .figures{display:none}
 .root.narrow .toolbar .gap{display:none}.root.narrow .search,.root.narrow .toolbar .field,.root.narrow .toolbar select{flex:1 1 120px;max-width:none}
 
-.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px;line-height:17px;max-height:86px;flex:none;overflow:auto;scrollbar-width:thin}
+.legend{display:flex;flex-wrap:wrap;align-items:center;gap:2px 12px;padding:5px 12px 0;border-top:1px solid var(--line);border-bottom:5px solid transparent;background-clip:padding-box;font-size:12px;line-height:17px;max-height:86px;flex:none;overflow:auto;scrollbar-width:thin}
 .key.reshard b{color:#8a2be2}.root.dark .key.reshard b{color:#d59bff}.key.moved b{color:#4d6478}.root.dark .key.moved b{color:#a9bccd}.key.exposed b{color:#c4281c}.root.dark .key.exposed b{color:#ff8f80}
 .legend .what{font-weight:600}.legend .source{color:var(--dim)}
 .key{display:inline-flex;align-items:center;gap:5px;white-space:nowrap}

@@ -135,7 +135,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     }
     sign(surface, s, x + w - 12, y + 14, true, alpha);
     const sub = s.life
-      ? metrics.fit(s.life.words.get(item) ?? "", M.SUB_SIZE, w - 20)
+      ? metrics.fit(s.life.words(item), M.SUB_SIZE, w - 20)
       : closedWords(s, item, words.sub, stack, w - 20);
     surface.text(sub, left, y + 30, {
       size: M.SUB_SIZE,

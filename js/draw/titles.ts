@@ -28,7 +28,7 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
   for (const item of open) {
     if (!isThere(s, item)) continue;
     const { chips, label } = text[item];
-    const sub = s.life ? (s.life.words.get(item) ?? "") : text[item].sub;
+    const sub = s.life ? s.life.words(item) : text[item].sub;
     const x = s.x[item];
     const y = s.y[item];
     const w = s.w[item];

@@ -170,7 +170,7 @@ def test_a_click_pins_and_says_what_became_of_it(page: Page, cap: Any) -> None:
         if i.opcode == "dot" and "call 2 of 3" in cap._linked().stage("optimized").told[i.index]
     )
     click(page, "source", "h = x @ w.T")
-    assert re.search(r"`x @ w\.T` in `layer` \(line \d+\) became 3 matmuls", said(page))
+    assert re.search(r"x @ w\.T in layer \(line \d+\) became 3 matmuls", said(page))
     assert "transpose-folding" in said(page)
     point(page, "source", "return jnp.tanh(h)")  # what is pinned stays
     assert len(lit(page, "stablehlo")) == 2
@@ -185,7 +185,7 @@ def test_a_click_pins_and_says_what_became_of_it(page: Page, cap: Any) -> None:
         }""",
         dot.name,
     )
-    expect(page.locator(".told .said")).to_contain_text("in `layer` (call 2 of 3, line ")
+    expect(page.locator(".told .said")).to_contain_text("in layer (call 2 of 3, line ")
     expect(text(page, "optimized").locator(".code-line.pinned")).to_contain_text(dot.name)
     expect(text(page, "optimized").locator(".code-line.pinned")).to_be_in_viewport()
     page.get_by_role("button", name="unpin").click()
@@ -320,9 +320,99 @@ def test_a_dump_without_marks_says_inferred(
     path = hs.read(cap.text).to_html(tmp_path / "dump.html")
     page = opened(open_page(Path(path).as_uri(), width=1500, height=900))
     expect(page.get_by_text("inferred links")).to_be_visible()
+    assert "There is no jaxpr and no StableHLO: a dump does not hold them" in said(page)
     point(page, "source", "in layer")
     comes_into_view(page, "optimized")
     assert page_errors == []
+
+
+def test_each_text_is_searched_as_a_whole(page: Page, cap: Any, page_errors: list[str]) -> None:
+    """Also lines that are not in the page, which the browser's own search cannot see."""
+    stage = text(page, "optimized")
+    stage.locator(".code-pane").focus()
+    page.keyboard.press("Control+f")
+    lines = cap.text.split("\n")
+    found = [k for k, words in enumerate(lines) if "tanh(" in words]
+    assert len(found) >= 2
+    page.keyboard.type("TANH(")
+    where = stage.locator(".find-in .hits")
+    expect(where).to_have_text(re.compile(rf"\d+ of {len(found)}"))
+    begun = int(where.inner_text().split()[0]) - 1
+    for by in (1, 1, -1):
+        page.keyboard.press("Enter" if by > 0 else "Shift+Enter")
+        begun = (begun + by) % len(found)
+        expect(where).to_have_text(f"{begun + 1} of {len(found)}")
+        at = stage.locator(".code-line.cursor")
+        expect(at).to_be_in_viewport()
+        expect(at).to_have_attribute("data-row", str(found[begun]))
+        expect(at).to_have_class(re.compile(r"\bfound\b"))
+    page.keyboard.press("Control+a")
+    page.keyboard.type("no such words")
+    expect(where).to_have_text("not found")
+    page.keyboard.press("Escape")
+    expect(stage.locator(".find-in")).to_be_hidden()
+    # a line by its number
+    page.keyboard.press("g")
+    page.keyboard.type("7")
+    expect(stage.locator('.code-line[data-row="6"]')).to_be_in_viewport()
+    expect(stage.locator(".code-line.cursor")).to_have_attribute("data-row", "6")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowDown")
+    expect(stage.locator(".code-line.cursor")).to_have_attribute("data-row", "7")
+    assert page_errors == []
+
+
+def test_a_strip_shows_where_the_lit_lines_are(page: Page) -> None:
+    click(page, "source", "h = x @ w.T")
+    stage = text(page, "optimized")
+    rows = [int(r) for r in stage.evaluate(ALL_LIT)]
+    body = stage.locator(".code-pane")
+    strip = stage.locator(".ruler")
+    height = strip.evaluate("e => e.clientHeight")
+    count = stage.evaluate("e => e.querySelector('.space').clientHeight / 19")
+    painted = strip.evaluate(MARKS)
+    for row in rows:
+        y = row / count * height
+        assert any(abs(y - mark) <= 3 for mark in painted), (row, y, painted)
+        body.evaluate("e => { e.scrollTop = 0 }")
+        strip.click(position={"x": 5, "y": min(height - 1, y)})
+        expect(stage.locator(f'.code-line[data-row="{row}"]')).to_be_in_viewport()
+
+
+# rows of a text that are lit, scrolled through
+ALL_LIT = """async (stage) => {
+  const pane = stage.querySelector('.code-pane');
+  const rows = new Set();
+  for (let top = 0; top < pane.scrollHeight; top += 200) {
+    pane.scrollTop = top;
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    for (const line of pane.querySelectorAll('.code-line.lit')) rows.add(line.dataset.row);
+  }
+  return [...rows];
+}"""
+# heights at which the strip has a mark
+MARKS = """(strip) => {
+  const canvas = strip.querySelector('canvas');
+  const { data } = canvas.getContext('2d').getImageData(5, 0, 1, canvas.height);
+  const ratio = canvas.height / strip.clientHeight;
+  return [...Array(canvas.height).keys()].filter((y) => data[4 * y + 3] > 0).map((y) => y / ratio);
+}"""
+
+
+def test_a_long_sentence_is_read_as_a_whole(page: Page, cap: Any) -> None:
+    # all of StableHLO's and the program's names are code in it, no backticks
+    click(page, "source", "h = x @ w.T")
+    said_here = page.locator(".told .said")
+    expect(said_here.locator("code").first).to_have_text("x @ w.T")
+    assert "`" not in said_here.inner_text()
+    page.set_viewport_size({"width": 800, "height": 700})
+    more = page.locator(".told").get_by_role("button", name="more")
+    expect(more).to_be_visible()
+    more.click()
+    fits = "e => e.scrollHeight <= e.clientHeight + 1 || getComputedStyle(e).overflowY === 'auto'"
+    assert said_here.evaluate(fits)
+    page.locator(".told").get_by_role("button", name="less").click()
+    assert said_here.evaluate("e => e.clientHeight") <= 38
 
 
 def test_a_large_module_keeps_few_lines_in_the_page(

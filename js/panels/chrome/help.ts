@@ -14,6 +14,8 @@ export const KEYS: [keys: string[], what: string][] = [
   [["p"], "light the paths from the instruction selected before to this one"],
   [["d", "t", "c", "o"], "details, text, code side by side, outline"],
   [["←", "→", "Enter"], "in the code: to the next text; pin the line; c copies it"],
+  [["Ctrl+F", "g"], "in the code: search the text; go to a line"],
+  [["k", "j", "x"], "in the passes: pass before, next pass; graph or text"],
   [["?"], "this table"],
 ];
 

@@ -13,11 +13,12 @@ import { Links } from "../../state/links.ts";
 import { entryComputation } from "../../state/members.ts";
 import type { StageText } from "../../view-extras.ts";
 import type { Panel, PanelContext } from "../panel.ts";
-import { copyButton, note } from "../parts/parts.ts";
+import { note } from "../parts/parts.ts";
 import { TextLines } from "../parts/text-lines.ts";
 import { type Choice, chooser, startingPanes } from "./choice.ts";
 import { linkUp, type Shared } from "./linking.ts";
 import { type CodePane, codePane } from "./pane.ts";
+import { told } from "./told.ts";
 
 export const code: Panel = {
   id: "code",
@@ -57,27 +58,12 @@ function show(element: HTMLElement, ctx: PanelContext, stages: StagesModel): voi
   const panes = new Map<string, CodePane>();
   const life = new Map<string, AbortController>();
   const place = h("div", { class: "panes" });
-  const said = h("p", { class: "said", role: "status" });
-  const release = h(
-    "button",
-    {
-      class: "mini",
-      type: "button",
-      title: "Let go of what is pinned  Esc",
-      onclick: () => shared.unpin(),
-    },
-    "unpin",
-  );
-  const copy = copyButton(() => said.textContent ?? "", "this sentence");
-  const foot = h("div", { class: "told" }, said, copy, release);
-
+  const foot = told(() => shared.unpin(), ctx.signal);
+  const idle = [stages.header.how, absentWords(stages)].filter(Boolean).join(" ");
   const tell = () => {
     const words = shared.sentence();
-    said.textContent =
-      words || (shared.pinned ? "Nothing is known of this line." : stages.header.how);
-    said.classList.toggle("dim", !words);
-    copy.hidden = !words;
-    release.hidden = !shared.pinned;
+    const other = shared.pinned ? "Nothing is known of this line." : idle;
+    foot.say(words || other, !words, shared.pinned);
   };
 
   const open = (choice: Choice) => {
@@ -118,7 +104,7 @@ function show(element: HTMLElement, ctx: PanelContext, stages: StagesModel): voi
       "div",
       { class: "code-panel" },
       h("div", { class: "bar-row" }, choose.element, inferredTag(stages)),
-      foot,
+      foot.element,
       place,
     ),
   );
@@ -193,6 +179,18 @@ function entryLine({ model }: PanelContext, text: TextLines): number {
 
 const widthOf = (element: HTMLElement): number =>
   element.closest<HTMLElement>(".root")?.clientWidth ?? 0;
+
+/** What a program that was captured would have, and this one has not. */
+function absentWords({ stages, header }: StagesModel): string {
+  if (header.exact) return "";
+  const own = stages.find((s) => s.own)?.id;
+  const missing = ["jaxpr", "StableHLO"].filter((title) => {
+    const id = title.toLowerCase();
+    return own !== "stablehlo" && own !== "jaxpr" && !stages.some((s) => s.id === id);
+  });
+  if (!missing.length) return "";
+  return `There is no ${missing.join(" and no ")}: a dump does not hold them, hs.capture of the function does.`;
+}
 
 function inferredTag({ header }: StagesModel): HTMLElement | null {
   if (header.exact) return null;

@@ -41,6 +41,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
   const { model } = links;
   const own = model.stages.find((s) => s.own) as StageText;
   let pins: number[] = [];
+  let pinned: ReadonlySet<number> = new Set();
   let pointed: number[] = [];
   let lit: Lit = DARKNESS;
   let words = "";
@@ -68,6 +69,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
   const now = () => (pointed.length ? pointed : pins);
   const work = (from: CodePane | null, scroll: boolean) => {
     const at = now();
+    pinned = new Set(pins);
     lit = links.light(at);
     words = at.length === 1 ? model.toldOf(at[0]) : at.length ? severalWords(at.length) : "";
     shared.refresh();
@@ -104,7 +106,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
       return lit;
     },
     get pins() {
-      return new Set(pins);
+      return pinned;
     },
     point(place, from) {
       // What is pinned stays: only the row under the pointer shows where one is.

@@ -4,10 +4,12 @@ import * as format from "../../base/format.ts";
 import type { StagesModel } from "../../base/stages.ts";
 import type { Lit } from "../../state/links.ts";
 import type { StageText } from "../../view-extras.ts";
+import { findBar } from "../parts/find-in.ts";
 import { note } from "../parts/parts.ts";
 import { type Lines, type TextPane, textPane } from "../parts/text-pane.ts";
 import { mlirTokens, pythonTokens, tokens } from "../parts/tokens.ts";
 import type { Shared } from "./linking.ts";
+import { ruler } from "./ruler.ts";
 
 export interface CodePane {
   element: HTMLElement;
@@ -56,9 +58,11 @@ export function codePane(
       tokens: stage.id === "source" ? pythonTokens : stage.id === "stablehlo" ? mlirTokens : tokens,
       look(line) {
         const place = placeOf(line);
-        if (place < 0) return {};
+        const found = finder.has(line);
+        if (place < 0) return { found };
         const { lit, pins } = shared;
         return {
+          found,
           colors: colorsOf(place),
           lit: lit.lit.has(place),
           near: lit.near.has(place),
@@ -89,13 +93,56 @@ export function codePane(
     );
   const before = stepper(-1, "‹", `Linked line before, in ${stage.title}`);
   const after = stepper(1, "›", `Next linked line in ${stage.title}`);
-  const body = h("div", { class: "code-body" }, pane.element);
+  const finder = findBar(
+    pane,
+    stage.title,
+    () => {
+      pane.refresh();
+      strip.draw();
+    },
+    signal,
+  );
+  const strip = ruler(
+    () => ({
+      count: pane.lines.count,
+      lit: steps,
+      pinned: shared.pinned,
+      found: finder.found,
+    }),
+    (line) => pane.show(line),
+    signal,
+  );
+  const seek = h(
+    "button",
+    {
+      class: "mini",
+      type: "button",
+      title: "Find in this text  Ctrl+F; g goes to a line",
+      "aria-label": `Find in ${stage.title}`,
+      onclick: () => finder.open(),
+    },
+    "find",
+  );
+  const body = h("div", { class: "code-body" }, pane.element, strip.element);
   const element = h(
     "section",
     { class: "code-stage", "data-stage": stage.id, "aria-label": stage.title },
-    h("header", null, h("h3", null, stage.title), where, before, after),
+    h("header", null, h("h3", null, stage.title), where, before, after, seek),
+    finder.element,
     ...stage.notes.map((words) => note(words)),
     body,
+  );
+  element.addEventListener(
+    "keydown",
+    (event) => {
+      const searches = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "f";
+      const goes = event.key === "g" && !event.ctrlKey && !event.metaKey && !event.altKey;
+      if (!searches && !(goes && event.target === pane.element)) return;
+      finder.open(goes ? ":" : undefined);
+      event.preventDefault();
+      event.stopPropagation();
+    },
+    { signal },
   );
   const count = (lit: Lit) => {
     const keys = links.linesIn(stage, lit);
@@ -107,6 +154,7 @@ export function codePane(
       : keys;
     where.textContent = steps.length ? format.plural(steps.length, "linked line") : "";
     before.hidden = after.hidden = steps.length < 2;
+    strip.draw();
   };
   const self: CodePane = {
     element,

@@ -39,6 +39,8 @@ export interface Look {
   near?: boolean;
   pinned?: boolean;
   change?: "added" | "removed" | "changed";
+  /** It holds what is searched for. */
+  found?: boolean;
 }
 
 export interface TextPaneParts {
@@ -58,8 +60,8 @@ export interface TextPane {
   set(lines: Lines): void;
   /** Asks anew how the lines on screen look. */
   refresh(): void;
-  /** Brings a line into view, in the middle if it was not there. */
-  show(k: number): void;
+  /** Brings a line into view, in the middle if it was not there, and a column of it. */
+  show(k: number, column?: number): void;
   /** Brings a line to the top. */
   begin(k: number): void;
   /** Whether a line is on screen. */
@@ -115,6 +117,7 @@ export function textPane(parts: TextPaneParts, signal: AbortSignal): TextPane {
     line.classList.toggle("lit", look.lit ?? false);
     line.classList.toggle("near", look.near ?? false);
     line.classList.toggle("pinned", look.pinned ?? false);
+    line.classList.toggle("found", look.found ?? false);
     line.classList.toggle("cursor", k === pane.cursor);
     for (const change of ["added", "removed", "changed"]) {
       line.classList.toggle(change, look.change === change);
@@ -208,7 +211,17 @@ export function textPane(parts: TextPaneParts, signal: AbortSignal): TextPane {
       list.update(next.count);
     },
     refresh: () => list.update(lines.count),
-    show: (k) => list.show(k),
+    show(k, column = 0) {
+      list.show(k);
+      const text = element.querySelector<HTMLElement>(`[data-row="${k}"] code`);
+      if (!text) return;
+      const letter = text.offsetWidth / Math.max(1, Math.min(lines.text(k).length, LONGEST));
+      const at = column * letter;
+      const room = element.clientWidth - text.offsetLeft - 20 * letter;
+      if (at < element.scrollLeft || at > element.scrollLeft + room) {
+        element.scrollLeft = at < room ? 0 : at - 8 * letter;
+      }
+    },
     begin: (k) => list.begin(k),
     shows(k) {
       const line = element.querySelector(`[data-row="${k}"]`)?.getBoundingClientRect();

@@ -15,6 +15,7 @@ lines and op names, as far as XLA kept them, and the result says that it is infe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -36,6 +37,8 @@ TITLES = {
 EXACT = "Links are exact: every StableHLO operation was followed through the compiler."
 INFERRED = "Links are inferred from the source lines and op names that XLA kept."
 Strands = tuple[int, ...]
+# 0007.spmd-cleanup.after_dce.before_tuple-simplifier
+_AFTER = re.compile(r"\.after_(.+?)(?:\.before_|\Z)")
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,18 @@ def linked(
     return _Linker(module, stage, jaxpr, stablehlo, sources or {}, fates).run()
 
 
+def _named(stage: str) -> tuple[str, str]:
+    """Id and title of a program at a stage, which for dumps is a part of a file's name."""
+    if stage.endswith("after_optimizations"):
+        stage = "optimized"
+    if stage in TITLES:
+        return stage, TITLES[stage]
+    if stage == "before_optimizations":
+        return stage, "HLO before all passes"
+    passed = _AFTER.search(stage)
+    return stage, f"HLO after {passed[1]}" if passed else stage
+
+
 class _Linker:
     def __init__(
         self,
@@ -123,7 +138,7 @@ class _Linker:
 
     def run(self) -> Linked:
         own, near = self._own()
-        stages = [Stage(self.stage, TITLES.get(self.stage, self.stage), None, own, near)]
+        stages = [Stage(*_named(self.stage), None, own, near)]
         if self.stablehlo is not None and self.stage != "stablehlo" and self.exact:
             text = mlir_text(self.stablehlo)
             stages.insert(0, self._of_text("stablehlo", text, self._numbered(self.stablehlo)))
