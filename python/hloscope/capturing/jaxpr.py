@@ -108,7 +108,7 @@ class _Builder:
             root = self.add(c, made, "tuple", "tuple", None, tuple(results), "", "", shape)
         root.is_root = True
         c.instructions, c.root = tuple(made), root
-        c._by_name = {i.name: i for i in made}
+        c._names = None
         self.computations.append(c)
         return unique
 

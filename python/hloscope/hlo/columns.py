@@ -7,7 +7,9 @@ as printed, and only the opcodes that can call a computation are looked at for c
 from __future__ import annotations
 
 import re
-from itertools import chain
+from collections import defaultdict
+from itertools import chain, count
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,10 +157,10 @@ def attribute_texts(module: Module) -> tuple[Ints, list[str]]:
 
     Half of them are printed more than once, and what is in a text is looked for once.
     """
-    texts = [i.attribute_text for i in module.instructions]
-    distinct = list(dict.fromkeys(texts))
-    number = {text: n for n, text in enumerate(distinct)}
-    return np.fromiter(map(number.__getitem__, texts), np.int64, len(texts)), distinct
+    number: defaultdict[str, int] = defaultdict(count().__next__)
+    texts = map(attrgetter("attribute_text"), module.instructions)
+    of = np.fromiter(map(number.__getitem__, texts), np.int64, len(module.instructions))
+    return of, list(number)
 
 
 def op_names(module: Module) -> list[str]:

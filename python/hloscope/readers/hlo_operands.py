@@ -74,13 +74,14 @@ class Resolver:
         by_name = self.by_name
         typed: dict[str, Instruction] = {}  # "f32[8] %a" → %a
         for i in self.body:
-            arguments = i.argument_text
+            arguments = i.argument_text  # given: none is rebuilt before it is resolved
             if not arguments or i.opcode in _LITERAL_OPCODES:
                 i.operands = ()
                 continue
             try:  # as XLA prints them: splitting is all that is needed
                 if arguments[0] == "%":
                     i.operands = tuple([by_name[n] for n in arguments[1:].split(", %")])
+                    i._arguments = None
                     continue
                 if " %" not in arguments:
                     i.operands = tuple([by_name[n] for n in arguments.split(", ")])

@@ -194,9 +194,10 @@ class _ModuleReader:
             i.opcode = opcodes.setdefault(opcode, opcode)
             i.shape = shape
             i.computation = self.open  # type: ignore[assignment]
-            i.argument_text = arguments
+            i._arguments = arguments
             i.attribute_text = attributes
-            i.text_span = (m.start(1), m.end())
+            begin = m.start(1)
+            i._span = (begin << 32) + m.end() - begin
             i._attributes = None
             if fresh:
                 self.to_check.append(i)
@@ -327,7 +328,7 @@ class _ModuleReader:
                     self._warn(f"two instructions named {i.name!r} in %{c.name}", at)
         self._resolve(by_name)
         c.instructions = tuple(self.body)
-        c._by_name = by_name
+        c._names = None
         c.root = self.root or (self.body[-1] if self.body and complete else None)
         if c.root is not None:
             c.root.is_root = True

@@ -267,7 +267,7 @@ class _ModuleBuilder:
         if len(found) != len(protos):
             self._warn(f"instructions of %{out.name} share an id; the last of each was kept")
             out.instructions = tuple(found.values())
-        out._by_name = by_name
+        out._names = None
         out.root = found.get(c.root_id)
         if out.root is not None:
             out.root.is_root = True
@@ -317,7 +317,8 @@ class _ModuleBuilder:
                 i.operands = tuple([found[k] for k in ids if k in found])
                 if len(i.operands) != len(ids):
                     self._warn(f"%{i.name} has an operand that is not in %{c.name}")
-                i.argument_text = joined(["%" + o.name for o in i.operands])
+                few = len(i.operands) <= 5  # no comments in between
+                i._arguments = None if few else joined(["%" + o.name for o in i.operands])
             elif i.opcode == "parameter":
                 i.argument_text = str(p.parameter_number)
             elif i.opcode == "constant":

@@ -230,7 +230,7 @@ class _Reader:
         c.module = self.module
         c.attribute_text = ""
         c.text_span = span
-        c._by_name = {}
+        c._names = None
         self.computations.append(c)
         return c
 
@@ -414,9 +414,7 @@ class _Reader:
             self._name_regions(scope.waiting, scope.waiting_for, scope.regions)
             scope.regions = []
         c.instructions = (*scope.parameters, *scope.body)
-        c._by_name = {}
-        for i in c.instructions:
-            c._by_name.setdefault(i.name, i)
+        c._names = None
         c.root = c.instructions[-1] if c.instructions else None
         if c.root is not None:
             c.root.is_root = True

@@ -9,8 +9,10 @@ import gc
 import json
 import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -38,30 +40,26 @@ class Strings:
     """Each text once; id 0 is ''. Not valid UTF-8 is written as U+FFFD."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, int] = {"": 0}
+        self._ids: defaultdict[str, int] = defaultdict(count(1).__next__, {"": 0})
 
     def id(self, text: str) -> int:
-        return self._ids.setdefault(text, len(self._ids))
+        return self._ids[text]
 
     def ids(self, texts: Iterable[str]) -> NDArray[np.uint32]:
-        texts = texts if isinstance(texts, list | tuple) else list(texts)
-        known = self._ids
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
-        return np.fromiter(map(known.__getitem__, texts), np.uint32, len(texts))
+        return np.fromiter(map(self._ids.__getitem__, texts), np.uint32)
 
     def columns(self) -> tuple[bytes, NDArray[np.uint32]]:
         """UTF-8 bytes of all strings, and where each begins (one more than there are)."""
-        texts = list(self._ids)
-        joined = "".join(texts)
-        if joined.isascii():
-            lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-            raw = joined.encode()
-        else:
-            parts = [s.encode("utf-8", "replace") for s in texts]
-            lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-            raw = b"".join(parts)
-        return raw, np.concatenate(([0], np.cumsum(lengths))).astype(np.uint32)
+        raw = "".join(self._ids).encode("utf-8", "replace")
+        ends = np.zeros(len(self._ids) + 1, np.uint32)
+        lengths = np.fromiter(map(len, self._ids), np.uint32, len(self._ids))
+        plain = np.fromiter(map(str.isascii, self._ids), bool, len(self._ids))
+        if not plain.all():
+            for text in self._ids:
+                if not text.isascii():
+                    lengths[self._ids[text]] = len(text.encode("utf-8", "replace"))
+        np.cumsum(lengths, out=ends[1:])
+        return raw, ends
 
 
 class Builder:
@@ -85,7 +83,7 @@ class Builder:
             limits = np.iinfo(target)
             if array.min() < limits.min or array.max() > limits.max:
                 raise ValueError(f"column {name} holds values that do not fit {dtype}")
-        self._columns[name] = (dtype, array.astype(target))
+        self._columns[name] = (dtype, array.astype(target, copy=False))
 
     def text_column(self, name: str, texts: Iterable[str]) -> None:
         """Adds a StringId column."""
@@ -118,16 +116,12 @@ class Builder:
         self.column("strings.bytes", "u8", np.frombuffer(raw, np.uint8))
         self.column("strings.offsets", "u32", offsets)
         specs: dict[str, dict[str, Any]] = {}
-        chunks: list[bytes] = []
         at = 0
         for name, (dtype, array) in self._columns.items():
             specs[name] = {"dtype": dtype, "offset": at, "length": len(array)}
             if name in self._texts:
                 specs[name]["text"] = True
-            data = array.tobytes()
-            pad = -len(data) % 8
-            chunks += (data, b"\0" * pad)
-            at += len(data) + pad
+            at += array.nbytes + -array.nbytes % 8
         header = json.dumps(
             {"version": VERSION, "columns": specs, **self.header},
             ensure_ascii=True,
@@ -135,14 +129,30 @@ class Builder:
             allow_nan=False,
         ).encode()
         head = magic + struct.pack("<II", VERSION, len(header)) + header
-        return _gzip(b"".join([head, b"\0" * (-len(head) % 8), *chunks]))
+        packed = _Gzip()
+        packed.add(head)
+        for _, array in self._columns.values():
+            packed.add(np.ascontiguousarray(array).view(np.uint8).data)
+        return packed.finish()
 
 
-def _gzip(data: bytes) -> bytes:
-    deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -15)
-    body = deflate.compress(data) + deflate.flush()
-    head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-    return head + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+class _Gzip:
+    """One column after another, each at a multiple of 8: all at once would be there twice."""
+
+    def __init__(self) -> None:
+        self.deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -15)
+        self.parts = [b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"]
+        self.size = self.crc = 0
+
+    def add(self, data: bytes | memoryview) -> None:
+        for part in (data, b"\0" * (-len(data) % 8)):
+            self.parts.append(self.deflate.compress(part))
+            self.crc = zlib.crc32(part, self.crc)
+            self.size += len(part)
+
+    def finish(self) -> bytes:
+        end = struct.pack("<II", self.crc, self.size & 0xFFFFFFFF)
+        return b"".join([*self.parts, self.deflate.flush(), end])
 
 
 @contextmanager

@@ -108,8 +108,8 @@ def phases(module: Module) -> Phases:
         after = _depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
-    for i in t.instructions:
-        if ".remat" in i.name and _XLA_REMAT.search(i.name):
+    for i in [i for i in t.instructions if ".remat" in i.name]:
+        if _XLA_REMAT.search(i.name):
             out[i.index] = REMATERIALISED
     if not np.isin(out, (FORWARD, BACKWARD, REMATERIALISED)).any():
         out[:] = UNKNOWN
@@ -216,7 +216,7 @@ def _calls_that_hold(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.
     rows, callees = t.called.rows, t.called.values
     for _ in range(64):  # as deep as calls nest
         inside = holds.copy()
-        np.logical_or.at(inside, t.computation[rows], holds[callees])
+        inside[t.computation[rows[holds[callees]]]] = True
         if (inside == holds).all():
             break
         holds = inside
@@ -228,14 +228,16 @@ def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
     holds = _calls_that_hold(t, wanted)
     rows, callees = t.called.rows, t.called.values
     source = wanted.copy()
-    np.logical_or.at(source, rows, holds[callees])
-    seen = source.tolist()
-    mine = np.flatnonzero(~source[t.operands.rows])
+    source[rows[holds[callees]]] = True
+    seen = bytearray(source.tobytes())
+    some = np.zeros(len(t.first), bool)  # elsewhere nothing is to be found
+    some[t.computation[source]] = True
+    mine = np.flatnonzero(~source[t.operands.rows] & some[t.computation[t.operands.rows]])
     users, values = t.operands.rows[mine].tolist(), t.operands.values[mine].tolist()
     for i, o in zip(users, values, strict=True):
         if seen[o]:
-            seen[i] = True
-    return np.array(seen, bool)
+            seen[i] = 1
+    return np.frombuffer(seen, bool).copy()
 
 
 def _serve_optimiser(
@@ -247,21 +249,21 @@ def _serve_optimiser(
     or the results alone, they are its own.
     """
     tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
-    serves = (out == OPTIMISER).tolist()
+    serves = bytearray((out == OPTIMISER).tobytes())
     plain = t.op_name == 0  # copies and casts of XLA's own pass it on
     may = (out == UNKNOWN) & (candidate | plain)
     users, values = _edges_into(t, may)
     kept = ~tuples[users]
-    free, last = may.tolist(), (after & plain).tolist()
-    used, elsewhere = [False] * len(serves), [False] * len(serves)
+    free, last = may.tobytes(), (after & plain).tobytes()
+    used, elsewhere = bytearray(len(serves)), bytearray(len(serves))
     for i, o in zip(users[kept].tolist(), values[kept].tolist(), strict=True):
         if serves[i] or (free[i] and (used[i] or last[i]) and not elsewhere[i]):
-            serves[i] = used[o] = True
+            serves[i] = used[o] = 1
         else:
-            elsewhere[o] = True
+            elsewhere[o] = 1
     for i in np.flatnonzero(may).tolist():  # those that use nothing of the kind
         serves[i] = used[i] and not elsewhere[i]
-    return np.asarray(np.array(serves, bool) & candidate)
+    return np.asarray(np.frombuffer(serves, bool) & candidate)
 
 
 def _edges_into(t: Table, values: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
@@ -274,16 +276,16 @@ def _edges_into(t: Table, values: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
 def _inherit(t: Table, out: Phases) -> None:
     """Rows without any name: later than forward by their operands, else by first user."""
     unknown = out == UNKNOWN
-    phase = out.tolist()
+    phase = bytearray(out.tobytes())
     users, values = _edges_into(t, unknown)
     for i, o in zip(users.tolist(), values.tolist(), strict=True):
         if phase[i]:
             phase[o] = phase[i]
-    free = unknown & np.isin(np.array(phase), (UNKNOWN, OPTIMISER))
+    free = unknown & np.isin(np.frombuffer(phase, np.uint8), (UNKNOWN, OPTIMISER))
     mine = np.flatnonzero(free[t.operands.rows])  # users come in order: what they use is settled
-    made_from = [FORWARD] * len(phase)
+    made_from = bytearray([FORWARD]) * len(phase)
     rows, edges = t.operands.rows[mine].tolist(), t.operands.values[mine].tolist()
     for i, o in zip(rows, edges, strict=True):
         if phase[o] > made_from[i]:
             made_from[i] = phase[i] = phase[o]
-    out[:] = phase
+    out[:] = np.frombuffer(phase, np.uint8)

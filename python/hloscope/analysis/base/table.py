@@ -9,10 +9,11 @@ the View, so one pass over the objects makes these arrays and the rest is vector
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -57,9 +58,8 @@ def csr(rows: Sequence[Sequence[int]]) -> Csr:
 
 def intern(items: list[Any]) -> tuple[Ints, list[Any]]:
     """Ids by first appearance, and the distinct items in that order."""
-    distinct = list(dict.fromkeys(items))
-    ids = {x: n for n, x in enumerate(distinct)}
-    return np.fromiter(map(ids.__getitem__, items), np.int64, len(items)), distinct
+    ids: defaultdict[Any, int] = defaultdict(count().__next__)
+    return np.fromiter(map(ids.__getitem__, items), np.int64, len(items)), list(ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,13 +97,16 @@ class Table:
 
     def caller(self) -> tuple[Ints, list[str]]:
         """A row a computation: the first instruction that calls it or -1, and in what role."""
+        return self._caller
+
+    @cached_property
+    def _caller(self) -> tuple[Ints, list[str]]:
         n = len(self.first)
         out = np.full(n, -1, np.int64)
         roles = [""] * n
-        rows = self.called.rows
-        for e in range(len(rows) - 1, -1, -1):
-            c = int(self.called.values[e])
-            out[c] = rows[e]
+        first, at = np.unique(self.called.values, return_index=True)
+        out[first] = self.called.rows[at]
+        for c, e in zip(first.tolist(), at.tolist(), strict=True):
             roles[c] = self.called_roles[e]
         return out, roles
 

@@ -62,6 +62,13 @@ class _Evaluator:
             self.known[at.index] = self._value(at, depth) if depth < 200 else None
         return self.known[at.index]
 
+    def element(self, whole: Instruction, k: int) -> object:
+        """Value of one element of a tuple; a loop carries hundreds, and counts with one."""
+        if whole.opcode == "tuple":
+            return self.value(whole.operands[k]) if k < len(whole.operands) else None
+        values = self.value(whole)
+        return values[k] if isinstance(values, tuple) and k < len(values) else None
+
     def _value(self, at: Instruction, depth: int) -> object:
         op, operands = at.opcode, at.operands
         if op == "constant":
@@ -134,8 +141,8 @@ def _constant(at: Instruction) -> _Affine | None:
 
 
 def _tuple_index(at: Instruction) -> int | None:
-    raw = at.attribute("index") or ""
-    return int(raw) if raw.isdecimal() and len(raw) < 7 else None
+    number = at.tuple_index
+    return number if number is not None and number < 1_000_000 else None
 
 
 def _integers(*found: Instruction) -> bool:
@@ -150,6 +157,19 @@ def trip_count(loop: Instruction) -> int | None:
     """
     if loop.opcode != "while":
         raise ValueError(f"{loop!r} is not a while")
+    known = _trips(loop.module)
+    if loop.index not in known:
+        known[loop.index] = _trip_count(loop)
+    return known[loop.index]
+
+
+@per_module
+def _trips(module: Module) -> dict[int, int | None]:
+    """Trips of each loop that was asked for."""
+    return {}
+
+
+def _trip_count(loop: Instruction) -> int | None:
     if loop.backend_config and "known_trip_count" in loop.backend_config:
         known = loop.backend_config_json.get("known_trip_count")
         n = known.get("n") if isinstance(known, Mapping) else known
@@ -166,18 +186,14 @@ def _counted(loop: Instruction) -> int | None:
     test = _Evaluator(condition).value(condition.root)
     if not isinstance(test, _Compare):
         return None
-    after = _Evaluator(body).value(body.root)
-    before = _Evaluator(loop.computation).value(loop.operands[0])
-    if not isinstance(after, tuple) or not isinstance(before, tuple):
-        return None
+    root, begin = body.root, loop.operands[0]
+    after, before = _Evaluator(body), _Evaluator(loop.computation)
 
     def start_and_step(value: _Affine) -> tuple[int, int] | None:
         k = value.element
         if k is None:
             return value.offset, 0
-        if k >= len(after) or k >= len(before):
-            return None
-        moved, initial = after[k], before[k]
+        moved, initial = after.element(root, k), before.element(begin, k)
         if not (isinstance(moved, _Affine) and moved.element == k):
             return None
         if not (isinstance(initial, _Affine) and initial.element is None):

@@ -84,7 +84,10 @@ def calls(module: Module) -> Calls:
             found = _chain(frames, frame)
             of_frame[frame] = number.setdefault(found, len(number)) if found else -1
     chains = list(number)
-    exact = own_calls(module).tolist()
+    calls_known = own_calls(module)
+    if not (calls_known >= 0).any():
+        return _without_calls(module, of_frame, number, ids)
+    exact = calls_known.tolist()
     lines = {f: found[-1][0] for f, k in of_frame.items() if k >= 0 for found in [chains[k]]}
     of_call: dict[tuple[int, int], int] = {}
     for key in set(zip(exact, ids, strict=True)):
@@ -95,6 +98,19 @@ def calls(module: Module) -> Calls:
         [of_call[c, f] if c >= 0 else of_frame[f] for c, f in zip(exact, ids, strict=True)],
         np.int64,
     )
+    return _calls(t, number, own)
+
+
+def _without_calls(
+    module: Module, of_frame: dict[int, int], number: dict[Chain, int], ids: list[int]
+) -> Calls:
+    frames = np.array(ids, np.int64)
+    known = np.full(int(frames.max(initial=0)) + 1, -1, np.int64)
+    known[list(of_frame)] = list(of_frame.values())
+    return _calls(table(module), number, known[frames])
+
+
+def _calls(t: Table, number: dict[Chain, int], own: Ints) -> Calls:
     own[t.by_opcode(lambda o: o in ("parameter", "constant"), bool)] = -1
     chain = inherit(t, own) if number else own
     loop = t.opcodes.index("while") if "while" in t.opcodes else -1

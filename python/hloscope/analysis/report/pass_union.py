@@ -76,7 +76,7 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
         if c.root is not None:
             c.root.is_root = True
         c.instructions = tuple(body)
-        c._by_name = {i.name: i for i in body}
+        c._names = None
         computations.append(c)
     for n, i in made.items():
         version = steps.versions[steps.nodes[n].versions[-1]]
