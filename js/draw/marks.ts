@@ -45,6 +45,7 @@ function disc(surface: Surface, s: PaintState, m: EdgeMark, alpha: number | unde
     radius: d / 2,
     alpha,
   });
-  if (!m.room || s.scale < WORDS_SCALE) return;
-  surface.text(bytes(m.bytes), m.x + d, m.y, { size: WORDS, color, alpha });
+  if (m.room === 0 || s.scale < WORDS_SCALE) return;
+  const align = m.room > 0 ? "left" : "right";
+  surface.text(bytes(m.bytes), m.x + m.room * d, m.y, { size: WORDS, color, align, alpha });
 }
