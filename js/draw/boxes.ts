@@ -6,7 +6,7 @@ import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
 import { Being } from "./life.ts";
-import { alphaOf, fillOf, isUnknown, type PaintState } from "./paint-state.ts";
+import { alphaOf, fillOf, isUnknown, type PaintState, wordsAlphaOf } from "./paint-state.ts";
 
 /** Text smaller than this on screen is left out. */
 const TEXT_PIXELS = 6;
@@ -45,6 +45,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   const kind = projection.kind[item];
   const words = text[item];
   const alpha = alphaOf(s, item);
+  const ink = wordsAlphaOf(s, item);
   const x = s.x[item];
   let y = s.y[item];
   let w = s.w[item];
@@ -70,7 +71,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       size: M.LABEL_SIZE,
       color: theme.text,
       align: "center",
-      alpha,
+      alpha: ink,
     });
     const amount = roomy ? amountWords(s, item) : [];
     if (roomy && (amount.length > 0 || words.sub)) {
@@ -79,10 +80,10 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
         size: M.SHAPE_SIZE,
         color: theme.text,
         align: "center",
-        alpha: alpha ?? 0.85,
+        alpha: ink ?? 0.85,
       });
     }
-    if (opens) sign(surface, s, x + w - 11, middle, true, alpha);
+    if (opens) sign(surface, s, x + w - 11, middle, true, ink);
     stepSign(surface, s, x, y, being);
   } else {
     const stack = kind === ItemKind.Stack;
@@ -121,7 +122,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       size: M.LABEL_SIZE,
       bold: true,
       color: theme.text,
-      alpha,
+      alpha: ink,
     });
     if (stack) {
       const count = projection.stackEnd[item] - (projection.nodes[item] - scene.tree.stacks);
@@ -130,23 +131,23 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
         bold: true,
         color: theme.text,
         align: "right",
-        alpha,
+        alpha: ink,
       });
     }
-    sign(surface, s, x + w - 12, y + 14, true, alpha);
+    sign(surface, s, x + w - 12, y + 14, true, ink);
     const sub = s.life
       ? metrics.fit(s.life.words(item), M.SUB_SIZE, w - 20)
       : closedWords(s, item, words.sub, stack, w - 20);
     surface.text(sub, left, y + 30, {
       size: M.SUB_SIZE,
       color: heat ? theme.text : theme.mutedText,
-      alpha,
+      alpha: ink,
     });
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
     const lift = kind === ItemKind.Stack ? 2 * M.STACK_OFFSET : 0;
     for (const chip of words.chips)
-      if (shown(s, item, chip)) paintChip(surface, s, x, s.y[item] + lift, chip, alpha);
+      if (shown(s, item, chip)) paintChip(surface, s, x, s.y[item] + lift, chip, alpha, ink);
   }
 }
 
@@ -226,6 +227,7 @@ export function paintChip(
   y: number,
   chip: Chip,
   alpha: number | undefined,
+  ink = alpha,
 ): void {
   const { theme } = s;
   const back = chip.kind === ChipKind.BackFrom || chip.kind === ChipKind.BackTo;
@@ -242,6 +244,6 @@ export function paintChip(
     size: M.CHIP_SIZE,
     color: theme.chipText,
     align: "center",
-    alpha,
+    alpha: ink,
   });
 }

@@ -30,6 +30,10 @@ export interface PaintState {
 
 /** Opacity of what a highlight leaves out. */
 export const DIM = 0.28;
+/** Of words on it, which can still be read: a contrast of 3 on every fill, in both themes. */
+export const DIM_WORDS = 0.66;
+/** Of lines that lead to it. */
+export const DIM_LINES = 0.4;
 
 export function range(n: number): number[] {
   return Array.from({ length: n }, (_, k) => k);
@@ -37,6 +41,11 @@ export function range(n: number): number[] {
 
 export function alphaOf(s: PaintState, item: number): number | undefined {
   return s.lit && !s.lit[item] ? DIM : undefined;
+}
+
+/** The opacity of words on an item. */
+export function wordsAlphaOf(s: PaintState, item: number): number | undefined {
+  return s.lit && !s.lit[item] ? DIM_WORDS : undefined;
 }
 
 export function isThere(s: PaintState, item: number): boolean {

@@ -13,7 +13,7 @@ import { box, plainBox } from "./boxes.ts";
 import { direct } from "./direct.ts";
 import { Being } from "./life.ts";
 
-import { alphaOf, DIM, fillOf, isThere, type PaintState, range } from "./paint-state.ts";
+import { alphaOf, DIM_LINES, fillOf, isThere, type PaintState, range } from "./paint-state.ts";
 import type { GraphTheme } from "./theme.ts";
 import { paintTitles } from "./titles.ts";
 
@@ -128,7 +128,7 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
         dash: being === Being.Removed,
         lineWidth: edgeWidth(edges.weight[e], scale),
         arrow,
-        alpha: dim ? DIM * 0.7 * s.edgeAlpha : s.edgeAlpha < 1 ? s.edgeAlpha : undefined,
+        alpha: dim ? DIM_LINES * s.edgeAlpha : s.edgeAlpha < 1 ? s.edgeAlpha : undefined,
       },
     );
   }
