@@ -55,7 +55,14 @@ def run_profiled(
         jax.block_until_ready(compiled(*given[0], **given[1]))
 
     call()
-    with tempfile.TemporaryDirectory(prefix="hloscope-") as folder:
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="hloscope-")
+    except OSError as error:
+        raise CaptureError(
+            f"jax's profiler writes its trace to a folder, and none could be made ({error}). "
+            "Set TMPDIR to a folder that can be written to"
+        ) from None
+    with temporary as folder:
         with jax.profiler.trace(folder):
             for _ in range(steps):
                 call()
