@@ -2,9 +2,10 @@
 
     python benchmarks/read_files.py FOLDER… [--limit 500]
 
-A row a folder: files read, equal to XLA's parser (in a child process: it may abort), different,
-not comparable (XLA refuses them, or they are no HLO text), with warnings, refused with a
-sentence, and the slowest in CPU seconds.
+A row a folder: files read, equal to XLA's parser (in a child process: it may abort), equal but
+for what that parser changes by itself (it gives arrays without a layout the default one, and
+numbers names that stand in two computations anew), different, not comparable (XLA refuses them,
+or they are no HLO text), with warnings, refused with a sentence, and the slowest in CPU seconds.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ REPO = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
 
 from hloscope.readers import ReadError, read_modules  # noqa: E402
-from xla_oracle import Refused, ask_xla, compare  # noqa: E402
+from xla_oracle import Refused, ask_xla, compare_apart  # noqa: E402
 
+OWN = "XLA's own layouts, names"
 ENDS = (".hlo", ".txt", ".pb", ".mlir", ".mlirbc", ".gz")
 
 
@@ -38,7 +40,8 @@ def one(path: Path) -> tuple[str, bool, float]:
         theirs = ask_xla(module.source_text)
     except Refused:
         return "not comparable", warned, seconds
-    return ("different" if compare(module, theirs) else "equal"), warned, seconds
+    differs, own = compare_apart(module, theirs)
+    return ("different" if differs else OWN if own else "equal"), warned, seconds
 
 
 def main() -> None:
@@ -46,7 +49,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=500, help="files of a folder at most")
     options = parser.parse_args()
-    columns = ("equal", "different", "not comparable", "refused")
+    columns = ("equal", OWN, "different", "not comparable", "refused")
     print("| folder | files | " + " | ".join(columns) + " | with warnings | slowest |")
     print("|---|" + "---:|" * (len(columns) + 3))
     for folder in options.folders:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import re
-from collections import Counter
 from collections.abc import Callable
 
 from hloscope.hlo import Module
@@ -14,8 +13,9 @@ from hloscope.hlo.printer import to_text
 from hloscope.readers import ReadError, read_modules
 from hloscope.readers.decode import to_text as decode
 from hloscope.readers.hlo_text import read_hlo_text
-from hloscope.readers.proto import read_proto
-from hloscope.readers.stablehlo_text import read_stablehlo
+from hloscope.readers.proto import message_name, read_proto
+from hloscope.readers.stablehlo_text import is_stablehlo, read_all
+from token_accounting import unaccounted, unaccounted_proto
 
 Mutation = Callable[[random.Random, bytes], bytes]
 _BRACKETS = (b"(", b"{", b"[", b"<", b"(f32[2], ", b"tensor<", b"loc(", b"{ {", b'"', b"/*")
@@ -142,9 +142,9 @@ def read_every_way(data: bytes) -> list[Module]:
     text, _ = decode(data)
     for attempt in (
         lambda: read_modules(data),
-        lambda: [read_proto(data)],
-        lambda: _whole(read_hlo_text(text)),
-        lambda: [read_stablehlo(text)],
+        lambda: [_counted_proto(data, read_proto(data))],
+        lambda: _counted(text, read_hlo_text(text)),
+        lambda: _counted(text, read_all(text)),
     ):
         try:
             modules += attempt()
@@ -156,43 +156,17 @@ def read_every_way(data: bytes) -> list[Module]:
     return modules
 
 
-_WORD = re.compile(r"[A-Za-z_][\w.\-]*")
-_COMMENT = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|/\*.*?\*/|//[^\n]*', re.S)
-
-
-def _whole(modules: list[Module]) -> list[Module]:
-    for m in modules:
-        assert lost_words(m) == []
+def _counted(text: str, modules: list[Module]) -> list[Module]:
+    """What goes in comes out, or a warning names its line."""
+    is_mlir = is_stablehlo(text.encode("utf-8", "replace"))
+    if is_mlir == any(m.dialect == "stablehlo" for m in modules):
+        assert unaccounted(text, modules) == []
     return modules
 
 
-def lost_words(module: Module) -> list[str]:
-    """Words of instructions' text that stand in no instruction, on lines no warning names.
-
-    What went in is counted against what came out: names, shapes, opcodes, arguments and
-    attributes, as they are kept.
-    """
-    if any("more warnings" in w.message for w in module.warnings):
-        return []
-    told = {w.line for w in module.warnings}
-    out = []
-    for i in module.instructions:
-        if i.text_span is None or ".anon" in i.name or "=%_" in i.attribute_text:
-            continue
-        begin, end = i.text_span
-        text = module.text[begin:end]
-        first = module.first_line + module.text.count("\n", 0, begin)
-        if told & set(range(first, first + text.count("\n") + 1)):
-            continue
-        kept = (i.name, i.shape.text, i.opcode, i.argument_text, i.attribute_text, "ROOT")
-        have = Counter(_WORD.findall(" ".join(_COMMENT.sub(_quoted, k) for k in kept)))
-        lost = Counter(_WORD.findall(_COMMENT.sub(_quoted, text))) - have
-        out += [f"line {first}: {w}" for w in lost]
-    return out[:20]
-
-
-def _quoted(m: re.Match[str]) -> str:
-    return m[1] or " "
+def _counted_proto(data: bytes, module: Module) -> Module:
+    assert unaccounted_proto(data, module, message_name(data) or "HloModule") == []
+    return module
 
 
 def touch(module: Module) -> None:

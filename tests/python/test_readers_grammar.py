@@ -290,3 +290,19 @@ def test_attributes_that_mean_nothing_are_said() -> None:
         (5, "the groups of %b are not understood"),
         (5, "%b has to_apply=%gone, which is not here"),
     ]
+
+
+def test_braces_in_comments_within_attributes_open_nothing() -> None:
+    m = one(
+        "HloModule m\n\nENTRY %e (a: f32[8,8]) -> f32[8,8] {\n  %a = f32[8,8]{1,0} parameter(0)\n"
+        "  ROOT %d = f32[8,8]{1,0} dot(%a, %a), lhs_contracting_dims={ /* x = { */ 1}, "
+        'rhs_contracting_dims={0 /* , } */}, frontend_attributes={k="/* { */"}\n}\n'
+    )
+    assert m.warnings == ()
+    root = m.instructions[-1]
+    assert list(root.attributes) == [
+        "lhs_contracting_dims",
+        "rhs_contracting_dims",
+        "frontend_attributes",
+    ]
+    assert root.attribute("frontend_attributes") == '{k="/* { */"}'

@@ -14,6 +14,7 @@ from hloscope.readers import ReadError, read_modules
 from hloscope.readers.proto import is_proto, message_name, read_buffer_assignment, read_proto
 from hloscope.readers.proto_literals import float_text
 from hloscope.readers.proto_schema import message_class
+from xla_oracle import through_xla
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +187,41 @@ def test_no_name_in_the_default_pool() -> None:
         descriptor_pool.Default().FindMessageTypeByName("xla.HloModuleProto")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("hloscope.xla.HloModule")
+
+
+RARE = {
+    "scaled-dot": "f32[16,32]{1,0} scaled-dot(a, b, c, d), lhs_contracting_dims={1}, "
+    "rhs_contracting_dims={1}",
+    "reshape": "s32[16,2]{1,0} reshape(e), inferred_dimension=0",
+    "custom-call": 'f32[2]{0} custom-call(e), custom_call_target="k", literal=f32[] 0.5',
+    "collective-permute": "s32[2,8,128]{2,1,0} collective-permute(g, h, i, i), "
+    "source_target_pairs={{0,1},{1,0}}, slice_sizes={{1,8,128}}",
+}
+
+
+@pytest.mark.parametrize("opcode", RARE)
+def test_rare_attributes_are_the_same_from_text_and_proto(opcode):
+    text = (
+        "HloModule m\n\nENTRY e {\n  a = f8e4m3fn[16,128]{1,0} parameter(0)\n"
+        "  b = f8e5m2[32,128]{1,0} parameter(1)\n  c = f8e8m0fnu[16,4]{1,0} parameter(2)\n"
+        "  d = f8e8m0fnu[32,4]{1,0} parameter(3)\n  e = s32[32]{0} parameter(4)\n"
+        "  g = s32[2,8,128]{2,1,0} parameter(5)\n  h = s32[2,8,128]{2,1,0} parameter(6)\n"
+        "  z = s32[] constant(0)\n  i = (s32[], s32[], s32[]) tuple(z, z, z)\n"
+        f"  ROOT r = {RARE[opcode]}\n}}\n"
+    )
+    (m,) = read_modules(text)
+    assert m.warnings == ()
+    (of_text,), (of_proto,) = map(read_modules, through_xla(text))
+    assert differences(of_text, of_proto) == []
+    for key in ("slice_sizes", "inferred_dimension", "literal", "lhs_contracting_dims"):
+        assert of_proto.entry.root.attribute(key) == m.entry.root.attribute(key)
+
+
+def test_calls_of_what_is_not_there_and_shared_ids_are_said(built):
+    message = message_class("HloModule")()
+    message.ParseFromString(built.proto)
+    message.computations[0].id = message.computations[1].id
+    m = read_proto(message.SerializeToString())
+    said = [str(w) for w in m.warnings]
+    assert any("computations share an id" in w for w in said)
+    assert any("which is not here" in w for w in said)

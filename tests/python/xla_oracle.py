@@ -161,6 +161,77 @@ def compare(module: Module, theirs: dict[str, Any]) -> list[str]:
     return out[:20]
 
 
+def compare_apart(module: Module, theirs: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """(what differs, what XLA's parser changed by itself and so differs from the text).
+
+    XLA gives every array without a layout the default one, and numbers names that stand in
+    two computations anew: ``f32[2,3]`` becomes ``f32[2,3]{1,0}``, ``a`` becomes ``a.1``.
+    """
+    found = compare(module, theirs)
+    if not found:
+        return [], []
+    ours = {c.name: [_row(i) for i in c.instructions] for c in module.computations}
+    laid_out = {name: _laid_out(rows) for name, rows in ours.items()}
+    entry = module.entry.name if module.entry else None
+    other = {name: _laid_out(rows) for name, rows in theirs["computations"].items()}
+    layouts = ["layouts"] if any(laid_out[n] != rows for n, rows in ours.items()) else []
+    if {n: sorted(r) for n, r in laid_out.items()} == {n: sorted(r) for n, r in other.items()}:
+        return ([], layouts) if entry == theirs["entry"] else (found, [])
+    mine, his = _without_numbers(laid_out, entry), _without_numbers(other, theirs["entry"])
+    return ([], [*layouts, "names"]) if mine == his else (found, [])
+
+
+def _row(i: Any) -> list[Any]:
+    called = sorted(c.name for c in i.called_computations)
+    return [i.name, i.opcode, i.shape.text, [o.name for o in i.operands], called, i.is_root]
+
+
+_BARE_ARRAY = re.compile(r"\b([a-z]\w*)\[([^\]]*)\](?!\{)")
+
+
+def _laid_out(rows: list[Any]) -> list[Any]:
+    def array(m: re.Match[str]) -> str:
+        rank = m[2].count(",") + 1 if m[2].strip() else 0
+        layout = ",".join(map(str, reversed(range(rank))))
+        plain = m[1] in ("token", "opaque") or not rank
+        return f"{m[1]}[{m[2]}]" + ("" if plain else f"{{{layout}}}")
+
+    out = []
+    for name, opcode, shape, operands, called, root in rows:
+        text = re.sub(r"\{\}|:?E\(4\)", "", shape) if opcode == "constant" else shape
+        text = re.sub(r"\s*/\*.*?\*/\s*|\s+", "", text.replace("[]{}", "[]"))
+        silent = opcode.endswith("-start")  # the shortest print leaves out what it wraps
+        out.append(
+            [name, opcode, _BARE_ARRAY.sub(array, text), operands, [] if silent else called, root]
+        )
+    return out
+
+
+def _without_numbers(computations: dict[str, list[Any]], entry: str | None) -> Any:
+    """A form of all computations in which a name's last number says nothing; what an
+    instruction computes from what does."""
+
+    def base(name: str) -> str:
+        return re.sub(r"(?:\.\d+)+\Z", "", name)
+
+    out = []
+    for name, rows in computations.items():
+        by_name = {r[0]: r for r in rows}
+        done: dict[str, int] = {}
+        for start in by_name:
+            stack = [start]
+            while stack:
+                row = by_name[stack[-1]]
+                left = [o for o in row[3] if o not in done and o in by_name and o not in stack]
+                if left:
+                    stack.extend(left)
+                    continue
+                key = (base(row[0]), row[1], row[2], tuple(done.get(o, 0) for o in row[3]))
+                done[stack.pop()] = hash((*key, tuple(sorted(map(base, row[4]))), row[5]))
+        out.append((base(name), name == entry, sorted(done.values())))
+    return sorted(out)
+
+
 # -- the child ---------------------------------------------------------------------------
 
 _HEADER = re.compile(r"(ENTRY )?%(\S+) \{$")

@@ -64,6 +64,7 @@ _MASTER = re.compile(
     re.M,
 )
 _ATTRIBUTES = re.compile(_canonical_attributes())
+_BRACE_IN_COMMENT = re.compile(r"/\*[^*{}\"]*+[{}\"]")
 _START = re.compile(
     r"(?:[IWEF]\d{4,8}[ ][^\]\n]*\][ ]?|[^\s{}=\"]{1,80}:[ ]|[\d\-:.TZ+ ]{8,40}[ ])?"
     r"[ \t]*HloModule[ \t]+"
@@ -174,7 +175,9 @@ class _ModuleReader:
                 known = canonical.get(attributes)
                 if known is not None:
                     attributes = known
-                elif _ATTRIBUTES.fullmatch(attributes) is None:
+                elif _ATTRIBUTES.fullmatch(attributes) is None or (
+                    "/*" in attributes and _BRACE_IN_COMMENT.search(attributes)
+                ):
                     self._other_line(m.start(), m.end())
                     body, resume = self.body, self.resume
                     continue
@@ -294,10 +297,13 @@ class _ModuleReader:
     # -- computations ------------------------------------------------------------
 
     def _begin(self, name: str, is_entry: bool, begin: int) -> None:
+        self._tell_stray()
+        self._open(name, is_entry, begin)
+
+    def _tell_stray(self) -> None:
         for line, where in self.stray:
             self._warn(f"passed over, no part of the module: {line!r}", where)
         self.stray = []
-        self._open(name, is_entry, begin)
 
     def _open(self, name: str, is_entry: bool, begin: int) -> None:
         c = Computation.__new__(Computation)
@@ -313,6 +319,7 @@ class _ModuleReader:
 
     def _loose_instruction(self, begin: int) -> None:
         """An instruction outside any computation: what is left of a dump cut at its head."""
+        self._tell_stray()
         self._warn("an instruction before any computation begins", begin)
         self._open("unnamed", False, begin)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _TOKEN = re.compile(
-    r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*|->|[<>(){}\[\]\n]'
+    r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|//[^\n]*|->|[<>(){}\[\]\n]'
     r"|(?<=\s)(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=(?![=>])"
     r"|(?:\w+\.)?return\b)"
 )
@@ -31,25 +31,34 @@ _SEVERAL = re.compile(
     r"\{\s+(?:%|\^|\"[\w.]+\"\s*\(|[\w.]*return\b)"
     r"|[^\s,(]\s+(?:%[\w$.\-]+(?::\d+)?\s*=\s(?!%)|(?:\w+\.)?return\s)"
 )
+# The first line of an operation, a function or a module; no line within brackets looks so.
+_NEXT = re.compile(
+    r"[ \t]*(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*(?:\"?[a-z_]\w*\.|call )"
+    r"|(?:stablehlo\.|func\.|sdy\.)?return(?=[ \n])|\"?func\.func\b|module\b|\^bb\d)"
+)
 _LEADING = ("->", ":", ",", "<{", "attributes ", "attributes{", "loc(", ")", "]", ">", "=")
 _KEYWORD = re.compile(
     r"(?:across|applies|dim_numbers|window|init|reducer_init|to|outputs)\b|[a-z_]\w*\s*=\s"
 )
 _TRAILING = (",", "=", "->", "(", "[", "<", " :", ":")
 _CLOSING = {")": "(", "]": "[", ">": "<", "}": "{"}
-_COMMENT = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|//[^\n]*')
+_COMMENT = re.compile(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|//[^\n]*')
 _BLANK = re.compile(r"\s*+")
-_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|((?<=[(\[])\s+|\s+(?=[)\]]))|\s+')
+_BLANKS = re.compile(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|((?<=[(\[])\s+|\s+(?=[)\]]))|\s+')
 MAX_CHARACTERS = 50_000_000  # of one operation
 
 
 @dataclass(slots=True)
 class Statement:
-    """``text``: the operation on one line; ``begin`` and ``end``: where it stands."""
+    """``text``: the operation on one line; ``begin`` and ``end``: where it stands.
+
+    ``open``: a bracket was not closed before the next operation, or before the text ended.
+    """
 
     text: str
     begin: int
     end: int
+    open: bool = False
 
 
 def statements(source: str) -> Iterator[Statement]:
@@ -71,10 +80,11 @@ def statements(source: str) -> Iterator[Statement]:
                 yield Statement(bare, begin, begin + len(bare))
                 at = end + 1
                 continue
-        stop = max(_end(source, begin), begin + 1)
+        stop, is_open = _end(source, begin)
+        stop = max(stop, begin + 1)
         text = _on_one_line(source[begin:stop])
         if text:
-            yield Statement(text, begin, stop)
+            yield Statement(text, begin, stop, is_open)
         at = stop
 
 
@@ -142,8 +152,8 @@ def _ends_a_region(key: str) -> bool:
     return bool(words) and words[0] in ("return", "func.return", "stablehlo.return", "sdy.return")
 
 
-def _end(source: str, begin: int) -> int:
-    """Where the operation that begins at ``begin`` ends."""
+def _end(source: str, begin: int) -> tuple[int, bool]:
+    """Where the operation that begins at ``begin`` ends, and whether brackets are left open."""
     stack: list[str] = []
     opened = dict.fromkeys("(<[{", 0)  # how many of each are in the stack
     closes = source[begin] == "}"
@@ -153,7 +163,7 @@ def _end(source: str, begin: int) -> int:
     while True:
         m = _TOKEN.search(source, position, limit)
         if m is None:
-            return limit
+            return limit, bool(stack)
         token, position = m.group(), m.end()
         if token == "{":
             dictionary = source[m.start() - 1] == "<" or (stack and stack[-1] != "(")
@@ -162,7 +172,7 @@ def _end(source: str, begin: int) -> int:
                     source, position, source[begin : min(m.start(), begin + 40)]
                 )
             if not dictionary:
-                return position
+                return position, False
             stack.append(token)
             opened[token] += 1
         elif token in "(<[":
@@ -174,18 +184,18 @@ def _end(source: str, begin: int) -> int:
                     opened[last] -= 1
                 opened[last] -= 1
             elif token == "}":
-                return m.start() if m.start() > begin else position
+                return (m.start() if m.start() > begin else position), False
         elif token == "\n":
             if not stack and not _goes_on(
                 source, m.start(), source[max(begin, m.start() - 200) : m.start()].rstrip()
             ):
-                return m.start()
-            if stack and source.startswith("module", position):
-                return m.start()  # damaged: the next module begins
+                return m.start(), False
+            if stack and _NEXT.match(source, position):
+                return m.start(), True  # damaged: the next operation begins
         elif stack or first or not (token[0] == "%" or token.endswith("return")):
             pass
         elif source[begin : m.start()].strip():
-            return m.start()  # the next operation on the same line
+            return m.start(), False  # the next operation on the same line
         first = False
 
 

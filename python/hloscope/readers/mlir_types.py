@@ -12,6 +12,7 @@ _DIMENSION = re.compile(r"(\d{1,18}|\?)x")
 _INTEGER = re.compile(r"(s|u|)i(\d{1,3})\Z")
 _TOKEN = re.compile(r'->|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[<>(){}\[\]]|,')
 _UNKNOWN = Shape("opaque[]", "opaque")
+_OTHER_TYPES = ("!", "none", "memref<", "vector<", "(", "tuple<")
 MAX_DEPTH = 50
 
 
@@ -62,6 +63,21 @@ def shape_of(text: str, depth: int = 0) -> Shape:
             for d, b in zip(dims, [*limits, *["?"] * len(dims)], strict=False)
         ]
     return _parse(f"{element}[{','.join(dims)}]") if element else _UNKNOWN
+
+
+def is_type(text: str) -> bool:
+    """Whether it is a type: one that HLO has a shape for, or another dialect's."""
+    text = text.strip()
+    if shape_of(text) is not _UNKNOWN or text.startswith(_OTHER_TYPES):
+        return True
+    m = _TENSOR.match(text)
+    if m is None:
+        return False
+    inner = split_types(m.group(1))
+    at = 0
+    while inner and (d := _DIMENSION.match(inner[0], at)) is not None:
+        at = d.end()
+    return bool(inner) and (inner[0][at:].startswith(_OTHER_TYPES) or inner[0].startswith("*x"))
 
 
 def tuple_of(shapes: list[Shape]) -> Shape:

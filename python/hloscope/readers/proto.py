@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning
+from . import hlo_checks
 from .errors import ReadError
 from .proto_attributes import attribute_text, frontend_attributes_text
 from .proto_buffers import buffer_assignment, read_buffer_assignment
@@ -176,6 +177,7 @@ class _ModuleBuilder:
         self.context = Context(message.payloads)
         self.module = Module(text_of(message.name) or "module", (), None)
         self.count = 0
+        self.dropped_warnings = 0
         self.opcodes: dict[bytes, str] = {}
         self.by_id = {c.id: c for c in message.computations}
         self.context.computations = {c.id: text_of(c.name) for c in message.computations}
@@ -198,6 +200,12 @@ class _ModuleBuilder:
         module.frames = _frames(m.stack_frame_index)
         for text in dict.fromkeys(self.shapes.bad):
             self._warn(f"not a shape: {text!r}")
+        if len(self.by_id) != len(m.computations):
+            self._warn("computations share an id; the last of each was kept")
+        one_of_each = {i.attribute_text: i for i in module.instructions if i.attribute_text}
+        hlo_checks.check(module, one_of_each.values(), lambda message, _: self._warn(message))
+        if self.dropped_warnings:
+            self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
         module.warnings = tuple(self.warnings)
         return module
 
@@ -383,6 +391,8 @@ class _ModuleBuilder:
     def _warn(self, message: str) -> None:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(ReadWarning(message))
+        else:
+            self.dropped_warnings += 1
 
 
 def _callees(computation: Any) -> list[int]:

@@ -197,9 +197,22 @@ def _collective(i: Any, dimensions: bool = False, dimensions_first: bool = True)
 def _permute(i: Any, c: Context) -> list[str]:
     pairs = ",".join(f"{{{p.source},{p.target}}}" for p in i.source_target_pairs)
     parts = [*_channel(i), "source_target_pairs={" + pairs + "}"]
-    if i.dynamic_slice_sizes:
-        parts.append("slice_sizes={" + numbers(i.dynamic_slice_sizes) + "}")
+    sizes = list(i.dynamic_slice_sizes)
+    if sizes:  # a list for each part that is sent, one after another
+        rank = len(_first_array(i.shape).dimensions) or len(sizes)
+        lists = (sizes[k : k + rank] for k in range(0, len(sizes), rank))
+        parts.append("slice_sizes={" + ",".join(f"{{{numbers(x)}}}" for x in lists) + "}")
     return parts
+
+
+def _first_array(shape: Any) -> Any:
+    while shape.tuple_shapes:
+        shape = shape.tuple_shapes[0]
+    return shape
+
+
+def _reshape(i: Any, c: Context) -> list[str]:
+    return [f"inferred_dimension={i.dimensions[0]}"] if i.dimensions else []
 
 
 def _send_receive(i: Any, c: Context) -> list[str]:
@@ -363,10 +376,12 @@ OPCODE_ATTRIBUTES: dict[str, Writer] = {
     ],
     "reduce-scatter": lambda i, c: _collective(i, dimensions=True, dimensions_first=False),
     "reduce-window": lambda i, c: _window(i),
+    "reshape": _reshape,
     "reverse": _dimensions,
     "rng": lambda i, c: [f"distribution={_name(_DISTRIBUTION, i.distribution)}"],
     "rng-bit-generator": lambda i, c: [f"algorithm={_name(_ALGORITHM, i.rng_algorithm)}"],
     "rng-get-and-update-state": lambda i, c: [f"delta={i.delta}"],
+    "scaled-dot": _dot,
     "scatter": _scatter,
     "select-and-scatter": lambda i, c: _window(i),
     "send": _send_receive,

@@ -14,6 +14,7 @@ SPACE = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+"
 _SPACE = re.compile(SPACE)
 _INLINE_SPACE = re.compile(r"(?:[ \t]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+")
 _BRACKET = re.compile(r'[()\[\]{}"]|/\*|//')
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
 _QUOTE_REST = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _ARRAY_SHAPE = re.compile(
     rf"[a-z][a-z0-9]*{SPACE}\[(?:[^\[\]\n=<]|<=)*+\](?:{SPACE}\{{(?:[\d:][^{{}}]*+)?\}})?"
@@ -22,6 +23,7 @@ _WORD = re.compile(r"[^\s(]*")
 _BODY = re.compile(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a computation in place
 _KEY = re.compile(r"([\w.\-]+)=")
 _PLAIN = re.compile(r"(?:[^\s,{}()\[\]\"'/]++|/(?![/*]))++")
+_COMMENT = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+', re.S)
 _SINGLE = re.compile(r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'")
 
 
@@ -38,8 +40,9 @@ def skip_inline(text: str, at: int) -> int:
 
 
 def closing(text: str, at: int, limit: int) -> int:
-    """Offset of the bracket that closes the one at ``at``; -1 when there is none."""
-    depth = 0
+    """Offset of the bracket that closes the one at ``at``; -1 when there is none, or another
+    kind of bracket closes before it: something between is damaged."""
+    opened: list[str] = []
     position = at
     while True:
         m = _BRACKET.search(text, position, limit)
@@ -60,11 +63,11 @@ def closing(text: str, at: int, limit: int) -> int:
             if position < 0:
                 return -1
         elif c in "([{":
-            depth += 1
-        else:
-            depth -= 1
-            if depth <= 0:
-                return m.start()
+            opened.append(_CLOSES[c])
+        elif not opened or opened.pop() != c:
+            return -1
+        elif not opened:
+            return m.start()
 
 
 def quote_end(text: str, at: int, limit: int) -> int:
@@ -121,9 +124,16 @@ def attributes(text: str, at: int, limit: int) -> Attributes:
                 return Attributes(", ".join(parts), comma + 1, comma)
             parts.append(text[begin:line].strip())
             return Attributes(", ".join(parts), line, begin)
-        parts.append(key.group() + text[value_at:stop])
+        parts.append(key.group() + _without_comments(text[value_at:stop]))
         end = stop
         limit = max(limit, end)
+
+
+def _without_comments(value: str) -> str:
+    """The value for those who look for commas and braces in it; strings stay as they are."""
+    if "/*" not in value and "//" not in value:
+        return value
+    return _COMMENT.sub(lambda m: m[1] or "", value)
 
 
 def value_end(text: str, at: int, limit: int, key: str) -> int:
@@ -150,6 +160,7 @@ def value_end(text: str, at: int, limit: int, key: str) -> int:
         if after > at and after < limit:
             mesh = key == "device_ids" or text.startswith("mesh[", begin)
             ranges = text[at - 2 : at] == "<=" and text[after] == "["
-            if ranges or text.startswith("<=", after) or (mesh and text[after] == "{"):
+            literal = key == "literal" and text[at - 1] in "]}" and text[after] != ","
+            if ranges or literal or text.startswith("<=", after) or (mesh and text[after] == "{"):
                 at = after
     return at

@@ -23,7 +23,7 @@ from .mlir_generic import Function, generic_function, plain_spelling, result_att
 from .mlir_lines import Statement, statements
 from .mlir_locations import Locations
 from .mlir_shardings import with_sharding
-from .mlir_types import shape_of, split_types, tuple_of
+from .mlir_types import is_type, shape_of, split_types, tuple_of
 from .stablehlo_lines import (
     BLOCK_ARGUMENT,
     OpLine,
@@ -127,6 +127,7 @@ class _Reader:
         self.computations: list[Computation] = []
         self.scope: _Scope | None = None
         self.names: set[str] = set()
+        self.known_types: set[str] = set()
         for m in _ALIASES.finditer(text, base):  # aliases stand before or after their uses
             self.locations.aliases.setdefault(m.group(1), m.group(2))
 
@@ -144,6 +145,8 @@ class _Reader:
         bare, location = location_of(plain_spelling(text))
         scope = self.scope
         self.end = s.end
+        if s.open:
+            self._warn(f"a bracket is not closed: {bare[:60]!r}", span[0])
         if scope is None:
             self._outside(bare, span)
         elif bare.startswith("}"):
@@ -248,6 +251,7 @@ class _Reader:
             brace = kind.find(" {")
             attributes = kind[brace + 2 : -1] if brace >= 0 and kind.endswith("}") else ""
             kind = kind[:brace] if brace >= 0 else kind
+            self._check_types([kind], span[0])
             if not attributes and len(scope.parameters) < len(given):
                 attributes = given[len(scope.parameters)]
             attributes = with_sharding(attributes, self.meshes)
@@ -294,6 +298,7 @@ class _Reader:
             if bare not in (")", "{"):
                 self._warn(f"not an operation: {bare[:60]!r}", span[0])
             return
+        self._check_types(op.types, span[0])
         name = op.name or f"{op.opcode}.{len(scope.body)}"
         i = self._instruction(scope, name, op.opcode, _result_shape(op), span)
         operands = [self._value(scope, n) for n in op.operands]
@@ -321,6 +326,13 @@ class _Reader:
         scope.waiting, scope.waiting_for, scope.regions = op, i, []
         if op.opens_region:
             self._open_region(op.region_arguments, span)
+
+    def _check_types(self, types: list[str], at: int) -> None:
+        for text in types:
+            if text not in self.known_types:
+                self.known_types.add(text)
+                if not is_type(text):
+                    self._warn(f"not a type, so of unknown size: {text[:60]!r}", at)
 
     def _value(self, scope: _Scope, name: str) -> Instruction | None:
         """The instruction a name stands for; captures it through the regions in between."""
@@ -379,6 +391,7 @@ class _Reader:
         if rest:
             attributes, types = signature_types(rest)
             attributes = with_sharding(attributes, self.meshes)
+            self._check_types(types, span[0])
             op.types = types or op.types
             op.has_arrow = op.has_arrow or "->" in rest
             i.shape = _result_shape(op)

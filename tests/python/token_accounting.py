@@ -1,0 +1,265 @@
+"""Counts what goes into a reader and what comes out: nothing may be lost without a warning.
+
+``unaccounted(text, modules)`` takes the text apart with rules of its own, simpler than the
+reader's: by lines, words and brackets. It returns one line a loss: something that stands in the
+text, is in no Module, and is on no line that a warning names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from hloscope.hlo import Instruction, Module
+
+_LEXEME = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)
+_WORD = re.compile(r"[A-Za-z_][\w.\-]*")
+_KEY = re.compile(r"([\w.\-]+)=")
+_TABLE = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames|\d+ [\"{].*)\Z")
+_TITLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_LOOKS = re.compile(
+    r"(?:ROOT |ENTRY )?%?[^\s=(),{}\"]+ = "
+    r"(?:\(.*\)|[a-z]\w*\[[\d,<=? ]*\](?:\{[^{}]*\})?) [a-z][\w\-]*\("
+)
+_MLIR_OP = re.compile(
+    r'\s*(?:(%[\w$.\-]+)(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*)?'
+    r'"?((?:stablehlo|mhlo|chlo|sdy)\.[\w.]+|(?:func\.)?call|(?:func\.)?return)\b'
+)  # fmt: skip
+_HEADER = re.compile(r"(?:ENTRY\s)?\s*%?[^\s=(),{}]+\s*(?:\(.*\)\s*->.*)?\{\s*\Z", re.S)
+_ANOTHER = re.compile(r"\s%[\w$.\-]+ = [^%]")
+_LITERALS = {"constant", "parameter", "iota"}
+
+
+def unaccounted_proto(data: bytes, module: Module, kind: str) -> list[str]:
+    """What of an undamaged proto is not in its module, when no warning was given.
+
+    Counts fields by their numbers in ``hlo.proto``, with a walk of its own.
+    """
+    if module.warnings:
+        return []
+    for _ in range(("HloModule", "HloProto", "HloSnapshot").index(kind)):
+        data = next((v for n, v in _fields(data) if n == 1), b"")
+    computations = [v for n, v in _fields(data) if n == 3]
+    instructions = [v for c in computations for n, v in _fields(c) if n == 2]
+    ids = {k: sum(_ids(i, k) for i in instructions) for k in (36, 38)}
+    opcodes = [next((v for n, v in _fields(i) if n == 2), b"") for i in instructions]
+    wrapped = sum(o == b"async-start" for o in opcodes)
+    # An asynchronous operation stands for a computation that holds it and its parameters.
+    folded = len(computations) - len(module.computations)
+    out = []
+    if not 0 <= folded <= wrapped:
+        out.append(f"{len(module.computations)} computations of {len(computations)}")
+    if not folded and len(module.instructions) != len(instructions):
+        out.append(f"{len(module.instructions)} instructions of {len(instructions)}")
+    if not folded and sum(len(i.operands) for i in module.instructions) != ids[36]:
+        out.append("operands were lost")
+    called = sum(len(i.called_computations) for i in module.instructions)
+    if not folded and called < ids[38]:
+        out.append(f"{called} calls of {ids[38]}")
+    return out
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(field number, its bytes) of a message; numbers as their varint."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        end = at
+        if tag & 7 == 0:
+            _, end = _varint(data, at)
+        elif tag & 7 == 2:
+            size, at = _varint(data, at)
+            end = at + size
+        else:
+            end = at + {1: 8, 5: 4}.get(tag & 7, len(data))
+        yield tag >> 3, data[at:end]
+        at = end
+
+
+def _ids(instruction: bytes, number: int) -> int:
+    """How many values of a repeated integer field there are, packed or not."""
+    found = 0
+    for n, value in _fields(instruction):
+        if n == number:
+            found += max(1, sum(b < 128 for b in value))
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data):
+        value |= (data[at] & 127) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 128:
+            break
+    return value, at
+
+
+def unaccounted(text: str, modules: Iterable[Module]) -> list[str]:
+    """What of a text is in no module and on no line that a warning names."""
+    out: list[str] = []
+    listed = list(modules)
+    if not listed:
+        return out
+    lines = text.split("\n")
+    ends = [m.first_line - 1 for m in listed[1:]] + [len(lines)]
+    for m, end in zip(listed, ends, strict=True):
+        if any("more warnings" in w.message for w in m.warnings):
+            continue
+        check = _of_mlir if m.dialect == "stablehlo" else _of_hlo
+        out += check(lines, m, end)
+    return out
+
+
+def plain(text: str) -> str:
+    """The text with strings and comments blanked; line ends stay."""
+    return _LEXEME.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def _told(m: Module) -> set[int]:
+    return {w.line for w in m.warnings if w.line is not None}
+
+
+def _line_of(m: Module, offset: int) -> int:
+    return m.first_line + m.text.count("\n", 0, offset)
+
+
+def _spans(m: Module) -> Iterator[tuple[Instruction, int, int]]:
+    """Instructions with the first and last line of what they were read from."""
+    counted = line = 0
+    for i in sorted((i for i in m.instructions if i.text_span), key=lambda i: i.text_span or (0,)):
+        assert i.text_span is not None
+        begin, end = i.text_span
+        line += m.text.count("\n", counted, begin)
+        counted = begin
+        first = m.first_line + line
+        yield i, first, first + m.text.count("\n", begin, end)
+
+
+def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
+    out, told, covered = [], _told(m), set[int]()
+    for i, first, last in _spans(m):
+        mine = range(first, last + 1)
+        covered.update(mine)
+        if told.isdisjoint(mine):
+            out += [f"line {first}: {what}" for what in _of_instruction(m, i)]
+    last_line = _line_of(m, len(m.text)) if "HloModule" in lines[m.first_line - 1] else 0
+    header = Counter(_WORD.findall(" ".join(f"{k} {v}" for k, v in m.attributes.items())))
+    threads = "".join(re.sub(r"\s", "", c.attribute_text) for c in m.computations)
+    for c in m.computations:
+        begin, last = c.text_span or (0, 0)
+        first = _line_of(m, begin)
+        to = next((n for n in range(first, end + 1) if n in covered), first)
+        while to >= first and not _HEADER.match(plain("\n".join(lines[first - 1 : to]))):
+            to -= 1
+        covered.update(range(first, to + 1))
+    first_body = min(covered, default=end)
+    for n in range(m.first_line, end + 1):
+        if n in covered or n in told:
+            continue
+        line = plain(lines[n - 1]).strip()
+        if not _WORD.search(line) or n == m.first_line or _is_header(line):
+            continue
+        if n <= first_body and not Counter(_WORD.findall(lines[n - 1])) - header:
+            continue  # the module's attributes go on
+        if (
+            re.match(r"\s*(\},|execution)", lines[n - 1])
+            and re.sub(r"\s|^\s*\},", "", lines[n - 1]) in threads
+        ):
+            continue
+        if _TABLE.match(lines[n - 1].strip()) and (m.frames.files or line in _TITLES):
+            continue
+        if n <= last_line or _LOOKS.match(line):
+            out.append(f"line {n} is nowhere: {lines[n - 1].strip()[:70]!r}")
+    return out
+
+
+def _is_header(line: str) -> bool:
+    return line.endswith("{") and " = " not in line
+
+
+def _of_instruction(m: Module, i: Instruction) -> list[str]:
+    """Words, operands and attributes of one instruction's text that it does not have."""
+    assert i.text_span is not None
+    if ".anon" in i.name or "=%_" in i.attribute_text:
+        return []  # written out within another, which has the same span
+    text = m.text[slice(*i.text_span)]
+    bare = plain(text)
+    kept = (i.name, i.shape.text, i.opcode, i.argument_text, i.attribute_text, "ROOT")
+    have = Counter(_WORD.findall(" ".join(plain(k) for k in kept)))
+    out = [f"%{i.name} lost the word {w!r}" for w in Counter(_WORD.findall(bare)) - have]
+    if closing(f"({bare})", 0, strict=True) < 0:
+        return out  # where a bracket is damaged, its words are what can be counted
+    opened = re.search(rf"(?<![\w.\-]){re.escape(i.opcode)}\s*\(", bare)
+    if opened is None:
+        return out
+    close = closing(bare, opened.end() - 1)
+    inside, rest = bare[opened.end() : close], bare[close + 1 :]
+    if i.opcode not in _LITERALS:
+        count = sum(bool(p.strip()) for p in parts(inside))
+        if count != len(i.operands):
+            out.append(f"%{i.name} has {len(i.operands)} operands of {count}")
+    have_keys = Counter(i.attributes)
+    for part in parts(rest):
+        key = _KEY.match(part.strip())
+        if key and key[1] not in have_keys:
+            out.append(f"%{i.name} lost the attribute {key[1]}")
+        elif part.strip() and not key:
+            out.append(f"%{i.name} lost {part.strip()[:40]!r}")
+    return out
+
+
+def closing(text: str, at: int, strict: bool = False) -> int:
+    """Where the bracket at ``at`` closes; with ``strict`` -1 unless by one of its own kind."""
+    depth = 0
+    if strict:
+        stack = []
+        for c in text[at:]:
+            if c in "([{":
+                stack.append({"(": ")", "[": "]", "{": "}"}[c])
+            elif c in ")]}" and (not stack or stack.pop() != c):
+                return -1
+        return -1 if stack else len(text) - 1
+    for k in range(at, len(text)):
+        depth += (text[k] in "([{") - (text[k] in ")]}")
+        if depth == 0:
+            return k
+    return len(text)
+
+
+def parts(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    out, depth, begin = [], 0, 0
+    for k, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if c == "," and depth == 0:
+            out.append(text[begin:k])
+            begin = k + 1
+    return [*out, text[begin:]]
+
+
+def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
+    """Lines that begin an operation which is no instruction; values that became no operand."""
+    out, told, covered = [], _told(m), dict[int, list[Instruction]]()
+    for i, first, last in _spans(m):
+        for n in range(first, last + 1):
+            covered.setdefault(n, []).append(i)
+    text = plain("\n".join(lines)).split("\n")
+    for n in range(m.first_line, end + 1):
+        op = _MLIR_OP.match(text[n - 1]) or _MLIR_OP.match(lines[n - 1])
+        if op is None or n in told or op[2] == "sdy.mesh":
+            continue
+        opcode = op[2].split(".", 1)[-1] if not op[2].startswith("sdy.") else op[2]
+        here = [i for i in covered.get(n, ()) if i.opcode.split(".")[-1] == opcode.split(".")[-1]]
+        if not here:
+            if not any(t in told for t in range(n, min(n + 2, end + 1))):
+                out.append(f"line {n} is nowhere: {lines[n - 1].strip()[:70]!r}")
+            continue
+        rest = _ANOTHER.split(text[n - 1][op.end() :])[0]
+        used = set(re.findall(r"%[\w$.\-]+", rest.split(" : ")[0]))
+        have = {f"%{o.name}" for i in here for o in i.operands}
+        if len(used) > len(have) and opcode not in ("while", "reduce") and "(%" not in rest[1:]:
+            out.append(f"line {n}: {len(have)} operands of {len(used)}")
+    return out
