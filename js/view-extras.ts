@@ -294,7 +294,8 @@ export interface CompilerMessage {
 
 export interface Findings {
   headline: string[];
-  rules: number;
+  rules: number; // that were asked
+  unasked: number; // that need the optimised program, of one that is not
   failed: string[];
   rows: Finding[];
 }

@@ -31,7 +31,14 @@ export const findings: Panel = {
     } else {
       element.append(
         note(
-          `Nothing to report. ${format.count(found.rules)} rules looked at communication, memory traffic, matmuls, donation and memory, and found nothing worth saying.`,
+          `Nothing to report. ${format.count(found.rules)} rules looked at the program and found nothing worth saying.`,
+        ),
+      );
+    }
+    if (found.unasked) {
+      element.append(
+        note(
+          `${format.count(found.unasked)} rules need the optimised program and were not asked: this is how it was before.`,
         ),
       );
     }

@@ -263,3 +263,22 @@ def printing(ill: bool) -> hs.Capture:
         return y * 2
 
     return hs.capture(jax.jit(step), shaped((512, 512)))
+
+
+@case("host-copies", "to or from the host's memory")
+def fetched_from_the_host(ill: bool) -> hs.Capture:
+    rows = 16384 if ill else 8
+    here, there = f"f32[{rows},4096]{{1,0}}", f"f32[{rows},4096]{{1,0:S(5)}}"
+    text = f"""HloModule m, is_scheduled=true
+ENTRY main {{
+  w = {there} parameter(0)
+  x = f32[16384,4096]{{1,0}} parameter(1)
+  start = ({here}, {there}, u32[]) copy-start(w)
+  work = f32[16384,4096]{{1,0}} tanh(x)
+  done = {here} copy-done(start)
+  ROOT out = ({here}, f32[16384,4096]{{1,0}}) tuple(done, work)
+}}
+"""
+    cap = hs.read(text)
+    cap.hardware = "tpu-v5e"
+    return cap

@@ -271,3 +271,76 @@ def test_two_sums_of_scalars_are_no_finding_beside_what_else_is_sent():
     alone = body.replace("1024,1024", "")
     assert "reduced-twice" not in rules(module(body, ", num_partitions=4", ALLREDUCE))
     assert "reduced-twice" in rules(module(alone, ", num_partitions=4", ALLREDUCE))
+
+
+def test_what_needs_the_optimised_program_is_said_to_be_unasked():
+    text = "HloModule m\nENTRY main {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
+    found = hs.read(text).findings
+    assert "exposed-collective" in found.unasked
+    assert "large-constant" not in found.unasked
+    asked = len(found.rules) - len(found.unasked)
+    assert f"{asked} rules found nothing" in str(found)
+    assert f"{len(found.unasked)} rules need the optimised program" in str(found)
+    assert (
+        module("(x: f32[8]) -> f32[8] {\n  ROOT %x = f32[8]{0} parameter(0)\n}").findings.unasked
+        == ()
+    )
+
+
+WIDENED = """HloModule m, is_scheduled=true
+ENTRY main {
+  w = %s[1024,1024]{1,0} parameter(0)
+  x = f32[1024,1024]{1,0} parameter(1)
+  wide = f32[1024,1024]{1,0} convert(w)
+  ROOT out = f32[1024,1024]{1,0} dot(x, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}, backend_config={"outer_dimension_partitions":["2"]}
+}
+"""  # noqa: E501
+
+
+def test_types_that_the_cpu_compiler_chose_are_no_finding_on_another_chip():
+    def found(text):
+        cap = hs.read(text)
+        cap.hardware = "h100"
+        return rules(cap)
+
+    assert "wide-matmul" in found(WIDENED % "f32")
+    assert not found(WIDENED % "bf16") & {"wide-matmul", "repeated-converts"}
+    # compiled for a GPU the same is a choice of the program
+    gpu = WIDENED.replace('{"outer_dimension_partitions":["2"]}', "{}")
+    assert "wide-matmul" in found(gpu % "bf16")
+
+
+def test_matmuls_of_few_rows_are_one_finding():
+    rows = [
+        f"  w{k} = bf16[{n},2048]{{1,0}} parameter({k + 1})\n"
+        f"  d{k} = bf16[8,{n}]{{1,0}} dot(x, w{k}), lhs_contracting_dims={{1}},"
+        " rhs_contracting_dims={1}"
+        for k, n in enumerate((4096, 8192, 4096))
+    ]
+    text = "HloModule m, is_scheduled=true\nENTRY main {\n  x = bf16[8,2048]{1,0} parameter(0)\n"
+    text += (
+        "\n".join(rows) + "\n  ROOT out = (bf16[8,4096]{1,0}, bf16[8,8192]{1,0}) tuple(d0, d1)\n}\n"
+    )
+    cap = hs.read(text)
+    cap.hardware = "tpu-v5e"
+    (one,) = cap.findings.of("idle-matmul")
+    assert one.title.startswith("3 matmuls of 8 rows")
+
+
+def test_gradients_summed_over_the_batch_get_advice_of_their_own():
+    body = """(p: f32[512,512]) -> f32[512,512] {{
+  %p = f32[512,512]{{1,0}} parameter(0)
+  ROOT %g = f32[512,512]{{1,0}} all-reduce(%p), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum, metadata={{op_name="jit(f)/{}/dot_general"}}
+}}"""  # noqa: E501
+    header = ", num_partitions=8"
+    backward = module(body.format("transpose(jvp())"), header, ALLREDUCE)
+    assert "these are gradients" in backward.findings.of("exposed-collective")[0].advice
+    forward = module(body.format("jvp()"), header, ALLREDUCE)
+    assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
+
+
+def test_what_a_constant_takes_on_the_wire_is_said_once(seeds):
+    cap = hs.read(next(seeds.glob("000_*")))
+    cap.hardware = "h100"
+    said = [f for f in cap.findings if any("all-to-all" in i.opcode for i in f.instructions)]
+    assert [f.rule for f in said] == ["collective-of-constant"]

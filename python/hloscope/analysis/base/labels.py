@@ -13,6 +13,7 @@ import numpy as np
 
 from ...hlo.collective_kinds import KINDS, is_collective
 from .families import ID, families, opcode_family
+from .label_elements import element_names
 from .table import Table, per_module, per_table, table
 from .trips import trip_count
 
@@ -125,6 +126,8 @@ def labels(module: Module) -> list[str]:
     write(np.flatnonzero(direct), matmul_label)
     _fusions(t, family, out)
     _wrapped(t, out)
+    for row, name in element_names(t, out).items():
+        out[row] = shorten(name)
     return out
 
 

@@ -39,7 +39,8 @@ def exposed(facts: Facts) -> Iterator[Finding]:
     waits: dict[int, float] = defaultdict(float)
     for t, seconds in zip(r.transfers, r.waited_seconds.tolist(), strict=True):
         row = facts.collectives.by_instruction.get(t.start)
-        if row is not None and seconds > 0:
+        # What moves a constant needs no hiding: it is a finding of its own.
+        if row is not None and seconds > 0 and not _moves_constants(row):
             waits[row.index] += seconds
     groups: dict[tuple[str, str, bool | None], list[Collective]] = defaultdict(list)
     for index in waits:
@@ -61,12 +62,12 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         frame, inferred = facts.line(first.anchor)
         yield Finding(
             "exposed-collective",
-            f"The chip waits {duration(seconds)} ({percent(share)} of the step) for {many}"
+            f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for {many}"
             f" {_where(first)}",
             f"{duration(seconds)} of {duration(max(whole, seconds))} on the wire have no compute"
             f" beside them{_lines(rows, waits, seconds)}; the longest is %{first.name},"
             f" {size(first.payload_bytes)} of {_moved(first)}{_times(first)}",
-            _advice(first),
+            _advice(facts, first),
             share,
             seconds,
             sum(row.total_wire_bytes or 0 for row in rows) or None,
@@ -91,7 +92,13 @@ def _lines(rows: list[Collective], waits: dict[int, float], seconds: float) -> s
     )
 
 
-def _advice(row: Collective) -> str:
+def _advice(facts: Facts, row: Collective) -> str:
+    if row.kind == "all-reduce" and _is_gradient(facts, row):
+        return (
+            "these are gradients, summed over the batch: larger batches on a device or several"
+            " microbatches a step make them rarer, layers in a scan let them start while the"
+            " backward pass still runs, and sharded state needs a reduce-scatter instead"
+        )
     if row.inserted and row.kind == "all-reduce":
         return (
             "a contracted dimension is sharded: each device holds a partial sum. Shard another"
@@ -109,6 +116,16 @@ def _advice(row: Collective) -> str:
             " the two can agree"
         )
     return "start it earlier, or give it independent work to run beside"
+
+
+def _is_gradient(facts: Facts, row: Collective) -> bool:
+    """Whether what is summed has the shapes of arguments, and is made in the backward pass."""
+    entry = facts.module.entry
+    if row.phase != "backward" or entry is None:
+        return False
+    known = {s.dimensions for p in entry.parameters for s in p.shape.leaves()}
+    leaves = [s.dimensions for s in row.instruction.shape.leaves() if s.elements > 1]
+    return bool(leaves) and all(x in known for x in leaves)
 
 
 def _same_groups(a: Collective, b: Collective) -> bool:
@@ -195,7 +212,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
     """Collectives whose operands are constants: every device could make the result itself."""
     for row in facts.collectives:
         operands = row.instruction.operands
-        if not operands or not all(_is_constant(o) for o in operands):
+        if not _moves_constants(row):
             continue
         wire = row.total_wire_bytes or 0
         if _is_trifle(facts, wire):
@@ -217,6 +234,11 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _moves_constants(row: Collective) -> bool:
+    operands = row.instruction.operands
+    return bool(operands) and all(_is_constant(o) for o in operands)
 
 
 _OWN = ("rng", "partition-id", "replica-id", "infeed", "recv", "custom-call")

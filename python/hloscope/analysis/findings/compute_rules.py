@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         base = dtype.partition(":")[0]
         if base not in ("f64", "c128") and (base != "f32" or chip is None):
             continue
-        if base == "f32" and not facts.is_optimised:
+        if base == "f32" and (not facts.is_optimised or _widened(facts)):
             continue
         if base == "f64" and facts.target.platform == "cpu":
             continue
@@ -76,6 +77,13 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _widened(facts: Facts) -> bool:
+    """Whether matmuls may be in f32 only because XLA:CPU has none in the types of the program."""
+    narrow = ("bf16", "f16")
+    shapes = facts.table.shapes if facts.made_for_cpu else ()
+    return any(leaf.element_type in narrow for s in shapes for leaf in s.leaves())
+
+
 def idle_matmuls(facts: Facts) -> Iterator[Finding]:
     """Matmuls too thin for the chip: reading their operands takes longer than multiplying."""
     cost = facts.cost
@@ -87,37 +95,55 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         dims = matmul_dims(cost.module.instructions[n])
         if dims is not None and facts.runs[n]:
             groups[dims].append(cost.module.instructions[n])
+    thin: dict[tuple[int, str], list[_Thin]] = defaultdict(list)
     for dims, rows in groups.items():
         # All operands come from main memory once, prefetched or not.
         read = sum(_read(facts, i) for i in rows) / chip.memory_bandwidth
         took = max(float(read), float(sum(seconds[i.index] for i in rows)))
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
         rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
+        if flops / rate < 0.1 * took:
+            m, n, k = dims
+            key = min((m, "rows"), (n, "columns"), (k, "contracted elements"))
+            thin[key].append(_Thin(dims, rows, flops / rate, took))
+    for (least, what), found in thin.items():
+        took = sum(x.took for x in found)
+        needed = sum(x.needed for x in found)
         share = min(1.0, took / facts.total_seconds)
-        if not (share >= 0.1 and flops / rate < 0.1 * took):
+        if share < 0.1:
             continue
+        found.sort(key=lambda x: -x.took)
+        most = found[0]
+        rows = [i for x in found for i in x.rows]
         rows.sort(key=lambda i: -float(seconds[i.index]))
-        m, n, k = dims
-        frame, inferred = facts.line(rows[0])
-        thin = min((m, "rows"), (n, "columns"), (k, "contracted elements"))
+        frame, inferred = facts.line(most.rows[0])
+        shape = "×".join(map(str, most.dims))
+        of = shape if len(found) == 1 else f"{least:,} {what}"
         yield Finding(
             "idle-matmul",
-            f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {m}×{n}×{k}"
-            f" ({percent(share)} of the step) use{'' if len(rows) > 1 else 's'} at most"
-            f" {percent(flops / rate / took)} of the matrix unit",
-            f"rows × columns × contracted = {m}×{n}×{k}: with {thin[0]:,} {thin[1]} the"
-            f" multiplication is {duration(flops / rate)} and reading the operands"
-            f" {duration(took)} ({names(rows)})",
+            f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {of}"
+            f" ({percent(share)} of the modelled step) use{'' if len(rows) > 1 else 's'} at most"
+            f" {percent(needed / took)} of the matrix unit",
+            f"{'most time in ' if len(found) > 1 else ''}rows × columns × contracted = {shape}:"
+            f" with {least:,} {what} the multiplication is {duration(most.needed)} and reading"
+            f" the operands {duration(most.took)} ({names(most.rows)})",
             "batch more rows into one product (larger batch, several heads or experts at once),"
             " or store the operands in a narrower type",
             share,
-            took - flops / rate,
+            took - needed,
             None,
             "",
             tuple(rows),
             frame,
             inferred,
         )
+
+
+class _Thin(NamedTuple):
+    dims: tuple[int, int, int]
+    rows: list[Instruction]
+    needed: float  # seconds of the multiplications at the chip's peak
+    took: float
 
 
 def _read(facts: Facts, i: Instruction) -> float:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Module, StackFrame, Target
 from ..base.lines import lines
+from ..base.memory_spaces import platform
 from ..base.phases import PHASES, phases
 from ..base.table import Table, table
 from ..comms.collectives import Collectives, collectives
@@ -20,6 +21,8 @@ from ..memory.memory import Memory, analysed
 
 # Shares of the modelled step, of the bytes moved or of the peak below which nobody should care.
 WORTH_SAYING = 0.02
+# What XLA:CPU writes into the backend_config of its kernels.
+_CPU_KERNELS = ("outer_dimension_partitions", "__ynn_fusion", "__onednn$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,15 @@ class Facts:
     def on_host(self) -> bool:
         """Devices that are one CPU: no wire between them, and no chip to plan for."""
         return self.target.platform == "cpu" and not self.target.hardware
+
+    @cached_property
+    def made_for_cpu(self) -> bool:
+        """Whether XLA:CPU compiled it, whatever chip is chosen: it widens narrow types itself and
+        lays arrays out for its own kernels, which says nothing about the chip.
+        """
+        if self.target.platform or platform(self.module, self.target):
+            return self.target.platform == "cpu"
+        return any(sign in text for text in self.module.attribute_texts[1] for sign in _CPU_KERNELS)
 
     @cached_property
     def cost(self) -> Cost:

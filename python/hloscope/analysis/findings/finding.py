@@ -93,7 +93,7 @@ class Headline:
     seconds_are: str  # "measured", "modelled", "unknown"
     is_optimised: bool  # else neither time nor traffic mean anything yet
     mfu: float | None
-    bound_by: str  # "compute", "memory", "communication" or ""
+    bound_by: str  # "compute", "memory", "communication", "copies with the host", ""
     bound_share: float
     peak_bytes: int | None
     memory_bytes: float | None  # of the device
@@ -111,7 +111,8 @@ class Headline:
             most = "" if self.seconds_are == "measured" else "≤ "
             parts.append(f"MFU {most}{percent(self.mfu)}")
         if self.bound_by:
-            parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the time)")
+            of = "modelled time" if self.seconds_are == "measured" else "time"
+            parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the {of})")
         if self.peak_bytes is not None and self.is_optimised:
             of = f" of {size(self.memory_bytes)}" if self.memory_bytes else ""
             most = (
@@ -133,8 +134,9 @@ class Findings:
 
     rows: tuple[Finding, ...]
     headline: Headline
-    rules: tuple[str, ...]  # all that were asked
+    rules: tuple[str, ...]  # all that there are
     failed: tuple[str, ...]  # rules that could not be worked out, and why
+    unasked: tuple[str, ...] = ()  # rules that need the optimised program, of one that is not
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.rows)
@@ -164,6 +166,7 @@ class Findings:
             "headline": self.headline.to_dict(),
             "findings": [f.to_dict() for f in self.rows],
             "failed": list(self.failed),
+            "unasked": list(self.unasked),
         }
 
     def to_pandas(self) -> pd.DataFrame:
@@ -175,9 +178,14 @@ class Findings:
     def __repr__(self) -> str:
         lines = [printable(str(self.headline))]
         if not self.rows:
-            lines.append(f"Nothing to report: {len(self.rules)} rules found nothing worth saying.")
+            asked = len(self.rules) - len(self.unasked)
+            lines.append(f"Nothing to report: {asked} rules found nothing worth saying.")
         lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]
         lines += [f"not worked out: {reason}" for reason in self.failed]
+        if self.unasked:
+            lines.append(
+                f"{len(self.unasked)} rules need the optimised program and were not asked."
+            )
         return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..cost.moves import moves
 from .facts import Facts
 from .finding import Headline
 
@@ -16,10 +17,14 @@ def headline(facts: Facts) -> Headline:
     if not facts.is_optimised:
         seconds = None  # nothing is fused yet: modelled time would mean nothing
     if r is not None and seconds:
+        # Copies that nothing hides: into VMEM at the rate of memory, or over the host's link.
+        hosted = any(m.kind in ("from host", "to host") for m in moves(facts.module, facts.target))
+        copies = r.copy_wait_seconds
         parts = {
             "compute": r.compute_seconds,
-            "memory": r.memory_seconds,
+            "memory": r.memory_seconds + (0.0 if hosted else copies),
             "communication": r.exposed_seconds,
+            "copies with the host": copies if hosted else 0.0,
         }
         bound = max(parts, key=lambda k: parts[k])
         bound_share = parts[bound] / seconds

@@ -60,6 +60,8 @@ def served(i: Instruction) -> Instruction | None:
 
 def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
     """Values put into another order again and again, for one operand of one line."""
+    if facts.made_for_cpu and not facts.on_host:
+        return
     t = facts.table
     groups: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
     for n in t.where("copy", "transpose", "fusion").tolist():
@@ -89,7 +91,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "layout-copies",
             f"{runs:,.0f} {word} of {first.shape.dense_text}{of} take{'' if runs > 1 else 's'}"
-            f" {percent(share)} of the {'step' if seconds is not None else 'bytes moved'}",
+            f" {percent(share)} of the {'modelled step' if seconds is not None else 'bytes moved'}",
             f"{names(rows)} write the same values in another order{layout}{types}"
             + (f", for {_said(facts, for_what)}" if for_what is not None else "")
             + _lines(facts, rows),
@@ -234,7 +236,7 @@ def _updates(u: Instruction, value: Instruction) -> bool:
 
 def converts(facts: Facts) -> Iterator[Finding]:
     """Whole arrays converted and nothing else, where that takes a real part of the step."""
-    if facts.on_host:
+    if facts.made_for_cpu:
         return  # XLA:CPU has no matmul for narrow types and widens them itself
     t = facts.table
     groups: dict[tuple[str, str, str], list[Instruction]] = defaultdict(list)
@@ -263,7 +265,7 @@ def converts(facts: Facts) -> Iterator[Finding]:
             "repeated-converts",
             f"{len(rows):,} whole arrays are converted from {before} to {after}"
             f"{' (arguments)' if kind == 'argument' else ''}: {percent(share)} of the"
-            f" {'step' if seconds is not None else 'bytes moved'}{took}",
+            f" {'modelled step' if seconds is not None else 'bytes moved'}{took}",
             f"nothing else is done with them there: {names(rows)}",
             f"keep them in {after} between steps, or convert where they are used so that the"
             " conversion fuses with the work",

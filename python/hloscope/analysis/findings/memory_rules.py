@@ -14,6 +14,8 @@ from .finding import Finding, percent
 
 _STEPS = 12
 
+_SMALL = 1 << 24  # bytes that no device, nor a CPU that stands in for one, would miss
+
 
 def not_donated(facts: Facts) -> Iterator[Finding]:
     """Arguments that an output replaces, and that could have given it their memory."""
@@ -172,8 +174,11 @@ def residuals(facts: Facts) -> Iterator[Finding]:
     rows = sorted(kept, key=lambda r: -r.bytes)
     total = sum(r.bytes for r in rows)
     peak = facts.memory.peak_bytes
-    if not rows or not peak or total < max(0.3 * peak, facts.scarce_bytes):
+    if not rows or not peak or total < max(0.3 * peak, facts.scarce_bytes, _SMALL):
         return
+    chip = None if facts.on_host else facts.cost.hardware
+    if chip is not None and peak < 0.25 * chip.memory_bytes:
+        return  # there is room for them
     first = rows[0]
     frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
     yield Finding(

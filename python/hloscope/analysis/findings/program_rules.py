@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..text.units import size
+from ..base.operands import source_of
+from ..cost.moves import moves
+from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
 from .facts import Facts
-from .finding import Finding, names
+from .finding import Finding, names, percent
 
 _LARGE = 1 << 20  # bytes: what a person would rather pass as an argument
 _CALLBACK = re.compile(r"callback|host_compute", re.I)
@@ -93,6 +95,46 @@ def host_callbacks(facts: Facts) -> Iterator[Finding]:
         None,
         "",
         tuple(calls),
+        frame,
+        inferred,
+    )
+
+
+def host_copies(facts: Facts) -> Iterator[Finding]:
+    """Arrays fetched from the host's memory, or put there, that the chip waits for."""
+    r = facts.cost.roofline
+    if r is None or not facts.total_seconds or facts.on_host or r.copy_wait_seconds <= 0:
+        return
+    rows = [
+        m
+        for m in moves(facts.module, facts.target)
+        if m.kind in ("from host", "to host") and m.exposed > 0
+    ]
+    runs = [float(facts.cost.runs[m.starts[0]]) for m in rows]
+    late = sum(m.exposed * n for m, n in zip(rows, runs, strict=True))
+    seconds = min(late, r.copy_wait_seconds)
+    share = seconds / facts.total_seconds
+    if share < 0.05:
+        return
+    rows = [rows[k] for k in sorted(range(len(rows)), key=lambda k: -rows[k].exposed * runs[k])]
+    total = sum(m.bytes * n for m, n in zip(rows, runs, strict=True))
+    starts = [facts.module.instructions[m.starts[0]] for m in rows]
+    word = "copies" if len(rows) > 1 else "copy"
+    source = source_of(facts.module.instructions[rows[0].source], facts.target).name
+    frame, inferred = facts.line(starts[0])
+    yield Finding(
+        "host-copies",
+        f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for"
+        f" {len(rows):,} {word} to or from the host's memory",
+        f"{size(total)} a step go over the link to the host: {names(starts)}; the one waited for"
+        f" most is of `{source}`",
+        "keep on the device what every step reads, fetch one layer ahead of its use, or leave"
+        " less on the host: its link is a hundred times slower than HBM",
+        share,
+        seconds,
+        int(total),
+        "traffic with the host",
+        tuple(starts),
         frame,
         inferred,
     )

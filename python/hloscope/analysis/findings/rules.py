@@ -41,6 +41,7 @@ RULES: tuple[tuple[str, Rule, bool], ...] = (
     ("replicated-state", memory_rules.replicated_state, OPTIMISED),
     ("large-constant", program_rules.large_constants, ANY_STAGE),
     ("host-callback", program_rules.host_callbacks, ANY_STAGE),
+    ("host-copies", program_rules.host_copies, OPTIMISED),
 )
 
 
@@ -62,8 +63,10 @@ def _made(module: Module, target: Target) -> Findings:
     facts = Facts(module, target)
     rows: list[Finding] = []
     failed: list[str] = []
+    unasked: list[str] = []
     for name, rule, optimised in RULES:
         if optimised and not facts.is_optimised:
+            unasked.append(name)
             continue
         try:
             rows += [
@@ -73,4 +76,4 @@ def _made(module: Module, target: Target) -> Findings:
             failed.append(f"{name}: {type(error).__name__}: {error}")
     order = [name for name, *_ in RULES]
     rows.sort(key=lambda f: (-round(f.share, 6), order.index(f.rule), f.title))
-    return Findings(tuple(rows), headline(facts), tuple(order), tuple(failed))
+    return Findings(tuple(rows), headline(facts), tuple(order), tuple(failed), tuple(unasked))

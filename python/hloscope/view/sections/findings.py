@@ -22,7 +22,8 @@ def add(builder: Builder, context: Context) -> None:
     found = findings(module, context.target)
     context.extras["findings"] = {
         "headline": found.headline.parts(),
-        "rules": len(found.rules),
+        "rules": len(found.rules) - len(found.unasked),
+        "unasked": len(found.unasked),
         "failed": list(found.failed),
         "rows": [_row(f, context) for f in found],
     }
