@@ -16,7 +16,7 @@ import pytest
 INTERNAL = {"Calls", "Levels", "Steps", "Values"}
 # Errors that never leave: other code of ours catches them.
 CAUGHT = {"BadFrame", "Cancelled", "CommandError", "Spent", "TooLarge"}
-PUBLIC = r"hloscope(\.(results|hlo|hardware|pytest_plugin|plan(\.\w+)?))?\.\w+"
+PUBLIC = r"hloscope(\.(results(\.planning)?|hlo|hardware|pytest_plugin|plan))?\.\w+"
 ROOMS = ("hlo", "hardware", "readers", "analysis", "capturing", "_capture", "plan", "pytest_plugin")
 
 
@@ -118,7 +118,24 @@ def test_the_reference_names_no_deep_module(listed: list[str]) -> None:
 
 
 def test_results_are_all_in_one_place(listed: list[str]) -> None:
-    from hloscope import results
+    from hloscope import plan, results
+    from hloscope.results import planning
 
-    told = {path.rpartition(".")[2] for path in listed if ".results." in path}
-    assert told == set(results.__all__)
+    for module in (results, planning, plan):
+        paths = [path.rpartition(".") for path in listed]
+        told = [name for where, _, name in paths if where == module.__name__]
+        assert sorted(told) == sorted(module.__all__), module.__name__
+        assert all(getattr(module, name) is not None for name in told)
+
+
+def test_a_class_has_one_public_path() -> None:
+    from hloscope import hardware, hlo, results
+    from hloscope.results import planning
+
+    places: dict[type, list[str]] = {}
+    for module in (hloscope, results, planning, hlo, hardware):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value):
+                places.setdefault(value, []).append(f"{module.__name__}.{name}")
+    assert {c: p for c, p in places.items() if len(p) > 1} == {}

@@ -4,6 +4,7 @@
 environment variable HLOSCOPE_HARDWARE names, changes or adds entries.
 """
 
-from .chips import Hardware, HardwareError, Link, choose, find, load, recognise
+from .chips import Hardware, Link, choose, find, load, recognise
+from .chips import HardwareError as HardwareError  # its public path is hloscope.HardwareError
 
-__all__ = ["Hardware", "HardwareError", "Link", "choose", "find", "load", "recognise"]
+__all__ = ["Hardware", "Link", "choose", "find", "load", "recognise"]

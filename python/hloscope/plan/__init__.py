@@ -13,3 +13,24 @@
 ``page.py``, ``widget.py``  results as an offline page and as a widget; drawn by ``js/plan/``
 ========================  =======================================================================
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["METHODS", "ray_executor", "schedule"]
+
+_LAZY = {"METHODS": "volumes", "ray_executor": "running", "schedule": "schedules"}
+
+
+def __getattr__(name: str) -> Any:
+    """What is public here; the child processes of a search, which import this, need none."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
