@@ -106,7 +106,7 @@ class Watched:
     def __str__(self) -> str:
         if not self.everything:
             return "nothing was compiled"
-        from .analysis.text.units import printed
+        from .hlo.parts import printable
 
         functions: dict[tuple[str, str], list[Compile]] = {}
         for c in self.compiles:
@@ -126,7 +126,7 @@ class Watched:
         if own:
             total = _seconds(sum(c.seconds for c in own))
             lines.append(f"and {len(own)} of jax's own small functions, {total}")
-        return printed(lines)
+        return "\n".join(map(printable, lines))
 
     __repr__ = __str__
 
