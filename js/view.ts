@@ -129,7 +129,7 @@ export interface ViewHeader {
  * group.computation       i32 g
  * group.size              u32 g            instructions inside, at any depth
  * group.order             u32 g            schedule key: mean index of its boxes; owner of a called computation
- * group.worth             f32 g            share of the program's products inside, 0 .. 1, by a rough rule: what opens first
+ * group.worth             f32 g            share of the program's products inside, 0 .. 1, by a rough rule and less in the backward pass: what opens first
  * group.class             u32 g            equal for isomorphic groups
  * group.fold              i32 g            fold it belongs to, or -1
  *

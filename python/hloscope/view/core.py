@@ -17,7 +17,7 @@ from ..analysis.base.table import NO_TARGET, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
 from ..analysis.grouping.line_code import labels_with_code
-from ..analysis.grouping.worth import worth
+from ..analysis.grouping.worth import worth_opening
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from . import sections as _sections
@@ -224,7 +224,7 @@ def _groups(b: Builder, c: Context) -> None:
     b.column("group.size", "u32", g.size)
     b.column("group.order", "u32", g.order)
     none: Any = np.zeros(len(g.parent))
-    share: Any = c.or_without("shares of work", lambda: worth(c.module, g), lambda: none)
+    share: Any = c.or_without("shares of work", lambda: worth_opening(c.module, g), lambda: none)
     b.column("group.worth", "f32", share)
     b.column("group.class", "u32", f.group_class)
     b.column("group.fold", "i32", f.of_group)

@@ -56,11 +56,13 @@ def flags(module: Module) -> NDArray[np.uint16]:
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
     move = is_(_MOVES) | t.by_opcode(lambda o: o.endswith("-done") and is_collective(o), bool)
-    reserves = np.flatnonzero(is_(("custom-call",)))
-    for i in reserves.tolist():  # memory that a loop fills: no work
-        inline[i] = t.instructions[i].custom_call_target == "AllocateBuffer"
-        move[i] = t.instructions[i].custom_call_target == "ConcatBitcast"
-    plumbing = is_(_PLUMBING) | move | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
+    marker = np.zeros(n, bool)
+    for i in np.flatnonzero(is_(("custom-call",))).tolist():
+        target = t.instructions[i].custom_call_target
+        inline[i] = target == "AllocateBuffer"  # memory that a loop fills: no work
+        move[i] = target == "ConcatBitcast"
+        marker[i] = target == "xla.sdy.FuncResultSharding"  # how a result is sharded
+    plumbing = is_(_PLUMBING) | move | marker | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
     out[inline] |= INLINE
     out[is_(("parameter",))] |= PARAMETER
     out[plumbing] |= PLUMBING

@@ -119,6 +119,8 @@ def _scope(parts: list[str]) -> Path:
             if number == name and stem:  # flax repeats the name under remat: layer/5/5
                 continue
             out[-1] = f"{out[-1]}/{name}"
+        elif out and out[-1] == name + ".apply":  # flax, of a module applied by hand
+            out[-1] = name
         elif not out or out[-1] != name:
             called = bool(transforms & _FUNCTION)
             out.append(name + CALLED if called else name)

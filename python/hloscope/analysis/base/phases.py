@@ -174,6 +174,7 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     if has_backward:
         out[unmarked & is_path & after] = OPTIMISER
         out[_serve_optimiser(t, out, unmarked & is_path & ~after, after)] = OPTIMISER
+        out[_beside_model(t, out, unmarked & is_path & ~after)] = OPTIMISER
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
         out[unmarked & is_path] = FORWARD
@@ -264,6 +265,47 @@ def _serve_optimiser(
     for i in np.flatnonzero(may).tolist():  # those that use nothing of the kind
         serves[i] = used[i] and not elsewhere[i]
     return np.asarray(np.frombuffer(serves, bool) & candidate)
+
+
+def _beside_model(t: Table, out: Phases, candidate: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Candidates that no value of the model joins, of the optimiser's state.
+
+    A frozen weight has no gradient, and its moments decay all the same: ``m * b1 / (1 - b1**t)``
+    is made from arguments alone and ends in the results. A piece of such rows is the optimiser's
+    where it shares ``b1**t`` with other updates or reads an argument that the model does not.
+    """
+    model = np.isin(out, (FORWARD, BACKWARD, REMATERIALISED))
+    tuples = t.by_opcode(lambda o: o == "tuple", bool)
+    tuples &= np.array([i.is_root for i in t.instructions], bool)  # results, not what a loop takes
+    feeds = model.copy()
+    np.logical_or.at(feeds, t.called.rows, _calls_that_hold(t, model)[t.called.values])
+    loose = candidate & (out == UNKNOWN) & ~_depends_on(t, model)
+    seen = feeds.tolist()
+    users, values = _edges_into(t, ~feeds)
+    for i, o in zip(users.tolist(), values.tolist(), strict=True):
+        if seen[i] and not tuples[i]:
+            seen[o] = True
+    loose &= ~np.array(seen, bool)
+    if not loose.any():
+        return np.zeros(len(out), bool)
+    rows, edges = t.operands.rows, t.operands.values
+    shared = np.zeros(len(out), bool)
+    shared[edges[out[rows] == OPTIMISER]] = True
+    shared &= ~t.silent
+    private = t.by_opcode(lambda o: o == "parameter", bool)
+    private[edges[~loose[rows] & ~tuples[rows] & (out[rows] != OPTIMISER)]] = False
+    near = np.zeros(len(out), bool)
+    near[rows[loose[rows] & (shared[edges] | private[edges] | (out[edges] == OPTIMISER))]] = True
+    within = loose[rows] & loose[edges]
+    rows, edges = rows[within], edges[within]
+    for _ in range(64):  # an update is a chain of a few dozen
+        grown = near.copy()
+        grown[rows[near[edges]]] = True
+        grown[edges[near[rows]]] = True
+        if (grown == near).all():
+            return near
+        near = grown
+    return near
 
 
 def _edges_into(t: Table, values: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..base.families import ID, families
 from ..base.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
 from ..base.op_name import CALLED, LAYER, Path, relative
 from ..base.table import Ints, Table, per_module, table
@@ -32,7 +33,7 @@ from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify
 from .layers import layers
-from .loose import gather_loose
+from .loose import AROUND_LOOP, gather_loose
 from .results import gather_results
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ _ROLE_KINDS = {
     "true_computation": "branch",
     "false_computation": "branch",
 }
+_MOVED = (ID["elementwise"], ID["data_movement"])
 _CALLERS = frozenset(["call", "async-start", "map", "custom-call"])
 
 
@@ -108,10 +110,12 @@ class _Builder:
             self.scopes: Scopes = found.scopes
             self.loops = found.loops
             self.calls = calls(module)
+            self.family = families(module)
         self.budget = Budget()
         n = len(self.t.instructions)
         self.flags = np.zeros(n, np.uint16) if plain else flags(module)
         self.quiet = (self.flags & QUIET) != 0
+        self.is_loop = self.t.by_opcode(lambda o: o == "while", bool)
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
         self.nodes: list[Node] = []
         self.parents: list[int] = []
@@ -261,7 +265,16 @@ class _Builder:
         if top.kind == "entry":
             output = np.flatnonzero(self.flags & OUTPUT)
             gather_results(top, self.t, self.quiet, output)
-            gather_loose(top, self.t, self.quiet, np.flatnonzero(self.flags & LANDMARK))
+            landmark = np.flatnonzero(self.flags & LANDMARK)
+            if top.children or self._holds_loop(top):
+                gather_loose(top, self.t, self.quiet, landmark)
+            for node in nodes:
+                if node is not top and node.kind == "scope" and self._holds_loop(node):
+                    stays = landmark[~np.isin(self.family[landmark], _MOVED)]
+                    gather_loose(node, self.t, self.quiet, stays, AROUND_LOOP)
+
+    def _holds_loop(self, node: Node) -> bool:
+        return bool(self.is_loop[node.members].any())
 
     def _number(self, top: Node) -> None:
         stack = [(child, top.index) for child in reversed(top.children)]

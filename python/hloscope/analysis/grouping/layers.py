@@ -121,21 +121,26 @@ class _Finder:
                 self.loops[loops] = True
                 found.position[:] = -1
                 found.position[np.array(loops) - found.first] = np.arange(len(loops))
-            self._name_rest(found, apart)
+            self._name_rest(found, recedes, apart, rows, work)
         self._name_optimiser(anchor)
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
         scoped = with_true_calls(self.module, self.scopes, scoped)
         return Layers(tuple(self.runs), self.layer, self.loops, scoped)
 
     def _work(self, anchor: Mask) -> Ints:
-        """How many anchors each instruction stands for: a loop for those in its body."""
+        """How many anchors each instruction stands for: a loop for all those inside it."""
         t = self.t
-        inside = np.bincount(t.computation[anchor], minlength=len(t.first))
+        inside = np.bincount(t.computation[anchor], minlength=len(t.first)).tolist()
+        where = t.computation[t.called.rows].tolist()
+        calls = sorted(set(zip(where, t.called.values.tolist(), strict=True)))
+        for caller, callee in calls:  # callers come after what they call
+            if callee < caller:
+                inside[caller] += inside[callee]
         out = np.ones(len(anchor), np.int64)
         rows = np.flatnonzero(t.by_opcode(lambda o: o == "while", bool))
         for r in rows.tolist():
             mine = t.called.values[t.called.offsets[r] : t.called.offsets[r + 1]]
-            out[r] = max(1, int(inside[mine].sum()))
+            out[r] = max(1, sum(inside[c] for c in mine.tolist()))
         return out
 
     def _held_by_fusions(self) -> list[bool]:
@@ -235,6 +240,11 @@ class _Finder:
         s = int(self.scope[row])
         return self.paths[s] if s >= 0 else ()
 
+    def _place(self, row: int) -> Path:
+        """The scope a name says, before layers were made scopes."""
+        s = int(self.scopes.scope[row])
+        return _without_phase(self.scopes.paths[s]) if s >= 0 else ()
+
     def _paths_of(self, rows: list[int]) -> list[Path]:
         return [self._path(r) for r in rows]
 
@@ -290,8 +300,19 @@ class _Finder:
             self.paths.append(path)
         return self.ids[path]
 
-    def _name_rest(self, found: Repeats, apart: np.ndarray) -> None:
-        """Embedding, loss and their gradients: what stands around the layers without a name."""
+    def _name_rest(
+        self, found: Repeats, recedes: list[bool], apart: np.ndarray, anchors: Ints, work: Ints
+    ) -> None:
+        """Embedding, loss and their gradients: what stands around the layers without a name.
+
+        Nothing, where a loop elsewhere does more work than the layers: a text encoder's layers
+        before a loop of denoising have no head.
+        """
+        placed = found.position[anchors - found.first] >= 0
+        beside, spine = anchors[~placed], found.stacks[0].spine[0][0]
+        heavy = beside[work[beside] > work[anchors[placed]].sum()].tolist()
+        if any(not common([self._place(r), self._place(spine)]) for r in heavy):
+            return
         n = len(found.position)
         rows = np.arange(n) + found.first
         free = (found.position < 0) & ~apart[rows] & ~self.t.silent[rows]
@@ -300,6 +321,12 @@ class _Finder:
         behind = free & (found.after >= 0)
         ends = behind & (found.before == NEVER)
         between = behind & ~ends
+        if self.phased:  # what meets gradients alone is the loss
+            late = np.repeat(recedes, [s.count for s in found.stacks])
+            only = before & late[np.minimum(found.before, len(late) - 1)]
+            before, between = before & ~only, between | only
+            only = ends & ~late[found.after] & (self.phase[rows] == IN_BACKWARD)
+            ends, between = ends & ~only, between | only
         embeds = self._holds_gather(rows[before])
         words = {
             "before": "embedding" if embeds else "input",
@@ -320,7 +347,10 @@ class _Finder:
                     lead = (BACKWARD,) if late else (FORWARD,)
                 if any(not c.endswith(CALLED) for c in rest):
                     continue
-                name = word or (words["before"] if lead == (BACKWARD,) else words["loss"])
+                name = word or words["loss"]
+                if lead == (BACKWARD,):  # it begins with the loss and ends with the embedding
+                    again = word and self.phase[row] == REMATERIALISED
+                    name = words["loss"] if word and not again else words["before"]
                 if not self.phased and not word:
                     name = "head"
                 self.scope[row] = self._id((*lead, name, *rest))

@@ -19,19 +19,26 @@ from .group_nodes import Node
 
 # Boxes that a first level may have.
 MOST = 12
+# And a scope around a loop: the weights of all layers, brought into order before it.
+AROUND_LOOP = 6
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
 # Walking the edges of larger computations costs more than it tells.
 LARGEST = 100_000
 
 
-def gather_loose(node: Node, t: Table, quiet: NDArray[np.bool_], landmark: Ints) -> None:
-    """Moves loose members of a crowded group with parts into groups of their own, in place."""
+def gather_loose(
+    node: Node, t: Table, quiet: NDArray[np.bool_], landmark: Ints, most: int = MOST
+) -> None:
+    """Moves loose members of a crowded group into groups of their own, in place.
+
+    Crowded is what has more than ``most`` boxes; ``landmark`` are the instructions that stay.
+    """
     members = node.members
     loose = members[~quiet[members]]
     loose = loose[~np.isin(loose, landmark)]
     names = {_class(c.label) for c in node.children}
-    if not node.children or len(loose) + len(names) <= MOST or len(loose) < SMALLEST:
+    if len(loose) + len(names) <= most or len(loose) < SMALLEST:
         return
     first, size = int(t.first[node.computation]), int(t.size[node.computation])
     if size > LARGEST:

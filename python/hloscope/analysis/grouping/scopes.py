@@ -46,6 +46,7 @@ def scopes(module: Module) -> Scopes:
     parsed = [parse_op_name(n) for n in t.op_names]
     if not any(p is not None and BACKWARD in p for p in parsed):  # one phase is no phase
         parsed = [p and tuple(c for c in p if c != FORWARD) for p in parsed]
+    parsed = _in_full(parsed)
     ids, paths = intern([p for p in parsed])
     known = np.array([p is not None for p in parsed], bool)
     of_name = np.where(known, ids, -1)
@@ -59,6 +60,23 @@ def scopes(module: Module) -> Scopes:
     _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
     _sink(t, own, scope, final)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
+
+
+def _in_full(parsed: list[Path | None]) -> list[Path | None]:
+    """Paths of the forward pass that jax cut short, with what they lack in front.
+
+    What a loop over layers computes once is named after the layers alone, ``layers/cos``, where
+    the loop's own names say ``forward/decoder/layers/dot``.
+    """
+    places: dict[str, set[Path]] = {}
+    for path in set(parsed):
+        if path and path[0] == FORWARD:
+            for n, name in enumerate(path[1:], 1):
+                places.setdefault(name, set()).add(path[:n])
+    whole = {name: next(iter(p)) for name, p in places.items() if len(p) == 1}
+    return [
+        (*whole[p[0]], *p) if p and p[0] in whole and len(whole[p[0]]) > 1 else p for p in parsed
+    ]
 
 
 def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:

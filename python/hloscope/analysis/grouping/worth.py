@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.families import ID, families
+from ..base.op_name import BACKWARD
 from ..base.table import table
 from ..base.trips import multiplicity
+from .groups import KINDS
 
 if TYPE_CHECKING:
     from ...hlo import Module
     from .groups import GroupTree
 
 _UNKNOWN_TRIPS = 8.0
+_ONCE_MORE = 0.3  # twice the forward pass's products, or three times with recomputation
 _KERNEL = 128.0  # products a kernel may do with each element
 
 
@@ -44,8 +47,26 @@ def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
         else:
             work = math.sqrt(mine * math.prod(sizes)) if sizes else 0.0
         out[group[i]] += work * runs[computation[i]]
-    above = np.where(tree.owner >= 0, group[np.maximum(tree.owner, 0)], tree.parent).tolist()
+    above = _above(tree)
     for g in range(len(out) - 1, 0, -1):
         out[above[g]] += out[g]
     total = out[0] if out else 0.0
     return np.array(out) / total if total > 0 else np.zeros(len(out))
+
+
+def worth_opening(module: Module, tree: GroupTree) -> NDArray[np.float64]:
+    """``worth``, with the backward pass below the forward pass: it tells the model once more."""
+    out = worth(module, tree)
+    above = _above(tree)
+    scope = tree.kind == KINDS.index("scope")
+    late = [s and name == BACKWARD for s, name in zip(scope.tolist(), tree.label, strict=True)]
+    for g in range(1, len(late)):
+        late[g] = late[g] or late[above[g]]
+    out[late] *= _ONCE_MORE
+    return out
+
+
+def _above(tree: GroupTree) -> list[int]:
+    """The group around each; of what an instruction calls, that of the instruction."""
+    around = np.where(tree.owner >= 0, tree.group[np.maximum(tree.owner, 0)], tree.parent)
+    return [int(g) for g in around]

@@ -1,0 +1,150 @@
+"""The parts of a model in its first picture: what a name or place of an operation makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hloscope.analysis.base.flags import PLUMBING, flags
+from hloscope.analysis.base.op_name import parse_op_name
+from hloscope.analysis.base.phases import PHASES, phases
+from hloscope.analysis.grouping.groups import KINDS, group_tree
+from hloscope.analysis.grouping.scopes import scopes
+from hloscope.analysis.grouping.worth import worth, worth_opening
+from hloscope.hlo import Module
+from hloscope.readers import read_modules
+
+
+def before_optimisations(fn: Callable[..., Any], *args: Any) -> Module:
+    text = jax.jit(fn).lower(*args).as_text(dialect="hlo", debug_info=True)
+    return read_modules(text.encode())[0]
+
+
+def array(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def mlp(weights: Any, x: jax.Array) -> jax.Array:
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return x
+
+
+def test_moments_of_a_frozen_weight_are_the_optimisers() -> None:
+    def step(params: Any, moments: Any, count: jax.Array, x: jax.Array) -> Any:
+        def loss(trained: Any) -> jax.Array:
+            return jnp.square(x @ params["frozen"] @ trained).mean()
+
+        grads = {"trained": jax.grad(loss)(params["trained"]), "frozen": 0.0}
+        count = count + 1
+        bias = 1 - 0.9**count
+        moments = {k: 0.9 * moments[k] + 0.1 * grads[k] for k in moments}
+        return {k: params[k] - moments[k] / bias for k in params}, moments, count, x.mean()
+
+    w = {"trained": array(8, 8), "frozen": array(8, 8)}
+    module = before_optimisations(step, w, w, array(), array(4, 8))
+    of = [PHASES[p] for p in phases(module)]
+    entry = [i for i in module.instructions if i.computation is module.entry]
+    decays = [i for i in entry if i.opcode == "multiply" and i.shape.dimensions == (8, 8)]
+    assert len(decays) >= 3
+    assert {of[i.index] for i in decays} == {"optimiser"}
+    subtract = [i for i in entry if i.opcode == "subtract" and i.shape.dimensions == (8, 8)]
+    assert [of[i.index] for i in subtract] == ["optimiser"] * 2
+    # What the model reads is no state of the optimiser, however loose it hangs.
+    means = [i for i in entry if i.opcode == "divide" and i.shape.dimensions == ()]
+    assert "forward" in {of[i.index] for i in means}
+
+
+def test_a_loop_with_more_work_than_the_layers_is_no_head() -> None:
+    def generate(encoder: Any, unet: Any, prompt: jax.Array, noise: jax.Array) -> jax.Array:
+        context = mlp(encoder, prompt)
+        inner = jax.jit(lambda x: mlp(unet, x) + context)
+        return jax.lax.fori_loop(0, 25, lambda _, x: x - 0.1 * inner(x), noise)
+
+    weights = [array(16, 16)] * 12
+    module = before_optimisations(generate, weights, weights * 2, array(4, 16), array(4, 16))
+    tree = group_tree(module)
+    assert not {"head", "embedding", "input"} & set(tree.label)
+
+
+def test_what_meets_gradients_alone_is_of_the_loss() -> None:
+    def loss(weights: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        a, b = mlp(weights, x), y
+        return -(jax.nn.log_softmax(a @ b.T) * jnp.eye(4)).sum()
+
+    module = before_optimisations(
+        lambda w, x, y: jax.value_and_grad(loss)(w, x, y), [array(16, 16)] * 8, array(4, 16),
+        array(4, 16),
+    )  # fmt: skip
+    tree = group_tree(module)
+    eye = [i for i in module.instructions if i.opcode == "compare" and "eq" in i.op_name]
+    assert eye
+    for i in eye:
+        above, g = [], int(tree.group[i.index])
+        while g >= 0:
+            above.append(tree.label[g])
+            g = int(tree.parent[g])
+        assert "embedding" not in above
+        assert "input" not in above
+
+
+def test_weights_brought_into_order_before_a_loop_are_one_box() -> None:
+    def model(weights: Any, x: jax.Array) -> jax.Array:
+        with jax.named_scope("decoder"):
+            stacked = [jnp.moveaxis(w, 1, 0) for w in weights]
+            x = x * 2
+            x, _ = jax.lax.scan(lambda x, ws: (mlp(ws, x), None), x, stacked)
+            return x + 1
+
+    module = before_optimisations(model, [array(16, 6, 16)] * 12, array(4, 16))
+    tree = group_tree(module)
+    moved = [i for i in module.instructions if i.opcode == "transpose"]
+    assert len(moved) == 12
+    assert len({int(tree.group[i.index]) for i in moved}) == 1
+    (group,) = {int(tree.group[i.index]) for i in moved}
+    assert KINDS[tree.kind[group]] == "component"
+    assert tree.size[group] < 15
+
+
+def test_the_forward_pass_opens_first() -> None:
+    def loss(weights: Any, x: jax.Array) -> jax.Array:
+        return mlp(weights, x).sum()
+
+    capture = hs.capture(jax.grad(loss), [array(64, 64)] * 6, array(64, 64))
+    tree = group_tree(capture.module)
+    share, rank = worth(capture.module, tree), worth_opening(capture.module, tree)
+    late = tree.label.index("backward")
+    assert rank[late] < share[late]
+    assert np.array_equal(rank[: late - 1], share[: late - 1])
+
+
+def test_an_applied_module_is_named_once() -> None:
+    assert parse_op_name("jit(f)/Model.apply/Model/decoder/mul") == ("Model", "decoder")
+    assert parse_op_name("jit(f)/Model.encode/Model/mul") == ("Model.encode", "Model")
+
+
+CUT_SHORT = """HloModule m
+ENTRY main {
+  p = f32[4]{0} parameter(0)
+  c = f32[4]{0} cosine(p), metadata={op_name="jit(f)/layers/cos"}
+  m = f32[4]{0} multiply(p, c), metadata={op_name="jit(f)/jvp(Model)/decoder/layers/mul"}
+  t = f32[4]{0} tanh(m), metadata={op_name="jit(f)/transpose(jvp(Model))/decoder/layers/tanh"}
+  ROOT r = f32[4]{0} custom-call(t), custom_call_target="xla.sdy.FuncResultSharding"
+}
+"""
+
+
+def test_a_name_that_jax_cut_short_is_in_its_place() -> None:
+    (module,) = read_modules(CUT_SHORT.encode())
+    found = scopes(module)
+    paths = {i.name: found.paths[found.scope[i.index]] for i in module.instructions}
+    assert paths["c"] == ("forward", "Model", "decoder", "layers") == paths["m"]
+
+
+def test_how_a_result_is_sharded_is_no_box() -> None:
+    (module,) = read_modules(CUT_SHORT.encode())
+    assert flags(module)[module.instructions[-1].index] & PLUMBING
