@@ -306,3 +306,12 @@ def test_braces_in_comments_within_attributes_open_nothing() -> None:
         "frontend_attributes",
     ]
     assert root.attribute("frontend_attributes") == '{k="/* { */"}'
+
+
+def test_comments_that_xla_prints_stay() -> None:
+    layout = "{(f32[], f32[], f32[], f32[], f32[], /*index=5*/f32[])->f32[]}"
+    m = one(
+        f"HloModule m, entry_computation_layout={layout}\n\n"
+        "ENTRY e {\n  ROOT a = f32[] parameter(0)\n}\n"
+    )
+    assert m.attributes["entry_computation_layout"] == layout

@@ -24,6 +24,7 @@ _BODY = re.compile(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a c
 _KEY = re.compile(r"([\w.\-]+)=")
 _PLAIN = re.compile(r"(?:[^\s,{}()\[\]\"'/]++|/(?![/*]))++")
 _COMMENT = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+', re.S)
+_HAS_BRACKET = re.compile(r"//|[^{}()\[\]\"]*[{}()\[\]\"]").match
 _SINGLE = re.compile(r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'")
 
 
@@ -130,10 +131,11 @@ def attributes(text: str, at: int, limit: int) -> Attributes:
 
 
 def _without_comments(value: str) -> str:
-    """The value for those who look for commas and braces in it; strings stay as they are."""
+    """The value for those who look for brackets in it; strings and XLA's own comments, such
+    as ``/*index=5*/``, stay as they are."""
     if "/*" not in value and "//" not in value:
         return value
-    return _COMMENT.sub(lambda m: m[1] or "", value)
+    return _COMMENT.sub(lambda m: "" if m[1] is None and _HAS_BRACKET(m[0]) else m[0], value)
 
 
 def value_end(text: str, at: int, limit: int, key: str) -> int:
