@@ -307,3 +307,43 @@ ENTRY %m (a: f32[8,8], ii: s32[3,2]) -> f32[8,8] {
   ROOT %r = f32[8,8]{1,0} add(%sc, %ts)
 }
 """
+
+SNIPPETS["rare"] = r"""HloModule rare
+
+%s (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %m = f32[] maximum(%x, %y)
+}
+
+ENTRY %e (l: f8e4m3fn[16,128], r: f8e5m2[32,128], ls: f8e8m0fnu[16,4], rs: f8e8m0fnu[32,4], n: s32[32], b: f32[2,8,4], i: s64[2]) -> f32[2,8,4] {
+  %l = f8e4m3fn[16,128]{1,0} parameter(0)
+  %r = f8e5m2[32,128]{1,0} parameter(1)
+  %ls = f8e8m0fnu[16,4]{1,0} parameter(2)
+  %rs = f8e8m0fnu[32,4]{1,0} parameter(3)
+  %n = s32[32]{0} parameter(4)
+  %b = f32[2,8,4]{2,1,0} parameter(5)
+  %i = s64[2]{0} parameter(6)
+  %sd = f32[16,32]{1,0} scaled-dot(%l, %r, %ls, %rs), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %rh = s32[16,2]{1,0} reshape(%n), inferred_dimension=0
+  %cl = f32[2]{0} custom-call(%n), custom_call_target="k", literal=f32[] 0.5
+  %z = s32[] constant(0)
+  %at = (s32[], s32[], s32[]) tuple(%z, %z, %z)
+  %cp = f32[2,8,4]{2,1,0} collective-permute(%b, %b, %at, %at), channel_id=1, source_target_pairs={{0,1},{1,0}}, slice_sizes={{1,8,4}}
+  %ra = f32[2,8,4]{2,1,0} ragged-all-to-all(%b, %cp, %i, %i, %i, %i), channel_id=2, replica_groups={{0,1}}
+  %f = f32[4]{0} constant({1, 2, 3, 4})
+  %bi = f32[2,8,4]{2,1,0} batch-norm-inference(%ra, %f, %f, %f, %f), epsilon=0.001, feature_index=2
+  %bg = (f32[2,8,4]{2,1,0}, f32[4]{0}, f32[4]{0}) batch-norm-grad(%bi, %f, %f, %f, %bi), epsilon=0.001, feature_index=2
+  %g = f32[2,8,4]{2,1,0} get-tuple-element(%bg), index=0
+  %pc = s32[32]{0} popcnt(%n)
+  %clz = s32[32]{0} count-leading-zeros(%pc)
+  %sh = s32[32]{0} shift-right-arithmetic(%clz, %n)
+  %rn = f32[2,8,4]{2,1,0} round-nearest-even(%g)
+  %a2 = f32[2,8,4]{2,1,0} atan2(%rn, %bi)
+  %if = pred[2,8,4]{2,1,0} is-finite(%a2)
+  %lg = f32[2,8,4]{2,1,0} logistic(%a2)
+  %sel = f32[2,8,4]{2,1,0} select(%if, %lg, %a2)
+  %cb = f32[2,8,4]{2,1,0} cbrt(%sel)
+  ROOT %rw = f32[2,8,4]{2,1,0} reduce-precision(%cb), exponent_bits=8, mantissa_bits=7, control-predecessors={%sh, %sd, %rh, %cl}
+}
+"""

@@ -157,6 +157,14 @@ SHAPES = {
     "get-dimension-size(a), dimensions={0}": "s32[]",
     "fft(a), fft_type=RFFT, fft_length={3}": "c64[2,2]",
     "partition-id()": "u32[]",
+    "reverse(a), dimensions={0}": "f32[2,3]",
+    "sort(a), dimensions={1}, to_apply=lt": "f32[2,3]",
+    "imag(complex(a, a))": "f32[2,3]",
+    "abs(complex(a, a))": "f32[2,3]",
+    "clamp(z, a, z)": "f32[2,3]",
+    "shift-left(i, i)": "s32[5]",
+    "replica-id()": "u32[]",
+    "after-all()": "token[]",
     "gather(a, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
     "index_vector_dim=1, slice_sizes={1,3}": "f32[5,3]",
 }
@@ -166,6 +174,8 @@ SHAPES = {
 def test_shapes_that_are_left_out_follow_from_the_operands(expression: str) -> None:
     text = (
         "HloModule m\ns { x = f32[] parameter(0) y = f32[] parameter(1) ROOT n = add(x, y) }\n"
+        "lt { x = f32[] parameter(0) y = f32[] parameter(1) "
+        "ROOT n = compare(x, y), direction=LT }\n"
         "ENTRY e {\n a = f32[2,3]{1,0} parameter(0)\n z = f32[] constant(0)\n"
         f" i = s32[5]{{0}} parameter(1)\n ROOT r = {expression}\n}}\n"
     )
@@ -315,3 +325,12 @@ def test_comments_that_xla_prints_stay() -> None:
         "ENTRY e {\n  ROOT a = f32[] parameter(0)\n}\n"
     )
     assert m.attributes["entry_computation_layout"] == layout
+
+
+def test_a_transpose_without_a_shape_has_the_layout_that_xla_gives_it() -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n a = f32[2,3,4] parameter(0)\n"
+        " ROOT r = transpose(a), dimensions={2,0,1}\n}\n"
+    )
+    (root,) = [r for r in ask_xla(text)["computations"]["e"] if r[5]]
+    assert one(text).instructions[-1].shape.text == root[2]

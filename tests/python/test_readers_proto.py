@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,25 @@ def test_no_name_in_the_default_pool() -> None:
         descriptor_pool.Default().FindMessageTypeByName("xla.HloModuleProto")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("hloscope.xla.HloModule")
+
+
+LITERALS = {
+    "elements in the order of another layout": "s32[2,3]{0,1} constant({{1, 2, 3}, {4, 5, 6}})",
+    "rows of four dimensions": "s32[2,1,2,2]{3,2,1,0} constant({{{{1,2},{3,4}}},{{{5,6},{7,8}}}})",
+    "four dimensions in another layout": "s32[1,2,2,2]{1,3,0,2} "
+    "constant({{{{1,2},{3,4}},{{5,6},{7,8}}}})",
+}
+
+
+@pytest.mark.parametrize("what", LITERALS)
+def test_literals_of_protos_are_those_of_the_text(what):
+    text = f"HloModule m\n\nENTRY e {{\n  ROOT r = {LITERALS[what]}\n}}\n"
+    printed, proto = through_xla(text)
+    (of_text,), (of_proto,) = read_modules(printed), read_modules(proto)
+    assert differences(of_text, of_proto) == []
+    digits = [c for c in LITERALS[what].split("constant")[1] if c.isdigit()]
+    found = re.sub(r"/\*.*?\*/", "", of_proto.entry.root.argument_text)
+    assert [c for c in found if c.isdigit()] == digits
 
 
 RARE = {

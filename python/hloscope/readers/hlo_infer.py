@@ -104,9 +104,10 @@ def _transpose(i: Instruction, shapes: list[Shape]) -> Shape:
     sizes, order = _sizes(shapes[0]), _ints(i, "dimensions")
     found = _array(shapes[0].element_type, [sizes[d] for d in order])
     layout = shapes[0].layout
-    if layout is None or sorted(layout.minor_to_major) != sorted(order):
+    kept = layout.minor_to_major if layout is not None else tuple(reversed(range(len(sizes))))
+    if sorted(kept) != sorted(order):
         return found
-    minor = ",".join(str(order.index(d)) for d in layout.minor_to_major)
+    minor = ",".join(str(order.index(d)) for d in kept)
     return parse_shape(f"{found.dense_text}{{{minor}}}")
 
 

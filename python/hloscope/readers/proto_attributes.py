@@ -74,20 +74,20 @@ def _own(i: Any, opcode: str, context: Context) -> list[str]:
 
 def _shared(i: Any, opcode: str, context: Context) -> list[str]:
     parts = _calls(i, opcode, context) if i.called_computation_ids and opcode else []
-    if i.HasField("sharding"):
-        parts.append("sharding=" + sharding_text(i.sharding, context.metadata))
-    if i.HasField("frontend_attributes") and i.frontend_attributes.map:
-        parts.append("frontend_attributes=" + frontend_attributes_text(i.frontend_attributes))
     if i.is_composite:
         parts.append("is_composite=true")
-    if i.control_predecessor_ids and opcode:
-        names = (context.names.get(p, str(p)) for p in i.control_predecessor_ids)
-        parts.append("control-predecessors={" + ", ".join("%" + n for n in names) + "}")
+    if i.HasField("sharding"):
+        parts.append("sharding=" + sharding_text(i.sharding, context.metadata))
     if i.HasField("statistics_viz") and i.statistics_viz.statistics:
         s = i.statistics_viz
         stats = [f"{text_of(x.stat_name)}={x.stat_val:.6g}" for x in s.statistics]
         shown = f"visualizing_index={s.stat_index_to_visualize}"
         parts.append("statistics={" + ",".join([shown, *stats]) + "}")
+    if i.HasField("frontend_attributes") and i.frontend_attributes.map:
+        parts.append("frontend_attributes=" + frontend_attributes_text(i.frontend_attributes))
+    if i.control_predecessor_ids and opcode:
+        names = (context.names.get(p, str(p)) for p in i.control_predecessor_ids)
+        parts.append("control-predecessors={" + ", ".join("%" + n for n in names) + "}")
     return parts
 
 

@@ -6,7 +6,9 @@ XLA elides constants of more than ten elements and all tuples as ``{...}``
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +51,7 @@ def literal_text(literal: Any) -> str:
     if len(values) < count:
         return ELIDED
     show = _formatter(kind, scalar=not dims)
-    texts = [show(v) for v in values[:count]]
+    texts = _in_order([show(v) for v in values[:count]], dims, list(shape.layout.minor_to_major))
     if not dims:
         return texts[0]
     if len(dims) == 1:
@@ -59,7 +61,21 @@ def literal_text(literal: Any) -> str:
     return _nested(texts, dims)
 
 
-def _nested(texts: list[str], dims: list[int]) -> str:
+def _in_order(texts: list[str], dims: list[int], minor_to_major: list[int]) -> list[str]:
+    """Row by row; a literal holds its elements as its layout puts them in memory."""
+    if sorted(minor_to_major) != list(range(len(dims))):
+        return texts
+    strides, step = [0] * len(dims), 1
+    for d in minor_to_major:
+        strides[d] = step
+        step *= dims[d]
+    indices = itertools.product(*map(range, dims))
+    return [texts[sum(map(operator.mul, at, strides))] for at in indices]
+
+
+def _nested(texts: list[str], dims: list[int], at: tuple[int, ...] = (), rank: int = 0) -> str:
+    """Braces as XLA prints them: it numbers the rows of more than three dimensions."""
+    rank = rank or len(dims)
     if len(dims) == 1:
         if dims[0] <= 1:
             return "{" + "".join(texts) + "}"
@@ -67,8 +83,10 @@ def _nested(texts: list[str], dims: list[int]) -> str:
     size, step = dims[0], math.prod(dims[1:])
     if size > MAX_PRINTED_ELEMENTS * 10:
         return ELIDED
-    rows = [_nested(texts[k * step : (k + 1) * step], dims[1:]) for k in range(size)]
-    return "{ " + ", ".join(rows) + " }"
+    inner = [texts[k * step : (k + 1) * step] for k in range(size)]
+    rows = [_nested(x, dims[1:], (*at, k), rank) for k, x in enumerate(inner)]
+    number = f"/*i{len(at) - 1}={at[-1]}*/ " if rank > 3 and at else ""
+    return "{ " + number + ", ".join(rows) + " }"
 
 
 def _values(literal: Any, kind: str, count: int) -> list[Any]:
