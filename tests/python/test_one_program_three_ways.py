@@ -7,6 +7,7 @@ from typing import Any
 
 import hloscope as hs
 import pytest
+from corpus.programs import PROGRAMS
 from figures_everywhere import differing, told
 from hloscope.hlo.compare import differences
 
@@ -47,12 +48,12 @@ def by_line(cap: Any, timed: bool) -> dict[Any, dict[str, float]]:
     }
 
 
-@pytest.mark.parametrize("name", ["pallas_interpret", "callbacks", "ring_attention"])
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_on_cpu(compiled, name, tmp_path):
     three_ways(compiled(name), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["gpt_remat", "fsdp_tp"])
+@pytest.mark.parametrize("name", sorted(n for n, p in PROGRAMS.items() if "tpu" in p.platforms))
 def test_on_tpu(compiled, libtpu, name, tmp_path):
     three_ways(compiled(name, "v5e:2x4"), tmp_path)
 
@@ -82,10 +83,41 @@ def kernel_and_offload() -> Any:
     return jax.jit(step), shapes
 
 
-def test_pallas_and_host_offload_on_tpu(libtpu, tmp_path):
+@functools.cache
+def splash_attention() -> Any:
+    """JAX's own splash attention and its gradient, heads one to a device."""
+    import jax
+    import jax.numpy as jnp
+    from corpus.build import topology_devices
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        splash_attention_kernel as splash,
+    )
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = Mesh(topology_devices("v5e:2x2"), ("heads",))
+    causal = masks.MultiHeadMask([masks.CausalMask((512, 512)) for _ in range(4)])
+    kernel = splash.make_splash_mha(mask=causal, head_shards=4, q_seq_shards=1)
+    spec = P("heads", None, None)
+    of_kernel = kernel.manual_sharding_spec(NamedSharding(mesh, P("heads", None)))
+    attend = jax.shard_map(
+        lambda kernel, q, k, v: kernel(q, k, v),
+        mesh=mesh,
+        in_specs=(of_kernel, spec, spec, spec),
+        out_specs=spec,
+        check_vma=False,
+    )
+    x = jax.ShapeDtypeStruct((4, 512, 128), jnp.bfloat16, sharding=NamedSharding(mesh, spec))
+    loss = lambda q, k, v: attend(kernel, q, k, v).astype(jnp.float32).sum()  # noqa: E731
+    return jax.jit(jax.grad(loss, argnums=(0, 1, 2))), [x, x, x]
+
+
+@pytest.mark.parametrize("program", [kernel_and_offload, splash_attention])
+def test_kernels_and_host_offload_on_tpu(libtpu, program, tmp_path):
     from types import SimpleNamespace
 
-    fn, shapes = kernel_and_offload()
+    fn, shapes = program()
     compiled = fn.lower(*shapes).compile()
     (module,) = compiled.runtime_executable().hlo_modules()
     built = SimpleNamespace(
@@ -94,5 +126,5 @@ def test_pallas_and_host_offload_on_tpu(libtpu, tmp_path):
         capture=hs.capture(compiled),
     )
     assert "tpu_custom_call" in built.text
-    assert "S(5)" in built.text
+    assert ("S(5)" in built.text) == (program is kernel_and_offload)
     three_ways(built, tmp_path)

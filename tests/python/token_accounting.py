@@ -24,7 +24,7 @@ _LOOKS = re.compile(
 )
 _MLIR_OP = re.compile(
     r'\s*(?:(%[\w$.\-]+)(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*)?'
-    r'"?((?:stablehlo|mhlo|chlo|sdy)\.[\w.]+|(?:func\.)?call|(?:func\.)?return)\b'
+    r'"?((?:stablehlo|mhlo|chlo|sdy)\.[\w.\-]+(?!\s*=)|(?:func\.)?call|(?:func\.)?return)\b'
 )  # fmt: skip
 _HEADER = re.compile(r"(?:ENTRY\s)?\s*%?[^\s=(),{}]+\s*(?:\(.*\)\s*->.*)?\{\s*\Z", re.S)
 _ANOTHER = re.compile(r"\s%[\w$.\-]+ = [^%]")
@@ -259,7 +259,7 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
             continue
         rest = _ANOTHER.split(text[n - 1][op.end() :])[0]
         used = set(re.findall(r"%[\w$.\-]+", rest.split(" : ")[0]))
-        have = {f"%{o.name}" for i in here for o in i.operands}
+        have = [o for i in here for o in i.operands]
         if len(used) > len(have) and opcode not in ("while", "reduce") and "(%" not in rest[1:]:
             out.append(f"line {n}: {len(have)} operands of {len(used)}")
     return out
