@@ -155,7 +155,9 @@ export class Renderer {
     const { childOffsets, children } = picture.projection;
     const contents: Rect[] = [];
     for (let k = 0; k < childOffsets[1]; k++) contents.push(this.scene.rect(children[k]));
-    this.flyTo(this.camera.fit(world, readable ? READABLE_SCALE : 0, contents), instant);
+    // Of a picture of passes one looks for what changes: all of it in sight says more than its names.
+    const least = READABLE_SCALE * (this.life ? 0.6 : 1);
+    this.flyTo(this.camera.fit(world, readable ? least : 0, contents), instant);
   }
   /** Moves as little as it must to show the rectangle, zooming only when it is unreadable. */
   show(r: Rect): void {

@@ -11,7 +11,7 @@ import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
 import { history } from "../parts/pass-history.ts";
 import { diffPane } from "./diff.ts";
-import { timeline } from "./timeline.ts";
+import { figures, timeline } from "./timeline.ts";
 
 export const passes: Panel = {
   id: "passes",
@@ -91,7 +91,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
 
   // 1. The head of the picture: which pass, what it did, how to go on.
   const title = h("strong", { class: "clip" });
-  const where = h("span", { class: "dim clip" });
+  const where = h("span", { class: "dim clip where" });
   const about = h("p", { class: "note" });
   const did = h("span", { class: "pass-did", role: "status" });
   const back = h(
@@ -198,6 +198,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     did.textContent =
       row === 0 ? "the beginning" : words.join("  ") || "only metadata, order or names";
     table.update(row);
+    if (selected() < 0) tell();
     (back as HTMLButtonElement).disabled = table.next(row, -1) === row;
     (on as HTMLButtonElement).disabled = table.next(row, 1) === row;
     stage.pane.setLife({
@@ -226,6 +227,8 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     if (i < 0) {
       fill(
         life,
+        h("h2", { class: "title" }, found.title(row)),
+        figures(found, row),
         note("Click a box or a line to see when it appeared, why, and what it was before."),
       );
       return;
@@ -316,6 +319,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       fill(rest, words, state.is === "ready" && state.more ? stop : null);
       rest.hidden = !words;
       table.renew();
+      if (selected() < 0) tell();
     },
   };
 }

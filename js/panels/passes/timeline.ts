@@ -16,10 +16,15 @@ type Row =
 interface Column {
   head: string;
   title: string;
-  of(
-    passes: Passes,
-    row: number,
-  ): { change: number | null; now: number | null; text: string; note?: string } | null;
+  of(passes: Passes, row: number): Cell | null;
+}
+interface Cell {
+  change: number | null;
+  /** What there is after the pass, in words; null not known. */
+  now: string | null;
+  /** What stands in the table. */
+  text: string;
+  note?: string;
 }
 
 const signed = (value: number, text: string) =>
@@ -32,9 +37,9 @@ const counted = (head: string, title: string, ...keys: string[]): Column => ({
     const { counts, change } = passes.rows[row];
     const sum = (of: Record<string, number>) => keys.reduce((n, key) => n + (of[key] ?? 0), 0);
     const now = sum(counts);
-    if (row === 0) return { change: null, now, text: format.count(now) };
+    if (row === 0) return { change: null, now: format.count(now), text: format.count(now) };
     const by = sum(change);
-    return { change: by, now, text: signed(by, format.count(Math.abs(by))) };
+    return { change: by, now: format.count(now), text: signed(by, format.count(Math.abs(by))) };
   },
 });
 
@@ -61,9 +66,10 @@ const costed = (
     for (let k = row - 1; k >= 0 && !before; k--) before = passes.rows[k].cost;
     const was = before?.shapes === cost.shapes ? (before?.[key] ?? null) : null;
     // Where figures of all devices become figures of one, a difference would say nothing.
-    if (was === null) return { change: null, now, text: `= ${words(now)}`, note: whole };
+    const is = words(now);
+    if (was === null) return { change: null, now: is, text: `= ${is}`, note: whole };
     const by = now - was;
-    return { change: by, now, text: signed(by, words(Math.abs(by))), note: whole };
+    return { change: by, now: is, text: signed(by, words(Math.abs(by))), note: whole };
   },
 });
 
@@ -76,6 +82,23 @@ const COLUMNS: Column[] = [
   costed("Bytes", "bytes accessed", "bytes_accessed", "B"),
   costed("Peak", "bytes live at the peak; known once there is a schedule", "peak_bytes", "B"),
 ];
+
+/** All figures of one pass: what there is after it, and the change. */
+export function figures(passes: Passes, row: number): HTMLElement {
+  const box = h("div", { class: "pass-figures" });
+  for (const column of COLUMNS) {
+    const cell = column.of(passes, row);
+    const now = cell ? (cell.now ?? "not known") : "not worked out yet";
+    const change = cell?.change ? cell.text : "";
+    const by = cell?.change ? (cell.change > 0 ? " up" : " down") : "";
+    box.append(
+      h("span", { class: "what" }, column.title.split(";")[0]),
+      h("span", null, now),
+      h("span", { class: `change${by}` }, `${change}${cell?.note ?? ""}`.replace(/^, /, "")),
+    );
+  }
+  return box;
+}
 
 export interface Timeline {
   element: HTMLElement;
@@ -170,7 +193,7 @@ export function timeline(
       ...COLUMNS.map((column) => {
         const cell = column.of(passes, row.row);
         if (!cell) return h("span", { class: "num dim", title: "not worked out yet" }, "·");
-        const now = cell.now === null ? "not known" : format.count(Math.round(cell.now));
+        const now = cell.now ?? "not known";
         const by =
           cell.change === null ? "" : cell.change > 0 ? " up" : cell.change < 0 ? " down" : "";
         return h(
