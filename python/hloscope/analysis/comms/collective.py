@@ -140,6 +140,8 @@ class Collective:
             return "unknown"
         if self.groups.pairs is not None:
             return f"{len(self.groups.pairs)} pairs"
+        if self.groups.num_groups == 1:
+            return f"one group of {self.group_size}"
         return f"{self.groups.num_groups} groups of {self.group_size}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from ...hlo import Instruction
 from ...hlo.collective_kinds import KINDS
@@ -16,6 +17,13 @@ from .finding import Finding, names, percent
 
 _STEPS = 60
 _TINY = 1 << 16  # bytes: below it a transfer is nothing but latency on every chip of chips.toml
+
+
+_MUCH = 0.25  # of the step: so much waiting is news however little is sent
+_LATENCY = (
+    "so little is sent that this is latency: fewer and larger transfers (fuse projections, sum"
+    " several results at once), or shard so small a program over fewer devices"
+)
 
 
 def _where(row: Collective) -> str:
@@ -55,7 +63,8 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         gradients = kind == "all-reduce" and first.phase == "backward"
         if share < (0.15 if gradients else 0.05):
             continue
-        if max(row.payload_bytes for row in rows) < _TINY:
+        is_latency = max(row.payload_bytes for row in rows) < _TINY
+        if is_latency and share < _MUCH:
             continue
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {_moved(first)}"
@@ -67,7 +76,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             f"{duration(seconds)} of {duration(max(whole, seconds))} on the wire have no compute"
             f" beside them{_lines(rows, waits, seconds)}; the longest is %{first.name},"
             f" {size(first.payload_bytes)} of {_moved(first)}{_times(first)}",
-            _advice(facts, first),
+            _LATENCY if is_latency else _advice(facts, first),
             share,
             seconds,
             sum(row.total_wire_bytes or 0 for row in rows) or None,
@@ -299,34 +308,65 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
                 continue
             less = min((a, b), key=lambda x: x[1].shape.byte_size)
             found[user.index].append((user, less))
+    alike: dict[tuple[object, ...], list[_Twice]] = defaultdict(list)
     for pairs in found.values():
         user, (row, value) = pairs[0]
         part = value.shape.byte_size
         payload = sum(p.bytes for p in row.parts) or 1
-        n = row.counted
         wire = int((row.total_wire_bytes or 0) * part / payload)
         if _is_trifle(facts, wire):
             continue
         seconds = facts.waited(row.members)
         seconds = None if seconds is None else seconds * part / payload
         other = next(o for o in (marks[x.index] for x in user.operands) if o[1] is not value)
-        frame, inferred = facts.line(user)
-        yield Finding(
-            "reduced-twice",
-            f"A gradient is reduced twice {_where(row)}: {part * n:,} of"
-            f" {row.total_payload_bytes:,} B of %{row.name} could be saved",
-            f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
-            f" in %{row.name} and in %{other[0].name} (such as the two uses of a tied embedding)",
-            "add the two partial gradients before they are reduced: compute both uses from one"
-            " array inside one function, or reduce the sum by hand in shard_map",
-            max(WORTH_SAYING, facts.wire_share(wire, seconds)),
-            seconds,
-            wire,
-            "wire",
-            tuple(dict.fromkeys((row.instruction, other[0].instruction, user))),
-            frame,
-            inferred,
-        )
+        key = row.axes_or_groups, value.shape.dense_text, row.executions
+        alike[key].append(_Twice(user, row, value, other[0], wire, seconds))
+    for twice in alike.values():
+        yield _told_twice(facts, twice)
+
+
+class _Twice(NamedTuple):
+    """An addition of two reduced values; wire bytes and seconds of the smaller one."""
+
+    user: Instruction
+    row: Collective
+    value: Instruction
+    other: Collective
+    wire: int
+    seconds: float | None
+
+
+def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
+    user, row, value, other, _, _ = twice[0]
+    saved = sum(x.value.shape.byte_size * x.row.counted for x in twice)
+    rows = list(dict.fromkeys(x.row for x in twice))
+    whole = sum(r.total_payload_bytes or 0 for r in rows)
+    wire = sum(x.wire for x in twice)
+    known = [x.seconds for x in twice if x.seconds is not None]
+    seconds = sum(known) if known else None
+    frame, inferred = facts.line(user)
+    many = len(twice) > 1
+    subject = f"{len(twice):,} gradients are" if many else "A gradient is"
+    where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
+    evidence = dict.fromkeys(
+        i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
+    )
+    return Finding(
+        "reduced-twice",
+        f"{subject} reduced twice {_where(row)}: {saved:,} of {whole:,} B of"
+        f" {names([r.instruction for r in rows])} could be saved",
+        f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
+        f" {where} (such as the two uses of a tied embedding)",
+        "add the two partial gradients before they are reduced: compute both uses from one"
+        " array inside one function, or reduce the sum by hand in shard_map",
+        max(WORTH_SAYING, facts.wire_share(wire, seconds)),
+        seconds,
+        wire,
+        "wire",
+        tuple(evidence),
+        frame,
+        inferred,
+    )
 
 
 def _is_sum(row: Collective) -> bool:

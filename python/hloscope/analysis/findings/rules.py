@@ -57,6 +57,13 @@ def findings(module: Module, target: Target | None = None) -> Findings:
     return _made(module, target if target is not None else NO_TARGET)
 
 
+def _is_nothing(f: Finding) -> bool:
+    """Too little for anybody, however small the program: a microsecond, a megabyte."""
+    if f.seconds is not None:
+        return f.seconds < 1e-6 and f.bytes_of != "peak memory"
+    return f.bytes_of == "peak memory" and f.bytes is not None and f.bytes < (1 << 20)
+
+
 @per_target
 @uncollected
 def _made(module: Module, target: Target) -> Findings:
@@ -70,7 +77,9 @@ def _made(module: Module, target: Target) -> Findings:
             continue
         try:
             rows += [
-                replace(f, code=facts.code(f.frame)) for f in rule(facts) if f.share >= WORTH_SAYING
+                replace(f, code=facts.code(f.frame))
+                for f in rule(facts)
+                if f.share >= WORTH_SAYING and not _is_nothing(f)
             ]
         except Exception as error:  # one rule that fails leaves the others
             failed.append(f"{name}: {type(error).__name__}: {error}")
