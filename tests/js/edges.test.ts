@@ -260,7 +260,7 @@ describe("costs with trip counts set by hand", () => {
     expect([...costs.runs]).toEqual([...before]);
   });
   test("near and far wires run at once, each one thing after the other", () => {
-    const timed = (far: number[], seconds: number[], before = 0) => {
+    const timed = (far: number[], seconds: number[], before = 0, under = 0) => {
       const model = sharded();
       const n = model.instruction.count;
       const { columns } = (model as unknown as { block: { columns: Map<string, unknown> } }).block;
@@ -285,6 +285,10 @@ describe("costs with trip counts set by hand", () => {
         columns.set("transfer.start", Uint32Array.of(first + 1, first + 1));
         unit[first] = 1;
         bytes[first] = before * hardware[0].memoryBandwidth;
+      }
+      if (under) {
+        unit[first + 2] = 1;
+        bytes[first + 2] = under * hardware[0].memoryBandwidth;
       }
       columns.set("cost.main_bytes", bytes);
       columns.set("cost.unit", unit);
@@ -313,6 +317,9 @@ describe("costs with trip counts set by hand", () => {
     expect(timed([1, 0], [2, 3]).collective).toBe(5);
     // what runs before a transfer hides nothing of it
     expect(timed([0, 1], [2, 3], 7).exposed).toBe(3);
+    // nor does what ended long before it was waited for give time back
+    expect(timed([0, 1], [2, 3], 0, 7).exposed).toBe(0);
+    expect(timed([0, 0], [2, 3], 0, 4).exposed).toBe(1);
   });
 });
 

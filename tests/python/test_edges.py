@@ -196,6 +196,22 @@ ROOT done = token[] send-done(send), channel_id=1
     assert found.levels[0].far[1] == 2 * (slices - 1) / slices * 4096
 
 
+@pytest.mark.parametrize("attributes", ["", ',_xla_megascale_target="{1}x{0:7}"'])
+def test_an_exchange_that_names_no_slices_or_one_is_between_two(attributes):
+    """Nothing leaves a slice for itself: counted as one, its bytes on the wire would be 0."""
+    module = module_of(
+        f"""
+p = f32[1024]{{0}} parameter(0)
+t = token[] after-all()
+send = (f32[1024]{{0}}, u32[], token[]) send(p, t), channel_id=1, frontend_attributes={{_xla_host_transfer_rendezvous="r",_xla_megascale_transfer_type="ALL_REDUCE"{attributes}}}
+ROOT done = token[] send-done(send), channel_id=1
+"""  # noqa: E501
+    )
+    (found,) = between_slices(module, np.array([True]), collectives(module, Target()))
+    assert found.levels[0].far == ring("all-reduce", 2, 4096)
+    assert found.levels[0].far[1] == 4096
+
+
 def test_two_wires_at_once_but_not_one_twice():
     """Near and far transfers run side by side; two far ones one after the other."""
     module = module_of("\n".join(f"i{k} = f32[] parameter({k})" for k in range(6)))
