@@ -169,7 +169,7 @@ export type CoreColumn = string;
  * cost.cycles             f64 n   XLA:TPU's estimated_cycles of one execution; NaN none
  * cost.seconds            f64 n   modelled seconds of one execution on extras.cost.chosen; NaN unknown
  * cost.step               f64 n   what it adds to the modelled step, all executions: sums to the total; NaN unknown
- * cost.bound              u8 n    what bounds it: 1 compute, 2 vector, 3 memory, 4 collective, 5 unknown
+ * cost.bound              u8 n    what bounds it: 1 compute, 2 vector, 3 memory, 4 collective, 5 unknown, 6 copy
  *
  * transfer.start          u32 x   instruction that starts a collective
  * transfer.done           u32 x   instruction that waits for it; the start itself when synchronous

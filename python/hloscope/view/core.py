@@ -135,6 +135,8 @@ def build_analyses(
 ) -> bytes:
     """The analyses block of js/view.ts, gzip'd: what takes longer than the first picture may.
 
+    Modelled seconds and bounds are here: the View of a step of 9,679 instructions takes 93 ms, they
+    take 65 more, and nothing of the first picture shows them; colours by time come with this block.
     ``more`` adds columns of this one block, which no other View of the module gets.
     """
     context = Context(module, target if target is not None else NO_TARGET)
