@@ -4,8 +4,8 @@
 
 Every dump under the folders is read; ``compile_people.py`` writes some. "layers" are those that
 the program's own arguments state (``layer_truth.py``): right where each stack of n is one fold of
-n groups, forward and backward, with the products of layer k in the k-th; of none where arguments
-have no paths or say nothing of layers.
+n groups, forward and backward, with the products of layer k in the k-th. Where arguments say
+nothing of layers, those are asked for that ``people`` states of its programs, else none.
 Boxes, arrows and pixels of the smallest text are of windows of 1500×1000, 900×640 and
 2560×1400. "in boxes" is the share of the products that groups with a name hold.
 """
@@ -34,9 +34,11 @@ def main() -> None:
     from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import KINDS, group_tree
     from hloscope.analysis.grouping.worth import worth
-    from layer_truth import judge, stacks
+    from layer_truth import judge, judge_counts, stacks
+    from people import PROGRAMS
     from run import bundle
 
+    by_hand = {name: counts for name, (_, counts) in PROGRAMS.items()}
     files = sorted(p for f in options.folder for p in f.iterdir() if p.name.endswith(SUFFIXES))
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "first_picture.mjs"
@@ -68,6 +70,10 @@ def main() -> None:
             wrong = [w for w in (judge(module, s, tree, folded) for s in stated) if w]
             truth = sorted((s.count for s in stated), reverse=True)
             right = None if not stated else not wrong
+            counts = by_hand.get(file.name.partition(".")[0])
+            if not stated and counts is not None:
+                wrong = judge_counts(module, counts, tree, folded)
+                truth, right = sorted(counts, reverse=True), not wrong
             said += [f"{file.name}: {w}" for w in wrong]
             rows.append((file.name, len(module.instructions), truth, right, len(loose),
                          min(1.0, boxed / total) if total else None))  # fmt: skip

@@ -55,6 +55,7 @@ def stacks(module: Any) -> list[Stack]:
         if i.opcode == "parameter" and len(i.shape.dimensions) > 1:
             walk.start(i, families.get(i.op_name, (i.op_name, -1)))
     found: dict[tuple[str, int], Stack] = {}
+    named = any("jvp(" in module.instructions[row].op_name for row in walk.products)
     sizes = {family: n for family, n in Counter(f for f, _ in set(families.values())).items()}
     for row, tags in walk.products.items():
         numbered = {t for t in tags if t[1] >= 0}
@@ -69,6 +70,8 @@ def stacks(module: Any) -> list[Stack]:
             continue
         name = module.instructions[row].op_name
         if "rematted_computation" in name or "remat" in module.instructions[row].name:
+            continue
+        if named and not name:  # forward or backward, nobody can say
             continue
         (stack.backward if "transpose(" in name else stack.forward)[row] = k
     return [s for s in found.values() if s.forward and (s.loop or s.count > 1)]
@@ -220,7 +223,7 @@ def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
         for g in _above(tree, int(tree.group[row])):
             if folds.of_group[g] >= 0:
                 held[int(folds.of_group[g])][row] = g
-    best = ""
+    best, covered = "", 0
     for f, members in sorted(held.items(), key=lambda x: -len(x[1])):
         count = len(folds.folds[f].members)
         of_layer: dict[int, Counter[int]] = defaultdict(Counter)
@@ -232,13 +235,35 @@ def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
             best = best or f"a fold of {count}"
         elif len(set(home.values())) < len(home):
             best = best or "two layers in one group"
-        elif right < IN_PLACE * len(products):
-            best = best or f"{right} of {len(products)} products in their layer"
         elif _depth(module, tree, folds.folds[f].members[0]) > DEEPEST:
             best = best or "too deep"
         else:
-            return ""
+            covered += right  # the stack may run several times: a fold each
+            if covered >= IN_PLACE * len(products):
+                return ""
+            best = f"{covered} of {len(products)} products in their layer"
     return best or "no fold"
+
+
+def judge_counts(module: Any, counts: tuple[int, ...], tree: Any, folds: Any) -> list[str]:
+    """What is missing of counts that a person stated, where arguments state none.
+
+    Each is a fold of so many groups with a product in every one, or a loop that runs so often.
+    """
+    from hloscope.analysis.base.families import ID, families
+    from hloscope.analysis.base.trips import trip_count
+
+    holds = [False] * len(tree.parent)
+    family = families(module)
+    for i in module.instructions:
+        if family[i.index] in (ID["matmul"], ID["convolution"]):
+            for g in _above(tree, int(tree.group[i.index])):
+                holds[g] = True
+    found = Counter(len(f.members) for f in folds.folds if all(holds[g] for g in f.members))
+    found.update(trip_count(i) for i in module.instructions if i.opcode == "while")
+    return [
+        f"{found[n]} of {want} times {n}" for n, want in Counter(counts).items() if found[n] < want
+    ]
 
 
 def _depth(module: Any, tree: Any, group: int) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+from hloscope.analysis.grouping.folds import folds
+from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.layers import layers
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
@@ -123,3 +125,79 @@ def test_a_sum_the_other_way_round_is_a_stack_of_its_own() -> None:
     of = {c: [int(found[module.entry._by_name[f"{c}{n}"].index]) for n in range(4)] for c in "ae"}
     assert of["a"] == [0, 1, 2, 3]
     assert of["e"] != [0, 1, 2, 3]
+
+
+def module_of(rows: list[str]) -> Module:
+    head = [f"  x = {F} parameter(0)", f"  w = {F} parameter(1)"]
+    (module,) = read_modules("\n".join(["HloModule m", "", "ENTRY m {", *head, *rows, "}", ""]))
+    return module
+
+
+def dot(name: str, left: str, right: str, path: str, shape: str = F) -> str:
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    return f'  {name} = {shape} dot({left}, {right}), {dims}, metadata={{op_name="jit(f)/{path}"}}'
+
+
+def layer_of(module: Module, name: str) -> int:
+    assert module.entry is not None
+    return int(layers(module).layer[module.entry._by_name[name].index])
+
+
+def test_a_loss_is_no_part_of_the_first_gradient() -> None:
+    rows, x = [], "x"
+    for n in range(4):
+        for word in "ab":
+            rows.append(dot(f"{word}{n}", x, "w", f"jvp()/{word}"))
+            x = f"{word}{n}"
+    for n in range(20):
+        rows.append(f'  l{n} = {F} sine({x}), metadata={{op_name="jit(f)/jvp()/sin{n}"}}')
+        x = f"l{n}"
+    for n in range(4):
+        for word in "cd":
+            rows.append(dot(f"{word}{n}", x, "w", f"transpose(jvp())/{word}"))
+            x = f"{word}{n}"
+    module = module_of([*rows, f"  ROOT r = {F} negate({x})"])
+    assert runs(module) == [(4, False), (4, True)]
+    assert [layer_of(module, f"l{n}") for n in (0, 10, 19)] == [-1] * 3
+
+
+def test_a_decoder_may_begin_before_the_encoder() -> None:
+    """Its first products need nothing of the encoder; those of the second layer need it all."""
+    rows = [dot("a0", "x", "w", "a"), dot("b0", "a0", "w", "b")]
+    seen = "w"
+    for n in range(4):
+        for word in "ef":
+            rows.append(dot(f"{word}{n}", seen, "w", word))
+            seen = f"{word}{n}"
+    x = "b0"
+    for n in range(4):
+        for word in "ab" if n else "":
+            rows.append(dot(f"{word}{n}", x, "w", word))
+            x = f"{word}{n}"
+        rows += [f"  t{n} = {F} tanh({x})", dot(f"c{n}", f"t{n}", seen, f"c{n}")]
+        rows.append(f"  s{n} = {F} add({x}, c{n})")
+        x = f"s{n}"
+    module = module_of([*rows, f"  ROOT r = {F} negate({x})"])
+    assert runs(module) == [(4, False), (4, False)]
+    for n in range(4):
+        assert layer_of(module, f"a{n}") == layer_of(module, f"c{n}") == layer_of(module, f"t{n}")
+
+
+def test_levels_of_each_resolution_are_one_fold() -> None:
+    """Four blocks of one line, each on half the picture of the one before."""
+    rows, x, size = [], "x", 64
+    for n in range(4):
+        size //= 2
+        half = f"f32[{size},64]{{1,0}}"
+        rows.append(f"  h{n} = {half} slice({x}), slice={{[0:{size}], [0:64]}}")
+        x = f"h{n}"
+        for word in "ab":
+            rows += [
+                dot(f"{word}{n}", x, "w", word, half),
+                f"  {word}t{n} = {half} tanh({word}{n})",
+            ]
+            x = f"{word}t{n}"
+        rows += [f"  k{n}{m} = {half} sine({x})" for m in range(3)]
+    module = module_of([*rows, f"  ROOT r = f32[{size},64]{{1,0}} negate({x})"])
+    tree = group_tree(module)
+    assert [len(f.members) for f in folds(module, tree).folds] == [4]

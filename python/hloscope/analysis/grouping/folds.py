@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..base.structure import computation_hashes, instruction_hashes, mix, tokens
 from ..base.table import Ints, Table, intern, table
@@ -27,6 +28,8 @@ NEAR_COUNT = 6
 # Layers found by repetition do the same work, whatever XLA merged into the first and the last.
 LAYER_SHARE = 0.75
 MIN_MEMBERS = 2
+# Scopes of one name but for a number are levels of one thing from this many on.
+LEVELS = 3
 
 _FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))
 _NUMBER = re.compile(r"\d+")
@@ -97,20 +100,23 @@ class _Contents:
     """Multisets of tokens in a group, at any depth of scopes, made when asked for."""
 
     def __init__(self, t: Table, tree: GroupTree) -> None:
-        self.token = tokens(t)
+        self.token: NDArray[Any] = tokens(t)
+        self.opcode = t.opcode
         self.order = np.argsort(tree.group, kind="stable")
         self.bounds = np.searchsorted(tree.group[self.order], np.arange(len(tree.parent) + 1))
         self.children: dict[int, list[int]] = {}
         nested = [KINDS.index(k) for k in _NESTED]
         for g in np.flatnonzero(np.isin(tree.kind, nested)).tolist():
             self.children.setdefault(int(tree.parent[g]), []).append(g)
-        self.cache: dict[int, Counter[int]] = {}
+        self.cache: dict[tuple[int, bool], Counter[int]] = {}
 
-    def of(self, g: int) -> Counter[int]:
-        if g not in self.cache:
-            out = [self._rows(x) for x in self._subtree(g)]
-            self.cache[g] = Counter(self.token[np.concatenate(out)].tolist())
-        return self.cache[g]
+    def of(self, g: int, shapes: bool = True) -> Counter[int]:
+        """Opcodes with shapes, or without: levels of a network differ in resolution."""
+        if (g, shapes) not in self.cache:
+            rows = np.concatenate([self._rows(x) for x in self._subtree(g)])
+            column = self.token if shapes else self.opcode
+            self.cache[g, shapes] = Counter(column[rows].tolist())
+        return self.cache[g, shapes]
 
     def _rows(self, g: int) -> Ints:
         return np.asarray(self.order[self.bounds[g] : self.bounds[g + 1]])
@@ -151,7 +157,14 @@ def _runs(
         numbers = {g: n for n, g in numbered}
         layers = all(tree.layer[g] for g in ordered)
         share = LAYER_SHARE if layers else NEAR_SHARE
-        for members in _alike(ordered, group_class, contents, share):
+        sets, left = _alike(ordered, group_class, contents, share)
+        if layers or len(left) >= LEVELS:  # levels that each have a resolution of their own
+            more, left = _alike(left, group_class, contents, share, shapes=False)
+            sets += more
+            if layers and len(sets) == 1 and len(left) < len(sets[0]):
+                # XLA may do one level in many more instructions: a layer it is all the same
+                sets = [[g for g in ordered if g in {*sets[0], *left}]]
+        for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
             if layers:
                 label += _inside(members[0], tree, children)
@@ -188,27 +201,33 @@ def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
 
 
 def _alike(
-    groups: list[int], group_class: Ints, contents: _Contents, share: float
-) -> list[list[int]]:
-    """Sets of equal or nearly equal groups, the commonest class first."""
-    out = []
+    groups: list[int],
+    group_class: Ints,
+    contents: _Contents,
+    share: float,
+    shapes: bool = True,
+) -> tuple[list[list[int]], list[int]]:
+    """Sets of equal or nearly equal groups, the commonest class first; and the others."""
+    out, alone = [], []
     left = list(groups)
     while len(left) >= MIN_MEMBERS:
         common, _ = Counter(int(group_class[g]) for g in left).most_common(1)[0]
-        model = contents.of(next(g for g in left if group_class[g] == common))
+        model = contents.of(next(g for g in left if group_class[g] == common), shapes)
         known: dict[int, bool] = {}
         members = []
         for g in left:
             key = int(group_class[g])
             if key not in known:
-                known[key] = key == common or near(model, contents.of(g), share)
+                known[key] = key == common or near(model, contents.of(g, shapes), share)
             if known[key]:
                 members.append(g)
         chosen = set(members)
         left = [g for g in left if g not in chosen]
         if len(members) >= MIN_MEMBERS:
             out.append(members)
-    return out
+        else:
+            alone += members
+    return out, sorted([*alone, *left])
 
 
 def _range(numbers: list[int]) -> str:

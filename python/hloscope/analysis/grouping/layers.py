@@ -40,6 +40,7 @@ SMALLEST = 24
 TELLING = 0.6
 _ANCHORS = ("matmul", "convolution", "collective", "custom_call", "control_flow", "linear_algebra")
 _UNNAMED = "layer"
+_BETWEEN = "between layers"
 _LOOKUP = re.compile(r"(?:^|[/(_])(?:gather|take|embed\w*|one_hot|wte)\b", re.I)
 
 
@@ -300,6 +301,15 @@ class _Finder:
             self.paths.append(path)
         return self.ids[path]
 
+    def _of_one_pass(self, found: Repeats, recedes: list[bool]) -> Mask:
+        """Rows between two stacks that are both of the model, or both of gradients."""
+        back = np.repeat(np.array(recedes), [s.count for s in found.stacks])
+        most = len(back) - 1
+        above = back[np.clip(found.after, 0, most)]
+        below = back[np.clip(found.before, 0, most)]
+        inside = (found.after >= 0) & (found.before < NEVER)
+        return np.asarray(inside & (above == below))
+
     def _name_rest(
         self, found: Repeats, recedes: list[bool], apart: np.ndarray, anchors: Ints, work: Ints
     ) -> None:
@@ -332,10 +342,12 @@ class _Finder:
             "before": "embedding" if embeds else "input",
             "loss": "loss" if self.phased else "head",
         }
+        inner = between & self._of_one_pass(found, recedes)
         gradients = self._needs_gradients(found) if self.phased else []
         for mask, word in (
             (before, words["before"]),
-            (between, words["loss"]),
+            (inner, _BETWEEN),
+            (between & ~inner, words["loss"]),
             (ends, ""),
         ):
             for row in rows[mask].tolist():
@@ -348,7 +360,7 @@ class _Finder:
                 if any(not c.endswith(CALLED) for c in rest):
                     continue
                 name = word or words["loss"]
-                if lead == (BACKWARD,):  # it begins with the loss and ends with the embedding
+                if lead == (BACKWARD,) and word != _BETWEEN:  # from the loss to the embedding
                     again = word and self.phase[row] == REMATERIALISED
                     name = words["loss"] if word and not again else words["before"]
                 if not self.phased and not word:

@@ -67,6 +67,9 @@ def place(
     kind = signature[g.first : g.first + g.size].tolist()
     free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
     opens, ends_it = _sides(kind, after, before, free, start, stacks, recedes)
+    first = set(start)
+    gap: list[int] = []
+    joins: Counter[tuple[int, int]] = Counter()
     for i in range(g.size):
         if own[i] >= 0:
             position[i] = own[i]
@@ -76,13 +79,22 @@ def place(
         a, b = after[i], before[i]
         if a == b or (a >= 0 and (kind[i], _begin(start, a)) in ends_it):
             position[i] = a
-        elif b < NEVER and (low[i] == high[i] == who[b] or (kind[i], _begin(start, b)) in opens):
+        elif b < NEVER and (kind[i], _begin(start, b)) in opens:
             position[i] = b
+        elif b < NEVER and low[i] == high[i] == who[b]:
+            if a in last and b in first:
+                gap.append(i)
+                continue
+            position[i] = b
+            joins[kind[i], _begin(start, b)] += 1
         elif a >= 0 and a in last:
             ends.append(i)
         elif a >= 0:
             position[i] = a
             closes[kind[i], _begin(start, a)] += 1
+    for i in gap:  # between two stacks: what other layers of the second have too, and no loss
+        if joins[kind[i], _begin(start, before[i])]:
+            position[i] = before[i]
     for i in ends:  # the last layer closes as the others do; what they lack comes after it
         if closes[kind[i], _begin(start, after[i])]:
             position[i] = after[i]

@@ -172,7 +172,8 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
         elif len(around) == 1 and len(stack) > 1 and needs.alternates(stack, chosen[around[0]]):
             chosen[around[0]] = stack  # of one layer a part is missing: those with it say the count
     chosen = chosen[:MOST_STACKS]
-    chosen.sort(key=lambda s: (min(depth[rows[0]] for rows in s), s[0][0]))
+    # by where they end: a decoder may begin before the encoder that all its layers look at
+    chosen.sort(key=lambda s: (max(depth[rows[-1]] for rows in s), s[0][0]))
     return tuple(
         Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
     )
@@ -245,14 +246,21 @@ class _Needs:
 
 
 def _by_shape(instances: list[list[int]], t: Table, first: int) -> list[list[int]]:
-    """Instances of one line apart by shape: a product's two gradients share its line."""
+    """Instances of one line apart by shape: a product's two gradients share its line.
+
+    Those that are of no one shape are apart from the rest too: weights are of one, what goes
+    from level to level of a network that halves its pictures is not.
+    """
     out = []
     for rows in instances:
         parts: dict[int, list[int]] = {}
         for r in rows:
             parts.setdefault(int(t.shape[first + r]), []).append(r)
         if len(parts) > 1:
-            out += [part for part in parts.values() if len(part) > 1]
+            several = [part for part in parts.values() if len(part) > 1]
+            out += several
+            rest = [[r for r in rows if r not in set(part)] for part in several]
+            out += [r for r in rest if len(r) > 1 and r not in several]
     return out
 
 
