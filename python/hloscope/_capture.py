@@ -512,7 +512,7 @@ class Capture:
         """One self-contained offline page. Writes ``path`` and returns it, or returns the page.
 
         ``passes`` puts in what every compiler pass did, to step through; a step of 3,000
-        instructions takes 0.4 MB more, one of 100,000 about 6 MB. Over 32 MB they are left out,
+        instructions takes 0.6 MB more, one of 100,000 about 9 MB. Over 32 MB they are left out,
         and the page says so. Raises what ``passes`` raises.
         """
         from .show.html import page
