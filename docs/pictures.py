@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-COMMITTED = ("explorer.png",)
+COMMITTED = ("explorer.png", "layers.png", "convolutions.png")
 
 
 def _tab(name: str) -> Callable[[Page], None]:
@@ -132,10 +132,13 @@ class Picture:
     act: Callable[[Page], None] = lambda page: None
     width: int = 1360
     height: int = 820
+    dark: bool = False
 
 
 PICTURES: dict[str, Picture] = {
     "explorer.png": Picture("step", width=1400, height=860),
+    "layers.png": Picture("unrolled", width=1120, height=680),
+    "convolutions.png": Picture("resnet", width=1120, height=700, dark=True),
     "findings.png": Picture("step", _tab("Findings")),
     "graph.png": Picture("step", _graph),
     "details.png": Picture("step", _details),
@@ -220,6 +223,22 @@ def _on_cpu(folder: Path, out: Path) -> None:
     step.to_html(out)
 
 
+def _models(folder: Path, out: Path) -> None:
+    """Two pages: a Llama step of eight unrolled layers and a ResNet's, as benchmarks have them."""
+    import hloscope as hs
+    import jax
+
+    sys.path.append(str(REPOSITORY / "benchmarks"))
+    from people import PROGRAMS
+
+    found = importlib.util.find_spec("libtpu") is not None
+    where = {"topology": "v5e:2x4"} if found else {}
+    for name, program in (("unrolled", "llama_unrolled"), ("resnet", "resnet")):
+        function, arguments = PROGRAMS[program][0]()
+        cap = hs.capture(jax.jit(function), *arguments, title=program, **where)
+        cap.to_html(out.with_name(f"{name}.html"))
+
+
 def _planning(folder: Path, out: Path) -> None:
     """Three pages: the results of the planning notebooks."""
     for name, shown in (("sharding", "found"), ("stages", "plan"), ("transformer", "model")):
@@ -238,12 +257,14 @@ def _planning(folder: Path, out: Path) -> None:
 
 # What js/plan/ draws: no toolbar, no tabs.
 PLANNING = ("sharding", "stages", "transformer")
-_PAGES = {"step": _step, "measured": _on_cpu, "planning": _planning}
+_PAGES = {"step": _step, "measured": _on_cpu, "models": _models, "planning": _planning}
 _MADE_WITH = {
     "step": "step",
     "passes": "step",
     "measured": "measured",
     "diff": "measured",
+    "unrolled": "models",
+    "resnet": "models",
     "jupyterlab": "",
 }
 _MADE_WITH |= dict.fromkeys(PLANNING, "planning")
@@ -284,7 +305,9 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
             picture_lab.take(folder / name, picture.width, picture.height, browser)
             continue
         size: Any = {"width": picture.width, "height": picture.height}
-        context = browser.new_context(viewport=size, color_scheme="light", offline=True)
+        context = browser.new_context(
+            viewport=size, color_scheme="dark" if picture.dark else "light", offline=True
+        )
         page = context.new_page()
         page.on("pageerror", lambda e, name=name: said.append(f"{name}: {e}"))
         page.on(
