@@ -59,6 +59,14 @@ export function paintInstructions(
     if (v < low) low = v;
     if (v > high) high = v;
   }
+  const added = coloring.amounts?.(model);
+  // Closed groups are on the same scale: it ends where everything together would be, lest one per
+  // cent and half of a step are as red as each other.
+  if (added && log && high > 0) {
+    let total = 0;
+    for (let i = 0; i < n; i++) if (added[i] > 0) total += added[i];
+    high = Math.max(high, total);
+  }
   // Nor less than one decade: 4 µs beside 3 µs is no red beside yellow.
   const known = high >= low;
   const least = log && known ? Math.min(high / 10, Math.max(low, high * DECADES)) : low;
@@ -88,7 +96,6 @@ export function paintInstructions(
       });
     }
   }
-  const added = coloring.amounts?.(model);
   const amounts = added && { values: added, unit: coloring.unit ?? "", place };
   return { colors: { index, palette, numeric: true, amounts }, legend };
 }

@@ -362,3 +362,19 @@ describe("text", () => {
     expect(m.fit("add", 12, 1)).toBe("");
   });
 });
+
+test("amounts end where everything together would be: closed groups are told apart", () => {
+  const model = buildModel(loop());
+  const values = Float64Array.from({ length: model.instruction.count }, () => 1e-6);
+  const { colors, legend } = paintInstructions(
+    model,
+    { id: "x", label: "X", unit: "s", scale: "log", values: () => values, amounts: () => values },
+    LIGHT,
+  );
+  const all = values.length * 1e-6;
+  expect(legend[legend.length - 1].value).toBeCloseTo(all);
+  const place = colors.amounts?.place ?? (() => 0);
+  expect(place(all)).toBe(colors.palette.length - 1);
+  expect(place(all / 2)).toBeLessThan(place(all));
+  expect(place(all / 2)).toBeGreaterThan(colors.index[0]);
+});
