@@ -79,6 +79,9 @@ export function strip(ctx: PanelContext): Strip {
     const unknown = getComputedStyle(track).getPropertyValue("--line").trim();
     const columns = Math.min(order.length, width);
     const counts = new Uint32Array(colors.length);
+    // The colours' scale reaches to all of it together; the highest bar is the most of any one.
+    let top = 2;
+    if (numeric) for (const k of order) top = Math.max(top, index[k]);
     for (let c = 0; c < columns; c++) {
       const begin = Math.floor((c * order.length) / columns);
       const end = Math.floor(((c + 1) * order.length) / columns);
@@ -89,7 +92,7 @@ export function strip(ctx: PanelContext): Strip {
         for (let k = begin; k < end; k++) most = Math.max(most, index[order[k]]);
         if (most === 1) continue; // 0 is no bar
         const known = most > 1;
-        const tall = known ? Math.max(3, ((most - 1) / (colors.length - 2)) * (height - 2)) : 2;
+        const tall = known ? Math.max(3, ((most - 1) / (top - 1)) * (height - 2)) : 2;
         g.fillStyle = known ? colors[most] : unknown;
         g.fillRect(x, height - tall, w + 0.3, tall);
         continue;
