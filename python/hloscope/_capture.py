@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .hlo import Instruction, Module, Target
+from .hlo import Instruction, Module, StackFrame, Target
 
 if TYPE_CHECKING:
     import graphviz
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .analysis.findings.finding import Findings
     from .analysis.memory.memory import Memory
     from .analysis.report.fate import Fates
+    from .analysis.report.inferred import Inferred
     from .analysis.report.linked import Linked
     from .analysis.report.measured import Measured
     from .analysis.report.origin_card import OriginCard
@@ -332,8 +333,31 @@ class Capture:
             if found is None:
                 raise LookupError(f"this module has no instruction {instruction[:200]!r}")
             instruction = found
-        lowered = self.at("stablehlo").module if "stablehlo" in self._stages else None
-        return origin_card(instruction, lowered, self._kept_passes)
+        if self.module.origins is None and self._inferred is not None:
+            how = str(self._inferred.how(instruction))
+            inferred = self._inferred.origins(self.module), how
+            return origin_card(instruction, self._operation_frames, self._kept_passes, inferred)
+        return origin_card(instruction, self._operation_frames, self._kept_passes)
+
+    @cached_property
+    def _inferred(self) -> Inferred | None:
+        """Origins of a dump of every pass that nobody marked; None for other captures."""
+        if self.module.origins is not None or self._snapshots is None or self._run is not None:
+            return None
+        from .analysis.report.inferred import infer
+
+        return infer(self.passes)
+
+    @cached_property
+    def _operation_frames(self) -> dict[int, tuple[StackFrame, ...]]:
+        """The Python stack of each operation, innermost first."""
+        from .analysis.report.origin_card import frames_of
+
+        if "stablehlo" in self._stages:
+            return frames_of(self.at("stablehlo").module)
+        if self._inferred is not None:
+            return frames_of(self._inferred.passes.module(0))
+        return {}
 
     @cached_property
     def fates(self) -> Fates:
@@ -346,7 +370,10 @@ class Capture:
         from .analysis.report.fates import fates
 
         if self.module.origins is None:
-            return fates(self.module)  # says why not
+            if self._inferred is None:
+                return fates(self.module)  # says why not
+            found = self._inferred
+            return fates(self.module, found.passes, None, found.origins(self.module))
         passes = self.passes if self._snapshots is not None else None
         lowered = self.at("stablehlo").module if "stablehlo" in self._stages else None
         return fates(self.module, passes, lowered)
@@ -363,15 +390,14 @@ class Capture:
         if isinstance(what, int):
             if not 0 <= what < len(rows):
                 raise LookupError(f"there is no operation {what}; there are {len(rows)}")
-            return Fates((rows[what],))
-        from .analysis.report.origin_card import frames_of
+            return Fates((rows[what],), self.fates.inferred)
         from .analysis.report.trace_line import at_line
 
-        frames = frames_of(self.at("stablehlo").module)
+        frames = self._operation_frames
         found = tuple(r for r in rows if at_line(frames.get(r.operation.number, ()), what))
         if not found:
             raise LookupError(f"no operation of this program is at {what[:200]}")
-        return Fates(found)
+        return Fates(found, self.fates.inferred)
 
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
         """Runs the program under ``jax.profiler`` and keeps what it measured.

@@ -102,9 +102,14 @@ class Fate:
 
 @dataclass(frozen=True, eq=False)
 class Fates:
-    """The fate of each operation, by its number. Iterate it, or look one up."""
+    """The fate of each operation, by its number. Iterate it, or look one up.
+
+    ``inferred``: nobody marked the operations; they are the instructions of the first dump, and
+    were followed by name, structure and metadata.
+    """
 
     rows: tuple[Fate, ...] = field(repr=False)
+    inferred: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -122,7 +127,8 @@ class Fates:
         return {k: found[k] for k in KINDS if found[k]}
 
     def to_dict(self) -> dict[str, Any]:
-        return {"counts": self.counts, "fates": [r.to_dict() for r in self.rows]}
+        fates = [r.to_dict() for r in self.rows]
+        return {"inferred": self.inferred, "counts": self.counts, "fates": fates}
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row an operation."""
@@ -132,7 +138,8 @@ class Fates:
 
     def __str__(self) -> str:
         said = ", ".join(f"{n:,} {kind}" for kind, n in self.counts.items())
-        lines = [f"{len(self):,} operations: {said}"]
+        how = " (inferred: this dump has no marks)" if self.inferred else ""
+        lines = [f"{len(self):,} operations: {said}{how}"]
         lines += [f"  {r}" for r in self.rows[:200]]
         if len(self) > 200:
             lines.append(f"  … {len(self) - 200:,} more")

@@ -25,22 +25,28 @@ from .fates_gone import Gone
 if TYPE_CHECKING:
     from .passes import Passes
 
-_NOT_FOLDED = frozenset(["constant", "iota", "broadcast_in_dim", "reshape"])
+_NOT_FOLDED = frozenset(["constant", "iota", "broadcast", "reshape"])
 
 
-def fates(module: Module, passes: Passes | None = None, stablehlo: Module | None = None) -> Fates:
+def fates(
+    module: Module,
+    passes: Passes | None = None,
+    stablehlo: Module | None = None,
+    inferred: Origins | None = None,
+) -> Fates:
     """The fate of every operation; without passes, what is gone is "unknown".
 
-    ``stablehlo`` tells what went before XLA's first pass.
+    ``stablehlo`` tells what went before XLA's first pass. ``inferred`` are origins to take for a
+    module that nobody marked; the result says that it is inferred.
 
     Raises ``ValueError`` for a module that has no origins.
     """
-    if module.origins is None:
+    origins = module.origins or inferred
+    if origins is None:
         raise ValueError(
             "nobody followed the operations of this program; capture the function itself, "
             "with exact=True"
         )
-    origins = module.origins
     callers = _fusions(module)
     called = _through_calls(origins)
     gone = Gone(origins.operations, passes, stablehlo) if passes is not None else None
@@ -50,7 +56,7 @@ def fates(module: Module, passes: Passes | None = None, stablehlo: Module | None
         missing.sort(key=gone.order)  # each snapshot is read once
     for operation in missing:
         rows[operation.number] = gone.fate(operation) if gone is not None else _not_told(operation)
-    return Fates(tuple(row for row in rows.values() if row is not None))
+    return Fates(tuple(row for row in rows.values() if row is not None), module.origins is None)
 
 
 def _not_told(operation: Operation) -> Fate:
@@ -100,11 +106,11 @@ def _present(
             return Fate(operation, "kept", tuple(outside))
         into = dict.fromkeys(callers[i.computation.index] for i in same)
         return Fate(operation, "fused", tuple(same), tuple(into))
-    first = [i for i in found if i.origins[0].operation == number]
+    first = [i for i in found if origins.of[i.index][0].operation == number]
     if not first:
-        other = origins.operations[found[0].origins[0].operation]
+        other = origins.operations[origins.of[found[0].index][0].operation]
         return Fate(operation, "merged", tuple(found), other=other, detail=f"in {names(found)}")
-    if operation.opcode not in _NOT_FOLDED and all(is_constant(i) for i in first):
+    if hlo_opcode(operation.opcode) not in _NOT_FOLDED and all(is_constant(i) for i in first):
         return Fate(operation, "folded", tuple(first), detail=f"to a constant ({names(first)})")
     # what it is inside of a fusion says more than the fusion named after it
     inner = [i for i in first if i.opcode != "fusion"] or first

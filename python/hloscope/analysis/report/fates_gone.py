@@ -61,7 +61,7 @@ class Gone:
         if operation.is_call or operation.opcode.startswith("sdy."):
             by = row.title if row is not None else ""
             what = "nothing of it is left" if operation.is_call else "what it holds is there"
-            if operation.opcode in ("func.call", "sdy.manual_computation"):
+            if operation.opcode in ("func.call", "call", "sdy.manual_computation"):
                 return Fate(operation, "inlined", by=by, detail=what)
         if row is None or row.index == 0:
             if self.first is not None and operation.number not in self.first:

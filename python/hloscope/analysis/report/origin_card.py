@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...hlo import Instruction, Module, Operation, StackFrame
+from ...hlo import Instruction, Module, Operation, Origins, StackFrame
 from ...hlo.places import short_place
 from ...hlo.python_calls import PythonCall
 from ..base.frames import is_library
@@ -74,12 +75,14 @@ class OriginCard:
     """What ``cap.origins(instruction)`` returns.
 
     ``made_by``: the pass in which an instruction of this name first appeared, "" where the
-    passes were not kept or it was there from the beginning.
+    passes were not kept or it was there from the beginning. ``inferred`` says what the origins
+    of a dump that nobody marked rest on, such as "by its neighbours"; "" where they are exact.
     """
 
     instruction: Instruction
     origins: tuple[Origin, ...]
     made_by: str = ""
+    inferred: str = ""
 
     def __len__(self) -> int:
         return len(self.origins)
@@ -94,13 +97,15 @@ class OriginCard:
             if self.instruction.opcode == "parameter":
                 return f"{head} is an argument"
             return f"{head} comes from no operation: XLA made it"
-        return printed([f"{head} comes from", *(f"  {o}" for o in self.origins)])
+        how = f" (inferred {self.inferred})" if self.inferred else ""
+        return printed([f"{head} comes from{how}", *(f"  {o}" for o in self.origins)])
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "instruction": self.instruction.name,
             "opcode": self.instruction.opcode,
             "made_by": self.made_by,
+            "inferred": self.inferred,
             "origins": [o.to_dict() for o in self.origins],
         }
 
@@ -111,18 +116,25 @@ def frames_of(stablehlo: Module) -> dict[int, tuple[StackFrame, ...]]:
 
 
 def origin_card(
-    instruction: Instruction, stablehlo: Module | None, passes: Passes | None
+    instruction: Instruction,
+    frames: Mapping[int, tuple[StackFrame, ...]],
+    passes: Passes | None,
+    inferred: tuple[Origins, str] | None = None,
 ) -> OriginCard:
-    """Raises ``ValueError`` for an instruction of a module that knows no origins."""
-    origins = instruction.module.origins
+    """``frames``: of operations. ``inferred``: origins of an unmarked module, what they rest on.
+
+    Raises ``ValueError`` for an instruction of a module that knows no origins.
+    """
+    origins, how = instruction.module.origins, ""
+    if origins is None and inferred is not None:
+        origins, how = inferred
     if origins is None:
         raise ValueError(
             "nobody followed the operations of this program; capture the function itself, "
             "with exact=True"
         )
-    frames = frames_of(stablehlo) if stablehlo is not None and instruction.origins else {}
     rows = []
-    for o in instruction.origins:
+    for o in origins.of[instruction.index]:
         call = origins.python.of(o)
         rows.append(
             Origin(
@@ -133,4 +145,5 @@ def origin_card(
             )
         )
     row = passes.made(instruction.name) if passes is not None else None
-    return OriginCard(instruction, tuple(rows), row.title if row is not None else "")
+    made_by = row.title if row is not None else ""
+    return OriginCard(instruction, tuple(rows), made_by, how if rows else "")

@@ -19,14 +19,23 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _HEADER = re.compile(r"(ENTRY )?%?([^\s(){}=,\"]+) (?:\(.*\) -> .*)?\{\s*\Z", re.S)
 _METADATA = re.compile(r',? ?metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_FRAME = re.compile(r"stack_frame_id=(\d+)|source_line=(\d+)")
 _PERCENT = re.compile(r"%([^\s,(){}=\"#]+)")
+_CALLS = re.compile(
+    r"\b(?:calls|to_apply|body|condition|branch_computations|called_computations|"
+    r"true_computation|false_computation)=(\{[^}]*\}|%[^\s,]+)"
+)
+_COMPUTATIONS = re.compile(r"%([^\s,{}]+)")
 _LITERALS = frozenset({"constant", "parameter", "iota"})
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 
 
 @dataclass(eq=False, slots=True)
 class Line:
-    """One instruction as a dump prints it. ``text`` has neither indent nor metadata."""
+    """One instruction as a dump prints it. ``text`` has neither indent nor metadata.
+
+    ``frame`` is the id of its stack frame, of old dumps its source line; "" without.
+    """
 
     name: str
     opcode: str
@@ -35,6 +44,7 @@ class Line:
     operands: tuple[str, ...]
     attributes: str
     op_name: str
+    frame: str
     root: bool
     text: str
 
@@ -114,7 +124,7 @@ def _line(raw: str) -> Line | None:
     arguments = raw[opcode.end() : end]
     rest = raw[end + 1 :]
     bare = _METADATA.sub("", rest)
-    op_name = _OP_NAME.search(rest)
+    op_name, frame = _OP_NAME.search(rest), _FRAME.search(rest)
     operands: tuple[str, ...] = ()
     if opcode[1] not in _LITERALS and arguments:
         if "%" in arguments:
@@ -129,6 +139,7 @@ def _line(raw: str) -> Line | None:
         operands,
         bare.removeprefix(",").strip(),
         op_name[1] if op_name else "",
+        (frame[1] or frame[2]) if frame else "",
         m[1] is not None,
         raw[: end + 1].strip() + bare,
     )
@@ -151,3 +162,10 @@ def _closing(raw: str, at: int) -> int:
         else:
             quoted = _QUOTED.match(raw, m.start())
             at = quoted.end() if quoted else at
+
+
+def called(line: Line) -> list[str]:
+    """Names of the computations that a line calls."""
+    if "%" not in line.attributes:
+        return []
+    return [n for found in _CALLS.findall(line.attributes) for n in _COMPUTATIONS.findall(found)]

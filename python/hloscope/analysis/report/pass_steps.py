@@ -104,7 +104,7 @@ def follow(
 
     ``progress`` is called with how many of how many are done, and may raise to stop.
     """
-    walk = _Walk(len(texts))
+    walk = Walk(len(texts))
     reader = Reader()
     for row, text in enumerate(texts):
         if progress is not None:
@@ -113,7 +113,7 @@ def follow(
     return walk.finish()
 
 
-class _Walk:
+class Walk:
     def __init__(self, rows: int) -> None:
         self.steps = Steps(rows, [], [], [], [], [])
         self.before: dict[str, Body] = {}

@@ -16,6 +16,7 @@ from ...hlo.places import base_name
 from ..text.units import printed
 
 if TYPE_CHECKING:
+    from .fate import Fates
     from .passes import Passes
 
 
@@ -42,11 +43,15 @@ def _same_file(path: str, asked: str) -> bool:
 
 @dataclass(frozen=True)
 class Traced:
-    """The instructions of a line and the pass that first had each, "" where that is unknown."""
+    """The instructions of a line and the pass that first had each, "" where that is unknown.
+
+    ``fates`` are of the line's operations, where every pass was dumped.
+    """
 
     place: str
     instructions: tuple[Instruction, ...] = field(repr=False)
     made_by: tuple[str, ...] = field(repr=False)
+    fates: Fates | None = field(repr=False, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -62,6 +67,7 @@ class Traced:
                 }
                 for i, by in zip(self.instructions, self.made_by, strict=True)
             ],
+            "fates": None if self.fates is None else self.fates.to_dict()["fates"],
         }
 
     def __str__(self) -> str:
@@ -70,10 +76,15 @@ class Traced:
         for i, by in zip(self.instructions, self.made_by, strict=True):
             since = f", since {by}" if by else ""
             lines.append(f"  %{i.name} {i.opcode} in %{i.computation.name}{since}  {i.op_name}")
+        if self.fates is not None:
+            said = str(self.fates).splitlines()
+            lines += ["", f"what became of its operations: {said[0]}", *said[1:]]
         return printed(lines)
 
 
-def trace_line(module: Module, place: str, passes: Passes | None = None) -> Traced:
+def trace_line(
+    module: Module, place: str, passes: Passes | None = None, fates: Fates | None = None
+) -> Traced:
     """The instructions whose Python stack passes a line.
 
     Raises ``LookupError`` where there are none, ``ValueError`` for what is not a line.
@@ -87,4 +98,5 @@ def trace_line(module: Module, place: str, passes: Passes | None = None) -> Trac
         files = f"; its files are {', '.join(known[:8])}" if known else "; it knows no source lines"
         raise LookupError(f"no instruction of {module.name} is at {place}{files}")
     rows = [passes.made(i.name) if passes is not None else None for i in found]
-    return Traced(place, found, tuple(r.title if r is not None else "" for r in rows))
+    made = tuple(r.title if r is not None else "" for r in rows)
+    return Traced(place, found, made, fates)

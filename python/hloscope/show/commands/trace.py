@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 
 from ..terminal import BOLD
@@ -25,7 +26,11 @@ def run(arguments: argparse.Namespace) -> None:
     capture = load(arguments)
     try:
         passes = capture.passes if capture._snapshots is not None else None
-        found = trace_line(capture.module, arguments.line, passes)
+        fates = None
+        if passes is not None:
+            with contextlib.suppress(LookupError):  # a line that has instructions all the same
+                fates = capture.fate(arguments.line)
+        found = trace_line(capture.module, arguments.line, passes, fates)
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error
     text = json.dumps(found.to_dict(), indent=2) if arguments.json else str(found)

@@ -1,0 +1,223 @@
+"""Two graphs walked side by side from what is surely the same: users that stayed, and results.
+
+    before                     after call-inliner
+    %c = call(%x), layer       %t.4 = tanh(%d.2)         ROOT tuple(%c) is now ROOT tuple(%t.4),
+    ROOT tuple(%c)             ROOT tuple(%t.4)          so %t.4 stands for %c, the result of
+                                                         layer, and %d.2 for what that reads
+
+Calls and fusions are walked through in both graphs: a call's result is what its computation
+returns, a parameter what the call is given. The calls on the way are those that were inlined.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .pass_lines import called
+
+if TYPE_CHECKING:
+    from .identity_walk import IdentityWalk
+    from .pass_lines import Line
+
+Calls = tuple[int, ...]
+_INDEX = re.compile(r"\bindex=(\d{1,9})")
+_DEPTH = 24
+# One operand in, the same values out.
+PASSING = frozenset(["bitcast", "copy", "reshape", "transpose", "convert", "broadcast"])
+# What the partitioner puts before and after an operation, to cut or join its arrays.
+CUTTING = frozenset(
+    [
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
+        "dynamic-slice", "slice", "pad", "select",
+    ]
+)  # fmt: skip
+
+
+class Pairs:
+    """``of[n]``: (node before, calls through which it was reached) that ``n`` stands for."""
+
+    def __init__(
+        self, walk: IdentityWalk, fresh: dict[int, bool], outside: dict[int, int], anew: bool
+    ) -> None:
+        self.w, self.fresh, self.outside = walk, fresh, outside
+        self.of: dict[int, dict[tuple[int, Calls], None]] = {}
+        self._seen: set[tuple[int, int, Calls]] = set()
+        self._queue: deque[tuple[int, int, Calls]] = deque()
+        self._most = 12 * len(fresh) + 4096
+        for new, old in self._anchors(only_entry=anew):
+            self._push(new, old, ())
+        while self._queue and len(self._seen) < self._most:
+            self._pair(*self._queue.popleft())
+
+    # -- where to begin --------------------------------------------------------------
+
+    def _anchors(self, only_entry: bool) -> Iterator[tuple[int, int]]:
+        w = self.w
+        for _, was, now in w.changes:
+            if not was or only_entry:
+                continue
+            for n in now.values():
+                if n in self.fresh or n not in w.line:
+                    continue
+                yield from self._differ(w.present_operands(n), w.operands.get(n, ()))
+                a, b = w.present(n), w.line[n]
+                if a.attributes != b.attributes:
+                    yield from self._results(a, b)
+        for name, body in w.before.items():
+            place = w.place_of[name]
+            before = w.names_before.get(place)
+            if only_entry and not body.entry:
+                continue
+            if before is not None and w.prior[before] is not body:
+                root, old_root = self._root(name), self._old_root(before)
+                if root >= 0 and old_root >= 0:
+                    yield root, old_root
+
+    def _differ(self, new: Sequence[int], old: Sequence[int]) -> Iterator[tuple[int, int]]:
+        if len(new) == len(old):
+            yield from ((a, b) for a, b in zip(new, old, strict=True) if a != b)
+
+    def _results(self, new: Line, old: Line) -> Iterator[tuple[int, int]]:
+        """Results of the computations that two lines call."""
+
+        a, b = called(new), called(old)
+        if len(a) == len(b):
+            for x, y in zip(a, b, strict=True):
+                if x != y:
+                    p, q = self._root(x), self._old_root(y)
+                    if p >= 0 and q >= 0:
+                        yield p, q
+
+    @staticmethod
+    def _skips(line: Line, old: Line) -> bool:
+        """Of two that pass values on, copies and bitcasts are looked past first."""
+        return old.opcode not in PASSING or line.opcode in ("copy", "bitcast")
+
+    def _root(self, name: str) -> int:
+        body = self.w.before.get(name)
+        alive = self.w.alive.get(self.w.place_of.get(name, -1), {})
+        if body is None:
+            return -1
+        return next((alive.get(x.name, -1) for x in reversed(body.lines) if x.root), -1)
+
+    def _old_root(self, name: str) -> int:
+        body = self.w.prior.get(name)
+        alive = self.w.prior_alive.get(self.w.prior_place_of.get(name, -1), {})
+        if body is None:
+            return -1
+        return next((alive.get(x.name, -1) for x in reversed(body.lines) if x.root), -1)
+
+    # -- walking ---------------------------------------------------------------------
+
+    def _push(self, new: int, old: int, calls: Calls) -> None:
+        new = self._through(new)
+        old, calls = self._old_through(old, calls)
+        key = new, old, calls
+        if new not in self.fresh or key in self._seen:
+            return
+        self._seen.add(key)
+        self._queue.append(key)
+
+    def _through(self, n: int, depth: int = 8) -> int:
+        """Into a new fusion, out of it again by its parameters; past tuples taken apart."""
+
+        for _ in range(_DEPTH):
+            if n in self.outside:
+                n = self.outside[n]
+                continue
+            line = self.w.present(n)
+            if line.opcode == "get-tuple-element":
+                source = (
+                    self._through(self.w.present_operands(n)[0], depth - 1)
+                    if depth and self.w.present_operands(n)
+                    else -1
+                )
+                if source < 0 or self.w.present(source).opcode != "tuple":
+                    break
+                parts, k = self.w.present_operands(source), element(line)
+                if not 0 <= k < len(parts):
+                    break
+                n = parts[k]
+                continue
+            if line.opcode not in ("fusion", "call") or not self.fresh.get(n):
+                break
+            root = next((self._root(c) for c in called(line)), -1)
+            if root < 0:
+                break
+            n = root
+        return n
+
+    def _old_through(self, y: int, calls: Calls, depth: int = 8) -> tuple[int, Calls]:
+
+        w = self.w
+        for _ in range(_DEPTH):
+            line = w.line.get(y)
+            if line is None:
+                break
+            if line.opcode == "parameter" and calls and line.arguments.isdecimal():
+                given = w.operands.get(calls[-1], ())
+                k = int(line.arguments)
+                if k >= len(given):
+                    break
+                y, calls = given[k], calls[:-1]
+                continue
+            if line.opcode == "get-tuple-element" and depth:
+                source, within = self._old_through(
+                    (w.operands.get(y) or (-1,))[0], calls, depth - 1
+                )
+                if source not in w.line or w.line[source].opcode != "tuple":
+                    break
+                parts, k = w.operands[source], element(line)
+                if not 0 <= k < len(parts):
+                    break
+                y, calls = parts[k], within
+                continue
+            if line.opcode not in ("call", "fusion") or not self._is_gone(y):
+                break
+            root = next((self._old_root(c) for c in called(line)), -1)
+            if root < 0:
+                break
+            y, calls = root, (*calls, y)
+        return y, calls
+
+    def _is_gone(self, y: int) -> bool:
+        w = self.w
+        return w.steps.nodes[y].last <= w.row or y in self.fresh
+
+    def _pair(self, n: int, y: int, calls: Calls) -> None:
+        w = self.w
+        line, old = w.present(n), w.line.get(y)
+        if old is None:
+            return
+        self.of.setdefault(n, {})[y, calls] = None
+        a, b = w.present_operands(n), w.operands.get(y, ())
+        if line.opcode == old.opcode and len(a) == len(b):
+            for o, p in zip(a, b, strict=True):
+                self._push(o, p, calls)
+            for o, p in self._results(line, old):
+                self._push(o, p, calls)
+            return
+        if line.opcode == old.opcode == "tuple":
+            # a loop that carries more or less than before
+            named = {(x.dense, x.op_name): p for p in b if (x := w.line[p]).op_name}
+            for o in a:
+                x = w.present(o)
+                twin = named.get((x.dense, x.op_name), -1) if x.op_name else -1
+                if twin >= 0:
+                    self._push(o, twin, calls)
+            return
+        if line.opcode in CUTTING and a:
+            self._push(a[1 if line.opcode == "select" and len(a) == 3 else 0], y, calls)
+        elif line.opcode in PASSING and len(a) == 1 and self._skips(line, old):
+            self._push(a[0], y, calls)
+        elif old.opcode in PASSING and len(b) == 1:
+            self._push(n, b[0], calls)
+
+
+def element(line: Line) -> int:
+    """Which element a get-tuple-element takes; -1 where it does not say."""
+    found = _INDEX.search(line.attributes)
+    return int(found[1]) if found else -1

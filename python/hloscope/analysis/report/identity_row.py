@@ -1,0 +1,676 @@
+"""One pass: which of the instructions before it each new one is from. See identity_walk.py.
+
+The op name of a new instruction leaves some *families* in question: first instructions of that
+op name, with those that the same equation wrote before them. Evidence is added up: a family is
+taken when it leads by a margin, which tells more about its neighbours; so again, until nothing
+changes. What still ties goes by its order, and is said to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from . import pass_match
+from .identity_pairs import Pairs
+from .op_names import components, inlined
+from .pass_lines import called
+from .pass_steps import SOURCE
+
+if TYPE_CHECKING:
+    from .identity_walk import IdentityWalk, Ids
+    from .pass_lines import Line
+
+_DEPTH, _WIDTH = 8, 24
+# What has no op name unless it comes out of a call that has one.
+PLUMBING = frozenset(
+    ["constant", "parameter", "tuple", "get-tuple-element", "broadcast", "iota", "bitcast"]
+)
+_MOST_LINES = 4000
+_COPIED = re.compile(r"(?:^wide\.)|(?:(?:\.(?:\d+|clone|remat\d*)|_spmd)+\Z)")
+_ROUNDS = 60
+# By how much the strongest family must lead: first what is plain, which tells more of the rest.
+_MARGINS = (5.0, 3.0, 1.5, 0.6)
+
+
+class How(IntEnum):
+    """What an identity rests on, the surest first."""
+
+    FIRST = 0
+    ONLY = 1
+    NEIGHBOURS = 2
+    ORDER = 3
+
+    def __str__(self) -> str:
+        return ("by its name", "by its op name", "by its neighbours", "by order, a guess")[self]
+
+
+class Row:
+    """Finds out one row; reads the walk as it was before and the steps as they are now."""
+
+    def __init__(self, walk: IdentityWalk, row: int) -> None:
+        self.w, self.row = walk, row
+        self.parts: dict[int, dict[str, Ids]] = {}
+        self.unnamed: dict[int, Ids] = {}
+        self.how: dict[int, How] = {}
+        self.open: list[tuple[int, str]] = []
+        self.fresh: dict[int, bool] = {}  # new nodes, and those with another name
+        self.outside: dict[int, int] = {}
+        self.inside: defaultdict[int, list[int]] = defaultdict(list)
+        self.users: defaultdict[int, list[int]] = defaultdict(list)
+        self.at: dict[int, int] = {}  # printed order
+        self.place: dict[int, int] = {}
+        self.clone_of: defaultdict[int, list[int]] = defaultdict(list)
+        self.almost: dict[int, int] = {}
+        self.replaced: defaultdict[int, set[int]] = defaultdict(set)
+        self._groups: dict[tuple[str, int], dict[int, list[int]]] = {}
+        self._old_behind: dict[int, list[frozenset[int]]] = {}
+        self._behind: dict[int, list[frozenset[int]]] = {}
+        self._of: dict[int, Ids] = {}
+
+    def resolve(self) -> None:
+        self._collect()
+        if self.fresh or self.open:
+            self._clones()
+            self.pairs = Pairs(self.w, self.fresh, self.outside, self.anew).of
+            self._plumbing()
+            self._owners()
+            self._only()
+            self._rounds()
+        self._write()
+
+    # -- what is in question ---------------------------------------------------------
+
+    def _collect(self) -> None:
+        w = self.w
+        order = 0
+        anew = self.anew = self._anew()
+        for place, was, now in w.changes:
+            back = {n: name for name, n in was.items()}
+            for name, n in now.items():
+                order += 1
+                self.at[n], self.place[n] = order, place
+                line, operands = w.present(n), w.present_operands(n)
+                for o in operands:
+                    self.users[o].append(n)
+                if line.opcode in ("fusion", "call"):
+                    self._look_inside(n, line, operands)
+                if n not in back:
+                    self.fresh[n] = True
+                elif anew or back[n] != name or line.opcode != w.line[n].opcode:
+                    self.fresh[n] = False
+                elif line.op_name != w.line[n].op_name:
+                    if line.opcode != "parameter" or not w.steps.places[place].entry:
+                        self._reworded(n, line)
+                    continue
+                else:
+                    continue
+                argument = line.opcode == "parameter" and w.steps.places[place].entry
+                names = () if argument else components(line.op_name)
+                self.parts[n] = {}
+                self.open += [(n, c) for c in names]
+                if not names and not self.fresh[n] and not anew:
+                    self.unnamed[n] = w.of(n)
+        for link in w.steps.links[w.links_seen :]:
+            if link.how != SOURCE:
+                self.replaced[link.new].add(link.old)
+        w.links_seen = len(w.steps.links)
+        same = [
+            w.line[n].frame == w.present(n).frame
+            for _, was, now in w.changes
+            for n in now.values()
+            if n in w.line and w.line[n].frame and w.line[n].op_name == w.present(n).op_name
+        ]
+        self.frames_hold = not same or sum(same) >= 0.8 * len(same)
+
+    def _anew(self) -> bool:
+        """Whether the whole module was written anew: then an old name may be something else's."""
+        w = self.w
+        both = [(was, now) for _, was, now in w.changes if was]
+        before = sum(len(was) for was, _ in both)
+        lost = sum(now.get(name) != n for was, now in both for name, n in was.items())
+        new = sum(was.get(name) != n for was, now in both for name, n in now.items())
+        return pass_match.written_anew(before, lost, new)
+
+    def _look_inside(self, n: int, line: Line, operands: Sequence[int]) -> None:
+
+        for name in called(line):
+            for m in self.w.alive.get(self.w.place_of.get(name, -1), {}).values():
+                inner = self.w.present(m)
+                if inner.opcode == "parameter" and inner.arguments.isdecimal():
+                    k = int(inner.arguments)
+                    if k < len(operands):
+                        self.outside[m] = operands[k]
+                        self.inside[operands[k]].append(m)
+
+    def _reworded(self, n: int, line: Line) -> None:
+        """An instruction that only got another op name: what was merged into it, or around it."""
+        old = self.w.parts.get(n, {})
+        parts = self.parts[n] = {}
+        for c in components(line.op_name):
+            same = old.get(c)
+            if same is None:
+                like = [ids for k, ids in old.items() if c.endswith("/" + k) or k.endswith("/" + c)]
+                same = like[0] if len(like) == 1 else None
+            if same is not None:
+                parts[c] = same
+            else:
+                self.open.append((n, c))
+
+    # -- what is known at once -------------------------------------------------------
+
+    def _clones(self) -> None:
+        """Computations that are copies of others, instruction by instruction."""
+        w = self.w
+        new = [(p, now) for p, was, now in w.changes if not was]
+        if not new:
+            return
+        sizes = {len(now) for _, now in new}
+        sources: defaultdict[object, list[str]] = defaultdict(list)
+        for name, body in w.prior.items():
+            if len(body.lines) in sizes:
+                key = tuple((x.opcode, x.dense, x.op_name) for x in body.lines)
+                sources[key].append(name)
+        for place, now in new:
+            lines = [w.present(n) for n in now.values()]
+            found = sources.get(tuple((x.opcode, x.dense, x.op_name) for x in lines), [])
+            name = w.steps.places[place].name
+            for choose in (
+                lambda s, name=name: name.startswith(s + "."),
+                lambda s, name=name: pass_match.stem(s) == pass_match.stem(name),
+            ):
+                if len(found) > 1:
+                    found = [s for s in found if choose(s)] or found
+            for s in found[:4]:
+                twins = w.prior_alive[w.prior_place_of[s]].values()
+                for n, twin in zip(now.values(), twins, strict=True):
+                    self.clone_of[n].append(twin)
+            if not found:
+                self._almost(name, now, lines)
+
+    def _almost(self, name: str, now: dict[str, int], lines: list[Line]) -> None:
+        """A computation that was copied and changed: what is in the same order in both."""
+        w = self.w
+        sources = [s for s in w.prior if _was(name) == _was(s)]
+        if len(sources) > 1:
+            sources = [s for s in sources if w.place_of.get(s) is None] or sources
+        if len(sources) != 1 or len(lines) > _MOST_LINES:
+            return
+        body = w.prior[sources[0]]
+        if len(body.lines) > _MOST_LINES:
+            return
+        old = [(x.opcode, x.dense, x.op_name) for x in body.lines]
+        new = [(x.opcode, x.dense, x.op_name) for x in lines]
+        twins = [w.prior_alive[w.prior_place_of[sources[0]]][x.name] for x in body.lines]
+        nodes = list(now.values())
+        match = SequenceMatcher(None, old, new, autojunk=False)
+        for a, b, size in match.get_matching_blocks():
+            for k in range(size):
+                self.almost[nodes[b + k]] = twins[a + k]
+
+    def _plumbing(self) -> None:
+        """Instructions without an op name: by copy, by name, by what they took the place of."""
+        w = self.w
+        gone: defaultdict[str, list[int]] = defaultdict(list)
+        for g in w.gone:
+            gone[w.line[g].name].append(g)
+        numbers: dict[tuple[int, str], int] = {}
+        for p, before in w.prior_alive.items():
+            for y in before.values():
+                if w.line[y].opcode == "parameter":
+                    numbers[p, w.line[y].arguments] = y
+        for n, new in self.fresh.items():
+            line = w.present(n)
+            if line.opcode == "parameter" and n not in self.outside:
+                y = numbers.get((self.place[n], line.arguments), -1)
+                if y >= 0 and w.line[y].dense == line.dense:
+                    self.unnamed[n] = w.of(y)
+                    continue
+            if line.op_name or (not new and n in self.unnamed):
+                continue
+            ways = (
+                self.clone_of.get(n, ()),
+                [y for y, _ in self.pairs.get(n, ())],
+                gone.get(line.name, ()),
+                self.replaced.get(n, ()),
+            )
+            for found in ways:
+                ids = {
+                    w.of(g)
+                    for g in found
+                    if g in w.line
+                    and w.line[g].opcode == line.opcode
+                    and (not w.line[g].op_name or line.opcode == "parameter")
+                }
+                if len(ids) == 1:
+                    self.unnamed[n] = ids.pop()
+                    break
+
+    def _only(self) -> None:
+        still = []
+        for n, c in self.open:
+            families = self._families(n, c)
+            if len(families) == 1:
+                self._take(n, c, next(iter(families)), How.ONLY)
+            elif families:
+                still.append((n, c))
+        self.open = still
+
+    def _families(self, n: int, c: str) -> dict[int, list[int]]:
+        """First instructions in question → the nodes before this row that are from them."""
+        w = self.w
+        place = -1
+        found: Iterable[int] = w.index.get(c, ())
+        key = c
+        if not found:
+            for outer, own in inlined(c):
+                found = w.index.get(own, ())
+                if found:
+                    key, place = own, self.place[n]
+                    called = self._called_as(outer, found)
+                    found = called or found
+                    break
+        cached = self._groups.get((c, place))
+        if cached is not None:
+            return cached
+        out: dict[int, list[int]] = {}
+        for y in found:
+            ids = w.parts.get(y, {}).get(key)
+            if ids:
+                out.setdefault(w.main.get(ids[0], ids[0]), []).append(y)
+        if not out:
+            for ids in w.ever.get(c, ()):
+                out.setdefault(w.main.get(ids[0], ids[0]), [])
+        self._groups[c, place] = out
+        return out
+
+    def _called_as(self, outer: str, found: Iterable[int]) -> list[int]:
+        """Those whose computation is called under a name that ``outer`` ends with."""
+        w = self.w
+        out = []
+        for y in found:
+            name = w.steps.places[w.place[y]].name
+            for k in w.callers.get(name, ()):
+                by = w.line[k].op_name if k in w.line else ""
+                if by and (outer == by or outer.endswith("/" + by)):
+                    out.append(y)
+                    break
+        return out
+
+    def _take(self, n: int, c: str, family: int, how: How) -> None:
+        """Within a family, what is of the same opcode: the likest before, or the helper."""
+        w = self.w
+        opcode = w.present(n).opcode
+        same = [y for y in self._families(n, c)[family] if w.line[y].opcode == opcode]
+        ids: Ids = (w.helper.get((family, opcode), family),)
+        if same:
+            y = max(same, key=lambda y: self._score(n, y)) if len(same) > 1 else same[0]
+            ids = next((i for i in w.parts[y].values() if w.main.get(i[0], i[0]) == family), ids)
+        self._put(n, c, ids, how)
+
+    def _put(self, n: int, c: str, ids: Ids, how: How) -> None:
+        self.parts[n][c] = ids
+        self.how[n] = max(how, self.how.get(n, How.FIRST))
+        self._of.pop(n, None)
+
+    # -- evidence --------------------------------------------------------------------
+
+    def _rounds(self) -> None:
+        self._owners()
+        strict = 0
+        for _ in range(_ROUNDS):
+            if not self.open:
+                return
+            self._behind.clear()
+            before = len(self.open)
+            self.ranked: dict[tuple[int, str], list[tuple[float, int]]] = {}
+            still = []
+            for n, c in self.open:
+                ranked = self.ranked[n, c] = self._rank(n, c)
+                if ranked[0][0] - ranked[1][0] >= _MARGINS[strict]:
+                    self._take(n, c, ranked[0][1], How.NEIGHBOURS)
+                else:
+                    still.append((n, c))
+            self.open = still
+            self._owners()
+            if len(self.open) < before:
+                strict = 0
+            elif strict + 1 < len(_MARGINS):
+                strict += 1
+            else:
+                self._in_order(every=False)
+                strict = 0
+        self._in_order(every=True)
+
+    def _owners(self) -> None:
+        """What had no op name of its own has that of a call it came out of, or is inside of."""
+        self.open = [x for x in self.open if not self._of_owner(*x)]
+
+    def _of_owner(self, n: int, c: str) -> bool:
+        w = self.w
+        line = w.present(n)
+        before = [
+            y
+            for y in (*self.clone_of.get(n, ()), *(y for y, _ in self.pairs.get(n, ())))
+            if y in w.line and w.line[y].opcode == line.opcode
+        ]
+        if n not in self.fresh:
+            before = [n]
+        unnamed = [y for y in before if not w.line[y].op_name]
+        if line.opcode != "parameter" and (not unnamed or len(unnamed) < len(before)):
+            return False
+        if line.opcode not in PLUMBING:
+            own = {w.of(y) for y in unnamed}
+            if len(own) == 1 and (ids := own.pop()):
+                self._put(n, c, ids, How.NEIGHBOURS)
+                return True
+            return False
+        name = w.steps.places[self.place[n]].name
+        found = {
+            ids
+            for z in self._callers(name)
+            for k, ids in self._parts(z).items()
+            if k == c or k.endswith("/" + c)
+        }
+        if not found:
+            found = self._came_out_of(n)
+        if len(found) == 1 and (ids := found.pop()):
+            self._put(n, c, ids, How.NEIGHBOURS)
+            return True
+        return False
+
+    def _came_out_of(self, n: int, depth: int = 6) -> set[Ids]:
+        """The innermost call that a node was inlined from, or what its loop was inlined from."""
+        w = self.w
+        found = {w.of(calls[-1]) for _, calls in self.pairs.get(n, ()) if calls}
+        if not found and depth:
+            for z in self._callers(w.steps.places[self.place[n]].name):
+                if z in self.place:
+                    found |= self._came_out_of(z, depth - 1)
+        return found
+
+    def _parts(self, n: int) -> dict[str, Ids]:
+        found = self.parts.get(n)
+        return self.w.parts.get(n, {}) if found is None else found
+
+    def _part(self, n: int, c: str) -> Ids | None:
+        return self._parts(n).get(c)
+
+    def _callers(self, name: str) -> list[int]:
+        if not hasattr(self, "_new_callers"):
+            found: defaultdict[str, list[int]] = defaultdict(list)
+            for _, _, now in self.w.changes:
+                for n in now.values():
+                    for k in called(self.w.present(n)):
+                        found[k].append(n)
+            self._new_callers = found
+        return self._new_callers.get(name) or list(self.w.callers.get(name, ()))
+
+    def _rank(self, n: int, c: str) -> list[tuple[float, int]]:
+        """Families and their evidence, the strongest first; two at least."""
+        families = self._families(n, c)
+        own = not self.w.index.get(c)
+        around = self._around(n, c)
+        scores = {
+            f: max((self._score(n, y, own) for y in ys), default=0.0) + around.get(f, 0.0)
+            for f, ys in families.items()
+        }
+        return sorted(((s, f) for f, s in scores.items()), key=lambda x: (-x[0], x[1]))
+
+    def _around(self, n: int, c: str) -> dict[int, float]:
+        """Families of its neighbours of the same op name: what one operation was taken apart to."""
+        w = self.w
+        out: dict[int, float] = {}
+        opcode = w.present(n).opcode
+        for near, worth in ((self.users.get(n, ()), 2.5), (w.present_operands(n), 1.5)):
+            for m in near:
+                for i in self._part(m, c) or ():
+                    f = w.main.get(i, i)
+                    if w.first_opcode[f] != opcode:
+                        out[f] = max(out.get(f, 0.0), worth)
+        return out
+
+    def _score(self, n: int, y: int, inlined: bool = False) -> float:
+        w = self.w
+        line, old = w.present(n), w.line[y]
+        s = 0.0
+        if y in self.clone_of.get(n, ()):
+            s += 6
+        elif self.almost.get(n) == y:
+            s += 3
+        elif line.name == old.name and y not in self.fresh:
+            s += 5
+        elif line.name.startswith(old.name + ".") and y not in self.fresh:
+            s += 4
+        elif pass_match.stem(line.name) == pass_match.stem(old.name):
+            s += 0.5
+        s += 1.5 * (line.opcode == old.opcode) + (line.dense == old.dense)
+        pairs = self.pairs.get(n, ())
+        if any(y == k for k, _ in pairs):
+            s += 6 if line.opcode == old.opcode else 3
+        elif any(y in calls for _, calls in pairs):
+            s += 6  # came out of this call, and had no op name of its own
+        elif y in self.replaced.get(n, ()):
+            s += 5
+        if self.frames_hold and line.frame and old.frame and not inlined:
+            s += 3 if line.frame == old.frame else -3
+        s += self._operands(n, y, line.opcode == old.opcode)
+        s += self._used(n, y)
+        return s
+
+    def _operands(self, n: int, y: int, same_opcode: bool) -> float:
+        a, b = self._new_operands(n), self._old_operands(y)
+        if same_opcode and len(a) == len(b):
+            rows = [(p, q) for p, q in zip(a, b, strict=True) if p or q]
+            if not rows:
+                return 0.0
+            return 5 * sum(_alike(p, q) for p, q in rows) / len(rows)
+        p: frozenset[int] = frozenset().union(*a)
+        q: frozenset[int] = frozenset().union(*b)
+        return 5 * _alike(p, q) if p and q else 0.0
+
+    def _new_operands(self, n: int) -> list[frozenset[int]]:
+        found = self._behind.get(n)
+        if found is None:
+            found = self._behind[n] = [self._reach(o) for o in self.w.present_operands(n)]
+        return found
+
+    def _reach(self, o: int) -> frozenset[int]:
+        """The first instructions behind an operand, through what is not known yet."""
+        w = self.w
+        out: set[int] = set()
+        level = [o]
+        for _ in range(_DEPTH):
+            following: list[int] = []
+            for k in level:
+                while k in self.outside:
+                    k = self.outside[k]
+                else:
+                    k = w.outside.get(k, k) if k not in self.fresh else k
+                ids = self._known(k)
+                if ids:
+                    out.update(w.main.get(i, i) for i in ids)
+                else:
+                    following += w.present_operands(k)
+            level = following[:_WIDTH]
+            if not level:
+                break
+        return frozenset(out)
+
+    def _known(self, n: int) -> Ids:
+        """Where a node is from, now."""
+        found = self._of.get(n)
+        if found is None:
+            if self.parts.get(n):
+                found = tuple(dict.fromkeys(i for ids in self.parts[n].values() for i in ids))
+            elif n in self.fresh:
+                found = self.unnamed.get(n, ())
+            else:
+                found = self.w.of(n)
+            self._of[n] = found
+        return found
+
+    def _old_operands(self, y: int) -> list[frozenset[int]]:
+        found = self._old_behind.get(y)
+        if found is None:
+            found = self._old_behind[y] = [self._old_reach(o) for o in self.w.operands.get(y, ())]
+        return found
+
+    def _old_reach(self, o: int) -> frozenset[int]:
+        w = self.w
+        out: set[int] = set()
+        level = [o]
+        for _ in range(_DEPTH):
+            following: list[int] = []
+            for k in level:
+                while k in w.outside:
+                    k = w.outside[k]
+                ids = w.of(k)
+                if ids:
+                    out.update(w.main.get(i, i) for i in ids)
+                else:
+                    following += w.operands.get(k, ())
+            level = following[:_WIDTH]
+            if not level:
+                break
+        return frozenset(out)
+
+    def _used(self, n: int, y: int) -> float:
+        """How alike the uses of both are: the same user in the same place is worth most."""
+        new = self._new_uses(n)
+        old = self._old_uses(y)
+        if not new or not old:
+            return 0.0
+        if new & old:
+            return 4.0 * len(new & old) / min(len(new), len(old))
+        a = {f for f, _, _ in new}
+        b = {f for f, _, _ in old}
+        return 1.5 * len(a & b) / min(len(a), len(b))
+
+    def _new_uses(self, n: int) -> set[tuple[int, str, int]]:
+        out: set[tuple[int, str, int]] = set()
+        w = self.w
+        level, seen = [n], {n}
+        for _ in range(_DEPTH):
+            following: list[int] = []
+            for k in level:
+                users = self.users.get(k, ()) if k in self.at else w.users.get(k, ())
+                for m in (*users, *self.inside.get(k, ())):
+                    if m in seen:
+                        continue
+                    seen.add(m)
+                    ids = self._known(m)
+                    line = w.present(m)
+                    if line.opcode == "fusion" and self.inside.get(k):
+                        continue
+                    if not ids or m in self.outside:
+                        following.append(m)
+                        continue
+                    at = w.present_operands(m).index(k) if k in w.present_operands(m) else -1
+                    out.update((w.main.get(i, i), line.opcode, at) for i in ids)
+            level = following[:_WIDTH]
+            if not level or len(out) > _WIDTH:
+                break
+        return out
+
+    def _old_uses(self, y: int) -> set[tuple[int, str, int]]:
+        w = self.w
+        known = self._old_used.get(y) if hasattr(self, "_old_used") else None
+        if known is not None:
+            return known
+        if not hasattr(self, "_old_used"):
+            self._old_used: dict[int, set[tuple[int, str, int]]] = {}
+        out: set[tuple[int, str, int]] = set()
+        level, seen = [y], {y}
+        for _ in range(_DEPTH):
+            following: list[int] = []
+            for k in level:
+                for m in (*w.users.get(k, ()), *w.inside.get(k, ())):
+                    if m in seen or m not in w.line:
+                        continue
+                    seen.add(m)
+                    line = w.line[m]
+                    if line.opcode == "fusion" and w.inside.get(k):
+                        continue
+                    ids = w.of(m)
+                    if not ids or m in w.outside:
+                        following.append(m)
+                        continue
+                    at = w.operands[m].index(k) if k in w.operands[m] else -1
+                    out.update((w.main.get(i, i), line.opcode, at) for i in ids)
+            level = following[:_WIDTH]
+            if not level or len(out) > _WIDTH:
+                break
+        self._old_used[y] = out
+        return out
+
+    # -- what ties -------------------------------------------------------------------
+
+    def _in_order(self, every: bool) -> None:
+        """Equal ones in the order in which they stand; the first group only, or all of them."""
+        w = self.w
+        groups: dict[tuple[str, str, str, Ids], list[tuple[int, str]]] = {}
+        for n, c in self.open:
+            ranked = self.ranked.get((n, c)) or self._rank(n, c)
+            top = ranked[0][0]
+            tied = tuple(sorted(f for s, f in ranked if top - s < 0.6))
+            line = w.present(n)
+            groups.setdefault((c, line.opcode, line.dense, tied), []).append((n, c))
+        taken: set[tuple[int, str]] = set()
+        for (_, _, _, tied), members in groups.items():
+            members.sort(key=lambda x: self.at[x[0]])
+            n, c = members[0]
+            families = self._families(n, c)
+            order = sorted(
+                tied,
+                key=lambda f: min((w.order.get(y, 1 << 60) for y in families[f]), default=1 << 61),
+            )
+            for k, (n, c) in enumerate(members):
+                if len(members) % len(order) == 0:
+                    f = order[k * len(order) // len(members)]
+                else:
+                    f = order[min(k, len(order) - 1)]
+                self._take(n, c, f, How.ORDER)
+                taken.add((n, c))
+            if not every:
+                break
+        self.open = [x for x in self.open if x not in taken]
+
+    # -- writing down ----------------------------------------------------------------
+
+    def _write(self) -> None:
+        w = self.w
+        for n, parts in self.parts.items():
+            line = w.present(n)
+            ordered = {c: parts[c] for c in components(line.op_name) if c in parts}
+            w.parts[n] = ordered
+            if not ordered:
+                w.parts.pop(n)
+            if n in self.fresh:
+                w.unnamed.pop(n, None)
+                if n in self.unnamed and not ordered:
+                    w.unnamed[n] = self.unnamed[n]
+            how = self.how.get(n, How.FIRST)
+            w.how[n] = how
+            w.history.setdefault(n, []).append((self.row, w.of(n), how, bool(ordered)))
+        for m, o in self.outside.items():
+            old = w.outside.get(m)
+            if old is not None:
+                w.inside[old].pop(m, None)
+            w.outside[m] = o
+            w.inside[o][m] = None
+
+
+def _alike(a: frozenset[int], b: frozenset[int]) -> float:
+    return len(a & b) / max(len(a), len(b), 1)
+
+
+def _was(name: str) -> str:
+    """``wide.region_1.4_spmd.clone`` → ``region_1``: what passes copy keeps a part of its name."""
+    while (short := _COPIED.sub("", name)) != name:
+        name = short
+    return name

@@ -1,0 +1,153 @@
+"""Origins and fates for a dump that nobody marked: operations are the first dump's instructions.
+
+    before_optimizations        after_optimizations
+    %dot.3   ─ operation 3 ──── %dot.12       by its neighbours
+    %tanh.4  ─ operation 4 ──── %fusion.1     by its op name
+
+Followed by name, structure and metadata (identity_walk.py): inferred, and said to be, with what
+each rests on. benchmarks/identity.py compares with marks: how often each kind is right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from ...hlo import Instruction, Module, Operation, Origin, Origins
+from .identity_row import How
+from .identity_walk import IdentityWalk, follow_identity
+from .pass_lines import called
+from .passes import Passes
+
+_NO_OPERATION = frozenset(["parameter", "tuple", "get-tuple-element"])
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """``passes`` know which operations each one took away, and their modules know origins."""
+
+    operations: tuple[Operation, ...]
+    _walk: IdentityWalk = field(repr=False)
+    _number: dict[int, int] = field(repr=False)  # first node → operation
+    _plain: Passes = field(repr=False)
+
+    @cached_property
+    def passes(self) -> Passes:
+        present = self._present()
+        gone = present[:, :-1] & ~present[:, 1:] if present.size else present
+        rows, snapshots = [], []
+        for row, snapshot in zip(self._plain.rows, self._plain.snapshots, strict=True):
+            k = row.index
+            lost = tuple(np.flatnonzero(gone[:, k - 1]).tolist()) if k else ()
+            rows.append(replace(row, lost=lost))
+            there = frozenset(np.flatnonzero(present[:, k]).tolist())
+            module = self._reader(snapshot.module, k)
+            snapshots.append(replace(snapshot, operations=there, module=module))
+        return Passes(tuple(rows), tuple(snapshots), self._plain.note)
+
+    def origins(self, module: Module, row: int = -1) -> Origins:
+        """The origins of a module's instructions after a row, the last one by default."""
+        row = row % len(self._plain.rows)
+        node = self._nodes(row)
+        of = []
+        for i in module.instructions:
+            n = node.get((i.computation.name, i.name), -1)
+            numbers = [self._number[k] for k in self._at(n, row)[0] if k in self._number]
+            of.append(tuple(Origin(k) for k in numbers))
+        return Origins(self.operations, tuple(of))
+
+    def how(self, instruction: Instruction) -> How:
+        """What the origins of an instruction of the last module rest on."""
+        row = len(self._plain.rows) - 1
+        n = self._nodes(row).get((instruction.computation.name, instruction.name), -1)
+        return self._at(n, row)[1]
+
+    def _at(self, n: int, row: int) -> tuple[tuple[int, ...], How]:
+        ids: tuple[int, ...] = (n,) if n in self._number else ()
+        how = How.FIRST
+        for since, known, by, named in self._walk.history.get(n, ()):
+            if since <= row:
+                # XLA made what has no op name: it only stands in for what it is here for
+                ids, how = known if named else (), by
+        return ids, how
+
+    def _nodes(self, row: int) -> dict[tuple[str, str], int]:
+        steps = self._walk.steps
+        names = {p.index: p.names() for p in steps.places}
+        out = {}
+        for n in steps.nodes:
+            if not n.first <= row < n.last:
+                continue
+            rows = [steps.versions[v].row for v in n.versions]
+            line = steps.versions[n.versions[bisect_right(rows, row) - 1]].line
+            place = next((x for a, b, x in names[n.computation] if a <= row < b), "")
+            out[place, line.name] = n.index
+        return out
+
+    def _present(self) -> np.ndarray:
+        """Whether operation i is there after row k."""
+        rows = len(self._plain.rows)
+        found = np.zeros((len(self.operations), rows + 1), np.int32)
+        for n in self._walk.steps.nodes:
+            spans = list(self._walk.history.get(n.index, ()))
+            if n.index in self._number:
+                spans.insert(0, (0, (n.index,), How.FIRST, True))
+            ends = [*(since for since, *_ in spans[1:]), n.last]
+            for (begin, ids, *_), end in zip(spans, ends, strict=False):
+                for k in ids:
+                    number = self._number.get(k)
+                    if number is not None:
+                        found[number, begin] += 1
+                        found[number, end] -= 1
+        there: np.ndarray = np.cumsum(found[:, :rows], axis=1) > 0
+        return there
+
+    def _reader(self, read: Callable[[], Module], row: int) -> Callable[[], Module]:
+        def module() -> Module:
+            found = read()
+            found.origins = self.origins(found, row)
+            return found
+
+        return module
+
+
+def infer(passes: Passes, progress: Callable[[int, int], None] | None = None) -> Inferred:
+    """Follows the instructions of the first dump through all passes.
+
+    Raises ``ReadError`` where a dump is gone; ``progress`` may raise to stop.
+    """
+    walk = follow_identity([s.text for s in passes.snapshots], progress)
+    steps = walk.steps
+    operations: list[Operation] = []
+    number: dict[int, int] = {}
+    whole: list[tuple[int, str]] = []
+    for n in steps.nodes:
+        if n.first:
+            continue
+        line = steps.versions[n.versions[0]].line
+        if line.opcode in _NO_OPERATION:
+            # a part of a loop's or a call's result has the op name of that
+            if line.op_name and line.opcode != "parameter":
+                whole.append((n.index, line.op_name))
+            continue
+        place = steps.places[n.computation]
+        function = "main" if place.entry else place.renames[0][1]
+        callee = called(line) if line.opcode == "call" else []
+        number[n.index] = len(operations)
+        operations.append(
+            Operation(
+                len(operations), line.opcode, line.op_name, function, callee=(callee or [""])[0]
+            )
+        )
+    for n_index, op_name in whole:
+        operands = steps.versions[steps.nodes[n_index].versions[0]].operands
+        for o in operands:
+            named = steps.versions[steps.nodes[o].versions[0]].line.op_name == op_name
+            if o in number and named:
+                number[n_index] = number[o]
+                break
+    return Inferred(tuple(operations), walk, number, passes)

@@ -1,0 +1,105 @@
+"""Identity in dumps that nobody marked: inferred, said to be, and compared with marks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import pytest
+from corpus.build import make
+from corpus.by_hand import write_passes
+from hloscope.analysis.report.identity_row import How
+from hloscope.analysis.report.inferred import infer
+from hloscope.analysis.report.op_names import components, inlined
+from hloscope.analysis.report.passes import passes
+from hloscope.capturing import every_pass, marks
+from hloscope.show.cli import main
+
+
+@pytest.fixture(scope="module")
+def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_passes(tmp_path_factory.mktemp("inferred"))
+
+
+def test_a_dump_by_hand_knows_where_its_instructions_are_from(by_hand: Path) -> None:
+    cap = hs.read(by_hand)
+    assert cap.module.origins is None, "nobody marked it"
+    for name, opcode in (("dot_general.5", "dot"), ("tanh.20", "tanh"), ("neg.21", "negate")):
+        card = cap.origins(name)
+        assert [o.operation.opcode for o in card.origins] == [opcode]
+        assert card.inferred
+        assert "inferred" in str(card)
+        assert card.to_dict()["inferred"] == card.inferred
+    assert not cap.origins("copy.3").origins, "layout assignment made it"
+
+
+def test_fates_of_a_dump_by_hand(by_hand: Path) -> None:
+    found = hs.read(by_hand).fates
+    assert found.inferred
+    assert "inferred" in str(found)
+    assert sum(found.counts.values()) == len(found) == 6
+    said = {f.operation.opcode: f for f in found}
+    assert said["dot"].kind == "kept"
+    assert said["tanh"].kind == said["negate"].kind == "fused"
+    assert said["multiply"].by == "algsimp" or said["multiply"].by == "dce"
+    assert {f.kind for f in found} <= {"kept", "fused", "dead", "rewritten", "folded"}
+
+
+def agreement(name: str, folder: Path) -> tuple[float, dict[How, list[bool]]]:
+    """The share of instructions whose inferred operations are those of the marks."""
+    marked = marks.mark(make(name).lower())
+    assert marked is not None
+    marked.lowered.compile(compiler_options=every_pass.options(str(folder)))
+    known = passes(every_pass.collect(str(folder), marked)[0])
+    found = infer(known)
+    first, last = known.module(0), known.module(len(known) - 1)
+    means: dict[int, set[int]] = {}
+    for i, origins in zip(first.instructions, found.origins(first, 0).of, strict=True):
+        for o in origins:
+            means[o.operation] = {x.operation for x in i.origins}
+    right: dict[How, list[bool]] = {}
+    inferred = found.origins(last).of
+    for i in last.instructions:
+        said = {n for o in inferred[i.index] for n in means[o.operation]}
+        right.setdefault(found.how(i), []).append(said == {o.operation for o in i.origins})
+    every = [ok for kind in right.values() for ok in kind]
+    return sum(every) / len(every), right
+
+
+@pytest.mark.parametrize(
+    "name", ["inner_jits", "lstm_scan", "scan_gradient", "gpt_unrolled", "fsdp_scan", "cnn_step"]
+)
+def test_inferred_agrees_with_exact(name: str, tmp_path: Path) -> None:
+    share, right = agreement(name, tmp_path)
+    assert share >= 0.95
+    named = right.get(How.FIRST, []) + right.get(How.ONLY, [])
+    assert sum(named) >= 0.95 * len(named), "what is said with confidence is right"
+
+
+def test_trace_of_a_line_in_a_dump_says_what_became_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: Any = make("cnn_step").lower()
+    made.compile(compiler_options=every_pass.options(str(tmp_path)))
+    cap = hs.read(tmp_path)
+    at = next(f for i in cap.module.instructions if i.opcode == "convolution" for f in i.frames)
+    place = f"{Path(at.file).name}:{at.line}"
+    main(["trace", str(tmp_path), place])
+    said = capsys.readouterr().out
+    assert "what became of its operations" in said
+    assert "inferred" in said
+    main(["trace", str(tmp_path), place, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["inferred"]
+    assert found["fates"]
+
+
+def test_op_names_are_taken_apart() -> None:
+    assert components("") == ()
+    assert components("f/mul") == ("f/mul",)
+    assert components("f/mul;f/add") == ("f/mul", "f/add")
+    assert components("f/(a/mul:b/mul)") == ("f/a/mul", "f/b/mul")
+    assert components("f/transpose(jvp(g))") == ("f/transpose(jvp(g))",)
+    assert list(inlined("f/call/add")) == [("f", "call/add"), ("f/call", "add")]
