@@ -252,9 +252,11 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
         if op is None or n in told or op[2] == "sdy.mesh":
             continue
         opcode = op[2].split(".", 1)[-1] if not op[2].startswith("sdy.") else op[2]
-        here = [i for i in covered.get(n, ()) if i.opcode.split(".")[-1] == opcode.split(".")[-1]]
+        short = opcode.split(".")[-1]
+        here = [i for i in covered.get(n, ()) if i.opcode.split(".")[-1].startswith(short)]
         if not here:
-            if not any(t in told for t in range(n, min(n + 2, end + 1))):
+            began = n if op[1] else n - 2  # its name may stand on a line before
+            if told.isdisjoint(range(began, n + 2)):
                 out.append(f"line {n} is nowhere: {lines[n - 1].strip()[:70]!r}")
             continue
         rest = _ANOTHER.split(text[n - 1][op.end() :])[0]
