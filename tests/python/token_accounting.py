@@ -262,6 +262,8 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
         rest = _ANOTHER.split(text[n - 1][op.end() :])[0]
         used = set(re.findall(r"%[\w$.\-]+", rest.split(" : ")[0]))
         have = [o for i in here for o in i.operands]
-        if len(used) > len(have) and opcode not in ("while", "reduce") and "(%" not in rest[1:]:
+        elsewhere = not op[1] and not told.isdisjoint((n - 2, n - 1))
+        spelled = opcode not in ("while", "reduce") and "(%" not in rest[1:]
+        if len(used) > len(have) and spelled and not elsewhere:
             out.append(f"line {n}: {len(have)} operands of {len(used)}")
     return out
