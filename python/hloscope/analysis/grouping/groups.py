@@ -47,6 +47,8 @@ KINDS = (
 
 # A computation with no more boxes than this reads well without scopes.
 FLAT = 12
+# Rows walked to gather what is loose around loops; a loop for each product would walk all for each.
+MOST_WALKED = 200_000
 # Computations that nothing calls, beside ENTRY or in its place.
 BESIDE = 10
 # A loop's body is the function that most of it is from.
@@ -268,8 +270,11 @@ class _Builder:
             landmark = np.flatnonzero(self.flags & LANDMARK)
             if top.children or self._holds_loop(top):
                 gather_loose(top, self.t, self.quiet, landmark)
-            for node in nodes:
-                if node is not top and node.kind == "scope" and self._holds_loop(node):
+            size = int(self.t.size[top.computation])
+            around = [n for n in nodes if n is not top and n.kind == "scope"]
+            around = [n for n in around if self._holds_loop(n)]
+            if size * len(around) <= MOST_WALKED:
+                for node in around:
                     stays = landmark[~np.isin(self.family[landmark], _MOVED)]
                     gather_loose(node, self.t, self.quiet, stays, AROUND_LOOP)
 
