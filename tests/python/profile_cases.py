@@ -14,7 +14,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.readers.xplane import read_trace
-from hloscope.view.schema import decode
+from hloscope.view.schema import decode, joined
 
 STEPS = 4
 
@@ -190,6 +190,25 @@ def test_of_several_modules_the_slowest_is_taken(tmp_path: Path) -> None:
     assert cap.module.name == "jit_heavy"
     assert any("jit_light" in w and "choose with module=" in w for w in cap.warnings)
     assert hs.read(tmp_path, module="jit_light").measured is not None
+
+
+def test_a_profile_taken_here_is_a_timeline_too() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def f(x: Any) -> Any:
+        return jnp.tanh(x @ x).sum()
+
+    x = jnp.ones((256, 256))
+    cap = hs.capture(jax.jit(f), x)
+    measured = cap.profile(x, steps=3)
+    events = measured.events
+    assert len(events.runs) == 3
+    found = sum(x.seconds[x.instruction >= 0].sum() for x in events.lanes)
+    # loops and calls hold what they run, here there are none
+    assert found / 3 == pytest.approx(measured.seconds.sum(), rel=1e-9)
+    header, _ = joined(cap.view_bytes, cap.analyses_bytes)
+    assert header["extras"]["trace"]["runs"] == 3
 
 
 def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:

@@ -166,7 +166,7 @@ def _arguments(name: str) -> Any:
     import argparse
 
     return argparse.Namespace(
-        want="view", name=name, module=None, other=None, hardware=None, memory=1 << 30
+        want="view", name=name, module=None, other=None, hardware=None, memory=1 << 30, folder=None
     )
 
 

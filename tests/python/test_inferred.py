@@ -10,7 +10,7 @@ import hloscope as hs
 import pytest
 from corpus.build import make
 from corpus.by_hand import write_passes
-from hloscope.analysis.report.identity_row import How
+from hloscope.analysis.report.identity_how import How
 from hloscope.analysis.report.inferred import infer
 from hloscope.analysis.report.op_names import components, inlined
 from hloscope.analysis.report.passes import passes

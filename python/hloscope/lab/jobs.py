@@ -81,7 +81,7 @@ class Job:
                 yield frames.encode(b"E", self.error or b'{"message": "the reader stopped"}')
         finally:
             self.users -= 1
-            unwanted = not self.results or kind in _LAST
+            unwanted = not self.results or (kind in _LAST and kind not in self.results)
             if self.users == 0 and unwanted and not self.finished:
                 self.cancel()
 

@@ -73,14 +73,11 @@ def is_stablehlo(data: bytes) -> bool:
     return _HLO.search(head) is None and _SNIFF.search(head) is not None
 
 
-def read_stablehlo(text: str, warnings: list[ReadWarning] | None = None) -> Module:
-    """The first module of a text. Never fails: what cannot be understood is passed over with
-    a warning."""
-    return read_all(text, warnings)[0]
-
-
 def read_all(text: str, warnings: list[ReadWarning] | None = None) -> list[Module]:
-    """Every module of a text, in order; at least one."""
+    """Every module of a text, in order; at least one.
+
+    Never fails: what cannot be understood is passed over with a warning.
+    """
     modules: list[Module] = []
     reader = _Reader(text, 0, list(warnings or ()))
     for s in statements(text):

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ...hlo.collective_kinds import is_collective
 from .pass_lines import called
 
 if TYPE_CHECKING:
@@ -28,12 +29,7 @@ _DEPTH = 24
 # One operand in, the same values out.
 PASSING = frozenset(["bitcast", "copy", "reshape", "transpose", "convert", "broadcast"])
 # What the partitioner puts before and after an operation, to cut or join its arrays.
-CUTTING = frozenset(
-    [
-        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
-        "dynamic-slice", "slice", "pad", "select",
-    ]
-)  # fmt: skip
+CUTTING = frozenset(["dynamic-slice", "slice", "pad", "select"])
 
 
 class Pairs:
@@ -209,7 +205,7 @@ class Pairs:
                 if twin >= 0:
                     self._push(o, twin, calls)
             return
-        if line.opcode in CUTTING and a:
+        if (line.opcode in CUTTING or is_collective(line.opcode)) and a:
             self._push(a[1 if line.opcode == "select" and len(a) == 3 else 0], y, calls)
         elif line.opcode in PASSING and len(a) == 1 and self._skips(line, old):
             self._push(a[0], y, calls)

@@ -12,20 +12,20 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from . import pass_match
+from .identity_evidence import Evidence
+from .identity_how import How
 from .identity_pairs import Pairs
 from .op_names import components, inlined
 from .pass_lines import called
 from .pass_steps import SOURCE
 
 if TYPE_CHECKING:
-    from .identity_walk import IdentityWalk, Ids
+    from .identity_walk import Ids
     from .pass_lines import Line
 
-_DEPTH, _WIDTH = 8, 24
 # What has no op name unless it comes out of a call that has one.
 PLUMBING = frozenset(
     ["constant", "parameter", "tuple", "get-tuple-element", "broadcast", "iota", "bitcast"]
@@ -37,40 +37,8 @@ _ROUNDS = 60
 _MARGINS = (5.0, 3.0, 1.5, 0.6)
 
 
-class How(IntEnum):
-    """What an identity rests on, the surest first."""
-
-    FIRST = 0
-    ONLY = 1
-    NEIGHBOURS = 2
-    ORDER = 3
-
-    def __str__(self) -> str:
-        return ("by its name", "by its op name", "by its neighbours", "by order, a guess")[self]
-
-
-class Row:
+class Row(Evidence):
     """Finds out one row; reads the walk as it was before and the steps as they are now."""
-
-    def __init__(self, walk: IdentityWalk, row: int) -> None:
-        self.w, self.row = walk, row
-        self.parts: dict[int, dict[str, Ids]] = {}
-        self.unnamed: dict[int, Ids] = {}
-        self.how: dict[int, How] = {}
-        self.open: list[tuple[int, str]] = []
-        self.fresh: dict[int, bool] = {}  # new nodes, and those with another name
-        self.outside: dict[int, int] = {}
-        self.inside: defaultdict[int, list[int]] = defaultdict(list)
-        self.users: defaultdict[int, list[int]] = defaultdict(list)
-        self.at: dict[int, int] = {}  # printed order
-        self.place: dict[int, int] = {}
-        self.clone_of: defaultdict[int, list[int]] = defaultdict(list)
-        self.almost: dict[int, int] = {}
-        self.replaced: defaultdict[int, set[int]] = defaultdict(set)
-        self._groups: dict[tuple[str, int], dict[int, list[int]]] = {}
-        self._old_behind: dict[int, list[frozenset[int]]] = {}
-        self._behind: dict[int, list[frozenset[int]]] = {}
-        self._of: dict[int, Ids] = {}
 
     def resolve(self) -> None:
         self._collect()
@@ -393,15 +361,8 @@ class Row:
                     found |= self._came_out_of(z, depth - 1)
         return found
 
-    def _parts(self, n: int) -> dict[str, Ids]:
-        found = self.parts.get(n)
-        return self.w.parts.get(n, {}) if found is None else found
-
-    def _part(self, n: int, c: str) -> Ids | None:
-        return self._parts(n).get(c)
-
     def _callers(self, name: str) -> list[int]:
-        if not hasattr(self, "_new_callers"):
+        if self._new_callers is None:
             found: defaultdict[str, list[int]] = defaultdict(list)
             for _, _, now in self.w.changes:
                 for n in now.values():
@@ -420,193 +381,6 @@ class Row:
             for f, ys in families.items()
         }
         return sorted(((s, f) for f, s in scores.items()), key=lambda x: (-x[0], x[1]))
-
-    def _around(self, n: int, c: str) -> dict[int, float]:
-        """Families of its neighbours of the same op name: what one operation was taken apart to."""
-        w = self.w
-        out: dict[int, float] = {}
-        opcode = w.present(n).opcode
-        for near, worth in ((self.users.get(n, ()), 2.5), (w.present_operands(n), 1.5)):
-            for m in near:
-                for i in self._part(m, c) or ():
-                    f = w.main.get(i, i)
-                    if w.first_opcode[f] != opcode:
-                        out[f] = max(out.get(f, 0.0), worth)
-        return out
-
-    def _score(self, n: int, y: int, inlined: bool = False) -> float:
-        w = self.w
-        line, old = w.present(n), w.line[y]
-        s = 0.0
-        if y in self.clone_of.get(n, ()):
-            s += 6
-        elif self.almost.get(n) == y:
-            s += 3
-        elif line.name == old.name and y not in self.fresh:
-            s += 5
-        elif line.name.startswith(old.name + ".") and y not in self.fresh:
-            s += 4
-        elif pass_match.stem(line.name) == pass_match.stem(old.name):
-            s += 0.5
-        s += 1.5 * (line.opcode == old.opcode) + (line.dense == old.dense)
-        pairs = self.pairs.get(n, ())
-        if any(y == k for k, _ in pairs):
-            s += 6 if line.opcode == old.opcode else 3
-        elif any(y in calls for _, calls in pairs):
-            s += 6  # came out of this call, and had no op name of its own
-        elif y in self.replaced.get(n, ()):
-            s += 5
-        if self.frames_hold and line.frame and old.frame and not inlined:
-            s += 3 if line.frame == old.frame else -3
-        s += self._operands(n, y, line.opcode == old.opcode)
-        s += self._used(n, y)
-        return s
-
-    def _operands(self, n: int, y: int, same_opcode: bool) -> float:
-        a, b = self._new_operands(n), self._old_operands(y)
-        if same_opcode and len(a) == len(b):
-            rows = [(p, q) for p, q in zip(a, b, strict=True) if p or q]
-            if not rows:
-                return 0.0
-            return 5 * sum(_alike(p, q) for p, q in rows) / len(rows)
-        p: frozenset[int] = frozenset().union(*a)
-        q: frozenset[int] = frozenset().union(*b)
-        return 5 * _alike(p, q) if p and q else 0.0
-
-    def _new_operands(self, n: int) -> list[frozenset[int]]:
-        found = self._behind.get(n)
-        if found is None:
-            found = self._behind[n] = [self._reach(o) for o in self.w.present_operands(n)]
-        return found
-
-    def _reach(self, o: int) -> frozenset[int]:
-        """The first instructions behind an operand, through what is not known yet."""
-        w = self.w
-        out: set[int] = set()
-        level = [o]
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                while k in self.outside:
-                    k = self.outside[k]
-                else:
-                    k = w.outside.get(k, k) if k not in self.fresh else k
-                ids = self._known(k)
-                if ids:
-                    out.update(w.main.get(i, i) for i in ids)
-                else:
-                    following += w.present_operands(k)
-            level = following[:_WIDTH]
-            if not level:
-                break
-        return frozenset(out)
-
-    def _known(self, n: int) -> Ids:
-        """Where a node is from, now."""
-        found = self._of.get(n)
-        if found is None:
-            if self.parts.get(n):
-                found = tuple(dict.fromkeys(i for ids in self.parts[n].values() for i in ids))
-            elif n in self.fresh:
-                found = self.unnamed.get(n, ())
-            else:
-                found = self.w.of(n)
-            self._of[n] = found
-        return found
-
-    def _old_operands(self, y: int) -> list[frozenset[int]]:
-        found = self._old_behind.get(y)
-        if found is None:
-            found = self._old_behind[y] = [self._old_reach(o) for o in self.w.operands.get(y, ())]
-        return found
-
-    def _old_reach(self, o: int) -> frozenset[int]:
-        w = self.w
-        out: set[int] = set()
-        level = [o]
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                while k in w.outside:
-                    k = w.outside[k]
-                ids = w.of(k)
-                if ids:
-                    out.update(w.main.get(i, i) for i in ids)
-                else:
-                    following += w.operands.get(k, ())
-            level = following[:_WIDTH]
-            if not level:
-                break
-        return frozenset(out)
-
-    def _used(self, n: int, y: int) -> float:
-        """How alike the uses of both are: the same user in the same place is worth most."""
-        new = self._new_uses(n)
-        old = self._old_uses(y)
-        if not new or not old:
-            return 0.0
-        if new & old:
-            return 4.0 * len(new & old) / min(len(new), len(old))
-        a = {f for f, _, _ in new}
-        b = {f for f, _, _ in old}
-        return 1.5 * len(a & b) / min(len(a), len(b))
-
-    def _new_uses(self, n: int) -> set[tuple[int, str, int]]:
-        out: set[tuple[int, str, int]] = set()
-        w = self.w
-        level, seen = [n], {n}
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                users = self.users.get(k, ()) if k in self.at else w.users.get(k, ())
-                for m in (*users, *self.inside.get(k, ())):
-                    if m in seen:
-                        continue
-                    seen.add(m)
-                    ids = self._known(m)
-                    line = w.present(m)
-                    if line.opcode == "fusion" and self.inside.get(k):
-                        continue
-                    if not ids or m in self.outside:
-                        following.append(m)
-                        continue
-                    at = w.present_operands(m).index(k) if k in w.present_operands(m) else -1
-                    out.update((w.main.get(i, i), line.opcode, at) for i in ids)
-            level = following[:_WIDTH]
-            if not level or len(out) > _WIDTH:
-                break
-        return out
-
-    def _old_uses(self, y: int) -> set[tuple[int, str, int]]:
-        w = self.w
-        known = self._old_used.get(y) if hasattr(self, "_old_used") else None
-        if known is not None:
-            return known
-        if not hasattr(self, "_old_used"):
-            self._old_used: dict[int, set[tuple[int, str, int]]] = {}
-        out: set[tuple[int, str, int]] = set()
-        level, seen = [y], {y}
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                for m in (*w.users.get(k, ()), *w.inside.get(k, ())):
-                    if m in seen or m not in w.line:
-                        continue
-                    seen.add(m)
-                    line = w.line[m]
-                    if line.opcode == "fusion" and w.inside.get(k):
-                        continue
-                    ids = w.of(m)
-                    if not ids or m in w.outside:
-                        following.append(m)
-                        continue
-                    at = w.operands[m].index(k) if k in w.operands[m] else -1
-                    out.update((w.main.get(i, i), line.opcode, at) for i in ids)
-            level = following[:_WIDTH]
-            if not level or len(out) > _WIDTH:
-                break
-        self._old_used[y] = out
-        return out
 
     # -- what ties -------------------------------------------------------------------
 
@@ -663,10 +437,6 @@ class Row:
                 w.inside[old].pop(m, None)
             w.outside[m] = o
             w.inside[o][m] = None
-
-
-def _alike(a: frozenset[int], b: frozenset[int]) -> float:
-    return len(a & b) / max(len(a), len(b), 1)
 
 
 def _was(name: str) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from .identity_row import How, Row
+from .identity_how import How
+from .identity_row import Row
 from .op_names import components
 from .pass_lines import Body, Line, Reader, called
 from .pass_steps import Walk

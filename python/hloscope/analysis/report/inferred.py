@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from ...hlo import Instruction, Module, Operation, Origin, Origins
-from .identity_row import How
+from .identity_how import How
 from .identity_walk import IdentityWalk, follow_identity
 from .pass_lines import called
 from .passes import Passes
