@@ -32,6 +32,15 @@ CHROMIUM_FLAGS = [
 ]
 
 
+# A file is one worker's: the longest ones first, so that both end together.
+LONGEST = ("test_docs_site.py", "test_lab_files.py", "test_lab_notebook.py", "test_notebooks.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.fixture(scope="session")
 def renderer() -> Path:
     """The built bundles; builds them when a source is newer. Fails when node is missing."""
@@ -90,6 +99,23 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
 
 
 _BAD = ("error", "warning")
+
+
+@pytest.fixture
+def new_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[], Page]]:
+    """Pages of JupyterLab, as large as the module's ``VIEWPORT``, each in a fresh context."""
+    contexts: list[Any] = []
+
+    def make() -> Page:
+        context = browser.new_context(viewport=request.module.VIEWPORT)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(45_000)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from lab_server import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
@@ -50,6 +50,8 @@ COUNT = """() => {
   };
 }"""
 
+VIEWPORT = {"width": 1500, "height": 850}
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
@@ -58,22 +60,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator
         two = MODULE.replace("jit_one", "jit_two").replace(" tanh(", " cosine(")
         (made.root / "two.hlo").write_text(two)
         yield made
-
-
-@pytest.fixture
-def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
-    contexts = []
-
-    def make() -> Page:
-        context = browser.new_context(viewport={"width": 1500, "height": 850})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(45_000)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
 
 
 def panel(page: Page) -> Any:

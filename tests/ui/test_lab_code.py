@@ -12,7 +12,7 @@ from lab_server import Server, code_cell, notebook, open_file, open_lab, run_com
 from lab_server import wait_idle as idle
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
@@ -23,28 +23,14 @@ pytestmark = pytest.mark.xdist_group("lab")
 
 CELL = "import code_program\ncap = code_program.capture()\ncap"
 
+VIEWPORT = {"width": 1400, "height": 950}
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("code")) as made:
         shutil.copy(Path(__file__).with_name("code_program.py"), made.root)
         yield made
-
-
-@pytest.fixture
-def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
-    contexts = []
-
-    def make() -> Page:
-        context = browser.new_context(viewport={"width": 1400, "height": 950})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(45_000)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
 
 
 LIT_IN_VIEW = """(stage) => {

@@ -21,7 +21,7 @@ from lab_server import (
 from test_snapshot import program
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
@@ -40,28 +40,14 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 GONE = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
 PLANT = "window.top.planted = true; window.planted = true;"
 
+VIEWPORT = {"width": 1300, "height": 850}
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("notebooks")) as made:
         (made.root / "step.hlo").write_text(MODULE)
         yield made
-
-
-@pytest.fixture
-def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
-    contexts = []
-
-    def make() -> Page:
-        context = browser.new_context(viewport={"width": 1300, "height": 850})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(45_000)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
 
 
 @pytest.fixture(scope="module")

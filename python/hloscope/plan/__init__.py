@@ -16,7 +16,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .running import ray_executor as ray_executor
+    from .schedules import schedule as schedule
+    from .volumes import METHODS as METHODS
 
 __all__ = ["METHODS", "ray_executor", "schedule"]
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from ..base.op_name import split_components
+
 _MOST = 64
 
 
@@ -17,7 +19,7 @@ _MOST = 64
 def components(name: str) -> tuple[str, ...]:
     """The names that one op name was put together from, in order; () for none."""
     out: dict[str, None] = {}
-    for part in split(name, ";"):
+    for part in split_components(name, ";"):
         for one in _combined(part):
             if one:
                 out[one] = None
@@ -32,23 +34,6 @@ def inlined(name: str) -> Iterator[tuple[str, str]]:
         at = name.find("/", at + 1)
 
 
-def split(name: str, separator: str) -> list[str]:
-    """At separators outside brackets."""
-    if separator not in name:
-        return [name]
-    parts, depth, begin = [], 0, 0
-    for at, c in enumerate(name):
-        if c in "([{":
-            depth += 1
-        elif c in ")]}":
-            depth -= 1
-        elif c == separator and depth == 0:
-            parts.append(name[begin:at])
-            begin = at + 1
-    parts.append(name[begin:])
-    return parts
-
-
 def _combined(part: str) -> list[str]:
     if not part.endswith(")"):
         return [part]
@@ -57,7 +42,7 @@ def _combined(part: str) -> list[str]:
         depth += (part[at] == ")") - (part[at] == "(")
         if not depth:
             break
-    prefix, pieces = part[:at], split(part[at + 1 : -1], ":")
+    prefix, pieces = part[:at], split_components(part[at + 1 : -1], ":")
     if len(pieces) < 2 or (prefix and not prefix.endswith("/")):
         return [part]
     return [prefix + p for p in pieces]
