@@ -92,6 +92,37 @@ def test_what_meets_gradients_alone_is_of_the_loss() -> None:
         assert "input" not in above
 
 
+def test_a_backward_pass_whose_layers_are_not_found_is_not_all_loss() -> None:
+    rows = ["  x = f32[8,8]{1,0} parameter(0)"]
+    last, names = "x", []
+    for k in range(6):
+        rows += [f"  w{k} = f32[8,8]{{1,0}} parameter({k + 1})"]
+        rows += [
+            f"  d{k} = f32[8,8]{{1,0}} dot({last}, w{k}), lhs_contracting_dims={{1}}, "
+            f'rhs_contracting_dims={{0}}, metadata={{op_name="jit(f)/jvp()/dot_general"}}',
+            f'  t{k} = f32[8,8]{{1,0}} tanh(d{k}), metadata={{op_name="jit(f)/jvp()/tanh"}}',
+        ]
+        last = f"t{k}"
+    for k in range(6):  # each of its own kind
+        shape = f"f32[{k + 1},8]{{1,0}}"
+        rows += [
+            f"  s{k} = {shape} slice({last}), slice={{[0:{k + 1}], [0:8]}}, "
+            'metadata={op_name="jit(f)/transpose(jvp())/slice"}',
+            f"  b{k} = {shape} dot(s{k}, w{5 - k}), lhs_contracting_dims={{1}}, "
+            'rhs_contracting_dims={1}, metadata={op_name="jit(f)/transpose(jvp())/dot_general"}',
+        ]
+        names.append(f"b{k}")
+    rows += [f"  ROOT r = (f32[1,8]{{1,0}}) tuple({names[0]})"]
+    text = "\n".join(["HloModule m", "ENTRY main {", *rows, "}"])
+    (module,) = read_modules(text.encode())
+    tree = group_tree(module)
+    assert "layer" in "".join(tree.label)
+    for i in module.instructions:
+        if i.name in names:
+            label = tree.label[tree.group[i.index]]
+            assert not {"loss", "embedding", "input"} & set(label.split("/"))
+
+
 def test_weights_brought_into_order_before_a_loop_are_one_box() -> None:
     def model(weights: Any, x: jax.Array) -> jax.Array:
         with jax.named_scope("decoder"):

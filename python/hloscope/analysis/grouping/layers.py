@@ -363,6 +363,11 @@ class _Finder:
                 if lead == (BACKWARD,) and word != _BETWEEN:  # from the loss to the embedding
                     again = word and self.phase[row] == REMATERIALISED
                     name = words["loss"] if word and not again else words["before"]
+                    if name == "input" or not any(recedes):
+                        # The input has no gradient: sums of the layers' own. And where no layers
+                        # of the pass were found, nothing says what is around them.
+                        self.scope[row] = self._id((*lead, *rest))
+                        continue
                 if not self.phased and not word:
                     name = "head"
                 self.scope[row] = self._id((*lead, name, *rest))
