@@ -12,5 +12,5 @@ test("files by their names", () => {
   expect(shortPlace("train.py", 4)).toBe("train.py:4");
   expect(shortPlace("In [2]", 4)).toBe("In [2], line 4");
   expect(baseName("/tmp/ipykernel_1234/25936981.py")).toBe("notebook cell");
-  expect(baseName("/work/ipykernel_1/model.py")).toBe("model.py");
+  expect(baseName("/data/ipykernel_1/model.py")).toBe("model.py");
 });
