@@ -123,6 +123,28 @@ def test_a_backward_pass_whose_layers_are_not_found_is_not_all_loss() -> None:
             assert not {"loss", "embedding", "input"} & set(label.split("/"))
 
 
+def test_a_table_that_the_first_layer_alone_looks_up_is_the_embedding(libtpu: None) -> None:
+    def loss(params: Any, tokens: jax.Array) -> jax.Array:
+        x = params["embed"][tokens]
+        for w in params["layers"]:
+            norm = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+            x = x + jnp.tanh(norm @ w) @ w.T
+        return jax.nn.log_softmax(x @ params["head"]).mean()
+
+    params = {
+        "embed": array(512, 256), "head": array(256, 512), "layers": [array(256, 256)] * 6,
+    }  # fmt: skip
+    tokens = jax.ShapeDtypeStruct((4, 64), jnp.int32)
+    capture = hs.capture(jax.grad(loss), params, tokens, topology="v5e:2x2", exact=False)
+    tree = group_tree(capture.module)
+    around = set()
+    for i in capture.module.instructions:
+        if i.opcode == "fusion" and "gather" in i.name:
+            around.add(tree.label[tree.group[i.index]])
+    assert around
+    assert not any(label.startswith("layer") for label in around)
+
+
 def test_weights_brought_into_order_before_a_loop_are_one_box() -> None:
     def model(weights: Any, x: jax.Array) -> jax.Array:
         with jax.named_scope("decoder"):

@@ -115,6 +115,7 @@ class _Finder:
             identity = self._identity(whole, recedes)
             found = place(t, c, whole, identity, signature, apart, recedes)
             if stacks:
+                self._free_lookups(found, signature)
                 self._to_gradients(found, recedes, identity)
                 self._name_layers(found, recedes, identity)
             else:
@@ -191,6 +192,15 @@ class _Finder:
             out.append(mine)
         self.layers = at
         return out
+
+    def _free_lookups(self, found: Repeats, signature: Ints) -> None:
+        """A table looked up before the first layer, as in no other, is none of its: embeddings."""
+        rows = np.flatnonzero((found.position >= 0) & (found.after < 0)) + found.first
+        kinds = signature[found.first : found.first + len(found.position)]
+        inside = Counter(kinds[found.position >= 0].tolist())
+        for row in rows.tolist():
+            if inside[int(signature[row])] == 1 and self._holds_gather(np.array([row])):
+                found.position[row - found.first] = -1
 
     def _to_gradients(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
         """Recomputation of a layer goes to the layer's gradient, whatever it is made from."""
