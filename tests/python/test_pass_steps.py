@@ -17,7 +17,15 @@ import numpy as np
 import pytest
 from corpus.by_hand import write_passes
 from hloscope.analysis.report.pass_lines import Reader
-from hloscope.analysis.report.pass_steps import LAYOUT, OPERANDS, RENAMED, RESULT, USERS, Node
+from hloscope.analysis.report.pass_steps import (
+    LAYOUT,
+    OPERANDS,
+    RENAMED,
+    RESULT,
+    USERS,
+    Node,
+    follow,
+)
 from hloscope.analysis.report.pass_union import union
 from hloscope.analysis.report.passes import Passes, passes
 from hloscope.readers.pass_dump import read_passes
@@ -189,6 +197,29 @@ def test_lines_are_read_whatever_stands_in_them() -> None:
     assert body.lines[1].attributes == 'custom_call_target="a(b"'
     assert body.lines[0].dense == "(f32[2], /*index=1*/s32[])"
     assert body.lines[2].root
+
+
+ANEW = """HloModule m
+ENTRY main {{
+  {0} = f32[4]{{0}} parameter(0)
+  {1} = f32[4]{{0}} tanh({0}), metadata={{op_name="f/tanh"}}
+  {2} = f32[4]{{0}} cosine({1}), metadata={{op_name="f/cos"}}
+  {3} = f32[4]{{0}} negate({2}), metadata={{op_name="f/neg"}}
+  ROOT {4} = f32[4]{{0}} exponential({3}), metadata={{op_name="f/exp"}}
+}}
+"""
+
+
+def test_a_name_that_something_else_has_now_is_not_followed() -> None:
+    """A pass that writes the whole module anew gives out names again."""
+    texts = [ANEW.format("x", "a", "b", "c", "d"), ANEW.format("p", "b", "q", "r", "s")]
+    steps = follow([lambda text=text: text for text in texts])
+    opcodes = [
+        {steps.versions[v].line.opcode for v in node.versions} for node in steps.nodes
+    ]  # fmt: skip
+    assert sorted(map(sorted, opcodes)) == [
+        ["cosine"], ["exponential"], ["negate"], ["parameter"], ["tanh"],
+    ]  # fmt: skip
 
 
 def test_a_job_tells_how_far_it_is_and_stops(folder: Path) -> None:

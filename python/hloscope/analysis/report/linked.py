@@ -35,6 +35,7 @@ TITLES = {
     "optimized": "Optimised HLO",
 }
 EXACT = "Links are exact: every StableHLO operation was followed through the compiler."
+EXACT_BUT_JAXPR = f"{EXACT} Those of the jaxpr are found by name, line and order."
 INFERRED = "Links are inferred from the source lines and op names that XLA kept."
 Strands = tuple[int, ...]
 # 0007.spmd-cleanup.after_dce.before_tuple-simplifier
@@ -151,7 +152,9 @@ class _Linker:
         colors = self._colors(source)
         teller = self._teller(own)
         told = [self._told(s, teller) for s in stages]
-        how = EXACT if self.exact else INFERRED
+        how = INFERRED
+        if self.exact:
+            how = EXACT if self.jaxpr is None else EXACT_BUT_JAXPR
         return Linked(tuple(told), tuple(colors), self.exact, how)
 
     # -- places --------------------------------------------------------------------

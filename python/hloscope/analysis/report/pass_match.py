@@ -44,6 +44,11 @@ def written_anew(before: int, gone: int, new: int) -> bool:
     return gone * 2 >= before > 0 and new * 2 >= before
 
 
+def another(old: Line, new: Line) -> bool:
+    """Whether an instruction of a module that was written anew only has the name of another."""
+    return (old.opcode, old.op_name) != (new.opcode, new.op_name)
+
+
 def _alike(
     left: Iterable[T], right: Iterable[T], key: Callable[[T], Hashable]
 ) -> list[tuple[T, T]]:

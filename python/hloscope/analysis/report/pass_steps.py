@@ -183,16 +183,24 @@ class Walk:
         was = self.alive.get(place, {})
         names = {x.name for x in b.lines}
         renamed: dict[str, str] = {}  # new name → old name
+        reused: set[str] = set()  # names that something else has now
         if old is not None:
             lost = [x for x in old.lines if x.name not in names]
             fresh = [x for x in b.lines if x.name not in was]
             if pass_match.written_anew(len(old.lines), len(lost), len(fresh)):
+                before = {x.name: x for x in old.lines}
+                for x in b.lines:
+                    if x.name in was and pass_match.another(before[x.name], x):
+                        reused.add(x.name)
+                        lost.append(before[x.name])
+                        fresh.append(x)
                 pairs = pass_match.instructions(lost, fresh)
                 renamed = {new.name: old_line.name for old_line, new in pairs}
+        taken = reused.union(renamed.values())
         now: dict[str, int] = {}
         for line in b.lines:
             n = was.get(renamed.get(line.name, line.name))
-            if n is not None and (line.name in renamed or line.name not in renamed.values()):
+            if n is not None and (line.name in renamed or line.name not in taken):
                 now[line.name] = n
                 continue
             node = Node(len(nodes), place, row, row + 1)
