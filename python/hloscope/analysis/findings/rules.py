@@ -8,7 +8,15 @@ from dataclasses import replace
 from ...hlo import Module, Target
 from ..base.table import NO_TARGET, per_target
 from ..cost.cost_pause import uncollected
-from . import collective_rules, compute_rules, layout_rules, memory_rules, program_rules
+from . import (
+    collective_repeats,
+    collective_slices,
+    collective_waits,
+    compute_rules,
+    layout_rules,
+    memory_rules,
+    program_rules,
+)
 from .facts import WORTH_SAYING, Facts
 from .finding import Finding, Findings
 from .headline import headline
@@ -19,13 +27,13 @@ Rule = Callable[[Facts], Iterable[Finding]]
 OPTIMISED, ANY_STAGE = True, False
 
 RULES: tuple[tuple[str, Rule, bool], ...] = (
-    ("exposed-collective", collective_rules.exposed, OPTIMISED),
-    ("reduced-twice", collective_rules.reduced_twice, ANY_STAGE),
-    ("gathered-twice", collective_rules.gathered_twice, ANY_STAGE),
-    ("collective-of-constant", collective_rules.of_constant, ANY_STAGE),
-    ("gathered-then-sliced", collective_rules.gathered_then_sliced, OPTIMISED),
-    ("reduced-then-sliced", collective_rules.reduced_then_sliced, OPTIMISED),
-    ("tiny-collectives", collective_rules.tiny, OPTIMISED),
+    ("exposed-collective", collective_waits.exposed, OPTIMISED),
+    ("reduced-twice", collective_repeats.reduced_twice, ANY_STAGE),
+    ("gathered-twice", collective_repeats.gathered_twice, ANY_STAGE),
+    ("collective-of-constant", collective_repeats.of_constant, ANY_STAGE),
+    ("gathered-then-sliced", collective_slices.gathered_then_sliced, OPTIMISED),
+    ("reduced-then-sliced", collective_slices.reduced_then_sliced, OPTIMISED),
+    ("tiny-collectives", collective_waits.tiny, OPTIMISED),
     ("full-rematerialization", program_rules.full_rematerialization, ANY_STAGE),
     ("layout-copies", layout_rules.copies_and_transposes, OPTIMISED),
     ("update-copies", layout_rules.update_copies, OPTIMISED),

@@ -1,0 +1,281 @@
+"""Communication that need not be: done twice, or of what every device could have made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ...hlo import Instruction
+from ..base.operands import step_back
+from ..comms.collective import Collective
+from ..text.units import size
+from .collective_facts import SAME, moved, moves_constants, over, times
+from .facts import WORTH_SAYING, Facts
+from .finding import Finding, names
+
+_STEPS = 60
+
+
+def _same_groups(a: Collective, b: Collective) -> bool:
+    if a.groups is None or b.groups is None:
+        return False
+    return a.groups is b.groups or a.groups.rows() == b.groups.rows()
+
+
+def gathered_twice(facts: Facts) -> Iterator[Finding]:
+    """One value gathered again over the same axes in the same phase and computation."""
+    seen: dict[tuple[object, ...], list[Collective]] = defaultdict(list)
+    for row in facts.collectives:
+        if row.kind != "all-gather" or row.moves is None or row.phase == "rematerialised":
+            continue
+        if row.moves.kind not in ("argument", "value") or len(row.parts) != 1:
+            continue
+        source = row.instruction.operands[0] if row.instruction.operands else None
+        if source is None:
+            continue
+        key = (
+            row.moves.instruction.index, row.instruction.computation.index,
+            row.instruction.shape.elements, row.executions, _slice_of(source),
+        )  # fmt: skip
+        seen[key].append(row)
+    for rows in seen.values():
+        rows = [row for row in rows if _same_groups(row, rows[0])]
+        if len(rows) < 2:
+            continue
+        again = rows[1:]
+        wire = sum(row.total_wire_bytes or 0 for row in again)
+        seconds = facts.waited(m for row in again for m in row.members)
+        frame, inferred = facts.line(again[0].anchor)
+        yield Finding(
+            "gathered-twice",
+            f"{moved(rows[0])} is gathered {len(rows)} times {over(rows[0])}",
+            f"the same shards are gathered as {_shapes(rows)}{_phases(rows)}:"
+            f" {names([row.instruction for row in rows])}",
+            "gather it once: constrain the value to be replicated right where it is first used,"
+            " and use that result again",
+            facts.wire_share(wire, seconds),
+            seconds,
+            wire,
+            "wire",
+            tuple(row.instruction for row in rows),
+            frame,
+            inferred,
+        )
+
+
+def _shapes(rows: list[Collective]) -> str:
+    return " and ".join(dict.fromkeys(row.parts[0].shape for row in rows))
+
+
+def _phases(rows: list[Collective]) -> str:
+    found = [p for p in dict.fromkeys(row.phase for row in rows) if p]
+    return f", {' and '.join(found)}" if found else ""
+
+
+def _slice_of(value: Instruction) -> str:
+    """Which part of its source a value is, as text; the same text is the same part."""
+    parts = []
+    path: list[int] = []
+    at: Instruction | None = value
+    for _ in range(_STEPS):
+        if at is None:
+            break
+        if at.opcode in ("slice", "dynamic-slice", "get-tuple-element") or _slices(at):
+            parts.append(at.name if at.opcode != "slice" else at.attribute("slice") or at.name)
+        at = step_back(at, path)
+    return "/".join(parts)
+
+
+def _slices(i: Instruction) -> bool:
+    inside = i.called_computations[0].instructions if i.opcode == "fusion" else ()
+    return any(x.opcode in ("slice", "dynamic-slice") for x in inside)
+
+
+def _is_trifle(facts: Facts, wire_bytes: float) -> bool:
+    """Under a hundredth of what is sent: a gradient's norm, a loss."""
+    return wire_bytes < 0.01 * facts.collectives.wire_bytes
+
+
+def of_constant(facts: Facts) -> Iterator[Finding]:
+    """Collectives whose operands are constants: every device could make the result itself."""
+    for row in facts.collectives:
+        operands = row.instruction.operands
+        if not moves_constants(row):
+            continue
+        wire = row.total_wire_bytes or 0
+        if _is_trifle(facts, wire):
+            continue
+        seconds = facts.waited(row.members)
+        frame, inferred = facts.line(row.anchor)
+        yield Finding(
+            "collective-of-constant",
+            f"{row.kind} of a constant {over(row)}: every device already knows the result",
+            f"%{row.name} moves {size(row.payload_bytes)}{times(row)}, and its operand"
+            f" %{operands[0].name} is the same constant everywhere",
+            "constrain the constant's sharding where it is made, or make it inside the function"
+            " with the sharding it is used in",
+            max(WORTH_SAYING, facts.wire_share(wire, seconds)),
+            seconds,
+            wire or row.total_payload_bytes,
+            "wire",
+            (row.instruction,),
+            frame,
+            inferred,
+        )
+
+
+def reduced_twice(facts: Facts) -> Iterator[Finding]:
+    """Sums of two all-reduces over the same devices: adding first halves the transfer."""
+    rows = [row for row in facts.collectives if row.kind == "all-reduce" and _is_sum(row)]
+    if not rows:
+        return
+    # What holds nothing but one reduced array (or a part of a combined one), followed forward.
+    marks: dict[int, tuple[Collective, Instruction]] = {}
+    for row in rows:
+        for value in _parts_of(row):
+            _spread(facts, value, (row, value), marks)
+    found: dict[int, list[tuple[Instruction, tuple[Collective, Instruction]]]] = defaultdict(list)
+    for index in list(marks):
+        for user in facts.module.instructions[index].users:
+            if user.opcode != "add" or len(user.operands) != 2 or user.index in found:
+                continue
+            a, b = (marks.get(o.index) for o in user.operands)
+            if a is None or b is None or a[1] is b[1] or not _same_groups(a[0], b[0]):
+                continue
+            if not (_one_use(a[1]) and _one_use(b[1])):
+                continue
+            less = min((a, b), key=lambda x: x[1].shape.byte_size)
+            found[user.index].append((user, less))
+    alike: dict[tuple[object, ...], list[_Twice]] = defaultdict(list)
+    for pairs in found.values():
+        user, (row, value) = pairs[0]
+        part = value.shape.byte_size
+        payload = sum(p.bytes for p in row.parts) or 1
+        wire = int((row.total_wire_bytes or 0) * part / payload)
+        if _is_trifle(facts, wire):
+            continue
+        seconds = facts.waited(row.members)
+        seconds = None if seconds is None else seconds * part / payload
+        other = next(o for o in (marks[x.index] for x in user.operands) if o[1] is not value)
+        key = row.axes_or_groups, value.shape.dense_text, row.executions
+        alike[key].append(_Twice(user, row, value, other[0], wire, seconds))
+    for twice in alike.values():
+        yield _told_twice(facts, twice)
+
+
+class _Twice(NamedTuple):
+    """An addition of two reduced values; wire bytes and seconds of the smaller one."""
+
+    user: Instruction
+    row: Collective
+    value: Instruction
+    other: Collective
+    wire: int
+    seconds: float | None
+
+
+def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
+    user, row, value, other, _, _ = twice[0]
+    saved = sum(x.value.shape.byte_size * x.row.counted for x in twice)
+    rows = list(dict.fromkeys(x.row for x in twice))
+    whole = sum(r.total_payload_bytes or 0 for r in rows)
+    wire = sum(x.wire for x in twice)
+    known = [x.seconds for x in twice if x.seconds is not None]
+    seconds = sum(known) if known else None
+    frame, inferred = facts.line(user)
+    many = len(twice) > 1
+    subject = f"{len(twice):,} gradients are" if many else "A gradient is"
+    where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
+    evidence = dict.fromkeys(
+        i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
+    )
+    return Finding(
+        "reduced-twice",
+        f"{subject} reduced twice {over(row)}: {saved:,} of {whole:,} B of"
+        f" {names([r.instruction for r in rows])} could be saved",
+        f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
+        f" {where} (such as the two uses of a tied embedding)",
+        "add the two partial gradients before they are reduced: compute both uses from one"
+        " array inside one function, or reduce the sum by hand in shard_map",
+        max(WORTH_SAYING, facts.wire_share(wire, seconds)),
+        seconds,
+        wire,
+        "wire",
+        tuple(evidence),
+        frame,
+        inferred,
+    )
+
+
+def _is_sum(row: Collective) -> bool:
+    called = [c for role, c in row.instruction.called if role == "to_apply"]
+    if not called:
+        called = [c for i in row.instruction.called_computations for c in _applied(i.instructions)]
+    return bool(called) and called[0].root is not None and called[0].root.opcode == "add"
+
+
+def _applied(instructions: Iterable[Instruction]) -> list:  # type: ignore[type-arg]
+    return [c for i in instructions for role, c in i.called if role == "to_apply"]
+
+
+def _parts_of(row: Collective) -> Iterator[Instruction]:
+    """The arrays of a reduce as its users take them out: elements, or slices of a flat one."""
+    start: Instruction = row.instruction
+    for user in start.users:
+        if user.opcode == "all-reduce-done":
+            start = user
+            break
+    taken = [u for u in start.users if u.opcode in ("get-tuple-element", "slice")]
+    if not taken:
+        yield start
+        return
+    for u in taken:
+        slices = [x for x in u.users if x.opcode == "slice"]
+        yield from slices if len(slices) > 1 else [u]
+
+
+def _spread(
+    facts: Facts,
+    value: Instruction,
+    mark: tuple[Collective, Instruction],
+    marks: dict[int, tuple[Collective, Instruction]],
+) -> None:
+    """Marks what is ``value`` and nothing else, into the fusions that use it."""
+    front = [value]
+    for _ in range(_STEPS):
+        ahead: list[Instruction] = []
+        for x in front:
+            if x.index in marks:
+                continue
+            marks[x.index] = mark
+            for user in x.users:
+                if user.opcode in SAME and user.opcode != "tuple" and len(user.operands) == 1:
+                    ahead.append(user)
+                elif user.opcode == "fusion" and user.called_computations:
+                    inside = user.called_computations[0].parameters
+                    for n, o in enumerate(user.operands):
+                        if o is x and n < len(inside):
+                            ahead.append(inside[n])
+        front = ahead
+        if not front:
+            return
+
+
+def _one_use(value: Instruction) -> bool:
+    """Whether the chain of copies and casts from a reduced value ends in one place."""
+    at = value
+    for _ in range(_STEPS):
+        users = at.users
+        if len(users) != 1:
+            return False
+        if users[0].opcode not in SAME or users[0].opcode == "tuple":
+            break
+        at = users[0]
+    if users[0].opcode != "fusion":
+        return True
+    inside = users[0].called_computations[0].parameters
+    number = [n for n, o in enumerate(users[0].operands) if o is at]
+    if len(number) != 1 or number[0] >= len(inside):
+        return False
+    return _one_use(inside[number[0]]) if inside[number[0]].users else True

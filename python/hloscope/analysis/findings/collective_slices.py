@@ -1,0 +1,128 @@
+"""Communication of more than is used: gathered or summed whole, then cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hlo import Instruction
+from ..base.operands import callers
+from .collective_facts import SAME, moved, over
+from .facts import Facts
+from .finding import Finding, names
+
+
+def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
+    """Arrays gathered whole of which every use takes a slice: the sharding goes there and back."""
+    for row in facts.collectives:
+        if row.kind != "all-gather" or len(row.parts) != 1:
+            continue
+        uses = list(_real_users(row.instruction))
+        if not uses or not all(_is_device_slice(u) for u in uses):
+            continue
+        if any(u.shape.elements * 2 > row.instruction.shape.elements > 0 for u in uses):
+            continue
+        wire = row.total_wire_bytes or 0
+        seconds = facts.waited(row.members)
+        frame, inferred = facts.line(row.anchor)
+        yield Finding(
+            "gathered-then-sliced",
+            f"{moved(row)} is gathered {over(row)}, and each device then keeps only a slice",
+            f"%{row.name} makes {row.parts[0].shape}, and all its users cut it again"
+            f" ({names(uses)})",
+            "the sharding changes there and back: constrain the value between the two to the"
+            " sharding of its user, so that shards move directly",
+            facts.wire_share(wire, seconds),
+            seconds,
+            wire,
+            "wire",
+            (row.instruction, *uses[:4]),
+            frame,
+            inferred,
+        )
+
+
+def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
+    """All-reduces of which each device keeps its own slice: half of the wire for nothing."""
+    if facts.target.platform == "cpu":
+        return  # XLA:CPU has no pass that makes reduce-scatters; the same program has on a chip
+    for row in facts.collectives:
+        if row.kind != "all-reduce" or len(row.parts) != 1 or row.group_size < 2:
+            continue
+        uses = list(_real_users(row.instruction))
+        if not uses or not all(_is_device_slice(u) for u in uses):
+            continue
+        wire = (row.total_wire_bytes or 0) // 2
+        whole = facts.waited(row.members)
+        frame, inferred = facts.line(row.anchor)
+        yield Finding(
+            "reduced-then-sliced",
+            f"%{row.name} reduces all of {row.parts[0].shape} {over(row)}, and each device"
+            " keeps a slice: a reduce-scatter would send half",
+            f"its users cut it by device: {names(uses)}",
+            "constrain the sum's sharding where it is made (or use psum_scatter) so that the"
+            " compiler can reduce-scatter",
+            facts.wire_share(wire, None if whole is None else whole / 2),
+            None if whole is None else whole / 2,
+            wire,
+            "wire",
+            (row.instruction, *uses[:4]),
+            frame,
+            inferred,
+        )
+
+
+def _real_users(value: Instruction) -> Iterator[Instruction]:
+    """Users behind copies, casts and done halves; a tuple or a root counts as a use."""
+    front, seen = [value], {value.index}
+    if value.is_root:
+        yield value
+    while front:
+        x = front.pop()
+        for u in x.users:
+            if u.index in seen:
+                continue
+            seen.add(u.index)
+            plumbing = u.opcode in SAME - {"tuple"} or u.opcode.endswith("-done")
+            if plumbing and not u.is_root:
+                front.append(u)
+            else:
+                yield u
+
+
+def _is_device_slice(u: Instruction) -> bool:
+    """A dynamic-slice at an offset that comes from the device's own number."""
+    if u.opcode == "dynamic-slice":
+        return any(_from_partition(o) for o in u.operands[1:])
+    if u.opcode != "fusion" or not u.called_computations:
+        return False
+    root = u.called_computations[0].root
+    while root is not None and root.opcode in SAME - {"tuple"} and root.operands:
+        root = root.operands[0]
+    return (
+        root is not None
+        and root.opcode == "dynamic-slice"
+        and any(_from_partition(o) for o in root.operands[1:])
+    )
+
+
+def _from_partition(value: Instruction) -> bool:
+    front = [value]
+    seen: set[int] = set()
+    while front and len(seen) < 200:
+        x = front.pop()
+        if x.index in seen:
+            continue
+        seen.add(x.index)
+        if x.opcode in ("partition-id", "replica-id"):
+            return True
+        if x.opcode == "parameter" and not x.computation.is_entry:
+            caller = callers(x.module).get(x.computation.index)
+            number = x.parameter_number
+            if caller is not None and caller.opcode in ("fusion", "call") and number is not None:
+                front += caller.operands[number : number + 1]
+        elif x.opcode == "fusion" and x.called_computations:
+            root = x.called_computations[0].root
+            front += [root] if root is not None else []
+        else:
+            front += x.operands
+    return False
