@@ -10,6 +10,7 @@ the same users in the same places           up to 4
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import pass_match
@@ -116,21 +117,30 @@ class Evidence:
 
     def _reach(self, o: int) -> frozenset[int]:
         """The first instructions behind an operand, through what is not known yet."""
-        w = self.w
+        return self._first(o, self._outer, self._known, self.w.present_operands)
+
+    def _outer(self, k: int) -> int:
+        while k in self.outside:
+            k = self.outside[k]
+        return self.w.outside.get(k, k) if k not in self.fresh else k
+
+    def _first(
+        self,
+        o: int,
+        outer: Callable[[int], int],
+        known: Callable[[int], Ids],
+        operands: Callable[[int], Sequence[int]],
+    ) -> frozenset[int]:
         out: set[int] = set()
         level = [o]
         for _ in range(_DEPTH):
             following: list[int] = []
-            for k in level:
-                while k in self.outside:
-                    k = self.outside[k]
-                else:
-                    k = w.outside.get(k, k) if k not in self.fresh else k
-                ids = self._known(k)
+            for k in map(outer, level):
+                ids = known(k)
                 if ids:
-                    out.update(w.main.get(i, i) for i in ids)
+                    out.update(self.w.main.get(i, i) for i in ids)
                 else:
-                    following += w.present_operands(k)
+                    following += operands(k)
             level = following[:_WIDTH]
             if not level:
                 break
@@ -156,23 +166,12 @@ class Evidence:
         return found
 
     def _old_reach(self, o: int) -> frozenset[int]:
-        w = self.w
-        out: set[int] = set()
-        level = [o]
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                while k in w.outside:
-                    k = w.outside[k]
-                ids = w.of(k)
-                if ids:
-                    out.update(w.main.get(i, i) for i in ids)
-                else:
-                    following += w.operands.get(k, ())
-            level = following[:_WIDTH]
-            if not level:
-                break
-        return frozenset(out)
+        return self._first(o, self._old_outer, self.w.of, lambda k: self.w.operands.get(k, ()))
+
+    def _old_outer(self, k: int) -> int:
+        while k in self.w.outside:
+            k = self.w.outside[k]
+        return k
 
     def _used(self, n: int, y: int) -> float:
         """How alike the uses of both are: the same user in the same place is worth most."""
