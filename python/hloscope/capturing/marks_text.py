@@ -15,10 +15,11 @@ import re
 from collections.abc import Sequence
 
 from ..hlo.parts import escape, unescape
+from ..hlo.regex import regex
 
 Chains = tuple[tuple[int, ...], ...]
 
-_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
+_OP_NAME = regex(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
 
 
 class Cleaner:
@@ -27,9 +28,9 @@ class Cleaner:
     def __init__(self, salt: str) -> None:
         self.salt = salt
         s = re.escape(salt)
-        self._mark = re.compile(rf"{s}(\d{{1,9}}){s}/?")
-        self._at_begin = re.compile(rf'(?<=["/(:;]){s}\d{{1,9}}{s}/?')
-        self._quoted = re.compile(rf'(?<!op_name=")(?<="){s}\d{{1,9}}{s}/?')
+        self._mark = regex(rf"{s}(\d{{1,9}}){s}/?")
+        self._at_begin = regex(rf'(?<=["/(:;]){s}\d{{1,9}}{s}/?')
+        self._quoted = regex(rf'(?<!op_name=")(?<="){s}\d{{1,9}}{s}/?')
         self._seen: dict[str, tuple[str, Chains]] = {}
 
     def op_name(self, name: str) -> tuple[str, Chains]:

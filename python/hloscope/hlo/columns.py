@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from .collective_kinds import KINDS
 from .parts import FrameTable, parse_metadata, split_attributes, unescape
+from .regex import regex
 
 if TYPE_CHECKING:
     from .module import Module
@@ -39,15 +40,15 @@ CALL_ROLES = (
 )
 _ROLES = frozenset(CALL_ROLES)
 _ROLE_MARKS = tuple(f"{role}=" for role in CALL_ROLES)
-_CALLS = re.compile(r"(?:^|,)\s*(" + "|".join(CALL_ROLES) + r")=(\{[^{}]*+\}|[^\s,{}\"()]++)")
-_ONE_CALL = re.compile(
+_CALLS = regex(r"(?:^|,)\s*(" + "|".join(CALL_ROLES) + r")=(\{[^{}]*+\}|[^\s,{}\"()]++)")
+_ONE_CALL = regex(
     r"(?:(?:kind=\w+|dimensions=\{[\d,]*\}), )?(calls|to_apply)=%([\w.\-]+)"
     r"(?:, metadata=\{[^{}]*+\})?"
 )
-_PLAIN_NAME = re.compile(r"%?[\w.\-]+")
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
-_OP_NAME = re.compile(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
-_FRAME_ID = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
+_PLAIN_NAME = regex(r"%?[\w.\-]+")
+_QUOTED = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
+_OP_NAME = regex(r'op_name="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
+_FRAME_ID = regex(r"\bstack_frame_id=(\d{1,9})\b")
 
 # Opcodes that never name a computation; any other, known or not, is searched.
 NEVER_CALLS = frozenset(
@@ -192,7 +193,7 @@ def _frame_id(text: str) -> int:
 
 
 # As XLA prints it. Inside a string quotes are escaped, so this begins outside of all of them.
-_PLACE = re.compile(r' source_file="([^"\\]*+)" source_line=(\d{1,9})(?=[ }])')
+_PLACE = regex(r' source_file="([^"\\]*+)" source_line=(\d{1,9})(?=[ }])')
 
 
 def source_frames(module: Module) -> tuple[FrameTable, list[int]]:

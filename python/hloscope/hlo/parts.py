@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .regex import regex, regex_bytes
 from .shape import split_top
 
 
@@ -102,7 +103,7 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(_unescape_run, text)
 
 
-_ESCAPE = re.compile(r"((?:\\[0-3][0-7]{2})+)|\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,2})|(.))", re.S)
+_ESCAPE = regex(r"((?:\\[0-3][0-7]{2})+)|\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,2})|(.))", re.S)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -125,7 +126,7 @@ def unescape_mlir(text: str) -> str:
     return _MLIR_ESCAPE.sub(_unescape_mlir, text) if "\\" in text else text
 
 
-_MLIR_ESCAPE = re.compile(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.S)
+_MLIR_ESCAPE = regex(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.S)
 
 
 def _unescape_mlir(m: re.Match[str]) -> str:
@@ -134,7 +135,7 @@ def _unescape_mlir(m: re.Match[str]) -> str:
     return _SIMPLE.get(m[2], m[2])
 
 
-_UNSAFE = re.compile(rb"[^ !#-&(-\[\]-~]")
+_UNSAFE = regex_bytes(rb"[^ !#-&(-\[\]-~]")
 _ESCAPES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
 
 
@@ -171,7 +172,7 @@ def _attribute_pattern(depth: int) -> str:
 
 
 # One whole attribute as XLA prints it; deeper nesting and bare words are split by hand.
-_ATTRIBUTE = re.compile(_attribute_pattern(5), re.S)
+_ATTRIBUTE = regex(_attribute_pattern(5), re.S)
 
 
 def split_attributes(text: str) -> dict[str, str]:
@@ -197,9 +198,9 @@ def _split_by_hand(text: str) -> dict[str, str]:
     return out
 
 
-_QUOTED_FIELD = re.compile(r'\b(op_name|op_type|source_file)="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
-_NUMBER_FIELD = re.compile(r"\b(source_line|stack_frame_id)=(\d{1,9})\b")
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
+_QUOTED_FIELD = regex(r'\b(op_name|op_type|source_file)="([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.S)
+_NUMBER_FIELD = regex(r"\b(source_line|stack_frame_id)=(\d{1,9})\b")
+_QUOTED = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def parse_metadata(raw: str) -> Metadata:
@@ -223,7 +224,7 @@ def parse_aliases(raw: str) -> tuple[Alias, ...]:
     )
 
 
-_ALIAS = re.compile(
+_ALIAS = regex(
     r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d,\s]*)\}\s*(?:,\s*([a-z-]+))?\s*\)"
 )
 

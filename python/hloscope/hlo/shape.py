@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from .regex import regex
+
 # bits per element, xla/primitive_util.h and xla_data.proto
 ELEMENT_BITS: dict[str, int] = {
     "pred": 8, "s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4,
@@ -114,12 +116,12 @@ def _dense_text(shape: Shape) -> str:
     return shape.text if brace < 0 else shape.text[:brace]
 
 
-_ARRAY = re.compile(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{.*\})?\Z", re.S)
-_BLANK = re.compile(r"\s+")
-_LAYOUT_TILE = re.compile(r"(?<![A-Z])([A-Z]++)((?:\([^()]*+\))++)")
+_ARRAY = regex(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{.*\})?\Z", re.S)
+_BLANK = regex(r"\s+")
+_LAYOUT_TILE = regex(r"(?<![A-Z])([A-Z]++)((?:\([^()]*+\))++)")
 
 
-_SPLIT = re.compile(r'[,;()\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
+_SPLIT = regex(r'[,;()\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def split_top(text: str, separator: str = ",") -> list[str]:
@@ -180,7 +182,7 @@ def without_comments(text: str) -> str:
     return "".join(parts)
 
 
-_LINE_COMMENT = re.compile(r"//[^\n]*")
+_LINE_COMMENT = regex(r"//[^\n]*")
 
 
 def parse_shape(text: str) -> Shape:

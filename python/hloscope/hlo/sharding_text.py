@@ -17,17 +17,18 @@ from functools import lru_cache
 import numpy as np
 
 from .mesh_text import AxisRef, mesh_from_text, parse_axis_ref, parse_iota
+from .regex import regex
 from .shape import split_top
 from .sharding import Sharding, from_axes
 from .target import Mesh
 
-_DEVICES = re.compile(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
-_COMMENT = re.compile(r"/\*[^*\"]*\*/")
-_LAST_DIMS = re.compile(r"last_tile_dims=\{([^}]*)\}")
-_HUGE = re.compile(r"\d{10}")  # no device and no count of tiles has ten digits
-_BRACE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]')
-_MAXIMAL = re.compile(r"maximal(?:_mesh\[)?[ ,]*device(?:_id)?=(\d+)")
-_SDY_MESH = re.compile(r"@([\w.$-]+|\"[^\"]*\")|mesh<\[(.*?)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
+_DEVICES = regex(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
+_COMMENT = regex(r"/\*[^*\"]*\*/")
+_LAST_DIMS = regex(r"last_tile_dims=\{([^}]*)\}")
+_HUGE = regex(r"\d{10}")  # no device and no count of tiles has ten digits
+_BRACE = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]')
+_MAXIMAL = regex(r"maximal(?:_mesh\[)?[ ,]*device(?:_id)?=(\d+)")
+_SDY_MESH = regex(r"@([\w.$-]+|\"[^\"]*\")|mesh<\[(.*?)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
 
 
 def parse_sharding(text: str, meshes: dict[str, Mesh] | None = None) -> Sharding:
@@ -163,8 +164,8 @@ def _shardy(text: str, meshes: dict[str, Mesh]) -> Sharding:
     return _axes_body(mesh, inner[m.end() :].lstrip(", "), text)
 
 
-_SDY_AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"=(\d+)')
-_SDY_MESHES = re.compile(
+_SDY_AXIS = regex(r'"((?:[^"\\]|\\.)*)"=(\d+)')
+_SDY_MESHES = regex(
     r"sdy\.mesh @([\w.$-]+|\"[^\"]*\") = <\[(.*?)\](?:, device_ids=\[([\d,\s]*)\])?>"
 )
 
@@ -200,7 +201,7 @@ def split_angle(text: str) -> list[str]:
     return parts
 
 
-_JAX_MESH = re.compile(r"(?:Abstract)?Mesh\(((?:'[^']*': \d+(?:, )?)+)")
+_JAX_MESH = regex(r"(?:Abstract)?Mesh\(((?:'[^']*': \d+(?:, )?)+)")
 
 
 def _partition_spec(text: str, meshes: dict[str, Mesh]) -> Sharding:

@@ -9,25 +9,25 @@ They stand in StableHLO as attributes, and in HLO before partitioning as fronten
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping as MappingType
 from typing import TYPE_CHECKING
 
 from .mesh_text import mesh_from_text
 from .parts import unescape
+from .regex import regex
 from .target import Mesh
 
 if TYPE_CHECKING:
     from .module import Module
 
-_MESH = re.compile(
+_MESH = regex(
     r"@?([\w.$\-]+|\"[^\"]*\")\s*=\s*(?:#sdy\.mesh)?\s*<\[([^\[\]]*)\](?:,\s*device_ids=\[([\d,\s]*)\])?>"
 )
-_MESH_BODY = re.compile(r"<\[([^\[\]]*)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
-_AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
-_INLINE_MESH = re.compile(r"\s*mesh(<\[[^\[\]]*\](?:,\s*device_ids=\[[\d,\s]*\])?>)\s*,?")
-_SYMBOL = re.compile(r"\s*@([\w.$\-]+|\"[^\"]*\")\s*,?")
-_ANGLE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|->|[<>]')
+_MESH_BODY = regex(r"<\[([^\[\]]*)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
+_AXIS = regex(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
+_INLINE_MESH = regex(r"\s*mesh(<\[[^\[\]]*\](?:,\s*device_ids=\[[\d,\s]*\])?>)\s*,?")
+_SYMBOL = regex(r"\s*@([\w.$\-]+|\"[^\"]*\")\s*,?")
+_ANGLE = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|->|[<>]')
 
 
 def mesh_text(body: str) -> str:
@@ -61,7 +61,7 @@ def header_meshes(attributes: MappingType[str, str]) -> dict[str, str]:
     return out
 
 
-_FRONTEND = re.compile(r'xla\.sdy\.sharding="((?:[^"\\]|\\.)*)"')
+_FRONTEND = regex(r'xla\.sdy\.sharding="((?:[^"\\]|\\.)*)"')
 
 
 def of_frontend(attributes: str, module: Module) -> str | None:

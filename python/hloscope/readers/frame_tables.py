@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from ..hlo.parts import FrameTable, unescape
+from ..hlo.regex import regex
 
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_NAME_ROW = re.compile(r'(\d{1,9})\s+"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*$', re.S)
-_FIELDS_ROW = re.compile(r"(\d{1,9})\s+\{([^{}]*)\}\s*$")
-_FIELD = re.compile(r"\b([a-z_]++)=(\d{1,9})\b")
+_NAME_ROW = regex(r'(\d{1,9})\s+"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*$', re.S)
+_FIELDS_ROW = regex(r"(\d{1,9})\s+\{([^{}]*)\}\s*$")
+_FIELD = regex(r"\b([a-z_]++)=(\d{1,9})\b")
 
 
 class FrameTableBuilder:

@@ -11,22 +11,22 @@ Every part between commas gives an operand or a warning.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from ..hlo.module import Computation, Instruction
+from ..hlo.regex import regex
 from ..hlo.shape import Shape, split_top, without_comments
 from . import hlo_infer, scan
 from .hlo_statements import nested
 
 NO_SHAPE = Shape("", "opaque")  # until it is inferred
-_PERCENT_NAME = re.compile(r"%([^\s,(){}=\"]+)")
+_PERCENT_NAME = regex(r"%([^\s,(){}=\"]+)")
 _TYPED = (
     r"(?:\s|/\*[^*]*\*/)*+(?:(?:[a-z]\w*\[[^\[\]]*+\](?:\{[^{}]*+\})?"
     r"|\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\))*+\))\s+)?%[^\s,(){}=\"#]++\s*+"
 )
-_ALL_TYPED = re.compile(rf"{_TYPED}(?:,{_TYPED})*+\Z")
-_NAMED = re.compile(r"%?([^\s,(){}=\"#]+)((?:#\d+)*)\Z")
+_ALL_TYPED = regex(rf"{_TYPED}(?:,{_TYPED})*+\Z")
+_NAMED = regex(r"%?([^\s,(){}=\"#]+)((?:#\d+)*)\Z")
 _LITERAL_OPCODES = frozenset({"constant", "parameter", "iota"})
 MAX_NESTED = 100_000
 

@@ -10,26 +10,26 @@ another one: in a damaged dump a bracket that is never closed costs its own line
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from ..hlo.columns import CALL_ROLES
+from ..hlo.regex import regex
 from . import scan
 from .scan import SPACE
 
 _NAME = r"[^\s=(),{}\"]+"
-_ASSIGNS = re.compile(rf"(?:(ROOT)\b{SPACE})?%?({_NAME}){SPACE}={SPACE}")
-_OPCODE = re.compile(rf"([a-zA-Z][\w.\-]*){SPACE}\(")
-_HEADER = re.compile(rf"(?:(ENTRY)\b{SPACE})?%?({_NAME}){SPACE}(?=[({{])")
-_ARROW = re.compile(rf"{SPACE}->{SPACE}")
-_BODY = re.compile(rf"{SPACE}(?:ROOT\b|%?{_NAME}{SPACE}=[^=>]|\}}|\Z)")
+_ASSIGNS = regex(rf"(?:(ROOT)\b{SPACE})?%?({_NAME}){SPACE}={SPACE}")
+_OPCODE = regex(rf"([a-zA-Z][\w.\-]*){SPACE}\(")
+_HEADER = regex(rf"(?:(ENTRY)\b{SPACE})?%?({_NAME}){SPACE}(?=[({{])")
+_ARROW = regex(rf"{SPACE}->{SPACE}")
+_BODY = regex(rf"{SPACE}(?:ROOT\b|%?{_NAME}{SPACE}=[^=>]|\}}|\Z)")
 # Where no statement that began before goes on: the next one's first line.
 _FIRST_LINE = (
     r"HloModule\b|ENTRY\b|[ \t]*(?:ROOT )?%?[^\s=(),{}\"]+ = (?:\(|[a-z]\w*\[)"
     r"|%?[^\s=(),{}\"]+ (?:\([^\n]*\) -> [^\n]* )?\{[ \t]*(?:\n|\Z)"
 )
-_NEXT = re.compile(rf"\n(?:{_FIRST_LINE}|\}}[ \t]*(?:,[ \t]*execution_thread|\n|\Z))")
-_NEXT_FIRST = re.compile(rf"\n(?:{_FIRST_LINE})")
+_NEXT = regex(rf"\n(?:{_FIRST_LINE}|\}}[ \t]*(?:,[ \t]*execution_thread|\n|\Z))")
+_NEXT_FIRST = regex(rf"\n(?:{_FIRST_LINE})")
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ def _first(find, text: str, at: int, limits: list[int]) -> int:  # type: ignore[
     return -1
 
 
-_IN_PLACE = re.compile(
+_IN_PLACE = regex(
     rf"\b({'|'.join(CALL_ROLES)})={SPACE}\{{(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )"
 )
 
@@ -204,7 +204,7 @@ def header(limits: Limits, at: int, line_end: int) -> Header | None:
     return Header(m.group(2), m.group(1) is not None, brace + 1)
 
 
-_RESULT = re.compile(rf"[a-z]\w*(?:{SPACE}\[[^\[\]{{}}]*\])?(?:{SPACE}\{{[\d:][^{{}}]*\}})?")
+_RESULT = regex(rf"[a-z]\w*(?:{SPACE}\[[^\[\]{{}}]*\])?(?:{SPACE}\{{[\d:][^{{}}]*\}})?")
 
 
 def _result_end(text: str, at: int, limit: int) -> int:

@@ -24,6 +24,7 @@ from itertools import count
 
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning, split_attributes
+from ..hlo.regex import regex
 from ..hlo.shape import Shape, parse_shape
 from . import hlo_checks, hlo_entry, hlo_operands, hlo_statements, scan
 from .frame_tables import TABLES, FrameTableBuilder
@@ -53,7 +54,7 @@ def _canonical_attributes() -> str:
 
 # One instruction line as XLA prints it, or any other line (group 7). Possessive throughout:
 # no backtracking into a part that matched, so no line takes more than linear time.
-_MASTER = re.compile(
+_MASTER = regex(
     r"^[ \t]*+(?:"
     r"((?:ROOT )?)%?+([^\s=(),{}\"]++) = "  # 1 ROOT, 2 name
     r"([a-z][^\s(]*+(?:\([^\s(]*+)*+|\([^\n]*?\)(?:\{[^\s}]*\})?) "  # 3 shape
@@ -63,16 +64,16 @@ _MASTER = re.compile(
     r"|([^\n]*+))",  # 7 anything else
     re.M,
 )
-_ATTRIBUTES = re.compile(_canonical_attributes())
-_BRACE_IN_COMMENT = re.compile(r"/\*[^*{}\"]*+[{}\"]")
-_START = re.compile(
+_ATTRIBUTES = regex(_canonical_attributes())
+_BRACE_IN_COMMENT = regex(r"/\*[^*{}\"]*+[{}\"]")
+_START = regex(
     r"(?:[IWEF]\d{4,8}[ ][^\]\n]*\][ ]?|[^\s{}=\"]{1,80}:[ ]|[\d\-:.TZ+ ]{8,40}[ ])?"
     r"[ \t]*HloModule[ \t]+"
 )
-_LOG_PREFIX = re.compile(r"^[IWEF]\d{4,8} [^\]\n]{1,200}\] ?", re.M)
-_HEADER_LINE = re.compile(r"(ENTRY )?%([^\s=(),{}\"]+) \([^\n=]*\) -> [^\n=]* \{\Z")
-_MODULE_NAME = re.compile(r"%?([^\s,]+)")
-_LOOKS_LIKE_AN_INSTRUCTION = re.compile(r"(?:ROOT\s+)?%?[^\s=(),{}\"]+\s*=\s*[^\n]+\(")
+_LOG_PREFIX = regex(r"^[IWEF]\d{4,8} [^\]\n]{1,200}\] ?", re.M)
+_HEADER_LINE = regex(r"(ENTRY )?%([^\s=(),{}\"]+) \([^\n=]*\) -> [^\n=]* \{\Z")
+_MODULE_NAME = regex(r"%?([^\s,]+)")
+_LOOKS_LIKE_AN_INSTRUCTION = regex(r"(?:ROOT\s+)?%?[^\s=(),{}\"]+\s*=\s*[^\n]+\(")
 
 
 def read_hlo_text(text: str, warnings: list[ReadWarning] | None = None) -> list[Module]:

@@ -7,21 +7,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from ..hlo.parts import unescape_mlir
+from ..hlo.regex import regex
 from .mlir_types import split_types
 
-_VHLO_TYPE = re.compile(r"!vhlo\.([a-zA-Z]\w*?)_v\d+\b")
-_VHLO_OP = re.compile(r"\bvhlo\.([a-z]\w*?)_v\d+\b")
-_VHLO_ATTRIBUTE = re.compile(r"#vhlo\.(\w+?)_v\d+\b")
+_VHLO_TYPE = regex(r"!vhlo\.([a-zA-Z]\w*?)_v\d+\b")
+_VHLO_OP = regex(r"\bvhlo\.([a-z]\w*?)_v\d+\b")
+_VHLO_ATTRIBUTE = regex(r"#vhlo\.(\w+?)_v\d+\b")
 _TYPES = {"bool": "i1", "token": "!stablehlo.token", "none": "none"}
-_FUNCTION = re.compile(r'"(?:func\.func|stablehlo\.func)"\s*\(\s*\)')
-_NAME = re.compile(r'sym_name\s*=\s*(?:#?\w*<?)"((?:[^"\\]|\\.)*)"')
-_VISIBILITY = re.compile(r'sym_visibility\s*=\s*(?:#?\w*<?)"(\w*)"')
-_ATTRIBUTE_LIST = re.compile(r"\b(arg_attrs|res_attrs)\s*=\s*(?:#vhlo\.\w+<)?\[")
-_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|->|[<>(){}\[\]]')
+_FUNCTION = regex(r'"(?:func\.func|stablehlo\.func)"\s*\(\s*\)')
+_NAME = regex(r'sym_name\s*=\s*(?:#?\w*<?)"((?:[^"\\]|\\.)*)"')
+_VISIBILITY = regex(r'sym_visibility\s*=\s*(?:#?\w*<?)"(\w*)"')
+_ATTRIBUTE_LIST = regex(r"\b(arg_attrs|res_attrs)\s*=\s*(?:#vhlo\.\w+<)?\[")
+_BRACKET = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|->|[<>(){}\[\]]')
 MAX_LENGTH = 1_000_000  # longer ones are constants: there is nothing in them to spell anew
 
 

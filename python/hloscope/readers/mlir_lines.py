@@ -13,38 +13,39 @@ Lines with all brackets closed are passed on as they are; only others are looked
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_TOKEN = re.compile(
+from ..hlo.regex import regex
+
+_TOKEN = regex(
     r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|//[^\n]*|->|[<>(){}\[\]\n]'
     r"|(?<=\s)(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=(?![=>])"
     r"|(?:\w+\.)?return\b)"
 )
 # After a brace: a key and its value, so that this is a dictionary and no region.
-_DICTIONARY = re.compile(
+_DICTIONARY = regex(
     r'(?:\s|//[^\n]*\n)*+(?:(?:[A-Za-z_][\w.$\-]*|"[^"\\]*(?:\\.[^"\\]*)*")\s*(?:=|,|\})|\})'
 )
 # A region that begins within a line, or a second operation on it.
-_SEVERAL = re.compile(
+_SEVERAL = regex(
     r"\{\s+(?:%|\^|\"[\w.]+\"\s*\(|[\w.]*return\b)"
     r"|[^\s,(]\s+(?:%[\w$.\-]+(?::\d+)?\s*=\s(?!%)|(?:\w+\.)?return\s)"
 )
 # The first line of an operation, a function or a module; no line within brackets looks so.
-_NEXT = re.compile(
+_NEXT = regex(
     r"[ \t]*(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*(?:\"?[a-z_]\w*\.|call )"
     r"|(?:stablehlo\.|func\.|sdy\.)?return(?=[ \n])|\"?func\.func\b|module\b|\^bb\d)"
 )
 _LEADING = ("->", ":", ",", "<{", "attributes ", "attributes{", "loc(", ")", "]", ">", "=")
-_KEYWORD = re.compile(
+_KEYWORD = regex(
     r"(?:across|applies|dim_numbers|window|init|reducer_init|to|outputs)\b|[a-z_]\w*\s*=\s"
 )
 _TRAILING = (",", "=", "->", "(", "[", "<", " :", ":")
 _CLOSING = {")": "(", "]": "[", ">": "<", "}": "{"}
-_COMMENT = re.compile(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|//[^\n]*')
-_BLANK = re.compile(r"\s*+")
-_BLANKS = re.compile(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|((?<=[(\[])\s+|\s+(?=[)\]]))|\s+')
+_COMMENT = regex(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|//[^\n]*')
+_BLANK = regex(r"\s*+")
+_BLANKS = regex(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|((?<=[(\[])\s+|\s+(?=[)\]]))|\s+')
 MAX_CHARACTERS = 50_000_000  # of one operation
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import re
 
 from ..hlo.parts import FrameTable, escape, unescape_mlir
+from ..hlo.regex import regex
 
 _STRING = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
-_FILE = re.compile(_STRING + r":(\d{1,9}):(\d{1,9})(?:\s+to\s+(\d{0,9}):(\d{1,9}))?")
-_NAME = re.compile(_STRING + r"\s*(\()?")
-_ALIAS = re.compile(r"#loc\d*")
+_FILE = regex(_STRING + r":(\d{1,9}):(\d{1,9})(?:\s+to\s+(\d{0,9}):(\d{1,9}))?")
+_NAME = regex(_STRING + r"\s*(\()?")
+_ALIAS = regex(r"#loc\d*")
 _ANY_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
-_TOKEN = re.compile(_ANY_STRING + r"|->|[()\[\]<>]|\bat\b")
+_TOKEN = regex(_ANY_STRING + r"|->|[()\[\]<>]|\bat\b")
 MAX_STEPS = 200
 
 # file, line, column, function, and where the expression ends: line and column, 0 unknown

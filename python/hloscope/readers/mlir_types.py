@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from ..hlo.regex import regex
 from ..hlo.shape import ELEMENT_BITS, Shape, parse_shape
 
-_TENSOR = re.compile(r"tensor<(.*)>\Z", re.S)
-_DIMENSION = re.compile(r"(\d{1,18}|\?)x")
-_INTEGER = re.compile(r"(s|u|)i(\d{1,3})\Z")
-_TOKEN = re.compile(r'->|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[<>(){}\[\]]|,')
+_TENSOR = regex(r"tensor<(.*)>\Z", re.S)
+_DIMENSION = regex(r"(\d{1,18}|\?)x")
+_INTEGER = regex(r"(s|u|)i(\d{1,3})\Z")
+_TOKEN = regex(r'->|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[<>(){}\[\]]|,')
 _UNKNOWN = Shape("opaque[]", "opaque")
 _OTHER_TYPES = ("!", "none", "memref<", "vector<", "(", "tuple<")
 MAX_DEPTH = 50

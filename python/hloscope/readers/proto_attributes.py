@@ -13,6 +13,7 @@ from typing import Any
 
 from ..hlo.collective_kinds import KINDS
 from ..hlo.parts import escape
+from ..hlo.regex import regex_bytes
 from .proto_context import Context, text_of
 from .proto_opcodes import OPCODE_ATTRIBUTES
 from .proto_shardings import numbers, sharding_text
@@ -114,7 +115,7 @@ def _calls(i: Any, opcode: str, context: Context) -> list[str]:
     return ["calls=" + ", ".join(called)]
 
 
-_JSON_TOKEN = re.compile(rb'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
+_JSON_TOKEN = regex_bytes(rb'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def quoted_or_json(value: bytes) -> str:

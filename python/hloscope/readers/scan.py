@@ -9,23 +9,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..hlo.regex import regex
+
 # Blanks, line ends and comments: what XLA's lexer passes over between two tokens.
 SPACE = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+"
-_SPACE = re.compile(SPACE)
-_INLINE_SPACE = re.compile(r"(?:[ \t]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+")
-_BRACKET = re.compile(r'[()\[\]{}"]|/\*|//')
+_SPACE = regex(SPACE)
+_INLINE_SPACE = regex(r"(?:[ \t]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+")
+_BRACKET = regex(r'[()\[\]{}"]|/\*|//')
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
-_QUOTE_REST = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
-_ARRAY_SHAPE = re.compile(
+_QUOTE_REST = regex(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_ARRAY_SHAPE = regex(
     rf"[a-z][a-z0-9]*{SPACE}\[(?:[^\[\]\n=<]|<=)*+\](?:{SPACE}\{{(?:[\d:][^{{}}]*+)?\}})?"
 )
-_WORD = re.compile(r"[^\s(]*")
-_BODY = re.compile(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a computation in place
-_KEY = re.compile(r"([\w.\-]+)=")
-_PLAIN = re.compile(r"(?:[^\s,{}()\[\]\"'/]++|/(?![/*]))++")
-_COMMENT = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+', re.S)
-_HAS_BRACKET = re.compile(r"//|[^{}()\[\]\"]*[{}()\[\]\"]").match
-_SINGLE = re.compile(r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'")
+_WORD = regex(r"[^\s(]*")
+_BODY = regex(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a computation in place
+_KEY = regex(r"([\w.\-]+)=")
+_PLAIN = regex(r"(?:[^\s,{}()\[\]\"'/]++|/(?![/*]))++")
+_COMMENT = regex(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+', re.S)
+_HAS_BRACKET = regex(r"//|[^{}()\[\]\"]*[{}()\[\]\"]").match
+_SINGLE = regex(r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'")
 
 
 def skip(text: str, at: int) -> int:

@@ -11,27 +11,26 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from ..hlo.regex import regex
 from ..hlo.shape import Shape
 from .mlir_types import shape_of, split_types
 
-_OP = re.compile(
+_OP = regex(
     r"(?:%([\w$.\-]+)(?::(\d{1,6}))?((?:\s*,\s*%[\w$.\-]+(?::\d+)?)*+)\s*=\s*)?"
     r"(?:\"([\w.\-$]+)\"|([a-zA-Z_][\w.\-$]*))"
 )
-_VALUE = re.compile(r"%([\w$.\-]+)(?:#\d+)?")
-_ITERATION = re.compile(r"%([\w$.\-]+)\s*=\s*%")
-_TOKEN = re.compile(r'->|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[<>(){}\[\]]|:(?= )')
-_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
-_CALLEE = re.compile(r"@([\w$.\-]+|\"[^\"]*\")")
-_CALLEE_KEY = re.compile(
+_VALUE = regex(r"%([\w$.\-]+)(?:#\d+)?")
+_ITERATION = regex(r"%([\w$.\-]+)\s*=\s*%")
+_TOKEN = regex(r'->|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[<>(){}\[\]]|:(?= )')
+_QUOTED = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?')
+_CALLEE = regex(r"@([\w$.\-]+|\"[^\"]*\")")
+_CALLEE_KEY = regex(
     r"\b(?:callee|decomposition)\s*=\s*(?:@|#\w+\.string(?:_v\d+)?<)([\w$.\-]+|\"[^\"]*\")"
 )
-_TARGET_KEY = re.compile(
-    r'\bcall_target_name\s*=\s*(?:#\w+\.string(?:_v\d+)?<)?"((?:[^"\\]|\\.)*)"'
-)
-_CALLED = re.compile(r"called_computations = \[([^\]]*)\]")
-BLOCK_ARGUMENT = re.compile(r"%([\w$.\-]+)\s*:\s*(.*)\Z", re.S)
-_PARENTHESIS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[()]')
+_TARGET_KEY = regex(r'\bcall_target_name\s*=\s*(?:#\w+\.string(?:_v\d+)?<)?"((?:[^"\\]|\\.)*)"')
+_CALLED = regex(r"called_computations = \[([^\]]*)\]")
+BLOCK_ARGUMENT = regex(r"%([\w$.\-]+)\s*:\s*(.*)\Z", re.S)
+_PARENTHESIS = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[()]')
 _PREFIX = ("stablehlo.", "mhlo.", "func.", "vhlo.")
 
 
