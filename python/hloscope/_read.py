@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,7 +15,7 @@ from .readers import ReadError, archives, dump_directory, read_modules
 from .readers.entries import choose_module
 from .readers.pass_dump import LAST, pass_of
 from .readers.sources import Source, bytes_of, load
-from .readers.xplane import is_trace
+from .readers.xplane import Trace, is_trace, read_trace
 
 if TYPE_CHECKING:
     from .hlo.snapshots import Snapshot
@@ -34,12 +34,12 @@ def read(
     HLO or StableHLO text.
 
     ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
-    (``before_optimizations``, a pass name, ``after_optimizations``); by default the
-    largest module at its last stage. ``profile`` is a profiler trace (``….xplane.pb``, or a
-    folder such as XProf's) whose times are joined to the instructions; a trace is also a
-    source itself, by the HLO that it carries. ``hardware`` is the id of a chip to model time
-    on, such as "tpu-v5e": a dump does not say what it is for. Raises ``ReadError``, and
-    ``HardwareError`` for a chip nobody knows.
+    (``before_optimizations``, a pass name, ``after_optimizations``); by default the largest
+    module at its last stage, with a profile the one that took most time. ``profile`` is a
+    profiler trace (``….xplane.pb``, or a folder such as XProf's) whose times are joined to the
+    instructions; a trace is also a source itself, by the HLO that it carries. ``hardware`` is
+    the id of a chip to model time on, such as "tpu-v5e": a dump does not say what it is for.
+    Raises ``ReadError``, and ``HardwareError`` for a chip nobody knows.
 
     The log of Alpa's automatic stage construction, with any text around it, is no program: for
     one a ``StageLog`` is returned.
@@ -58,11 +58,20 @@ def read(
         if module is not None or stage is not None or profile is not None:
             raise ReadError("a stage log has no modules: read it without module, stage, profile")
         return cast(Capture, log)  # no type can tell the two apart: the content decides
+    trace = read_trace(Path(profile)) if profile is not None else None
     note = found_stage = ""
     folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
     if path is not None and path.is_dir():
         entries = dump_directory.list_directory(path)
-        entry, note = dump_directory.choose_entry(entries, module, stage, str(path))
+        timed_name = _most_measured(trace, (e.name for e in entries)) if module is None else None
+        entry, note = dump_directory.choose_entry(
+            entries, module if timed_name is None else timed_name, stage, str(path)
+        )
+        if timed_name is not None and len({(e.index, e.name) for e in entries}) > 1:
+            note = (
+                f"{entry.name} ({entry.index}) was taken, which has most time in the trace; "
+                "choose with module=, see read_programs"
+            )
         assert entry.path is not None
         data, origin, found_stage = bytes_of(entry.path), entry.path.name, entry.stage
         module = None
@@ -75,6 +84,8 @@ def read(
     timed = isinstance(data, bytes) and is_trace(data)
     if timed and module is None:
         module = 0  # the one with most measured time
+    elif module is None and len(modules) > 1:
+        module = _most_measured(trace, (m.name for m in modules))
     chosen = choose_module(modules, module, origin or "the text")
     told = (note, *archives.notes(path)) if path is not None else (note,)
     chosen.warnings += tuple(ReadWarning(n) for n in told if n)
@@ -85,13 +96,24 @@ def read(
         if step is not None and step[2] != LAST:
             found._pass_number = step[0]
     found.hardware = hardware
-    if profile is not None:
-        found.add_profile(Path(profile))
+    if trace is not None:
+        found._measure(trace, None)
     elif timed:
         assert isinstance(data, bytes)
         with contextlib.suppress(ReadError):  # a module that did not run while it was traced
             found.add_profile(data if path is None else _all_hosts(source, path))
     return found
+
+
+def _most_measured(trace: Trace | None, names: Iterable[str]) -> str | None:
+    """Of the modules' names the one with most time in a trace; None where it has none of them."""
+    seconds: dict[str, float] = {}
+    for o in trace.ops if trace is not None else ():
+        if not o.beside:
+            own = o.seconds if o.self_seconds is None else o.self_seconds
+            seconds[o.module] = seconds.get(o.module, 0.0) + own
+    known = [n for n in dict.fromkeys(names) if seconds.get(n)]
+    return max(known, key=lambda n: seconds[n]) if known else None
 
 
 def _stage_log(data: bytes | str, origin: str) -> StageLog | None:

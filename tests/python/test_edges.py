@@ -5,9 +5,7 @@ One test a rule, without a compile: `scripts/mutate` runs them for every file th
 
 from __future__ import annotations
 
-import math
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import hloscope as hs
@@ -28,12 +26,6 @@ from hloscope.analysis.why.provenance_causes import _explains, _same_kind
 from hloscope.hardware import find
 from hloscope.hlo import Device, Target
 from hloscope.hlo.collective_kinds import KINDS
-from hloscope.hlo.mesh_text import mesh_from_text
-from hloscope.readers.dump_directory import list_directory
-from hloscope.readers.entries import choose_module
-from hloscope.readers.proto_literals import _small_float
-from hloscope.readers.xplane import OpTime, Program, Trace
-from hloscope.readers.xplane_match import match
 from hloscope.show.dot_boxes import _reduce
 from hloscope.show.html import frame
 from hloscope.show.terminal import colored
@@ -351,6 +343,23 @@ def test_what_has_no_name_is_of_what_it_is_made_from_or_serves():
     assert found["c2"] == "optimiser", "what is made in the forward pass is of what it serves"
 
 
+def test_the_optimiser_is_what_needs_a_gradient_and_what_serves_nothing_else():
+    module = module_of("""
+p = f32[64]{0} parameter(0)
+f = f32[64]{0} tanh(p), metadata={op_name="jit(step)/jvp(layer)/tanh"}
+h = f32[64]{0} sine(p), metadata={op_name="jit(step)/sin"}
+j = f32[64]{0} add(f, h), metadata={op_name="jit(step)/jvp(layer)/add"}
+b = f32[64]{0} negate(j), metadata={op_name="jit(step)/transpose(jvp(layer))/neg"}
+g = f32[64]{0} multiply(b, p), metadata={op_name="jit(step)/mul"}
+k = f32[64]{0} cosine(f), metadata={op_name="jit(step)/cos"}
+ROOT w = f32[64]{0} add(k, g), metadata={op_name="jit(step)/add"}
+""")
+    found = {i.name: PHASES[p] for i, p in zip(module.instructions, phases(module), strict=True)}
+    assert found["g"] == found["w"] == "optimiser", "made from the backward pass, and not marked"
+    assert found["k"] == "optimiser", "needs no gradient, and serves the update alone"
+    assert found["h"] == "forward", "serves the model"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "kind", "axes", "expected"),
     [
@@ -406,10 +415,12 @@ ENTRY e {
   small = f32[256]{0} parameter(0)
   large = f32[4096]{0} parameter(1)
   one = f32[] parameter(2)
+  two = f32[2]{0} parameter(3)
   a = f32[256]{0} reverse(small), dimensions={0}
   b = f32[4096]{0} reverse(large), dimensions={0}
   c = f32[] negate(one)
-  ROOT t = (f32[256]{0}, f32[4096]{0}, f32[]) tuple(a, b, c)
+  d = f32[2]{0} reverse(two), dimensions={0}
+  ROOT t = (f32[256]{0}, f32[4096]{0}, f32[], f32[2]{0}) tuple(a, b, c, d)
 }
 """
     )
@@ -417,106 +428,40 @@ ENTRY e {
     assert rows == [
         ("large", 16384, "could be donated"),
         ("small", 1024, "could be donated"),
+        ("two", 8, "could be donated"),
     ]
 
 
-# -- reading -------------------------------------------------------------------------------
+def test_copies_of_parameters_the_largest_first_and_no_scalar():
+    cap = hs.read(
+        """HloModule m, is_scheduled=true
+
+ENTRY e {
+  small = f32[2]{0} parameter(0)
+  large = f32[4096]{0} parameter(1)
+  one = f32[] parameter(2)
+  a = bf16[2]{0} convert(small)
+  b = bf16[4096]{0} convert(large)
+  c = bf16[] convert(one)
+  ROOT t = (bf16[2]{0}, bf16[4096]{0}, bf16[]) tuple(a, b, c)
+}
+"""
+    )
+    found = [(c.argument, c.bytes, c.changes) for c in cap.memory.parameter_copies]
+    assert found == [("large", 8192, "type"), ("small", 4, "type")]
 
 
-def test_the_largest_module_is_taken():
-    text = ""
-    for name, count in (("small", 1), ("large", 5), ("middle", 3)):
-        body = "\n".join(f"  a{k} = f32[] parameter({k})" for k in range(count))
-        text += f"HloModule {name}\n\nENTRY e {{\n{body}\n}}\n\n"
-    found = hs.read(text)
-    assert found.module.name == "large"
-    assert "the largest was taken" in found.warnings[0]
-    modules = hs.readers.read_modules(text)
-    assert [m.name for m in modules] == ["small", "large", "middle"]
-    assert choose_module(modules, -1, "x").name == "middle"
-    with pytest.raises(hs.ReadError, match="use 0 to 2"):
-        choose_module(modules, 3, "x")
+def test_what_stands_in_the_place_of_another_but_is_of_another_shape_is_no_change():
+    def program(op: str, shape: str) -> hs.Capture:
+        return hs.read(
+            "HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n"
+            f"  t = {shape} {op}(x)\n"
+            '  ROOT c = f32[4] custom-call(t), custom_call_target="f"\n}\n'
+        )
 
-
-def test_of_a_stage_as_text_and_as_proto_the_text_is_read(tmp_path: Path):
-    base = "module_0001.jit_f.cpu_after_optimizations"
-    for ends in (("hlo.pb", "txt"), ("txt", "hlo.pb"), ("hlo.pb", "hlo.txt")):
-        folder = tmp_path / "-".join(ends)
-        folder.mkdir()
-        for end in ends:
-            (folder / f"{base}.{end}").write_text("")
-        (entry,) = list_directory(folder)
-        assert entry.path.name.endswith("txt")
-
-
-def trace_of(module, share: float) -> Trace:
-    """A trace whose program has that share of the module's instructions."""
-    from hloscope.readers.proto_schema import message_class
-
-    message = message_class("HloModule")()
-    message.name = module.name.encode()
-    computation = message.computations.add(name=b"e", id=1)
-    for k, i in enumerate(module.instructions[: round(share * len(module.instructions))]):
-        made = computation.instructions.add(name=i.name.encode(), opcode=b"parameter", id=k)
-        made.parameter_number = k
-        made.shape.element_type = 11
-    programs = (Program(module.name, 7, message.SerializeToString()),)
-    ops = (OpTime(module.name, "a0", 0, 1.0, 1, program=7),)
-    return Trace(ops, programs, {}, {}, {0: "TPU:0"})
-
-
-@pytest.mark.parametrize(("share", "is_the_same"), [(1.0, True), (0.9995, True), (0.99, False)])
-def test_nearly_the_same_program_is_told(share, is_the_same):
-    body = "\n".join(f"a{k} = f32[] parameter({k})" for k in range(2000))
-    module = module_of(body)
-    notes = match(trace_of(module, share), module).notes
-    assert bool(notes) is not is_the_same
-    assert is_the_same or "99 % of the instructions" in notes[0]
-
-
-@pytest.mark.parametrize("kind", ["f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz"])
-def test_fnuz_has_one_nan_and_no_minus_zero(kind):
-    values = {code: _small_float(code, kind) for code in range(256)}
-    assert [code for code, v in values.items() if math.isnan(v)] == [128]
-    assert math.copysign(1, values[128]) == -1
-    assert not [c for c, v in values.items() if math.isinf(v)]
-    assert math.copysign(1, values[0]) == 1
-    assert values[128 + 1] == -values[1] != 0
-
-
-@pytest.mark.parametrize(
-    ("text", "partitions"),
-    [
-        ("mesh['x'=2,'y'=2]", (0, 1, 2, 3)),
-        ("mesh['x'=2,'y'=2], device_ids=(3,2,1,0)", (3, 2, 1, 0)),
-        ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0))", (0, 2, 1, 3)),
-        ("mesh['x'=2,'y'=2], device_ids=(3,2,1)", None),
-        ("mesh['x'=2,'y'=2], device_ids=(3,2,1,0,4)", None),
-        ("mesh['x'=0]", None),
-        ("mesh[]", None),
-    ],
-)
-def test_a_mesh_has_as_many_devices_as_its_axes_say(text, partitions):
-    found = mesh_from_text(text)
-    assert (found and found[0].partitions) == partitions
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("memory_bandwidth = nan", "above 0, not nan"),
-        ("matmul = {bf16 = inf}", "above 0, not inf"),
-        ("memory_bytes = true", "above 0, not True"),
-        ("memory_bytes = 1" + "0" * 400, "too large"),
-        ("devices_per_chip = 0", "at least 1, not 0"),
-        ("links = [{name = 'x'}]", "a link of [tpu-v5e] has no kind"),
-    ],
-)
-def test_a_hardware_file_that_makes_no_sense(tmp_path: Path, text: str, said: str):
-    from hloscope.hardware import HardwareError, load
-
-    file = tmp_path / "chips.toml"
-    file.write_text(f"[tpu-v5e]\n{text}\n")
-    with pytest.raises(HardwareError) as found:
-        load(file)
-    assert said in str(found.value)
+    same = diff(program("tanh", "f32[4]"), program("sine", "f32[4]"))
+    assert [(c.a.opcode, c.b.opcode) for c in same.changed] == [("tanh", "sine")]
+    other = diff(program("tanh", "f32[4]"), program("convert", "bf16[4]"))
+    assert not other.changed
+    assert [i.opcode for i in other.removed] == ["tanh"]
+    assert [i.opcode for i in other.added] == ["convert"]

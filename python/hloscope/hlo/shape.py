@@ -31,6 +31,9 @@ ELEMENT_BITS: dict[str, int] = {
     "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
 }  # fmt: skip
 
+# Shapes that hold no elements of their own; XLA prints a shape that was never set as "invalid".
+_NO_ELEMENTS = frozenset(["tuple", "token", "opaque", "buffer", "invalid"])
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -97,6 +100,14 @@ class Shape:
         """The shape without layout: ``bf16[2048,1024]`` or ``(f32[], s32[4])``."""
         return _dense_text(self)
 
+    @property
+    def unknown_elements(self) -> tuple[str, ...]:
+        """Element types inside whose size is not known here: they count 0 bytes."""
+        if self.tuple_shapes:
+            return tuple(t for s in self.tuple_shapes for t in s.unknown_elements)
+        known = self.is_array or self.element_type in _NO_ELEMENTS
+        return () if known else (self.element_type,)
+
     def leaves(self) -> Iterator[Shape]:
         """The non-tuple shapes inside, left to right; an array yields itself."""
         if not self.is_tuple:
@@ -116,7 +127,9 @@ def _dense_text(shape: Shape) -> str:
     return shape.text if brace < 0 else shape.text[:brace]
 
 
-_ARRAY = regex(r"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?(\{.*\})?\Z", re.S)
+# A layout may hold a shape of its own: {1,0:P(s32[8]{0})}.
+_LAYOUT = r"\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}"
+_ARRAY = regex(rf"([a-z][a-z0-9]*)(?:\[([^\]]*)\])?({_LAYOUT})?\Z", re.S)
 _BLANK = regex(r"\s+")
 _LAYOUT_TILE = regex(r"(?<![A-Z])([A-Z]++)((?:\([^()]*+\))++)")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..hlo import Module, ReadWarning
 from . import compiled, dump_directory, gzipped, mlir_bytecode, proto, stablehlo_text
-from .decode import to_text
+from .decode import saved_as_text, to_text
 from .entries import ModuleEntry
 from .errors import ReadError
 from .hlo_text import read_hlo_text
@@ -111,8 +111,9 @@ def _first_reader(data: bytes, name: str) -> list[Module]:
         if modules:
             return modules
     if refusals:
-        raise ReadError(refusals[0])
+        raise ReadError(refusals[0] + saved_as_text(data))
     what = "is empty" if not data.strip() else "holds no HLO module"
+    what += saved_as_text(data)
     raise ReadError(
         f"{name or 'the text'} {what}; expected HLO text with a line 'HloModule …', an "
         "HloProto, StableHLO text or bytecode, any of them gzip'd, or a folder of xla_dump_to"

@@ -136,7 +136,7 @@ def read_proto_text(data: bytes, name: str) -> list[Module]:
     try:
         text_format.Parse(text, message, allow_unknown_field=True)
     except text_format.ParseError as e:
-        raise ReadError(f"{name or 'the data'} is no HLO proto as text: {e}"[:300]) from None
+        raise ReadError(f"{name or 'the data'} is not an HLO proto as text: {e}"[:300]) from None
     module = proto.read_proto(message.SerializeToString(), name)
     if left_out:
         listed = ", ".join(sorted(left_out)[:5])

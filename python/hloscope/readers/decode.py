@@ -34,3 +34,12 @@ def _decode(data: bytes, warnings: list[ReadWarning]) -> str:
             ReadWarning(f"bytes that are not {encoding.upper()} are shown as \ufffd", line, column)
         )
         return data.decode(encoding, errors="replace")
+
+
+def saved_as_text(data: bytes) -> str:
+    """A sentence's end when binary data went through a text editor or upload: every byte that is
+    no UTF-8 became U+FFFD, and what they were is lost. "" otherwise."""
+    lost = data.count(b"\xef\xbf\xbd")
+    if not lost or lost * 50 < len(data):
+        return ""
+    return "; it was saved as text, which lost its bytes: copy it again as a binary file"

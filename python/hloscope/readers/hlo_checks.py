@@ -25,6 +25,11 @@ Warn = Callable[[str, int], None]
 MAX_TEXTS = 5000  # distinct ones that are tried
 
 
+def unknown_element(kind: str) -> str:
+    """What is said of an element type whose size is not known."""
+    return f"{kind!r} is no element type known here: 0 bytes are counted"
+
+
 def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:
     """Warns of shardings, groups and called computations that mean nothing.
 

@@ -73,6 +73,7 @@ _START = regex(
 _LOG_PREFIX = regex(r"^[IWEF]\d{4,8} [^\]\n]{1,200}\] ?", re.M)
 _HEADER_LINE = regex(r"(ENTRY )?%([^\s=(),{}\"]+) \([^\n=]*\) -> [^\n=]* \{\Z")
 _MODULE_NAME = regex(r"%?([^\s,]+)")
+_SHAPED_INSTRUCTION = regex(r"(?:ROOT\s+)?%?[^\s=(),{}\"]+\s*=\s*(?:\(|[a-z]\w*\[)")
 _LOOKS_LIKE_AN_INSTRUCTION = regex(r"(?:ROOT\s+)?%?[^\s=(),{}\"]+\s*=\s*[^\n]+\(")
 
 
@@ -278,7 +279,9 @@ class _ModuleReader:
                 return statement.end
         if bare.startswith(("%", "ENTRY ")):
             self._warn(f"not the beginning of a computation: {bare[:60]!r}", at)
-        elif self.module.name and len(self.stray) < MAX_WARNINGS:
+        elif len(self.stray) < MAX_WARNINGS and (
+            self.module.name or self.computations or self.stray or "HloModule " in bare
+        ):  # what stands before a module is somebody's log
             self.stray.append((bare[:60], at))
         return end
 
@@ -301,9 +304,11 @@ class _ModuleReader:
         self._tell_stray()
         self._open(name, is_entry, begin)
 
-    def _tell_stray(self) -> None:
+    def _tell_stray(self, at_end: bool = False) -> None:
+        """``at_end``: of what stands after the module, only what could be an instruction."""
         for line, where in self.stray:
-            self._warn(f"passed over, no part of the module: {line!r}", where)
+            if not at_end or _SHAPED_INSTRUCTION.match(line):
+                self._warn(f"passed over, no part of the module: {line!r}", where)
         self.stray = []
 
     def _open(self, name: str, is_entry: bool, begin: int) -> None:
@@ -440,6 +445,8 @@ class _ModuleReader:
             except ValueError as e:
                 self._warn(str(e), at)
                 shape = Shape(text, "opaque")
+            for kind in dict.fromkeys(shape.unknown_elements):
+                self._warn(hlo_checks.unknown_element(kind), at)
             self.shapes[text] = shape
         return shape
 
@@ -450,6 +457,7 @@ class _ModuleReader:
         if self.open is not None:
             self._warn(f"the dump ends inside %{self.open.name}", len(self.text))
             self._close("", len(self.text), complete=False)
+        self._tell_stray(at_end=True)
         m = self.module
         m.name = m.name or "module"
         m.computations = tuple(self.computations)

@@ -37,6 +37,7 @@ _NEXT = regex(
     r"[ \t]*(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*(?:\"?[a-z_]\w*\.|call )"
     r"|(?:stablehlo\.|func\.|sdy\.)?return(?=[ \n])|\"?func\.func\b|module\b|\^bb\d)"
 )
+_RETURN = regex(r"(?:\w+\.)?return\b")
 _LEADING = ("->", ":", ",", "<{", "attributes ", "attributes{", "loc(", ")", "]", ">", "=")
 _KEYWORD = regex(
     r"(?:across|applies|dim_numbers|window|init|reducer_init|to|outputs)\b|[a-z_]\w*\s*=\s"
@@ -44,6 +45,7 @@ _KEYWORD = regex(
 _TRAILING = (",", "=", "->", "(", "[", "<", " :", ":")
 _CLOSING = {")": "(", "]": "[", ">": "<", "}": "{"}
 _COMMENT = regex(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|//[^\n]*')
+_QUOTED = regex(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"')
 _BLANK = regex(r"\s*+")
 _BLANKS = regex(r'("[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")|((?<=[(\[])\s+|\s+(?=[)\]]))|\s+')
 MAX_CHARACTERS = 50_000_000  # of one operation
@@ -53,7 +55,8 @@ MAX_CHARACTERS = 50_000_000  # of one operation
 class Statement:
     """``text``: the operation on one line; ``begin`` and ``end``: where it stands.
 
-    ``open``: a bracket was not closed before the next operation, or before the text ended.
+    ``open``: a bracket or a quote was not closed before the next operation, or before the
+    text ended.
     """
 
     text: str
@@ -78,15 +81,19 @@ def statements(source: str) -> Iterator[Statement]:
             end = size if end < 0 else end
             bare = source[begin:end].rstrip()
             if _whole(bare) and not _goes_on(source, end, bare):
-                yield Statement(bare, begin, begin + len(bare))
+                yield Statement(bare, begin, begin + len(bare), bare.endswith(","))
                 at = end + 1
                 continue
         stop, is_open = _end(source, begin)
         stop = max(stop, begin + 1)
         text = _on_one_line(source[begin:stop])
         if text:
-            yield Statement(text, begin, stop, is_open)
+            yield Statement(text, begin, stop, is_open or _open_quote(text))
         at = stop
+
+
+def _open_quote(text: str) -> bool:
+    return '"' in _QUOTED.sub("", text)
 
 
 def _after_blanks(source: str, at: int) -> int:
@@ -119,8 +126,11 @@ def _goes_on(source: str, end: int, line: str) -> bool:
     if line.endswith("{"):
         # a dictionary that is opened at the end of a line
         return not line.startswith("module") and _is_dictionary(source, end, line[:-1])
-    if line.startswith("reducer") or (line.endswith(_TRAILING) and not line.startswith("^")):
+    if line.startswith("reducer"):
         return True
+    if line.endswith(_TRAILING) and not line.startswith("^"):
+        # what is returned ends at the next operation, however damaged its own end is
+        return not (_RETURN.match(line) and _NEXT.match(source, _after_blanks(source, end)))
     at = end
     while at < len(source):
         at += 1

@@ -200,6 +200,8 @@ class _ModuleBuilder:
         module.frames = _frames(m.stack_frame_index)
         for text in dict.fromkeys(self.shapes.bad):
             self._warn(f"not a shape: {text!r}")
+        for kind in self.shapes.unknown_elements:
+            self._warn(hlo_checks.unknown_element(kind))
         if len(self.by_id) != len(m.computations):
             self._warn("computations share an id; the last of each was kept")
         one_of_each = {i.attribute_text: i for i in module.instructions if i.attribute_text}

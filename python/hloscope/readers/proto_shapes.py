@@ -92,6 +92,11 @@ class ShapeCache:
         self._seen: dict[bytes, Shape] = {}
         self.bad: list[str] = []
 
+    @property
+    def unknown_elements(self) -> tuple[str, ...]:
+        """Element types of the shapes so far whose size is not known, each once."""
+        return tuple(dict.fromkeys(t for s in self._seen.values() for t in s.unknown_elements))
+
     def get(self, shape: Any) -> Shape:
         key: bytes = shape.SerializeToString()
         found = self._seen.get(key)

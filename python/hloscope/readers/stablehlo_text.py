@@ -143,7 +143,10 @@ class _Reader:
         scope = self.scope
         self.end = s.end
         if s.open:
-            self._warn(f"a bracket is not closed: {bare[:60]!r}", span[0])
+            what = (
+                "more was to come" if bare.endswith(",") else "a bracket or a quote is not closed"
+            )
+            self._warn(f"{what}: {bare[:60]!r}", span[0])
         if scope is None:
             self._outside(bare, span)
         elif bare.startswith("}"):
@@ -296,6 +299,8 @@ class _Reader:
                 self._warn(f"not an operation: {bare[:60]!r}", span[0])
             return
         self._check_types(op.types, span[0])
+        if op.name and not op.types and not op.opens_region:
+            self._warn(f"%{op.name[:40]} has no type: {bare[:60]!r}", span[0])
         name = op.name or f"{op.opcode}.{len(scope.body)}"
         i = self._instruction(scope, name, op.opcode, _result_shape(op), span)
         operands = [self._value(scope, n) for n in op.operands]
@@ -385,6 +390,8 @@ class _Reader:
             return
         op, i = outer.waiting, outer.waiting_for
         rest = bare[1:].lstrip(") ")
+        if rest and bare[1] not in ") :":
+            self._warn(f"not understood after the end of a region: {bare[:60]!r}", span[0])
         if rest:
             attributes, types = signature_types(rest)
             attributes = with_sharding(attributes, self.meshes)

@@ -19,6 +19,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from ..hlo import Module, ReadWarning
+from .decode import saved_as_text
 from .errors import ReadError
 from .gzipped import is_gzip, unwrap
 from .proto import read_proto
@@ -122,7 +123,7 @@ def trace_modules(data: bytes, name: str = "") -> list[Module]:
         listed = ", ".join(f"{k}: {p.name} ({s * 1e3:.3g} ms)" for k, (s, p) in enumerate(found))
         modules[0].warnings += (
             ReadWarning(
-                f"{len(modules)} modules here, the one with most measured time was taken; "
+                f"{len(modules)} modules here, the one with the most measured time was taken; "
                 f"choose with module=: {listed[:600]}"
             ),
         )
@@ -179,7 +180,8 @@ def _read_host(data: bytes, name: str) -> tuple[Found, list[ReadWarning]]:
         whole = _whole_planes(data)
         space.ParseFromString(whole)
         if not space.planes:
-            raise ReadError(f"not a profiler trace (xplane.pb): {error}") from None
+            lost = saved_as_text(data)
+            raise ReadError(f"not a profiler trace (xplane.pb): {error}{lost}") from None
         names = ", ".join(text(p.name) for p in space.planes)
         warnings.append(ReadWarning(f"{name} breaks off; these planes are whole: {names}"))
     if not space.planes:

@@ -67,6 +67,12 @@ def match(trace: Trace, module: Module) -> Match:
     )
 
 
+def same_programs(trace: Trace, module: Module) -> set[Key]:
+    """Programs of the trace that are the Module: by their HLO, else those whose rows it has."""
+    same = {key for key, share in _alike(trace, module).items() if share >= _SAME}
+    return same or {(name, program) for name, program, _ in match(trace, module).rows if name}
+
+
 def _alike(trace: Trace, module: Module) -> dict[Key, float]:
     """The part of equal instructions of each program of the trace that may be the Module."""
     named = [p for p in trace.programs if p.name == module.name]

@@ -1,0 +1,178 @@
+"""``Programs``: all programs of one run beside one another, with the calls that a trace saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from ..text.units import UNKNOWN, duration, grid, printed, quantity, size
+
+_MOST_CALLS = 12  # stretches of calls that are printed
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRow:
+    """Figures of one call of one program, on one device unless ``shapes`` says "global".
+
+    ``number`` is what ``read(module=)`` takes, None where only a trace knows the program. None
+    elsewhere: unknown. ``runs`` counts calls on a device while a trace was taken, ``seconds``
+    is the mean length of one, ``op_seconds`` the time of its operations in all of the trace,
+    the mean of the devices that ran some. FLOPs and bytes are at least that many where
+    ``is_lower_bound`` (a loop's trip count is unknown), at most where ``is_upper_bound``
+    (branches differ).
+    """
+
+    name: str
+    number: int | None = None
+    stage: str = ""
+    instructions: int | None = None
+    flops: float | None = None  # FLOP
+    bytes_accessed: float | None = None
+    wire_bytes: float | None = None
+    peak_bytes: int | None = None
+    modelled_seconds: float | None = None
+    shapes: str = "local"
+    is_lower_bound: bool = False
+    is_upper_bound: bool = False
+    runs: int | None = None
+    seconds: float | None = None
+    op_seconds: float | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One execution of a program on the device whose calls are listed: seconds since the first
+    call began, and how long it took."""
+
+    name: str
+    row: int  # into rows
+    start_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What ``read_programs`` returns: ``rows`` in order of compilation, ``calls`` by their start.
+
+    ``chosen`` is the row that ``read`` takes by itself and ``why`` says for what reason. ``device``
+    is the one whose calls these are. ``notes`` say what is not known.
+    """
+
+    rows: tuple[ProgramRow, ...]
+    chosen: int = 0
+    why: str = ""
+    calls: tuple[Call, ...] = ()
+    device: str = ""
+    notes: tuple[str, ...] = ()
+    origin: str = ""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[ProgramRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, k: int) -> ProgramRow:
+        return self.rows[k]
+
+    def total(self, figure: str) -> tuple[float | None, str]:
+        """(sum over all calls of the trace of "flops", "bytes_accessed", "wire_bytes" or
+        "seconds", "≥", "≤" or "" by what is known of it).
+
+        None where no trace tells what ran, or where some would make it more and some less.
+        """
+        ran = [r for r in self.rows if r.runs]
+        if not ran or any(r.runs is None for r in self.rows):
+            return None, ""
+        known = [(r.runs or 0) * v for r in ran if (v := getattr(r, figure)) is not None]
+        measured = figure == "seconds"
+        low = len(known) < len(ran) or (not measured and any(r.is_lower_bound for r in ran))
+        high = not measured and any(r.is_upper_bound for r in ran)
+        if not known or (low and high):
+            return None, ""
+        return sum(known), "≥" if low else "≤" if high else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; times in seconds."""
+        totals = {}
+        for figure in ("flops", "bytes_accessed", "wire_bytes", "seconds"):
+            value, bound = self.total(figure)
+            totals[figure] = {"value": value, "bound": bound}
+        return {
+            "programs": [asdict(r) for r in self.rows],
+            "chosen": self.chosen,
+            "why": self.why,
+            "totals": totals,
+            "device": self.device,
+            "calls": [asdict(c) for c in self.calls],
+            "notes": list(self.notes),
+        }
+
+    def to_pandas(self) -> Any:
+        """A DataFrame, a row a program."""
+        import pandas
+
+        return pandas.DataFrame([asdict(r) for r in self.rows])
+
+    def __repr__(self) -> str:
+        ran = any(r.runs is not None for r in self.rows)
+        timed = any(r.op_seconds is not None for r in self.rows)
+        header = ["program", "N", "stage", "instructions", "FLOPs", "accessed", "wire", "peak"]
+        header += ["modelled"] if any(r.modelled_seconds is not None for r in self.rows) else []
+        header += ["calls", "a call"] if ran else []
+        header += ["all ops"] if timed else []
+        lines = [f"{len(self.rows)} programs" + (f" · {self.origin}" if self.origin else "")]
+        lines += grid(header, [self._cells(k, header) for k in range(len(self.rows))])
+        lines += [f"{r.name}: {r.problem}" for r in self.rows if r.problem]
+        if any(r.shapes == "global" for r in self.rows):
+            lines.append("(global): of all devices together, before partitioning")
+        if self.rows and self.why:
+            lines.append(f"* {self.why}")
+        said = [
+            f"{bound} {write(value)}{what}".lstrip()
+            for figure, what, write in _TOTALS
+            for value, bound in (self.total(figure),)
+            if value is not None
+        ]
+        if said:
+            lines.append("all calls on a device: " + ", ".join(said))
+        if self.calls:
+            lines.append(f"calls on {self.device} in order: {self._order()}")
+        return printed([*lines, *self.notes])
+
+    def _cells(self, k: int, header: list[str]) -> list[str]:
+        r = self.rows[k]
+        of = " (global)" if r.shapes == "global" else ""
+        bound = "≥ " * r.is_lower_bound + "≤ " * r.is_upper_bound
+        cells = {
+            "program": r.name + (" *" if k == self.chosen else ""),
+            "N": UNKNOWN if r.number is None else str(r.number),
+            "stage": r.stage,
+            "instructions": UNKNOWN if r.instructions is None else f"{r.instructions:,}",
+            "FLOPs": bound + quantity(r.flops, "FLOP") + of,
+            "accessed": bound + size(r.bytes_accessed) + of,
+            "wire": bound * bool(r.wire_bytes) + size(r.wire_bytes),
+            "peak": size(r.peak_bytes) + of,
+            "modelled": duration(r.modelled_seconds),
+            "calls": UNKNOWN if r.runs is None else f"{r.runs:,}",
+            "a call": duration(r.seconds),
+            "all ops": duration(r.op_seconds),
+        }
+        return [cells[h] for h in header]
+
+    def _order(self) -> str:
+        stretches = [(name, len(list(of))) for name, of in groupby(c.name for c in self.calls)]
+        said = [f"{name} × {n}" if n > 1 else name for name, n in stretches[:_MOST_CALLS]]
+        more = sum(n for _, n in stretches[_MOST_CALLS:])
+        return ", ".join(said) + (f", and {more:,} more" if more else "")
+
+
+_TOTALS = (
+    ("seconds", " of programs", duration),
+    ("flops", "", lambda v: quantity(v, "FLOP")),
+    ("bytes_accessed", " accessed", size),
+    ("wire_bytes", " sent", size),
+)
