@@ -5,7 +5,8 @@
 Each program of tests/corpus is compiled with marks, every pass dumped. The same dumps without
 marks are followed by name, structure and metadata, and compared with what the marks say, for
 every instruction of the optimised program: "all" counts those that are of no operation too, of
-which nothing may be claimed; "with origin" only the others. What is not known counts as wrong.
+which nothing may be claimed; "with origin" only the others. What is not known, such as which
+of several equal operations, counts as wrong.
 The last lines say how often each kind of evidence was right.
 """
 
@@ -60,7 +61,8 @@ def compare(lowered: Any) -> Counter[tuple[bool, bool, str]]:
     for i in last.instructions:
         known = {o.operation for o in i.origins}
         said = {n for o in inferred[i.index] for n in means[o.operation]}
-        out[bool(known), known == said, str(found.how(i)) if inferred[i.index] else "none"] += 1
+        told = bool(inferred[i.index]) or found.undecided(i)
+        out[bool(known), known == said, str(found.how(i)) if told else "none"] += 1
     return out
 
 

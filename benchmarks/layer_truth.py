@@ -175,13 +175,30 @@ class _Walk:
             yield user, -1, n
 
 
+def _fused_with_others(module: Any, products: dict[int, int]) -> set[int]:
+    """Products of several layers that are one instruction to the computation they run in."""
+    owner = {c.index: i for i in module.instructions if i.opcode == "fusion"
+             for c in i.called_computations}  # fmt: skip
+    of: dict[int, set[int]] = defaultdict(set)
+    outermost = {}
+    for row, k in products.items():
+        at = module.instructions[row]
+        while at.computation.index in owner:
+            at = owner[at.computation.index]
+        outermost[row] = at.index
+        of[at.index].add(k)
+    return {row for row in products if len(of[outermost[row]]) > 1}
+
+
 def judge(module: Any, stack: Stack, tree: Any, folds: Any) -> str:
     """'' where the groups are the layers; else what is wrong, in a few words."""
     sides = [("forward", stack.forward)]
     if stack.backward:
         sides.append(("backward", stack.backward))
     check = _loop if stack.loop else _fold
-    for side, products in sides:
+    for side, all_of_them in sides:
+        fused = _fused_with_others(module, all_of_them)  # of no one layer: nothing to judge
+        products = {row: k for row, k in all_of_them.items() if row not in fused}
         wrong = check(module, stack, products, tree, folds)
         if wrong:
             return f"{side}: {wrong}"

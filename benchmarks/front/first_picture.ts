@@ -7,9 +7,9 @@ import { ItemKind } from "../../js/graph/projection.ts";
 
 // The graph's pane in windows of 1500 × 1000, 900 × 640 and 2560 × 1400 pixels.
 const PANES = [
-  [1056, 815],
-  [834, 455],
-  [2116, 1215],
+  [1055, 815],
+  [832, 488],
+  [2115, 1234],
 ];
 for (const file of process.argv.slice(2)) {
   const model = await decodeView(new Uint8Array(readFileSync(file)));

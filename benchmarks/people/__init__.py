@@ -14,6 +14,7 @@ from . import (
     flax_models,
     learners,
     others,
+    pairs,
     parallel,
     plain,
     pods,
@@ -34,4 +35,5 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
     **learners.PROGRAMS,
     **tables.PROGRAMS,
     **pods.PROGRAMS,
+    **pairs.PROGRAMS,
 }

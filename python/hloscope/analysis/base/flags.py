@@ -56,12 +56,13 @@ def flags(module: Module) -> NDArray[np.uint16]:
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
     move = is_(_MOVES) | t.by_opcode(lambda o: o.endswith("-done") and is_collective(o), bool)
+    family = families(module)
     marker = np.zeros(n, bool)
     for i in np.flatnonzero(is_(("custom-call",))).tolist():
         target = t.instructions[i].custom_call_target
         inline[i] = target == "AllocateBuffer"  # memory that a loop fills: no work
         move[i] = target == "ConcatBitcast"
-        marker[i] = target == "xla.sdy.FuncResultSharding"  # how a result is sharded
+        marker[i] = family[i] == ID["plumbing"]  # how something is sharded or laid out
     plumbing = is_(_PLUMBING) | move | marker | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
     out[inline] |= INLINE
     out[is_(("parameter",))] |= PARAMETER
@@ -69,7 +70,7 @@ def flags(module: Module) -> NDArray[np.uint16]:
     out[move] |= MOVE
     out[t.by_opcode(lambda o: o.endswith("-start"), bool)] |= ASYNC_START
     out[t.by_opcode(lambda o: o.endswith("-done"), bool)] |= ASYNC_DONE
-    out[_landmarks(t, families(module), bytes_)] |= LANDMARK
+    out[_landmarks(t, family, bytes_)] |= LANDMARK
     _outputs(module, out)
     return out.astype(np.uint16)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...hlo.collective_kinds import KINDS, is_collective
-from .families import ID, families, opcode_family
+from .families import ID, families, opcode_family, target_family
 from .label_elements import element_names
 from .table import Table, per_module, per_table, table
 from .trips import trip_count
@@ -71,7 +71,11 @@ def words_of_mask(mask: int, matmul: bool = False) -> list[str]:
 
 @per_table
 def _bits(t: Table) -> np.ndarray:
-    return np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))
+    out = np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))
+    for i in t.where("custom-call").tolist():  # one that says how something is sharded does nothing
+        if target_family(t.instructions[i].custom_call_target) == ID["plumbing"]:
+            out[i] = 0
+    return out
 
 
 def telling_mask(t: Table, members: np.ndarray) -> int:

@@ -12,6 +12,7 @@ The last component is the primitive and goes.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 Path = tuple[str, ...]
@@ -62,6 +63,21 @@ def common(paths: list[Path]) -> Path:
     while n < min(len(first), len(last)) and first[n] == last[n]:
         n += 1
     return first[:n]
+
+
+def common_to_most(paths: Counter[Path], share: float) -> Path:
+    """The innermost path that ``share`` of all begin with: what XLA merged is in another."""
+    total = paths.total()
+    found: Path = ()
+    while True:
+        deeper: Counter[Path] = Counter()
+        for path, count in paths.items():
+            if len(path) > len(found) and path[: len(found)] == found:
+                deeper[path[: len(found) + 1]] += count
+        (first, count), *_ = deeper.most_common(1) or [((), 0)]
+        if not first or count < share * total:
+            return found
+        found = first
 
 
 @lru_cache(maxsize=1 << 17)

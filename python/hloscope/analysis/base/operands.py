@@ -15,8 +15,10 @@ from .table import per_module, table
 _THROUGH = frozenset({
     "copy", "convert", "bitcast", "bitcast-convert", "reshape", "transpose", "copy-start",
     "copy-done", "optimization-barrier", "opt-barrier", "dynamic-slice", "slice",
-    "reduce-precision", "negate",
+    "reduce-precision", "negate", "slice-start", "slice-done",
 })  # fmt: skip
+# XLA:TPU's own: the pieces that a prefetch brought, put together; padding taken off.
+_PIECES, _CROPPED = '"ConcatBitcast"', '"ZeroCrop"'
 # The same value, laid out otherwise.
 _MOVES = tuple(k.name for k in KINDS.values() if k.reshards)
 _STEPS = 200
@@ -92,6 +94,8 @@ def step_back(at: Instruction, path: list[int]) -> Instruction | None:
     if op == "broadcast" and at.operands and at.shape.elements == at.operands[0].shape.elements:
         # of one element there may be no more to say: a constant is one
         return at.operands[0] if at.shape.elements > 1 else None
+    if op == "custom-call" and at.operands:
+        return _through_custom_call(at)
     if op == "parameter":
         return _outside(at, path)
     if op == "while" and path and at.operands:
@@ -100,6 +104,22 @@ def step_back(at: Instruction, path: list[int]) -> Instruction | None:
     if op == "fusion":
         return _through_fusion(at, path)
     return None
+
+
+def _through_custom_call(at: Instruction) -> Instruction | None:
+    target = at.attribute("custom_call_target")
+    if target == _CROPPED:
+        return at.operands[0]
+    if target != _PIECES:
+        return None
+    whole: Instruction | None = None
+    for piece in at.operands:  # slice-done(slice-start(whole)), each another slice of it
+        begun = piece.operands[0] if piece.opcode == "slice-done" and piece.operands else None
+        of = begun.operands[0] if begun is not None and begun.operands else None
+        if of is None or (whole is not None and of is not whole):
+            return None
+        whole = of
+    return whole
 
 
 def _outside(at: Instruction, path: list[int]) -> Instruction | None:
@@ -166,12 +186,40 @@ def _named(at: Instruction, path: list[int], target: Target) -> Source:
     ):
         return Source("constant", at.opcode, at)
     if at.opcode in ("parameter", "while"):
-        element = f" (element {path[-1]})" if path else ""
         caller = at if at.opcode == "while" else callers(at.module).get(at.computation.index)
         if caller is None or caller.opcode != "while":
             return Source("value", f"%{at.name}", at)  # of what nobody here calls, or applies
-        return Source("loop", f"value carried by a loop{element}", at)
+        return Source("loop", _carried(caller, path, target), at)
     return Source("value", short_op_name(at.op_name) or f"%{at.name}", at)
+
+
+def _carried(loop: Instruction, path: list[int], target: Target) -> str:
+    """``x carried by a loop``: by the argument it begins as, else by what each step makes it."""
+    element = f" (element {path[-1]})" if path else ""
+    body = dict(loop.called).get("body")
+    made = body.root if body is not None else None
+    if made is None or not path or len(path) > 1:
+        return f"value carried by a loop{element}"
+    begun: Instruction | None = loop.operands[0] if loop.operands else None
+    steps = list(path)
+    for _ in range(_STEPS):
+        back = step_back(begun, steps) if begun is not None else None
+        if back is None:
+            break
+        begun = back
+    if begun is not None and begun.opcode == "parameter" and begun.computation.is_entry:
+        return f"{_named(begun, steps, target).name} carried by a loop"
+    if made.opcode == "tuple" and path[0] < len(made.operands):
+        at, steps = made.operands[path[0]], []
+        for _ in range(_STEPS):
+            back = step_back(at, steps)
+            if back is None or back.opcode == "parameter":
+                break
+            at = back
+        name = short_op_name(at.op_name)
+        if name and at.opcode not in ("parameter", "get-tuple-element"):
+            return f"{name} carried by a loop"
+    return f"value carried by a loop{element}"
 
 
 _WRAPPERS = ("jit(", "pjit(", "jvp(", "transpose(", "vmap(", "checkpoint(", "remat(")
@@ -183,7 +231,8 @@ _NOISE = frozenset({
 def short_op_name(op_name: str) -> str:
     """``jit(step)/jvp(layer_0)/mlp/dot_general`` → ``layer_0/mlp/dot_general``."""
     parts = []
-    for at, part in enumerate(op_name.partition("[")[0].split("/")):
+    # XLA joins the names of what it merges by ";": the first is the one that computes
+    for at, part in enumerate(op_name.partition(";")[0].partition("[")[0].split("/")):
         if at == 0 and part.endswith(")") and not part.startswith(("jvp(", "transpose(")):
             continue  # the function: jit(step), xmap(step), parallelize(step)
         while part.endswith(")") and part.startswith(_WRAPPERS):

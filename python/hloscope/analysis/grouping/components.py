@@ -68,7 +68,7 @@ def cut_wide(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     node.members = left
     node.children.extend(new)
     if count_boxes(quiet, left) > WIDE:
-        _sections(node, t, quiet)
+        cut_sections(node, t, quiet)
 
 
 def _node(parent: Node, label: str, members: Ints, kind: str = "component") -> Node:
@@ -161,8 +161,8 @@ def _biggest(members: Ints, t: Table) -> str:
     return max(arrays, key=lambda s: s.byte_size).dense_text if arrays else ""
 
 
-def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
-    """Cuts by printed order, near every SECTION boxes, where the fewest edges cross."""
+def cut_sections(node: Node, t: Table, quiet: NDArray[np.bool_], size: int = SECTION) -> None:
+    """Cuts by printed order, near every ``size`` boxes, where the fewest edges cross."""
     members = node.members
     a, b = _edges(members, t)
     n = len(members)
@@ -173,12 +173,12 @@ def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     loud = np.cumsum(~quiet[members])
     total = int(loud[-1])
     # Sections of sections, when there would be too many to read.
-    width = SECTION if total <= SECTION * WIDE else -(-total // SECTION)
+    width = size if total <= size * WIDE else -(-total // size)
     cuts = [0]
     while total - (loud[cuts[-1] - 1] if cuts[-1] else 0) > 1.5 * width:
         done = loud[cuts[-1] - 1] if cuts[-1] else 0
         low = int(np.searchsorted(loud, done + width - width // 4))
-        high = int(np.searchsorted(loud, done + width + width // 4))
+        high = max(low + 1, int(np.searchsorted(loud, done + width + width // 4)))
         fewest = low + np.flatnonzero(alive[low:high] == alive[low:high].min())
         nearest = np.abs(loud[fewest] - done - width).argmin()
         cuts.append(int(fewest[nearest]) + 1)
@@ -189,6 +189,6 @@ def _sections(node: Node, t: Table, quiet: NDArray[np.bool_]) -> None:
     for label, part in zip(_names(parts, t, quiet), parts, strict=True):
         child = _node(node, label, part, "section")
         if count_boxes(quiet, part) > 1.5 * SECTION:
-            _sections(child, t, quiet)
+            cut_sections(child, t, quiet)
         node.children.append(child)
     node.members = np.zeros(0, np.int64)

@@ -100,6 +100,7 @@ class _Contents:
     """Multisets of tokens in a group, at any depth of scopes, made when asked for."""
 
     def __init__(self, t: Table, tree: GroupTree) -> None:
+        self.table = t
         self.token: NDArray[Any] = tokens(t)
         self.opcode = t.opcode
         self.order = np.argsort(tree.group, kind="stable")
@@ -117,6 +118,19 @@ class _Contents:
             column = self.token if shapes else self.opcode
             self.cache[g, shapes] = Counter(column[rows].tolist())
         return self.cache[g, shapes]
+
+    def weights(self, g: int) -> Counter[str]:
+        """Shapes of the arguments of ENTRY, matrices and more, that a group is given."""
+        t = self.table
+        mine = np.concatenate([self._rows(x) for x in self._subtree(g)]).tolist()
+        given = {
+            o
+            for i in mine
+            for o in t.operands.values[t.operands.offsets[i] : t.operands.offsets[i + 1]].tolist()
+        }
+        parameter = [o for o in given if t.opcodes[t.opcode[o]] == "parameter"]
+        shapes = [t.shapes[t.shape[o]] for o in parameter]
+        return Counter(s.dense_text for s in shapes if len(s.dimensions) > 1)
 
     def _rows(self, g: int) -> Ints:
         return np.asarray(self.order[self.bounds[g] : self.bounds[g + 1]])
@@ -158,17 +172,90 @@ def _runs(
         layers = all(tree.layer[g] for g in ordered)
         share = LAYER_SHARE if layers else NEAR_SHARE
         sets, left = _alike(ordered, group_class, contents, share)
+        few = len(ordered) >= LEVELS and 2 * len(left) >= len(ordered) and not layers
+        few = few and _consecutive(sorted(numbers.values()))
+        if few and len({_numbered(g, tree, children) for g in ordered}) == 1:
+            # a person's own numbers say more than what XLA made of each level; stages of three
+            # and of four units are no levels
+            found = _alike(ordered, group_class, contents, LAYER_SHARE, shapes=False)
+            if len(found[0]) == 1 and not found[1]:
+                sets, left = found
         if layers or len(left) >= LEVELS:  # levels that each have a resolution of their own
-            more, left = _alike(left, group_class, contents, share, shapes=False)
-            sets += more
+            parts: dict[frozenset[str], list[int]] = {}
+            for g in left:
+                key = frozenset() if layers else _numbered(g, tree, children)
+                parts.setdefault(key, []).append(g)
+            left = []
+            for of in parts.values():
+                more, others = _alike(of, group_class, contents, share, shapes=False)
+                in_turn = [
+                    m
+                    for m in more
+                    if layers or len(m) >= LEVELS or _consecutive([numbers[g] for g in m])
+                ]
+                sets += in_turn
+                left = [*left, *others, *(g for m in more if m not in in_turn for g in m)]
             if layers and len(sets) == 1 and len(left) < len(sets[0]):
                 # XLA may do one level in many more instructions: a layer it is all the same
                 sets = [[g for g in ordered if g in {*sets[0], *left}]]
+        if layers:
+            sets = _of_one_shape(sets, contents)
+        else:
+            sets = _interleaved(sets, contents, numbers)
         for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
             if layers:
                 label += _inside(members[0], tree, children)
             out.append((label, members))
+    return out
+
+
+def _numbered(group: int, tree: GroupTree, children: list[list[int]]) -> frozenset[str]:
+    """Labels with a number in a group."""
+    return frozenset(tree.label[g] for g in children[group] if _NUMBER.search(tree.label[g])
+                     and KINDS[tree.kind[g]] == "scope")  # fmt: skip
+
+
+def _consecutive(numbers: list[int]) -> bool:
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _of_one_shape(sets: list[list[int]], contents: _Contents) -> list[list[int]]:
+    """``sets`` of layers, with those as one whose weights are of the same shapes.
+
+    Each may halve what it is given, and XLA then does the larger ones in another way.
+    """
+    if len(sets) < 2:
+        return sets
+    by_weights: dict[object, list[int]] = {}
+    for n, members in enumerate(sets):
+        all_have = contents.weights(members[0])
+        for g in members[1:]:
+            all_have &= contents.weights(g)
+        by_weights.setdefault(tuple(sorted(all_have.elements())) or n, []).extend(members)
+    return [sorted(members) for members in by_weights.values()]
+
+
+def _interleaved(
+    sets: list[list[int]], contents: _Contents, numbers: dict[int, int]
+) -> list[list[int]]:
+    """``sets``, with those as one that take turns and do the same with arrays of other shapes.
+
+    So do the norms of a model's parameters: one thing, done to each. Sets that follow one another
+    are stages.
+    """
+    out: list[list[int]] = []
+    for members in sets:
+        for other in out:
+            turns = sorted([(numbers[g], 0) for g in members] + [(numbers[g], 1) for g in other])
+            alternates = sum(a[1] != b[1] for a, b in pairwise(turns)) > 1
+            same = contents.of(members[0], shapes=False) == contents.of(other[0], shapes=False)
+            if alternates and same:
+                other += members
+                other.sort(key=numbers.__getitem__)
+                break
+        else:
+            out.append(list(members))
     return out
 
 

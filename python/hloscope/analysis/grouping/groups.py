@@ -33,7 +33,7 @@ from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify
 from .layers import layers
-from .loose import AROUND_LOOP, gather_loose
+from .loose import AROUND_LOOP, gather_flat, gather_loose
 from .results import gather_results
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class GroupTree:
     order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
     hint: list[str]
     layer: list[bool]  # whether it is one layer of a stack that was found by repetition
-    group: Ints  # a row an instruction: innermost group that holds it
+    group: Ints  # one row per instruction: innermost group that holds it
     of_computation: Ints  # a row a computation
 
     def children(self) -> list[list[int]]:
@@ -270,6 +270,7 @@ class _Builder:
             landmark = np.flatnonzero(self.flags & LANDMARK)
             if top.children or self._holds_loop(top):
                 gather_loose(top, self.t, self.quiet, landmark)
+            gather_flat(top, self.t, self.quiet, landmark)
             size = int(self.t.size[top.computation])
             around = [n for n in nodes if n is not top and n.kind == "scope"]
             around = [n for n in around if self._holds_loop(n)]

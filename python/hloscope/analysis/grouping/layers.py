@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..base.families import ID, families
-from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, common
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, common, common_to_most
 from ..base.phases import BACKWARD as IN_BACKWARD
 from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
+from .gradients import by_weights
 from .optimisers import optimiser_name
 from .placing import place
 from .repeats import NEVER, Repeats, Stack, find, signatures
@@ -40,6 +41,8 @@ SMALLEST = 24
 TELLING = 0.6
 _ANCHORS = ("matmul", "convolution", "collective", "custom_call", "control_flow", "linear_algebra")
 _UNNAMED = "layer"
+# Of the anchors of layers, from the function that a layer is called by: XLA merges some.
+_ALIKE = 0.95
 _BETWEEN = "between layers"
 _LOOKUP = re.compile(r"(?:^|[/(_])(?:gather|take|embed\w*|one_hot|wte)\b", re.I)
 
@@ -112,8 +115,17 @@ class _Finder:
             if not whole:
                 continue
             recedes = [self._recedes(s) for s in whole]
+            before = self.layers
             identity = self._identity(whole, recedes)
             found = place(t, c, whole, identity, signature, apart, recedes)
+            if stacks and self.phased:
+                late = self.phase == IN_BACKWARD
+                better = by_weights(t, found, recedes, rows, late)
+                if better is not None:
+                    self.layers = before
+                    recedes = [self._recedes(s) for s in better.stacks]
+                    identity = self._identity(better.stacks, recedes, better.of)
+                    found = place(t, c, better.stacks, identity, signature, apart, recedes)
             if stacks:
                 self._free_lookups(found, signature)
                 self._to_gradients(found, recedes, identity)
@@ -169,8 +181,17 @@ class _Finder:
         rows = np.array(stack.spine).ravel()
         return float(np.isin(self.phase[rows], (IN_BACKWARD, REMATERIALISED)).mean()) > 0.5
 
-    def _identity(self, stacks: tuple[Stack, ...], recedes: list[bool]) -> list[list[int]]:
-        """Numbers of layers; a stack of gradients has those of the stack it is the gradient of."""
+    def _identity(
+        self,
+        stacks: tuple[Stack, ...],
+        recedes: list[bool],
+        known: dict[int, tuple[int, tuple[int, ...]]] | None = None,
+    ) -> list[list[int]]:
+        """Numbers of layers; a stack of gradients has those of the stack it is the gradient of.
+
+        ``known``: of some stacks the stack, and the layers of it, that they are the gradients of.
+        """
+        known = known or {}
         frames = self.module.source_frames()[1]
         lines = [frozenset(frames[s[0]] for s in stack.spine) - {0} for stack in stacks]
         out: list[list[int]] = []
@@ -179,11 +200,17 @@ class _Finder:
         for n, stack in enumerate(stacks):
             mine = list(range(at, at + stack.count))
             at += stack.count
-            if recedes[n]:
+            if n in known:
+                of, layers = known[n]
+                mine = [out[of][k] for k in layers]
+            elif recedes[n]:
                 models = [
                     m
                     for m in range(n)
-                    if not recedes[m] and stacks[m].count == stack.count and m not in taken
+                    if not recedes[m]
+                    and stacks[m].count == stack.count
+                    and m not in taken
+                    and m not in {of for of, _ in known.values()}
                 ]
                 if models:
                     best = max(models, key=lambda m: len(lines[m] & lines[n]))
@@ -205,19 +232,23 @@ class _Finder:
     def _to_gradients(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
         """Recomputation of a layer goes to the layer's gradient, whatever it is made from."""
         for n, stack in enumerate(found.stacks):
-            pair = [m for m, i in enumerate(identity) if recedes[m] and i == identity[n][::-1]]
+            pair = [m for m, i in enumerate(identity) if recedes[m] and set(i) <= set(identity[n])]
             if recedes[n] or not pair:
                 continue
+            to = {number: found.start[pair[0]] + k for k, number in enumerate(identity[pair[0]])}
+            of = np.array([to.get(number, -1) for number in identity[n]], np.int64)
             at = found.position - found.start[n]
             phase = self.phase[found.first : found.first + len(at)]
             again = (at >= 0) & (at < stack.count) & np.isin(phase, (IN_BACKWARD, REMATERIALISED))
-            found.position[again] = found.start[pair[0]] + stack.count - 1 - at[again]
+            again[again] = of[at[again]] >= 0
+            found.position[again] = of[at[again]]
 
     def _name_layers(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
         first = found.first
         for n, stack in enumerate(found.stacks):
             begin = found.start[n]
-            lowest = min(identity[n])
+            twin = next((r for r in self.runs if set(identity[n]) <= set(r.identity)), None)
+            lowest = min(identity[n] if twin is None else twin.identity)
             inside = (found.position >= begin) & (found.position < begin + stack.count)
             rows = np.flatnonzero(inside) + first
             number = np.array(identity[n], np.int64) - lowest
@@ -227,10 +258,11 @@ class _Finder:
             distinct = {p for p in self._paths_of(spine)}
             named = len(distinct) >= TELLING * stack.count * self._signature_paths(stack)
             prefix, name = self._called(found, stack, spine)
-            twin = next((r for r in self.runs if r.identity == tuple(identity[n][::-1])), None)
             if twin is not None:
                 prefix, name = twin.prefix, twin.name
-            if twin is None and not named:
+            again = any(r.recedes == recedes[n] and r.identity == tuple(identity[n])
+                        for r in self.runs)  # fmt: skip
+            if (twin is None or again) and not named:
                 name = self._unlike(prefix, name)
             run = Run(stack, name, prefix, named, recedes[n], tuple(identity[n]))
             self.runs.append(run)
@@ -269,13 +301,20 @@ class _Finder:
             return prefix[:-1], prefix[-1].removesuffix(CALLED)
         chains, chain = self.calls.chains, self.calls.chain
         known = {int(chain[r]) for r in spine if chain[r] >= 0}
-        names = [tuple(name for _, name in chains[k]) for k in known]
-        shared = common(names) if names else ()
+        # a collective may be of several lines, and is then of their caller
+        own = [r for r in spine if self.family[r] != ID["collective"]] or spine
+        called = Counter(_functions(chains[int(chain[r])]) for r in own if chain[r] >= 0)
+        shared = common_to_most(called, _ALIKE)
         shared = tuple(n for n in shared if n)
         if shared:
+            # what comes of a layer's own lines is the layer's, also where no layer has it
             beside = self._others(
                 found,
-                lambda r: chain[r] >= 0 and _begins(_functions(chains[int(chain[r])]), shared),
+                lambda r: (
+                    chain[r] >= 0
+                    and int(chain[r]) not in known
+                    and _begins(_functions(chains[int(chain[r])]), shared)
+                ),
             )
             if beside <= few and shared[-1] not in (FORWARD, BACKWARD):
                 return prefix, shared[-1]

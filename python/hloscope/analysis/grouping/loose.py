@@ -15,12 +15,17 @@ from numpy.typing import NDArray
 
 from ..base.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
-from .group_nodes import Node
+from .components import cut_sections
+from .group_nodes import Node, count_boxes
 
 # Boxes that a first level may have.
 MOST = 12
 # And a scope around a loop: the weights of all layers, brought into order before it.
 AROUND_LOOP = 6
+# And ENTRY where there is nothing but boxes: so many can be read.
+FLAT = 15
+# Parts by schedule that it is cut into.
+SECTIONS = 9
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
 # Walking the edges of larger computations costs more than it tells.
@@ -34,17 +39,42 @@ def gather_loose(
 
     Crowded is what has more than ``most`` boxes; ``landmark`` are the instructions that stay.
     """
-    members = node.members
-    loose = members[~quiet[members]]
-    loose = loose[~np.isin(loose, landmark)]
+    loose = _loose(node, quiet, landmark)
     names = {_class(c.label) for c in node.children}
     if len(loose) + len(names) <= most or len(loose) < SMALLEST:
         return
-    first, size = int(t.first[node.computation]), int(t.size[node.computation])
-    if size > LARGEST:
+    if int(t.size[node.computation]) > LARGEST:
         return
-    depth = _depths(node, t, loose, first, size)
-    here = depth[loose - first]
+    kept = np.setdiff1d(node.members, loose)
+    _gather(node, t, loose, _depths(node, t, loose, kept[t.called.counts[kept] > 0]))
+
+
+def gather_flat(node: Node, t: Table, quiet: NDArray[np.bool_], landmark: Ints) -> None:
+    """Makes groups of a computation that is nothing but boxes, in place, where they are many.
+
+    What stands between two landmarks is a group; where that leaves too many, parts by schedule.
+    """
+    boxes = count_boxes(quiet, node.members)
+    if node.children or boxes <= FLAT or int(t.size[node.computation]) > LARGEST:
+        return
+    loose = _loose(node, quiet, landmark)
+    depth = _depths(node, t, loose, np.intersect1d(node.members, landmark))
+    places, sizes = np.unique(depth[loose - int(t.first[node.computation])], return_counts=True)
+    left = boxes - int((sizes[sizes >= SMALLEST] - 1).sum())
+    if len(places) > 1 and left <= FLAT:
+        _gather(node, t, loose, depth)
+    else:
+        cut_sections(node, t, quiet, -(-boxes // SECTIONS))
+
+
+def _loose(node: Node, quiet: NDArray[np.bool_], landmark: Ints) -> Ints:
+    loose = node.members[~quiet[node.members]]
+    return np.asarray(loose[~np.isin(loose, landmark)])
+
+
+def _gather(node: Node, t: Table, loose: Ints, depth: Ints) -> None:
+    """Groups of what is loose in one place each."""
+    here = depth[loose - int(t.first[node.computation])]
     last = int(depth.max(initial=0))
     taken = {c.label for c in node.children}
     for d in np.unique(here).tolist():
@@ -65,8 +95,12 @@ def _class(label: str) -> str:
     return "".join(c for c in label if not c.isdigit())
 
 
-def _depths(node: Node, t: Table, loose: Ints, first: int, size: int) -> Ints:
-    """For each instruction how many parts a value has come through, at most."""
+def _depths(node: Node, t: Table, loose: Ints, alone: Ints) -> Ints:
+    """For each instruction how many parts a value has come through, at most.
+
+    ``alone``: instructions outside all groups that are parts by themselves.
+    """
+    first, size = int(t.first[node.computation]), int(t.size[node.computation])
     part = np.arange(size) + len(node.children)  # each its own part, but
     for k, child in enumerate(node.children):
         stack = [child]
@@ -76,8 +110,7 @@ def _depths(node: Node, t: Table, loose: Ints, first: int, size: int) -> Ints:
             stack.extend(at.children)
     counts = np.ones(size, np.int64)
     counts[node.members - first] = 0  # what lies in no part passes nothing on
-    kept = np.setdiff1d(node.members, loose) - first
-    counts[kept[t.called.counts[kept + first] > 0]] = 1
+    counts[alone - first] = 1
     offsets = t.operands.offsets[first : first + size + 1].tolist()
     values = t.operands.values[offsets[0] : offsets[-1]].tolist()
     parts, adds = part.tolist(), counts.tolist()

@@ -60,7 +60,7 @@ class Repeats:
     stacks: tuple[Stack, ...]
     first: int
     start: tuple[int, ...]  # position of each stack's layer 0; positions count layers
-    position: Ints  # a row an instruction of the computation; -1 in no layer
+    position: Ints  # one row per instruction of the computation; -1 in no layer
     after: Ints  # last position that the row depends on, -1 none
     before: Ints  # first position that depends on the row, NEVER none
 
@@ -143,9 +143,11 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
         counted[row - g.first] = True
     depth = g.depth(counted)
     instances = [sorted((r - g.first for r in rows), key=lambda r: (depth[r], r)) for rows in found]
-    instances += _by_shape(instances, t, g.first)
-    needs = _Needs(g, instances)
-    spines = [rows for rows in instances if len(rows) > 1 and needs.feeds(rows, rows)]
+    parts = _by_shape(instances, t, g.first)
+    needs = _Needs(g, instances + parts)
+    instances = [rows for rows in instances if len(rows) > 1 and needs.feeds(rows, rows)]
+    parts = [rows for rows in parts if len(rows) > 1 and needs.feeds(rows, rows)]
+    spines = [*_once_a_layer(instances, parts), *parts]
     candidates: list[Signatures] = []
     used: set[int] = set()
     for rows in spines:
@@ -177,6 +179,25 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     return tuple(
         Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
     )
+
+
+def _once_a_layer(instances: Signatures, parts: Signatures) -> Signatures:
+    """``instances`` but for those that are two and more a layer: their parts by shape say it.
+
+    That is so where the parts take turns, and each comes as often as some other instance does:
+    scores and what they weigh are of one line, and there are as many of each as there are norms.
+    """
+    counts = {len(rows) for rows in instances}
+    out = []
+    for rows in instances:
+        mine = set(rows)
+        of = [part for part in parts if mine.issuperset(part)]
+        whole = sum(map(len, of)) == len(rows) and len({len(part) for part in of}) == 1
+        turns = [set(rows[k : k + len(of)]) for k in (0, len(rows) - len(of))] if of else []
+        in_turn = all(len(turn.intersection(part)) == 1 for turn in turns for part in of)
+        if not (whole and len(of) > 1 and in_turn and len(of[0]) in counts):
+            out.append(rows)
+    return out
 
 
 def _works(stack: Signatures, work: Ints, first: int) -> int:

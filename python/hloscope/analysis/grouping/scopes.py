@@ -52,6 +52,7 @@ def scopes(module: Module) -> Scopes:
     of_name = np.where(known, ids, -1)
     own = of_name[t.op_name]
     own[t.by_opcode(lambda o: o == "parameter", bool)] = -1
+    _before_loops(module, own, paths)
     _early_ones(module, own, paths)
     top = next((n for n, p in enumerate(paths) if p == ()), -2)
     combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
@@ -79,18 +80,57 @@ def _in_full(parsed: list[Path | None]) -> list[Path | None]:
     ]
 
 
-def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:
-    """What is of the backward pass by name only goes to the forward pass, in place.
+def _before_loops(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:
+    """What a loop over layers computes once goes to where the loop is, in place.
 
-    The scope is the same one; ``base/phase_flow.py`` says which these are.
+    jax names it after the layers alone, as it does all that is in the loop: ``layers/cos`` beside
+    ``forward/decoder/layers.wrapped_fn/while``. In ENTRY that is the place it lacks.
     """
-    late = np.array([p is not None and p[:1] == (BACKWARD,) for p in paths], np.bool_)
-    at = np.flatnonzero((own >= 0) & late[own] & (phases(module) == EARLY))
+    if module.entry is None:
+        return
+    first = module.entry.instructions[0].index if module.entry.instructions else 0
+    rows = slice(first, first + len(module.entry.instructions))
+    loops: dict[str, set[Path]] = {}
+    for path in {paths[own[i.index]] for i in module.entry.instructions if own[i.index] >= 0}:
+        if path and path[0] == FORWARD:
+            for n, name in enumerate(path[1:], 1):
+                if "." in name and n > 1:
+                    loops.setdefault(name.partition(".")[0], set()).add(path[: n + 1])
+    for old in np.unique(own[rows]).tolist():
+        short = paths[old] if old >= 0 else None
+        where = loops.get(short[0], set()) if short else set()
+        if short and len(where) == 1:
+            whole = (*next(iter(where)), *short[1:])
+            if whole not in paths:
+                paths.append(whole)
+            own[rows][own[rows] == old] = paths.index(whole)
+
+
+def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:
+    """What the forward pass holds by data flow and not by name goes there, in place.
+
+    Named after the backward pass, or in ENTRY after a scope of neither, as what has no gradient
+    is where other parts have one. ``base/phase_flow.py`` says which these are.
+    """
+    early = np.flatnonzero((own >= 0) & (phases(module) == EARLY))
+    first = [p[:1] if p else () for p in paths]
+    late = np.array([f == (BACKWARD,) for f in first], np.bool_)
+    at = early[late[own[early]]]
+    entry = module.entry
+    if entry is not None and entry.instructions and late.any():
+        begin = entry.instructions[0].index
+        here = early[(early >= begin) & (early < begin + len(entry.instructions))]
+        neither = np.array([f not in ((), (BACKWARD,), (FORWARD,)) for f in first], np.bool_)
+        at = np.concatenate([at, here[neither[own[here]]]])
+    ids = {p: n for n, p in reversed(list(enumerate(paths)))}
     for path in np.unique(own[at]).tolist():
-        moved = (FORWARD, *(c for c in (paths[path] or ())[1:] if c != REMAT))
-        if moved not in paths:
+        rest = paths[path] or ()
+        rest = rest[1:] if rest[:1] == (BACKWARD,) else rest
+        moved = (FORWARD, *(c for c in rest if c != REMAT))
+        if moved not in ids:
+            ids[moved] = len(paths)
             paths.append(moved)
-        own[at[own[at] == path]] = paths.index(moved)
+        own[at[own[at] == path]] = ids[moved]
 
 
 def _hoist(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base.op_name import BACKWARD, FORWARD, LAYER, Path, common
+from ..base.op_name import BACKWARD, FORWARD, LAYER, Path, common, common_to_most
 from ..base.phases import BACKWARD as IN_BACKWARD
 from ..base.phases import REMATERIALISED, phases
 from ..base.table import Ints, per_module, table
@@ -209,7 +209,7 @@ class _Writer:
             for c in self.stacks[call]:
                 boxes[c] += count
                 scopes[c][rest] += count
-        return boxes, [_mostly_in(s) for s in scopes]
+        return boxes, [common_to_most(s, NEARLY_ALL) for s in scopes]
 
     def _has_layers(self) -> bool:
         used = np.unique(self.found.scope[self.own >= 0]).tolist()
@@ -225,21 +225,6 @@ class _Writer:
             if turns > 2:
                 return True
         return False
-
-
-def _mostly_in(scopes: Counter[Path]) -> Path:
-    """The innermost scope of nearly all; what XLA merged or hoisted is in another."""
-    total = scopes.total()
-    path: Path = ()
-    while True:
-        deeper: Counter[Path] = Counter()
-        for scope, count in scopes.items():
-            if len(scope) > len(path) and scope[: len(path)] == path:
-                deeper[scope[: len(path) + 1]] += count
-        (first, count), *_ = deeper.most_common(1) or [((), 0)]
-        if not first or count < NEARLY_ALL * total:
-            return path
-        path = first
 
 
 def _tell_apart(prefixes: list[Path]) -> bool:
