@@ -30,6 +30,7 @@ _GLUE = frozenset({
     "broadcast", "add", "multiply", "subtract", "convert", "dynamic-update-slice", "reverse",
     "clamp", "minimum", "maximum",
 })  # fmt: skip
+_WHOLE = ("jit(", "pjit(")  # how a name begins that has all its callers
 _DEPTH = 20  # calls in calls
 _STEPS = 400  # glue between two ops of the program, at most
 
@@ -40,13 +41,19 @@ def place(op_name: str, frames: tuple[StackFrame, ...]) -> Place:
 
 
 def full_name(i: Instruction) -> str:
-    """``op_name`` as it is once calls are inlined: names in a called function begin there."""
+    """``op_name`` as it is once calls are inlined: names in a called function begin there.
+
+    Those of a loop's body in such a function say ``while/body``, and not what called it.
+    """
     name, computation = i.op_name, i.computation
     for _ in range(_DEPTH):
         caller = callers(i.module).get(computation.index)
-        if caller is None or caller.opcode != "call" or not caller.op_name:
+        if caller is None or not name:
             break
-        name = f"{caller.op_name}/{name}" if name else ""
+        if caller.opcode == "call" and caller.op_name:
+            name = f"{caller.op_name}/{name}"
+        elif caller.opcode not in ("while", "conditional") or name.startswith(_WHOLE):
+            break
         computation = caller.computation
     return name
 

@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...hlo import Instruction, parse_shape
 from ...hlo.devices import DeviceGroups
 from ..base.op_name import is_autodiff
@@ -20,6 +23,7 @@ from ..base.operands import source_of
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives
 from .alignment import Place, full_name, place
+from .joining_slices import Exchanges
 from .partitioned import REDUCTIONS, Partitioned
 
 Key = tuple[str, object]
@@ -41,11 +45,20 @@ class Joining:
         if row.is_of_permutes:
             return [self._permute(row, p.instruction) for p in row.parts]
         pool = self._pool.get((row.kind, _who(row.groups)), [])
-        if row.network and (row.network == "dcn" or not pool):
-            return self._within(row)
-        if len(row.parts) < 2 or row.kind == "all-to-all":
+        if not self._is_step(row) and (len(row.parts) < 2 or row.kind == "all-to-all"):
             return [self._one(row, pool)]
-        return self._combined(row, pool)
+        if row.network and (flown := self._exchanges.parts(row)):
+            arrays = [one for part in flown for one in part]
+            return [_narrowed(one, lambda i: self._phase(i) == row.phase) for one in arrays]
+        if row.network == "dcn" and self._exchanges.has_row_behind(row):
+            return [[]]  # what it is a step of was not found: its size alone proves nothing
+        return self._within(row) if self._is_step(row) else self._combined(row, pool)
+
+    def _is_step(self, row: Collective) -> bool:
+        """Whether it is a part of a collective over both networks."""
+        if not row.network:
+            return False
+        return row.network == "dcn" or not self._pool.get((row.kind, _who(row.groups)))
 
     def _within(self, row: Collective) -> list[list[Instruction]]:
         """Of a collective over both networks the steps on one of them.
@@ -66,6 +79,20 @@ class Joining:
             found = [i for i in found if i in same] or same or found
         return [found]
 
+    @cached_property
+    def _exchanges(self) -> Exchanges:
+        def stands_for(row: Collective, part: int) -> list[list[Instruction]]:
+            found = self.parts(row)
+            if len(found) != len(row.parts):  # several arrays in one buffer
+                by_part = self._exchanges.parts(row)
+                return by_part[part] if part < len(by_part) else []
+            return [found[part]] if part < len(found) else []
+
+        return Exchanges(
+            self.rows, self.partitioned, stands_for, self._whole_of, _near,
+            lambda i: self._made_by[i.index], _place,
+        )  # fmt: skip
+
     def _whole_of(self, row: Collective) -> list[Instruction]:
         """Collectives of the program that ``row`` can be a step of, by kind and devices."""
         groups = [set(g) for g in row.groups.rows()] if row.groups is not None else []
@@ -74,8 +101,15 @@ class Joining:
             kind, found = self.partitioned.kind(i), self.partitioned.groups[i.index]
             steps = (*REDUCTIONS, "all-gather") if kind in REDUCTIONS else (kind,)
             if row.kind in steps and found is not None:
-                sets = [set(g) for g in found.rows()] if found.pairs is None else []
-                if not sets or all(any(g <= s for s in sets) for g in groups):
+                if found.pairs is not None and row.groups is not None:
+                    pairs, whole = row.groups.pairs, _pairs(found.pairs)
+                    if row.network == "dcn":  # of two slices it only says which, not the way
+                        whole |= {(b, a) for a, b in whole}
+                    if pairs is not None and _pairs(pairs) <= whole:
+                        out.append(i)
+                    continue
+                sets = [set(g) for g in found.rows()]
+                if all(any(g <= s for s in sets) for g in groups):
                     out.append(i)
         return out
 
@@ -93,6 +127,9 @@ class Joining:
         if row.moves is not None and row.moves.kind == "argument":
             number = row.moves.parameter
             found = [i for i in found or fits if self._argument.get(i.index) == number] or found
+        written = all(map(self.partitioned.is_written, fits))
+        if not found and len({_place(i) for i in fits}) == 1 and (len(fits) == 1 or written):
+            found = fits  # nothing else has such a step; or one line asked for all of them
         return _narrowed(found, lambda i: self._phase(i) == row.phase)
 
     def _phase(self, i: Instruction) -> str:
@@ -170,7 +207,7 @@ class Joining:
         """Those that a row which is not combined stands for."""
         out: set[int] = set()
         for row in self.rows:
-            if len(row.parts) == 1 and not row.is_of_permutes:
+            if len(row.parts) == 1 and not row.is_of_permutes and not self._is_step(row):
                 found = self.parts(row)[0]
                 if len(found) == 1:
                     out.add(found[0].index)
@@ -180,13 +217,19 @@ class Joining:
     def _around(self) -> dict[int, set[Place]]:
         """Places of each collective, of what it moves and of what takes it."""
         alignment = self.partitioned.alignment
-        out = {}
-        for i in self.partitioned.collectives:
-            near = {_place(i)}
-            near |= {_place(s) for o in i.operands for s in alignment.sources(o)}
-            near |= {_place(u) for u, _ in alignment.users(i)}
-            out[i.index] = near
-        return out
+        return {
+            i.index: self._made_by[i.index] | {_place(u) for u, _ in alignment.users(i)}
+            for i in self.partitioned.collectives
+        }
+
+    @cached_property
+    def _made_by(self) -> dict[int, set[Place]]:
+        """Places of each collective and of what it moves."""
+        alignment = self.partitioned.alignment
+        return {
+            i.index: {_place(i), *(_place(s) for o in i.operands for s in alignment.sources(o))}
+            for i in self.partitioned.collectives
+        }
 
     @cached_property
     def _argument(self) -> dict[int, int | None]:
@@ -219,6 +262,10 @@ def _near(operand: Instruction) -> set[Place]:
 
 def _named(places: set[Place]) -> set[Place]:
     return {p for p in places if p[0]}
+
+
+def _pairs(found: NDArray[np.int64]) -> set[tuple[int, ...]]:
+    return set(map(tuple, found.tolist()))
 
 
 def _narrowed(found: list[Instruction], test: Callable[[Instruction], bool]) -> list[Instruction]:

@@ -20,6 +20,7 @@ from ...hlo.collective_kinds import KINDS, is_collective, split
 from ...hlo.devices import device_counts, device_groups
 from ...hlo.sharding_text import parse_sharding
 from ..base.operands import callers
+from ..comms.collectives import is_inserted
 from ..comms.sharding_words import spec_words
 from .alignment import Alignment, place
 from .provenance_causes import Cause, summed_dimensions
@@ -58,9 +59,11 @@ class Partitioned:
         return frozenset(a.name for a in found or ())
 
     def is_written(self, i: Instruction) -> bool:
-        """Whether the program before partitioning has it already."""
+        """Whether the program before partitioning has it already, moved or reshaped since."""
         of = self.alignment.of(i)
-        return of is not None and is_collective(of.opcode)
+        return (of is not None and is_collective(of.opcode)) or is_inserted(
+            i, i, i.op_name
+        ) is False
 
     def values(self, i: Instruction) -> list[Instruction]:
         """Ops before partitioning whose values it moves."""
@@ -186,6 +189,10 @@ class Partitioned:
     def _is_own(
         self, i: Instruction, local: Instruction, value: Instruction, axes: frozenset[str]
     ) -> bool:
+        tile = self._tile(value)
+        arrived = i.operands[0].shape.elements if i.operands else 0
+        if self.kind(i) == "all-gather" and tile is not None and arrived >= math.prod(tile):
+            return False  # it was brought to its own layout before; another needs it otherwise
         if not self._is_annotated(local, value):
             return True
         # nobody needs to gather what is whole already

@@ -107,17 +107,29 @@ class Provenance:
         if row.axes is None and self.joining is None:
             return replace(known, unknown="its groups are no mesh axes")
         cards = self.parts(row)
+        if any(c.by_user for c in cards) and len(cards) > 1:
+            return self._written(row)
         if len(cards) == 1:
             return cards[0] if cards[0].is_known else replace(known, unknown=cards[0].unknown)
         return _together(cards, known, row)
 
     def _written(self, row: Collective) -> Why:
-        """What the program asks for by name; of a combined one every line."""
+        """What the program asks for by name; of a combined one every line.
+
+        The partitioner's own may have been put together with it.
+        """
         found = self.joining.parts(row) if self.joining is not None else []
-        each = [_by_name(full_name(i), i.frames) for one in found for i in one[:1]]
-        if len(found) < 2 or len(each) < len(found):
+        if self.joining is None or len(found) < 2 or not all(found):
             return _by_name(row.op_name, row.frames)
-        return replace(each[0], parts=tuple(dict.fromkeys(each)))
+        each = []
+        for one in found:
+            written = self.joining.partitioned.is_written(one[0])
+            card = _by_name(full_name(one[0]), one[0].frames)
+            each.append(card if written else self._joined(row, one))
+        first = next((c for c in each if c.by_user), None)
+        if first is None:
+            return _by_name(row.op_name, row.frames)
+        return replace(first, parts=tuple(dict.fromkeys(each)))
 
     def parts(self, row: Collective) -> list[Why]:
         """A card for each part of a combined collective, by the op of its operand."""
@@ -181,7 +193,10 @@ class Provenance:
             return cards[0]
         if len({c.operand for c in cards}) > 1:
             lines = ", ".join(
-                dict.fromkeys(f"{c.opcode} at {whole_place(c.line)}" for c in cards[:4])
+                dict.fromkeys(
+                    f"{c.opcode} at {whole_place(c.line)}" if c.line else c.opcode
+                    for c in cards[:4]
+                )
             )
             return Why(unknown=f"{len(cards)} ops would each account for it: {lines}")
         return self._merged(cards)

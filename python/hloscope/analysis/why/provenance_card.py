@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -87,23 +88,26 @@ class Why:
             return self._asked()
         if self.unknown:
             return [("unknown", self.unknown), *self._made_for()]
-        rows = [("asked for by", f"{self.opcode}{self._what()}{_at(self.line)}"), *self._called()]
+        rows = [("requested by", f"{self.opcode}{self._what()}{_at(self.line)}"), *self._called()]
         rows += self._others()
         rows += [
             ("operand", f"{self.operand}: {self.had}"),
             ("needed", self.needs.removeprefix("needed as ")),
         ]
         return rows + [
-            (("who said so" if k == 0 else ""), _said(o)) for k, o in enumerate(self.origins)
+            (("because of" if k == 0 else ""), _said(o)) for k, o in enumerate(self.origins)
         ]
 
     def _asked(self) -> list[tuple[str, str]]:
         """By name: the line, and all of them where several were combined."""
-        lines = {(p.line, p.by_autodiff): p for p in self.parts or (self,)}
+        lines = {(p.line, p.by_autodiff, p.by_user, p.unknown): p for p in self.parts or (self,)}
         rows = []
         for k, part in enumerate(lines.values()):
             how = "by autodiff, for the gradient of what is" if part.by_autodiff else "by name"
-            rows.append(("" if k else "asked for", f"{how}{_at(part.line)}"))
+            if not part.by_user:  # the partitioner's, put together with what was requested
+                how = f"by {part.opcode}{part._what()}"
+            told = f"unknown: {part.unknown}" if part.unknown else f"{how}{_at(part.line)}"
+            rows.append(("" if k else "requested", told))
             rows += part._called()
         return rows
 
@@ -112,7 +116,7 @@ class Why:
         name = self.op_name.rpartition("/")[2]
         rows = [("named after", f"{name}{_at(self.line)}"), *self._called()] if name else []
         return rows + [
-            ("" if k else "known of them", p.brief) for k, p in enumerate(self.parts[:_MOST])
+            ("" if k else "known about them", p.brief) for k, p in enumerate(self.parts[:_MOST])
         ]
 
     def _called(self) -> list[tuple[str, str]]:
@@ -132,10 +136,16 @@ class Why:
         if self.by_user:
             lines = dict.fromkeys(p.line for p in self.parts)
             return tuple(line for line in lines if line != self.line)
-        briefs = dict.fromkeys(p.brief for p in self.parts)
+        each = {(p.brief, p.callers): p for p in self.parts}
+        alike = Counter(brief for brief, _ in each)  # one line of a helper, called from several
         if self.parts and not self.unknown:
-            briefs.pop(replace(self, shape=self.parts[0].shape).brief, None)
-        return tuple(briefs)
+            each.pop((replace(self, shape=self.parts[0].shape).brief, self.callers), None)
+        return tuple(
+            f"{brief} called from {whole_place(callers[0])}"
+            if callers and alike[brief] > 1
+            else brief
+            for brief, callers in each
+        )
 
     @property
     def brief(self) -> str:

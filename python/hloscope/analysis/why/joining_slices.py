@@ -1,0 +1,233 @@
+"""Which collectives of the partitioned program an exchange between slices is a step of.
+
+What crosses between slices has neither name nor line, is padded to whole tiles, and several of
+one size are in every layer; XLA puts some together in one buffer. Data flow tells them apart:
+
+    partitioned   dot ─ all-reduce in the slice ─ reshape ─ all-reduce between slices
+    optimised     dot ─ reduce-scatter (row 7, part 2) ─ bitcast, the next turn of a loop ─ send
+
+The way back from a send ends at rows of the slice's own network, or at what computes. From what
+those stand for, the way on in the partitioned program leads to the collective between slices; a
+collective over both networks is its own next step. Its size must fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import permutations
+from math import prod
+
+from ...hlo import Instruction, parse_shape
+from ...hlo.collective_kinds import is_collective
+from ..base.operands import callers, step_back
+from ..comms.collective import Collective
+from ..comms.collectives import Collectives
+from .alignment import Place
+from .partitioned import Partitioned
+
+# What only moves, pads or puts together; in a fusion as well.
+_MOVING = frozenset({
+    "bitcast", "broadcast", "concatenate", "constant", "convert", "copy", "copy-done",
+    "copy-start", "dynamic-slice", "dynamic-update-slice", "iota", "maximum", "pad", "parameter",
+    "reshape", "select", "slice", "transpose", "tuple", "get-tuple-element",
+})  # fmt: skip
+_STEPS = 300
+_TILE = (8, 128)  # sublanes and lanes
+
+
+@dataclass
+class Ends:
+    """Where the way back from a value ends: parts of rows, and what computes, with how many
+    elements of it are meant."""
+
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    makers: list[tuple[Instruction, int]] = field(default_factory=list)
+
+
+def ends_of(value: Instruction, rows: Collectives) -> Ends:
+    """Through moves, fusions of moves and turns of loops, each value once."""
+    found = Ends()
+    waiting: list[tuple[Instruction, tuple[int, ...], int]] = [(value, (), 0)]
+    seen: set[tuple[Instruction, tuple[int, ...]]] = {(value, ())}
+    for at, path, elements in waiting:
+        if len(waiting) > _STEPS:
+            break
+        row = rows.by_instruction.get(at.index)
+        if row is not None and at.opcode == "fusion":  # it computes too, beside the transfer
+            inside = at.called_computations[0].root if at.called_computations else None
+            if inside is not None and (inside, path) not in seen:
+                seen.add((inside, path))
+                waiting.append((inside, path, elements))
+            continue
+        if row is not None and at.opcode not in ("send", "recv", "send-done"):
+            part = path[-1] if path and len(row.parts) > 1 else 0
+            if (row.index, part) not in found.rows:
+                found.rows.append((row.index, part))
+            continue
+        steps = _back(at, path)
+        if not steps and at.opcode not in ("constant", "iota", "parameter"):
+            found.makers.append((at, elements or _leaf(at, path)))
+        reduced = elements or (at.shape.elements if at.opcode == "reduce" else 0)
+        for step in steps:
+            if step not in seen:
+                seen.add(step)
+                waiting.append((*step, reduced))
+    return found
+
+
+def _leaf(at: Instruction, path: tuple[int, ...]) -> int:
+    leaves = list(at.shape.leaves())
+    return leaves[path[-1] if path and path[-1] < len(leaves) else 0].elements if leaves else 0
+
+
+def _back(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
+    kept = list(path)
+    step = step_back(at, kept)
+    if step is not None:
+        return [(step, tuple(kept))]
+    carried = _carried(at, path)
+    if carried:
+        return carried
+    if at.opcode == "fusion":
+        inside = at.called_computations[0].instructions if at.called_computations else ()
+        if any(i.opcode not in _MOVING for i in inside):
+            return []
+        return [(o, ()) for o in at.operands if o.shape.elements > 1]
+    nameless = at.opcode == "reduce" and not at.op_name  # the second half of a reduction
+    if (at.opcode in _MOVING or nameless) and not path:
+        return [(o, ()) for o in at.operands if o.shape.elements > 1]
+    return []
+
+
+def _carried(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
+    """What a loop carries: its value at the end of a turn, and the one it begins with."""
+    loop = at if at.opcode == "while" else None
+    if at.opcode == "parameter":
+        caller = callers(at.module).get(at.computation.index)
+        loop = caller if caller is not None and caller.opcode == "while" else None
+    body = dict(loop.called).get("body") if loop is not None else None
+    if loop is None or body is None or body.root is None or not path:
+        return []
+    return [(body.root, path), *((o, path) for o in loop.operands[:1])]
+
+
+class Exchanges:
+    """``parts(row)`` of a row of a program over several slices: one list an array in it.
+
+    ``stands_for(row, part)`` gives the collectives of the partitioned program that a part of
+    another row stands for, one list an array in it; ``pool(row)`` those that a row can be a step
+    of; ``near(i)`` the places of an instruction of the optimised program and of what is in it,
+    ``own(i)`` its own; ``made_by(i)`` those of a collective of the partitioned one and of what
+    it moves.
+    """
+
+    def __init__(
+        self,
+        rows: Collectives,
+        partitioned: Partitioned,
+        stands_for: Callable[[Collective, int], list[list[Instruction]]],
+        pool: Callable[[Collective], list[Instruction]],
+        near: Callable[[Instruction], set[Place]],
+        made_by: Callable[[Instruction], set[Place]],
+        own: Callable[[Instruction], Place],
+    ) -> None:
+        self.rows, self.partitioned, self.stands_for = rows, partitioned, stands_for
+        self.pool, self.near, self.made_by, self.own = pool, near, made_by, own
+        self._before: dict[int, set[int]] = {}
+
+    def parts(self, row: Collective) -> list[list[list[Instruction]]]:
+        """For each part of the row one list an array in it; [] where one is lost."""
+        out: list[list[list[Instruction]]] = []
+        values = row.instruction.operands[: len(row.parts)]
+        if row.instruction.opcode == "recv" or len(values) < len(row.parts):
+            return []
+        pool = self.pool(row)
+        for value, part in zip(values, row.parts, strict=True):
+            found = self._arrays(row, value, pool)
+            if not found or not self._fit(row, parse_shape(part.shape).elements, found):
+                return []
+            out.append(found)
+        return out
+
+    def has_row_behind(self, row: Collective) -> bool:
+        """Whether what it sends comes from another row, so that its size alone says nothing."""
+        return any(ends_of(v, self.rows).rows for v in row.instruction.operands[:1])
+
+    def _arrays(
+        self, row: Collective, value: Instruction, pool: list[Instruction]
+    ) -> list[list[Instruction]]:
+        ends = ends_of(value, self.rows)
+        groups = {frozenset(g) for g in row.groups.rows()} if row.groups is not None else set()
+        out: list[list[Instruction]] = []
+        for number, part in ends.rows:
+            before = self.rows[number]
+            if before.network == row.network:
+                continue  # what a buffer held before: results of earlier turns
+            for one in self.stands_for(before, part) or [[]]:
+                first = {i.index for i in one}
+                found = [i for i in pool if i.index in first and not self._is_of(i, groups)]
+                found += [i for i in pool if self._is_of(i, groups) and first & self._fed_by(i)]
+                out.append(found)
+        for maker, elements in ends.makers:
+            near = {p for p in self.near(maker) if p[0]}
+            found = [i for i in pool if near & self.made_by(i) and _size(i) == elements]
+            out.append([i for i in found if self.own(maker) in self.made_by(i)] or found)
+        # turns of a loop and the one before it bring the same array
+        return [] if not all(out) else list({tuple(i.index for i in f): f for f in out}.values())
+
+    def _is_of(self, i: Instruction, groups: set[frozenset[int]]) -> bool:
+        """Whether it runs over the very groups that the row does."""
+        found = self.partitioned.groups[i.index]
+        return found is not None and {frozenset(g) for g in found.rows()} == groups
+
+    def _fed_by(self, i: Instruction) -> set[int]:
+        """Collectives whose results it takes, by moves alone."""
+        known = self._before.get(i.index)
+        if known is None:
+            known = self._before[i.index] = set()
+            for o in i.operands:
+                known |= {j.index for j in _collectives_behind(o)}
+        return known
+
+    def _fit(self, row: Collective, elements: int, found: list[list[Instruction]]) -> bool:
+        """Whether one of each list makes up the array, padding and all.
+
+        A step moves all of it, or the share of a device where the slice has split it.
+        """
+        least = sum(min(_size(i) / self._inside(i, row) for i in one) for one in found)
+        most = sum(max(_size(i) * _padding(i) for i in one) for one in found)
+        return least <= elements <= max(most, prod(_TILE))
+
+    def _inside(self, i: Instruction, row: Collective) -> int:
+        """Devices of a group of the whole that are in one group of its other steps."""
+        groups = self.partitioned.groups[i.index]
+        return max(1, (groups.group_size if groups else 1) // max(1, row.group_size or 1))
+
+
+def _size(i: Instruction) -> int:
+    return sum(leaf.elements for o in i.operands for leaf in o.shape.leaves())
+
+
+def _collectives_behind(value: Instruction) -> Iterator[Instruction]:
+    seen = {value.index}
+    waiting = [value]
+    for at in waiting:
+        if is_collective(at.opcode):
+            yield at
+        elif at.opcode in _MOVING and len(waiting) < _STEPS:
+            for o in at.operands:
+                if o.index not in seen:
+                    seen.add(o.index)
+                    waiting.append(o)
+
+
+def _padding(i: Instruction) -> float:
+    """By how much whole tiles can make it larger, whichever dimensions are the minor ones."""
+    dims = [n for leaf in i.shape.leaves() for n in leaf.dimensions] or [1]
+    if len(dims) == 1:
+        dims = [1, *dims]
+    return max(
+        (-(-a // _TILE[0]) * _TILE[0] * -(-b // _TILE[1]) * _TILE[1]) / (a * b)
+        for a, b in permutations(dims, 2)
+    )
