@@ -74,7 +74,7 @@ def _peak_of(cap: Program, name: str, limit: int, result: Result) -> None:
     if not why:
         memory = analysed(cap.module, cap.target)
         if memory.peak_source.endswith("not scheduled"):
-            why = "the module is not scheduled, so nobody knows what lives together"
+            why = "the module is not scheduled, so what is live at the same time is unknown"
     if why:
         result.problem(budget, why)
         return
@@ -83,11 +83,11 @@ def _peak_of(cap: Program, name: str, limit: int, result: Result) -> None:
     at[MAIN_MEMORY] = memory.spaces[0]
     known = {n.lower() for n in names} | at.keys()
     if name.lower() not in known:
-        result.problem(budget, f"no memory is called {name}; there are {', '.join(names)}")
+        result.problem(budget, f"there is no memory called {name}; there are {', '.join(names)}")
         return
     space = at.get(name.lower())
     if space is None:
-        result.kept.append(f"{budget}: nothing lies there")
+        result.kept.append(f"{budget}: nothing is stored there")
         return
     said = f"{size(space.peak_bytes)} of {size(limit)} ({space.source})"
     if space.peak_bytes <= limit:
@@ -138,7 +138,7 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
         said = f"{size(total)} of {size(limit)}"
         if sums.is_range:
             least = size(sums.least_wire_bytes)
-            said = f"at most {said}, at least {least}, by which branches run"
+            said = f"at most {said}, at least {least}, depending on which branches run"
         if total <= limit:
             result.kept.append(f"{budget}: {said}")
             continue
@@ -194,7 +194,7 @@ def _matches(cap: Program, what: str) -> Found:
     if kind in (*KINDS, *OF_PERMUTES, "collective"):
         return _collectives(cap, kind, axis)
     if over:
-        raise ValueError(f"{kind} is no collective; those are: {', '.join(KINDS)}")
+        raise ValueError(f"{kind} is not a collective; collectives are: {', '.join(KINDS)}")
     if kind == "host-transfer":
         return _instructions(cap.module, _is_host_transfer)
     if kind == "findings" or kind in FINDING_RULES:
@@ -217,7 +217,7 @@ def _matches(cap: Program, what: str) -> Found:
         kind, [*KINDS, "host-transfer", *FINDING_RULES, *ELEMENT_BITS, *OPCODES], 1
     )
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise ValueError(f"neither a collective, a type, an opcode nor host-transfer{hint}")
+    raise ValueError(f"not a collective, a type, an opcode or host-transfer{hint}")
 
 
 def _findings(cap: Program, kind: str) -> Found:
@@ -338,7 +338,7 @@ def donation(cap: Program, wanted: Budgets, result: Result) -> None:
                 result.problem(budget, f"no argument matches {pattern}; arguments are {have}")
             wants |= hit
     for k in sorted(wants - aliased):
-        result.breach(budget, f"{names.get(k, k)} does not lend its memory to an output")
+        result.breach(budget, f"{names.get(k, k)} is not reused for any output")
     if not wants - aliased:
         result.kept.append(f"{budget}: {len(wants | aliased):,} arguments")
 

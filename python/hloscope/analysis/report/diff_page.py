@@ -206,7 +206,7 @@ def _collectives(diff: Diff) -> str:
         for c, count in Counter(side).items()
     ]
     heads = ("only in", "count", "kind", "axes", "payload", "wire bytes", "executions", "line")
-    return _table("Collectives of one side only, alike ones together", heads, rows, " n  nnn")
+    return _table("Collectives on one side only, equal ones grouped", heads, rows, " n  nnn")
 
 
 def _changes(diff: Diff, a: Mapping[str, int], b: Mapping[str, int]) -> str:

@@ -57,7 +57,7 @@ def _lines(diff: Diff, limit: int) -> Iterator[str]:
     )
     for title, deltas in (
         ("totals", [d for d in diff.totals if d.change != 0]),
-        ("collectives, wire bytes of one device", diff.collectives),
+        ("collectives, wire bytes per device", diff.collectives),
     ):
         yield from _table(title, deltas, limit)
     for title, places in (("by source line", diff.lines), ("by scope", diff.scopes)):

@@ -79,7 +79,9 @@ class Fate:
             return f"was merged{by} with {called(self.other)}{self._detail}"
         if self.detail.startswith("away: "):
             return f"was simplified away{by}: {self.detail.removeprefix('away: ')}"
-        verb = {"folded": "was folded", "rewritten": "was rewritten", "merged": "was merged"}
+        if self.kind == "folded":
+            return f"was folded{self._detail}{by}"
+        verb = {"rewritten": "was rewritten", "merged": "was merged"}
         return f"{verb[self.kind]}{by}{self._detail}"
 
     @property

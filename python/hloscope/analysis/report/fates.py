@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Module, Operation, Origins
 from .fate import Fate, Fates, hlo_opcode, is_constant, names
+from .fates_constants import Constants
 from .fates_gone import Gone
 
 if TYPE_CHECKING:
@@ -44,18 +45,26 @@ def fates(
     origins = module.origins or inferred
     if origins is None:
         raise ValueError(
-            "nobody followed the operations of this program; capture the function itself, "
+            "the operations of this program were not tracked; capture the function itself, "
             "with exact=True"
         )
     callers = _fusions(module)
     called = _through_calls(origins)
     gone = Gone(origins.operations, passes, stablehlo) if passes is not None else None
+    if gone is not None and module.origins is None:
+        gone.untold += "; it may be one of several equal ones that nothing tells apart"
     rows = {o.number: _present(module, origins, o, callers, called) for o in origins.operations}
     missing = [o for o in origins.operations if rows[o.number] is None]
+    nameless = [o for o in missing if o.opcode == "constant" and (gone is None or gone.never(o))]
+    without = {o.number for o in nameless}
+    missing = [o for o in missing if o.number not in without]
     if gone is not None:
         missing.sort(key=gone.order)  # each snapshot is read once
     for operation in missing:
         rows[operation.number] = gone.fate(operation) if gone is not None else _not_told(operation)
+    constants = Constants(module, stablehlo)
+    for operation in nameless:
+        rows[operation.number] = constants.fate(operation, rows)
     return Fates(tuple(row for row in rows.values() if row is not None), module.origins is None)
 
 
@@ -93,7 +102,7 @@ def _present(
     number = operation.number
     if operation.is_call:
         count = called.get(number)
-        said = f"{count:,} instructions came of it" if count else ""
+        said = f"{count:,} instructions came from it" if count else ""
         return Fate(operation, "inlined", detail=said) if count else None
     found = [module.instructions[k] for k in origins.instructions.get(number, ())]
     if not found:

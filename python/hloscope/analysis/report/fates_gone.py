@@ -44,6 +44,7 @@ class Gone:
         self.read = lru_cache(maxsize=4)(passes.module)
         self.first = passes.snapshots[0].operations if passes.snapshots else None
         self.steps: dict[int, _Step] = {}
+        self.untold = "no pass is known that removed it"
         self.importing: _Import | None = None
         if stablehlo is not None and stablehlo.origins is not None and passes.snapshots:
             first = self.read(0)
@@ -64,9 +65,9 @@ class Gone:
             if operation.opcode in ("func.call", "call", "sdy.manual_computation"):
                 return Fate(operation, "inlined", by=by, detail=what)
         if row is None or row.index == 0:
-            if self.first is not None and operation.number not in self.first:
+            if self.never(operation):
                 return self._never(operation)
-            return Fate(operation, "unknown", detail="no pass is known that removed it")
+            return Fate(operation, "unknown", detail=self.untold)
         step = self.steps.get(row.index)
         if step is None:
             self.steps.clear()  # operations of one pass mostly come together
@@ -74,9 +75,11 @@ class Gone:
             step = self.steps[row.index] = _Step(self.operations, before, after, row.title)
         return step.fate(operation)
 
+    def never(self, operation: Operation) -> bool:
+        """Whether not even XLA's first module knows the operation."""
+        return self.first is not None and operation.number not in self.first
+
     def _never(self, operation: Operation) -> Fate:
-        if operation.opcode == "constant":  # XLA's import gives constants no names
-            return Fate(operation, "folded", detail="into what uses it")
         if self.importing is None:
             return Fate(operation, "unknown", by=IMPORT)
         return self.importing.fate(operation)
@@ -201,7 +204,7 @@ class _Step:
         if kinds and kinds <= {"dead", "folded"}:
             if all(is_constant(o) for o in gone.operands) or is_constant(gone):
                 return Fate(operation, "folded", by=by, detail="to a constant with what used it")
-            what = f"what used it, {_said(users[0])}, needed it no more"
+            what = f"what used it, {_said(users[0])}, no longer needed it"
             return Fate(operation, "dead", by=by, detail=what)
         if "rewritten" in kinds:
             first = next(f for f in found if f.kind == "rewritten")

@@ -138,8 +138,8 @@ class Pairs:
                     break
                 n = parts[k]
                 continue
-            if line.opcode not in ("fusion", "call") or not self.fresh.get(n):
-                break
+            if line.opcode not in ("fusion", "call") or n not in self.fresh:
+                break  # as _is_gone says of the other side
             root = next((self._root(c) for c in called(line)), -1)
             if root < 0:
                 break

@@ -119,6 +119,7 @@ class Row(Evidence):
         """An instruction that only got another op name: what was merged into it, or around it."""
         old = self.w.parts.get(n, {})
         parts = self.parts[n] = {}
+        self.how[n] = self.w.how.get(n, How.FIRST)
         for c in components(line.op_name):
             same = old.get(c)
             if same is None:
@@ -261,7 +262,7 @@ class Row(Evidence):
         w = self.w
         out = []
         for y in found:
-            name = w.steps.places[w.place[y]].name
+            name = w.names_before.get(w.place[y], "")
             for k in w.callers.get(name, ()):
                 by = w.line[k].op_name if k in w.line else ""
                 if by and (outer == by or outer.endswith("/" + by)):

@@ -11,9 +11,11 @@ each rests on. benchmarks/identity.py compares with marks: how often each kind i
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +58,9 @@ class Inferred:
         of = []
         for i in module.instructions:
             n = node.get((i.computation.name, i.name), -1)
-            numbers = [self._number[k] for k in self._at(n, row)[0] if k in self._number]
-            of.append(tuple(Origin(k) for k in numbers))
+            known, how = self._at(n, row)
+            numbers = [self._number[k] for k in known if k in self._number]
+            of.append(tuple(Origin(k) for k in numbers) if how is not How.ORDER else ())
         return Origins(self.operations, tuple(of))
 
     def how(self, instruction: Instruction) -> How:
@@ -65,6 +68,41 @@ class Inferred:
         row = len(self._plain.rows) - 1
         n = self._nodes(row).get((instruction.computation.name, instruction.name), -1)
         return self._at(n, row)[1]
+
+    def undecided(self, instruction: Instruction) -> bool:
+        """Whether an instruction of the last module is of one of several equal operations."""
+        return self.how(instruction) is How.ORDER
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Instructions of the last module by what their identity rests on, the surest first.
+
+        "" counts those that are from no operation: arguments, and what XLA made.
+        """
+        last = self._plain.module(len(self._plain) - 1)
+        of = self.origins(last).of
+        found = Counter(
+            str(self.how(i)) if origins or self.undecided(i) else ""
+            for i, origins in zip(last.instructions, of, strict=True)
+        )
+        return {kind: found[kind] for kind in (*map(str, How), "") if found[kind]}
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = {kind or "from no operation": n for kind, n in self.counts.items()}
+        return {"inferred": True, "instructions": counts}
+
+    def __str__(self) -> str:
+        counts = self.counts
+        equals, none = counts.get(str(How.ORDER), 0), counts.get("", 0)
+        known = [(kind, n) for kind, n in counts.items() if kind not in ("", str(How.ORDER))]
+        said = ", ".join(f"{n:,} {kind.replace(' its ', ' their ')}" for kind, n in known)
+        some = f"; {equals:,} are each one of several equal operations, unknown which"
+        some = some if equals else ""
+        return (
+            "Nobody marked this dump. Instructions are followed from its first module by name, "
+            f"structure and metadata, which is inferred: of {sum(counts.values()):,} at the end "
+            f"{said or 'none'}{some}; {none:,} are arguments, made by XLA, or of unknown origin."
+        )
 
     def _at(self, n: int, row: int) -> tuple[tuple[int, ...], How]:
         ids: tuple[int, ...] = (n,) if n in self._number else ()

@@ -35,7 +35,7 @@ TITLES = {
     "optimized": "Optimised HLO",
 }
 EXACT = "Links are exact: every StableHLO operation was followed through the compiler."
-EXACT_BUT_JAXPR = f"{EXACT} Those of the jaxpr are found by name, line and order."
+EXACT_BUT_JAXPR = f"{EXACT} Links to the jaxpr are found by name, line and order."
 INFERRED = "Links are inferred from the source lines and op names that XLA kept."
 Strands = tuple[int, ...]
 # 0007.spmd-cleanup.after_dce.before_tuple-simplifier

@@ -126,7 +126,7 @@ class Teller:
         own = sorted(groups.values(), key=lambda g: -max(map(self._weight, g)))
         said = [s for g in own[:3] if (s := self._sentence(tuple(g), None))]
         if len(own) > 3:
-            said.append(f"and {len(own) - 3:,} more expressions of this line")
+            said.append(f"and {len(own) - 3:,} more expressions on this line")
         return "; ".join(said) + "." if said else ""
 
     # -- groups ----------------------------------------------------------------------
@@ -358,7 +358,7 @@ class Teller:
             elif fate is not None and (fate.kind != "unknown" or fate.by):
                 gone.setdefault((noun, _how(fate)), []).append(fate.what)
             elif noun not in ("constant", "iota"):
-                what = "is gone; its passes were not kept to tell which took it"
+                what = "is gone; the passes were not kept, so which one removed it is unknown"
                 gone.setdefault((noun, what), []).append(what)
         out = []
         if stayed:

@@ -213,12 +213,12 @@ class Measured:
         out = list(self.notes)
         wall = self.wall_seconds
         if wall > 0 and abs(self.total_seconds / wall - 1) > _FAR:
-            shown = f"a step takes {duration(wall)} from begin to end"
+            shown = f"a step takes {duration(wall)} from start to end"
             if self.total_seconds > wall:
                 out.append(f"{shown}: operations ran side by side, and their times add up to more")
             else:
                 rest = duration(wall - self.total_seconds)
-                out.append(f"{shown}: {rest} of it is in no operation's time")
+                out.append(f"{shown}: {rest} of it is not covered by any operation")
         for what, seconds in (
             ("under names that this program does not have", self.unmatched),
             ("of other programs", self.other_programs),

@@ -40,7 +40,7 @@ class Timed(Protocol):
 
 
 class Matched(Protocol):
-    """Which rows are of the module, and what is known of them."""
+    """Which rows are of the module, and what is known about them."""
 
     @property
     def executions(self) -> int | None: ...

@@ -77,6 +77,7 @@ class OriginCard:
     ``made_by``: the pass in which an instruction of this name first appeared, "" where the
     passes were not kept or it was there from the beginning. ``inferred`` says what the origins
     of a dump that nobody marked rest on, such as "by its neighbours"; "" where they are exact.
+    Without origins it says that there are several equal ones that nothing tells apart.
     """
 
     instruction: Instruction
@@ -96,6 +97,8 @@ class OriginCard:
         if not self.origins:
             if self.instruction.opcode == "parameter":
                 return f"{head} is an argument"
+            if self.inferred:
+                return f"{head} comes from {self.inferred}, and nothing tells from which"
             return f"{head} comes from no operation: XLA made it"
         how = f" (inferred {self.inferred})" if self.inferred else ""
         return printed([f"{head} comes from{how}", *(f"  {o}" for o in self.origins)])
@@ -120,8 +123,10 @@ def origin_card(
     frames: Mapping[int, tuple[StackFrame, ...]],
     passes: Passes | None,
     inferred: tuple[Origins, str] | None = None,
+    undecided: bool = False,
 ) -> OriginCard:
     """``frames``: of operations. ``inferred``: origins of an unmarked module, what they rest on.
+    ``undecided``: several equal ones are in question.
 
     Raises ``ValueError`` for an instruction of a module that knows no origins.
     """
@@ -130,7 +135,7 @@ def origin_card(
         origins, how = inferred
     if origins is None:
         raise ValueError(
-            "nobody followed the operations of this program; capture the function itself, "
+            "the operations of this program were not tracked; capture the function itself, "
             "with exact=True"
         )
     rows = []
@@ -146,4 +151,4 @@ def origin_card(
         )
     row = passes.made(instruction.name) if passes is not None else None
     made_by = row.title if row is not None else ""
-    return OriginCard(instruction, tuple(rows), made_by, how if rows else "")
+    return OriginCard(instruction, tuple(rows), made_by, how if rows or undecided else "")

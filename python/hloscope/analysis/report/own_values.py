@@ -129,7 +129,7 @@ def _number(name: Any, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"the value of {name} is no number: {value!r}") from None
+        raise ValueError(f"the value of {name} is not a number: {value!r}") from None
 
 
 def remember_own(module: Module, found: OwnValues) -> OwnValues:

@@ -8,8 +8,8 @@ paired by opcode and ``op_name``, in their order. That is inferred, and said to 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from .pass_lines import Body, Line
@@ -17,6 +17,7 @@ from .pass_lines import Body, Line
 T = TypeVar("T")
 _STEM = re.compile(r"(?:\.(?:\d+|clone|remat\d*))+\Z")
 _NAME = re.compile(r"%[^\s,(){}=\"]+")
+_CARRIES = frozenset(["parameter", "tuple", "get-tuple-element", "constant"])
 
 
 def stem(name: str) -> str:
@@ -24,14 +25,70 @@ def stem(name: str) -> str:
     return _STEM.sub("", name)
 
 
-def computations(gone: Sequence[Body], new: Sequence[Body]) -> list[tuple[Body, Body]]:
-    """Computations that only got other names, ENTRY in any case."""
+def computations(before: Mapping[str, Body], now: Mapping[str, Body]) -> dict[str, Body]:
+    """Name of a computation after a pass → what it was before; without those that are new.
+
+    A name tells, but not where a pass wrote the module anew, which gives its names out again:
+    what has the very contents of another goes before it, and where nothing under a name is as
+    it was, the name tells nothing.
+    """
+    out = {n: before[n] for n, b in now.items() if n in before and before[n].lines == b.lines}
     pairs: list[tuple[Body, Body]] = []
-    for key in (_entry, _contents, _stem_and_size):
-        left = [b for b in gone if all(b is not x for x, _ in pairs)]
-        right = [b for b in new if all(b is not y for _, y in pairs)]
+    gone = [a for n, a in before.items() if n not in out]
+    new = [b for n, b in now.items() if n not in out]
+    for key in (_entry, _name_contents_source, _contents_source, _name_and_contents):
+        _pair(pairs, gone, new, key)
+    found = {id(x) for pair in pairs for x in pair}
+    anew = _all_anew(gone, new, sum(len(a.lines) for a in before.values()))
+    for b in new:
+        a = before.get(b.name)
+        if a is None or id(a) in found or id(b) in found:
+            continue
+        if _akin(a, b) or (not anew and _share_a_name(a, b)):
+            pairs.append((a, b))
+    for key in (_contents, _stem_and_size):
+        _pair(pairs, gone, new, key)
+    out.update((b.name, a) for a, b in pairs)
+    return out
+
+
+def _pair(
+    pairs: list[tuple[Body, Body]],
+    gone: Sequence[Body],
+    new: Sequence[Body],
+    key: Callable[[Body], Hashable],
+) -> None:
+    """Adds the pairs of one key, of computations that have no partner yet."""
+    found = {id(x) for pair in pairs for x in pair}
+    left = [a for a in gone if id(a) not in found]
+    right = [b for b in new if id(b) not in found]
+    if left and right:
         pairs += _alike(left, right, key)
-    return pairs
+
+
+def _all_anew(gone: Sequence[Body], new: Sequence[Body], count: int) -> bool:
+    """Whether most of ``count`` instructions have other names, or their names other opcodes."""
+    had, has = ({x.name: x.opcode for body in side for x in body.lines} for side in (gone, new))
+    lost = sum(has.get(n) != opcode for n, opcode in had.items())
+    fresh = sum(had.get(n) != opcode for n, opcode in has.items())
+    return written_anew(count, lost, fresh)
+
+
+def _akin(a: Body, b: Body) -> bool:
+    """Whether two do the same work, half of it at least; what was fused keeps its root's name."""
+    p, q = _work(a), _work(b)
+    return bool(p and q) and 2 * (p & q).total() >= min(p.total(), q.total())
+
+
+def _work(body: Body) -> Counter[str]:
+    return Counter(
+        x.op_name.rpartition("/")[2] for x in body.lines if x.op_name and x.opcode not in _CARRIES
+    )
+
+
+def _share_a_name(a: Body, b: Body) -> bool:
+    """Whether anything is as it was: where one was fused or inlined, its parameters stay."""
+    return bool({(x.name, x.opcode) for x in a.lines} & {(x.name, x.opcode) for x in b.lines})
 
 
 def instructions(gone: Sequence[Line], new: Sequence[Line]) -> list[tuple[Line, Line]]:
@@ -67,6 +124,18 @@ def _entry(body: Body) -> Hashable:
 
 def _contents(body: Body) -> Hashable:
     return tuple(_NAME.sub("%", x.text.partition(" = ")[2]) for x in body.lines)
+
+
+def _name_and_contents(body: Body) -> Hashable:
+    return body.name, _contents(body)
+
+
+def _contents_source(body: Body) -> Hashable:
+    return _contents(body), tuple(x.op_name for x in body.lines)
+
+
+def _name_contents_source(body: Body) -> Hashable:
+    return body.name, _contents_source(body)
 
 
 def _stem_and_size(body: Body) -> Hashable:

@@ -127,16 +127,10 @@ class Walk:
         now = {b.name: b for b in bodies}
         steps = self.steps
         self.gone, self.born = [], []
-        left = [b for n, b in self.before.items() if n not in now]
-        new = [b for n, b in now.items() if n not in self.before]
-        pairs = pass_match.computations(left, new)
-        old_of = {id(b): a for a, b in pairs}
-        for name, b in now.items():
-            if name in self.before:
-                old_of[id(b)] = self.before[name]
+        old_of = pass_match.computations(self.before, now)
         places: dict[str, int] = {}
         for b in bodies:
-            old = old_of.get(id(b))
+            old = old_of.get(b.name)
             if old is not None:
                 place = steps.places[self.place_of[old.name]]
                 places[b.name] = place.index
@@ -156,7 +150,7 @@ class Walk:
                 changed.append((left_out, self._close(row, left_out)))
         self.place_of = places
         for b in bodies:
-            old = old_of.get(id(b))
+            old = old_of.get(b.name)
             if old is not None and old.lines == b.lines:
                 continue
             diff = self._body(row, places[b.name], old, b)

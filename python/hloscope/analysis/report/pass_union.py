@@ -171,18 +171,19 @@ class _Names:
         return _CALLED.sub(put, attributes)
 
     def earlier(self, node: Node) -> list[str]:
-        """What it called once and calls no more."""
+        """What it called once and calls no more; of one name, whatever had it meanwhile."""
         versions = [self._steps.versions[v] for v in node.versions]
         ends = [v.row for v in versions[1:]] + [node.last]
         found: dict[str, None] = {}
-        last: list[str] = []
         for version, end in zip(versions, ends, strict=True):
             line = version.line
             if "%" in line.attributes and line.opcode not in NEVER_CALLS:
-                now = self.now(line.attributes, end)
-                names = [f"%{name}" for _, name in called_names(line.opcode, now)]
-                found |= dict.fromkeys(names)
-                last = names
+                for _, called in called_names(line.opcode, line.attributes):
+                    lives = self._lives.get(called, ())
+                    found |= {f"%{n}": None for a, b, n in lives if a < end and version.row < b}
         if not found:
             return []
-        return [name for name in found if name not in last]
+        last = versions[-1].line
+        now = self.now(last.attributes, node.last)
+        present = {f"%{n}" for _, n in called_names(last.opcode, now)}
+        return [name for name in found if name not in present]

@@ -95,7 +95,7 @@ def trace_line(
     found = tuple(i for i, k in zip(module.instructions, ids, strict=True) if hit.get(k))
     if not found:
         known = sorted({base_name(f.file) for k in hit for f in table.stack(k)})
-        files = f"; its files are {', '.join(known[:8])}" if known else "; it knows no source lines"
+        files = f"; its files are {', '.join(known[:8])}" if known else "; it has no source lines"
         raise LookupError(f"no instruction of {module.name} is at {place}{files}")
     rows = [passes.made(i.name) if passes is not None else None for i in found]
     made = tuple(r.title if r is not None else "" for r in rows)
