@@ -38,7 +38,7 @@ export function render({
         if (reply?.id !== id) return;
         done();
         if (reply.kind === "answer") resolve(reply);
-        else reject(new Error(reply.message ?? "the kernel gave no answer."));
+        else reject(new Error(reply.message ?? "the kernel did not answer."));
       };
       const timer = setTimeout(() => {
         done();

@@ -6,6 +6,7 @@ export const PASSES_CSS = `
 .stage{container:stage/inline-size;position:absolute;inset:0;z-index:6;display:flex;flex-direction:column;background:var(--bg)}
 .stage-graph{flex:1 1 0;min-height:0;position:relative;overflow:hidden}
 .stage>.note{padding:0 12px 5px}
+.pass-about{flex:none;height:calc(1lh + 6px)}
 .pass-bar{display:flex;align-items:center;gap:4px 8px;padding:5px 10px 3px;min-width:0}
 .pass-bar .gap{flex:1 1 0}
 .pass-title{display:flex;align-items:baseline;gap:8px;min-width:0;flex:0 1 auto}
@@ -14,6 +15,7 @@ export const PASSES_CSS = `
 @container stage (max-width:420px){.pass-did{display:none}}
 .pass-did{font-variant-numeric:tabular-nums;white-space:nowrap;font-weight:600}
 .pass-key{display:flex;flex-wrap:wrap;gap:2px 14px;padding:5px 12px;border-top:1px solid var(--line);font-size:12px}
+.pass-undrawn{flex:1 1 120px;min-height:1lh}
 .pass-key i{width:15px;height:15px;font:700 11px/13px var(--ui);text-align:center;color:var(--text)}
 .pass-key .life-1{background:var(--kept)}
 .pass-key .life-2{background:var(--added);border-color:var(--added-edge)}

@@ -274,6 +274,8 @@ button.bar:hover{background:var(--bg3)}
 .source-line.own{background:linear-gradient(90deg,color-mix(in srgb,var(--t-opcode) 34%,var(--bg)) 0 calc(var(--heat)*1.4),transparent 0) no-repeat 0 0/140px 100%}
 .source-line.own .heat,.source-line.own .number{color:var(--text)}
 .source-line.hot:hover .code{background:var(--bg3)}
+.source-line.of-selection .code{background:color-mix(in srgb,var(--accent) 30%,transparent);box-shadow:-3px 0 var(--accent)}
+.source-line.calls-selection .code{box-shadow:-3px 0 color-mix(in srgb,var(--accent) 45%,transparent)}
 .source-line.pointed{outline:2px solid var(--accent);outline-offset:-2px}
 .unattributed{padding:0 12px}
 .cut{color:var(--dim);padding-left:28px;line-height:14px}

@@ -108,7 +108,7 @@ export interface Totals {
   /** Copies to VMEM and the host that nothing else leaves bandwidth for. */
   copies: number;
   total: number;
-  /** Executed instructions whose time is not known. */
+  /** Executed instructions whose time is unknown. */
   unknown: number;
 }
 

@@ -240,7 +240,7 @@ export type CoreColumn = string;
  * trace.text              StringId u32 t  its name in the trace
  * trace_run.device        StringId u32 x  executions of this program, by device and start
  * trace_run.start         f64 x   seconds since the first event of all
- * trace_run.seconds       f64 x   from begin to end
+ * trace_run.seconds       f64 x   from start to end
  *
  * own.0, own.1, …         f64 n   numbers a person gave, named in extras.own; NaN none
  *
@@ -400,7 +400,7 @@ export interface Blocks {
  * pass.last               u32 n   row after which it is gone; r when it stays to the end
  * pass.final              i32 n   what it is in the main View, -1 gone or not known
  * version.offsets         u32 r+1 lines that changed at a row, into version.*
- * version.instruction     i32     -1 of a computation that nobody calls
+ * version.instruction     i32     -1 of a computation that nothing calls
  * version.changed         u8      1 new, 2 opcode, 4 shape, 8 layout, 16 operands, 32 attributes,
  *                                 64 another name
  * version.line            StringId u32  without metadata

@@ -1,5 +1,7 @@
 /** Turns a gzip'd View or text block into typed arrays over one buffer; nothing is copied. */
+
 import type { ColumnSpec } from "../view.ts";
+import { parsePlain, plain } from "./plain.ts";
 
 const ARRAYS = {
   u8: Uint8Array,
@@ -127,7 +129,7 @@ const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (val
 /** The header as an object with columns; what else is in it `validate.ts` looks at. */
 function parsed<H extends { columns: object }>(bytes: Uint8Array): H {
   try {
-    const found = JSON.parse(new TextDecoder().decode(bytes)) as H | null;
+    const found = parsePlain(new TextDecoder().decode(bytes)) as H | null;
     if (typeof found?.columns === "object" && found.columns !== null) return found;
   } catch {
     // says the same as a header of another form
@@ -157,7 +159,7 @@ export class StringTable {
     if (!(id >= 0 && id < this.length)) return "";
     const text =
       id < this.own
-        ? this.decoder.decode(this.bytes.subarray(this.offsets[id], this.offsets[id + 1]))
+        ? plain(this.decoder.decode(this.bytes.subarray(this.offsets[id], this.offsets[id + 1])))
         : (this.more as StringTable).get(id - this.own);
     this.cache[id] = text;
     return text;

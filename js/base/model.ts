@@ -2,6 +2,7 @@
  * The decoded View with named columns: what graph, state and panels read. Immutable, but for the
  * analyses that `extend` adds once they have come.
  */
+
 import {
   ANALYSES_MAGIC,
   type AnalysesHeader,
@@ -13,6 +14,7 @@ import {
   type ViewHeader,
 } from "../view.ts";
 import { BadBlock, type Block, type Column, decodeBlock, gunzip, StringTable } from "./decode.ts";
+import { plain } from "./plain.ts";
 import { checkAnalyses, checkText, checkView } from "./validate.ts";
 
 export interface Csr {
@@ -23,7 +25,8 @@ export interface Csr {
 /** A column that must be there. */
 function columnOf<T extends Column>(block: Pick<Block<never>, "columns">, name: string): T {
   const found = block.columns.get(name);
-  if (!found) throw new BadBlock(`The data has no column ${name}; it is from another hloscope.`);
+  if (!found)
+    throw new BadBlock(`The data has no column ${name}; it is from another version of hloscope.`);
   return found as T;
 }
 
@@ -160,7 +163,7 @@ export class ViewModel {
   extend(block: Block<AnalysesHeader>): void {
     const { header, columns } = block;
     if (header.instructions !== this.instruction.count) {
-      throw new BadBlock("the file has changed meanwhile; load it again.");
+      throw new BadBlock("the file has changed since; load it again.");
     }
     checkAnalyses(block, this.block);
     const base = this.strings.append(stringsOf(block));
@@ -278,7 +281,7 @@ export class TextModel {
     this.values = c("attribute.value");
   }
   slice(begin: number, end: number): string {
-    return this.decoder.decode(this.bytes.subarray(begin, end));
+    return plain(this.decoder.decode(this.bytes.subarray(begin, end)));
   }
   /** The instruction's own line, or "" when it has none. */
   instruction(i: number): string {

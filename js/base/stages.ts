@@ -1,7 +1,9 @@
 /** The stages block, decoded: texts of a program's stages and the places that are linked. */
+
 import { STAGES_MAGIC, type StagesHeader, VIEW_VERSION } from "../view.ts";
 import type { StageText } from "../view-extras.ts";
 import { type Block, decodeBlock, gunzip, StringTable } from "./decode.ts";
+import { plain } from "./plain.ts";
 import { checkStages } from "./validate-stages.ts";
 
 interface Csr {
@@ -52,7 +54,7 @@ export class StagesModel {
   linesOf(stage: StageText): string[] {
     let found = this.lines.get(stage);
     if (!found) {
-      const text = new TextDecoder().decode(this.bytes.subarray(stage.begin, stage.end));
+      const text = plain(new TextDecoder().decode(this.bytes.subarray(stage.begin, stage.end)));
       found = text ? text.split("\n") : [];
       this.lines.set(stage, found);
     }

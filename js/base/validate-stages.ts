@@ -22,8 +22,8 @@ export function checkStages(block: Block<StagesHeader>, instructions: number): v
       if (line[k] <= line[k - 1]) wrong("the places of a stage are out of order");
     }
     const last = count ? line[first + count - 1] : 0;
-    if (own && last >= instructions && count) wrong("a place is no instruction");
+    if (own && last >= instructions && count) wrong("a place is not an instruction");
     for (const list of [stage.notes, stage.files])
-      if (!Array.isArray(list)) wrong("a stage is odd");
+      if (!Array.isArray(list)) wrong("a stage is malformed");
   }
 }

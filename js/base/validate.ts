@@ -257,14 +257,14 @@ export function checkView(block: Block<ViewHeader>): void {
   const { header, columns } = block;
   const isText = (v: unknown): boolean => typeof v === "string";
   for (const name of ["opcodes", "groupKinds", "callRoles", "warnings"] as const) {
-    if (!Array.isArray(header[name]) || !header[name].every(isText)) wrong(`${name} is no list`);
+    if (!Array.isArray(header[name]) || !header[name].every(isText)) wrong(`${name} is not a list`);
   }
   const named = (f: unknown) => isObject(f) && isText(f.id) && isText(f.label);
   if (!Array.isArray(header.families) || !header.families.every(named)) {
-    wrong("families is no list");
+    wrong("families is not a list");
   }
   for (const name of ["title", "subtitle", "dialect"] as const) {
-    if (!isText(header[name])) wrong(`its ${name} is no text`);
+    if (!isText(header[name])) wrong(`its ${name} is not text`);
   }
   for (const name of ["summary", "extras", "counts"] as const) {
     if (!isObject(header[name])) wrong(`${name} is missing`);
@@ -284,7 +284,7 @@ export function checkAnalyses(block: Block<AnalysesHeader>, view: Block<ViewHead
   for (const name of ["summary", "extras"] as const) {
     if (!isObject(header[name])) wrong(`${name} is missing`);
   }
-  if (!Array.isArray(header.warnings)) wrong("warnings is no list");
+  if (!Array.isArray(header.warnings)) wrong("warnings is not a list");
   const sizes = checkColumns(header, columns, view.columns, view.header);
   checkExtras(header.extras, sizes);
 }
@@ -429,7 +429,7 @@ function checkTrees(columns: Columns, n: number): void {
     for (let k = offsets[f]; k < offsets[f + 1]; k++) {
       const g = members[k];
       if (foldOf[g] !== f || parent[g] !== foldParent[f] || owner[g] >= 0) {
-        wrong(`group ${g} is no member of fold ${f}`);
+        wrong(`group ${g} is not a member of fold ${f}`);
       }
     }
   }
@@ -456,7 +456,9 @@ function checkExtras(extras: object, sizes: ReadonlyMap<string, number>): void {
     if (count !== sizes.get("device")) wrong("extras.devices.count is not that of its table");
     const mesh = devices.mesh;
     if (isObject(mesh)) {
-      const axes = Array.isArray(mesh.sizes) ? (mesh.sizes as unknown[]) : wrong("its mesh is odd");
+      const axes = Array.isArray(mesh.sizes)
+        ? (mesh.sizes as unknown[])
+        : wrong("its mesh is malformed");
       const isSize = (s: unknown) => Number.isInteger(s) && (s as number) > 0;
       const total = axes.every(isSize) ? (axes as number[]).reduce((a, b) => a * b, 1) : 0;
       if (total < 1 || total > Math.max(count, (mesh.partitions as unknown[])?.length ?? 0)) {

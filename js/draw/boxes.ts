@@ -10,6 +10,8 @@ import { alphaOf, fillOf, isUnknown, type PaintState, wordsAlphaOf } from "./pai
 
 /** Text smaller than this on screen is left out. */
 const TEXT_PIXELS = 6;
+/** Shapes in boxes are read from here on. */
+export const ROOMY_PIXELS = 9.5;
 
 /** A ring with "+" or "−" in it: opens, closes. */
 export function sign(
@@ -64,7 +66,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     });
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
     const opens = scene.opens(item);
-    const roomy = M.SHAPE_SIZE * scale >= 9.5;
+    const roomy = M.SHAPE_SIZE * scale >= ROOMY_PIXELS;
     const middle = y + M.BOX_HEIGHT / 2;
     const room = w - (opens ? M.SIGN : 0);
     surface.text(words.label, x + room / 2, roomy ? middle - 4 : middle, {

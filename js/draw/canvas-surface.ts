@@ -1,6 +1,6 @@
 /** A surface over Canvas 2D. Fonts are set only when they change: that is the slow part of text. */
 import type { RectStyle, RouteLook, Surface, TextStyle } from "../scene/surface.ts";
-import { trace } from "../scene/surface.ts";
+import { dashes, trace } from "../scene/surface.ts";
 
 export class CanvasSurface implements Surface {
   private font = "";
@@ -46,7 +46,7 @@ export class CanvasSurface implements Surface {
     const c = this.context;
     c.strokeStyle = color;
     c.lineWidth = width;
-    if (dash) c.setLineDash([4, 3]);
+    if (dash) c.setLineDash(dashes(width));
   }
   text(text: string, x: number, y: number, s: TextStyle): void {
     const c = this.context;

@@ -5,7 +5,7 @@ import { ItemWriter } from "../graph/items.ts";
 import { SUB_SIZE, type TextMetrics } from "../graph/metrics.ts";
 import { type Opened, opened, reopen } from "../graph/opened.ts";
 import { Openness, openDefault, WORTH_OPENING, weights, worthOf } from "../graph/openness.ts";
-import { LayoutCache, layoutPicture } from "../graph/picture.ts";
+import { LayoutCache, layoutPicture, type Picture } from "../graph/picture.ts";
 import { ItemKind, type Projection, project } from "../graph/projection.ts";
 import { Tree } from "../graph/tree.ts";
 import { FamilyCounts } from "../graph/words.ts";
@@ -20,6 +20,20 @@ const MOST_BOXES = 15;
 const MOST_ARROWS = 25;
 /** Scale at which the smallest text still has ten pixels. */
 const LEAST_SCALE = 10 / SUB_SIZE;
+/** How a picture is laid out: gaps, and width over height, times the usual. */
+interface Shape {
+  spread: number;
+  stretch: number;
+}
+/** The usual one, and what is tried where nothing fits. */
+const SHAPES: readonly Shape[] = [
+  { spread: 1, stretch: 1 },
+  { spread: 0.65, stretch: 1 },
+  { spread: 0.65, stretch: 1.6 },
+  { spread: 0.65, stretch: 0.6 },
+  { spread: 0.45, stretch: 1 },
+  { spread: 0.45, stretch: 1.6 },
+];
 /** Then this many of what is still closed are tried one by one; fewer in huge modules. */
 const TRIES = 6;
 const HUGE = 40_000;
@@ -39,6 +53,8 @@ export class Engine {
   private arrows = 0;
   private weight: Uint32Array;
   private writer: ItemWriter;
+  /** As the first picture was laid out, so is what follows. */
+  private shape = SHAPES[0];
   private counts: FamilyCounts;
 
   constructor(
@@ -58,7 +74,7 @@ export class Engine {
   /** Width over height of the pane, coarsely, so that small resizes do not move anything. */
   private get aspect(): number {
     const exact = this.paneWidth / this.paneHeight;
-    return Math.min(3, Math.max(0.7, Math.round(exact * 4) / 4));
+    return this.shape.stretch * Math.min(3, Math.max(0.7, Math.round(exact * 4) / 4));
   }
   setPane(width: number, height: number): void {
     this.paneWidth = width;
@@ -85,31 +101,38 @@ export class Engine {
 
   /** The first picture: as much as fits the pane at a readable size. */
   openDefault(): Scene {
-    let best: Openness | null = null;
-    let bestFit = 0;
-    let boxes = -1;
-    for (const budget of BUDGETS) {
-      this.openness = openDefault(this.tree, this.flow, this.weight, budget);
-      const opened = this.openness.open.reduce((sum, o) => sum + o, 0);
-      if (opened === boxes) continue;
-      boxes = opened;
-      const fit = this.fitOf(this.openness);
-      // Too much to read at once counts as too small to read.
-      const crowd = Math.max(1, this.shown / MOST_BOXES, this.arrows / MOST_ARROWS);
-      if (!best || fit / crowd > bestFit * 1.04) {
-        best = this.openness;
-        bestFit = fit / crowd;
+    let best: { openness: Openness; fit: number; shape: Shape } | null = null;
+    search: for (const shape of SHAPES) {
+      this.shape = shape;
+      let before = -1;
+      for (const budget of BUDGETS) {
+        const openness = openDefault(this.tree, this.flow, this.weight, budget);
+        const opened = openness.open.reduce((sum, o) => sum + o, 0);
+        if (opened === before) continue;
+        before = opened;
+        const whole = this.fitOf(openness);
+        // Too much to read at once counts as too small to read.
+        const crowd = Math.max(1, this.shown / MOST_BOXES, this.arrows / MOST_ARROWS);
+        const fit = whole / crowd;
+        const enough = fit >= LEAST_SCALE;
+        if (!best || enough || fit > best.fit * 1.04) best = { openness, fit, shape };
+        if (enough) break search;
       }
-      if (fit >= LEAST_SCALE && crowd === 1) break;
     }
-    this.openness = best as Openness;
-    this.fillPane(Math.min(bestFit, LEAST_SCALE));
+    if (best) {
+      this.openness = best.openness;
+      this.shape = best.shape;
+      this.fillPane(Math.min(best.fit, LEAST_SCALE));
+    }
     return this.rebuild();
+  }
+  private laidOut(projection: Projection): Picture {
+    return layoutPicture(projection, this.writer, this.cache, this.aspect, this.shape.spread);
   }
   /** Scale at which the whole picture would fit the pane. */
   private fitOf(openness: Openness): number {
     const projection = project(this.tree, this.flow, this.weight, openness);
-    const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
+    const picture = this.laidOut(projection);
     this.shown = 0;
     for (const k of projection.kind) if (k !== ItemKind.Open) this.shown++;
     const { count, pointOffsets } = picture.edges;
@@ -147,7 +170,7 @@ export class Engine {
     const t0 = performance.now();
     const projection = project(this.tree, this.flow, this.weight, this.openness);
     const t1 = performance.now();
-    const picture = layoutPicture(projection, this.writer, this.cache, this.aspect);
+    const picture = this.laidOut(projection);
     const t2 = performance.now();
     const scene = new Scene(this.tree, picture);
     const t3 = performance.now();

@@ -14,7 +14,7 @@ import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./ap
 import { paintInstructions } from "./coloring.ts";
 import { Engine } from "./engine.ts";
 import { History } from "./history.ts";
-import { Flows, type LifeStep, lifeOf } from "./life.ts";
+import { colorOfBeing, Flows, type LifeStep, lifeOf } from "./life.ts";
 import { measured } from "./measure.ts";
 import { touched } from "./overlay.ts";
 import { look, readPlace, type Sight, sightOf, writePlace } from "./place.ts";
@@ -351,7 +351,7 @@ export function createGraphPane(
         const { kept, added, removed, changed } = theme.steps;
         painted = {
           colors: {
-            index: Uint16Array.from(step.state, (s) => Math.max(0, s - 1)),
+            index: colorOfBeing(step.state),
             palette: [kept, added, removed, changed],
             numeric: false,
           },

@@ -45,6 +45,13 @@ export interface SceneLife {
 
 const MOST_DIRECT = 4000;
 
+/** Places in the palette of the four that are there; what is absent is not drawn. */
+export function colorOfBeing(state: Uint8Array): Uint16Array {
+  const out = new Uint16Array(state.length);
+  for (let i = 0; i < out.length; i++) if (state[i]) out[i] = state[i] - 1;
+  return out;
+}
+
 /** What the picture draws of plumbing and of moves. */
 export interface Shown {
   plumbing: boolean;
@@ -128,16 +135,23 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
     routed.add(key);
   }
   // What follows from two others needs no arrow of its own.
-  const out = new Map<number, number[]>();
+  const out: number[][] = [];
+  const into: number[][] = [];
   for (const [key, being] of pairs) {
     if (being === Being.Removed) continue;
-    const from = Math.floor(key / scene.count);
-    const list = out.get(from);
-    if (list) list.push(key % scene.count);
-    else out.set(from, [key % scene.count]);
+    const u = Math.floor(key / scene.count);
+    const v = key % scene.count;
+    if (out[u]) out[u].push(v);
+    else out[u] = [v];
+    if (into[v]) into[v].push(u);
+    else into[v] = [u];
   }
+  const isNow = (key: number): boolean => (pairs.get(key) ?? Being.Removed) !== Being.Removed;
+  // From the side with fewer: of one value that thousands use, all of them would be asked of each.
   const implied = (u: number, v: number): boolean =>
-    (out.get(u) ?? []).some((w) => w !== v && pairs.has(w * scene.count + v));
+    out[u].length < into[v].length
+      ? out[u].some((w) => isNow(w * scene.count + v))
+      : into[v].some((w) => isNow(u * scene.count + w));
   let undrawn = 0;
   for (const [key, being] of pairs) {
     if (routed.has(key)) continue;

@@ -1,10 +1,12 @@
 /** The canvas: frames on demand, the camera and its moves, what is dimmed and lit. */
 import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
+import { EdgeShapes } from "../scene/edge-shapes.ts";
 import { type Colors, type ItemLooks, itemLooks } from "../scene/looks.ts";
 import type { EdgeMark } from "../scene/marks.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
 import { Camera, type Target } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
+import { paintEdgeShapes } from "./edge-shapes.ts";
 import type { SceneLife } from "./life.ts";
 import { paintMarks } from "./marks.ts";
 import { Minimap } from "./minimap.ts";
@@ -30,7 +32,8 @@ export class Renderer {
   /** Items of what is pointed at in a text. */
   pointed: readonly number[] = [];
   lines: Touched | null = null;
-  marks: EdgeMark[] = [];
+  private edgeMarks: EdgeMark[] = [];
+  private shapes: EdgeShapes | null = null;
   frameMs = 0;
   frames = 0;
   private context: CanvasRenderingContext2D;
@@ -65,7 +68,7 @@ export class Renderer {
     this.canvas.tabIndex = 0;
     element.append(this.canvas);
     const context = this.canvas.getContext("2d", { alpha: false });
-    if (!context) throw new Error("This browser gives no 2D canvas; the graph cannot be drawn.");
+    if (!context) throw new Error("This browser provides no 2D canvas; the graph cannot be drawn.");
     this.context = context;
     this.surface = new CanvasSurface(context, theme.font);
     this.looks = itemLooks(scene, colors, counted);
@@ -104,10 +107,20 @@ export class Renderer {
     this.invalidate();
   }
 
+  get marks(): readonly EdgeMark[] {
+    return this.edgeMarks;
+  }
+  /** Marks of the scene that is shown; the shapes beside edges keep clear of them. */
+  set marks(marks: EdgeMark[]) {
+    this.edgeMarks = marks;
+    this.shapes = new EdgeShapes(this.scene, this.metrics, marks);
+  }
+
   /** Shows another scene; `anchor` is a tree node whose corner stays where it is on screen. */
   setScene(scene: Scene, anchor: number, counted: (i: number) => boolean): void {
     const before = this.scene;
     this.scene = scene;
+    this.shapes = null;
     this.counted = counted;
     this.looks = itemLooks(scene, this.colors, counted);
     const old = findNode(before, anchor);
@@ -252,7 +265,8 @@ export class Renderer {
     paintTitles(this.surface, this.scene, state);
     outlineAll(this.surface, state, this.pointed);
     paintOverlay(this.surface, this.scene, state, this.selected, this.hovered, this.lines);
-    paintMarks(this.surface, state, this.marks);
+    paintEdgeShapes(this.surface, state, this.shapes);
+    paintMarks(this.surface, state, this.edgeMarks);
     this.minimap.draw(this.scene, state, ratio);
     this.frameMs = performance.now() - begin;
     this.frames++;
@@ -265,7 +279,8 @@ export class Renderer {
     const { x, y, w, h } = picture;
     const state = { ...this.state(view), x, y, w, h, scale: 1, lit: null };
     paintScene(surface, this.scene, state);
-    paintMarks(surface, state, this.marks);
+    paintEdgeShapes(surface, state, this.shapes);
+    paintMarks(surface, state, this.edgeMarks);
     const { font, background } = this.theme;
     return surface.document(picture.width, picture.height, font, background, title);
   }

@@ -1,6 +1,6 @@
 /** A surface that writes an SVG document. All text is escaped: names are data, never markup. */
 import type { PathSink, RectStyle, RouteLook, Surface, TextStyle } from "../scene/surface.ts";
-import { trace } from "../scene/surface.ts";
+import { dashes, trace } from "../scene/surface.ts";
 import { arrowHead } from "./canvas-surface.ts";
 
 const ENTITIES: Record<string, string> = {
@@ -95,7 +95,7 @@ function paint(color: string | undefined): string {
 }
 function stroke(color: string | undefined, width = 1, dash = false): string {
   if (!color) return "";
-  return ` stroke="${escapeXml(color)}" stroke-width="${num(width)}"${dash ? ' stroke-dasharray="4 3"' : ""}`;
+  return ` stroke="${escapeXml(color)}" stroke-width="${num(width)}"${dash ? ` stroke-dasharray="${dashes(width).map(num).join(" ")}"` : ""}`;
 }
 function alpha(value: number | undefined): string {
   return value === undefined || value === 1 ? "" : ` opacity="${num(value)}"`;

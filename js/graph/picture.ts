@@ -40,6 +40,8 @@ export interface PictureEdges {
   /** Instruction edges behind it, and the value of one of them. */
   weight: Uint32Array;
   value: Uint32Array;
+  /** 1 where all of them carry that value. */
+  single: Uint8Array;
   style: Uint8Array;
   pointOffsets: Uint32Array;
   pointX: Float64Array;
@@ -82,15 +84,19 @@ export class LayoutCache {
     h: Float64Array,
     aspect: number,
     wrapHeight: number,
+    spread: number,
   ): LocalLayout {
-    const key = `${p.key}:${hash(w, 7)}:${hash(h, 13)}:${aspect}`;
+    const key = `${p.key}:${hash(w, 7)}:${hash(h, 13)}:${aspect}:${spread}`;
     let found = this.layouts.get(key);
     if (found) {
       this.hits++;
       return found;
     }
     this.misses++;
-    found = layoutLocal(p.graph, p.ordered, w, h, { ...LAYOUT_OPTIONS, aspect, wrapHeight });
+    const gapX = LAYOUT_OPTIONS.gapX * spread;
+    const gapY = LAYOUT_OPTIONS.gapY * spread;
+    const options = { ...LAYOUT_OPTIONS, gapX, gapY, aspect, wrapHeight: wrapHeight * spread };
+    found = layoutLocal(p.graph, p.ordered, w, h, options);
     this.work += p.graph.n + p.graph.from.length;
     for (const part of p.ordered.parts) if (part) this.work += part.total - part.nodes.length;
     if (this.layouts.size > 5000) this.layouts.clear();
@@ -110,11 +116,13 @@ function hash(array: ArrayLike<number>, seed: number): string {
   return `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}`;
 }
 
+/** `aspect`: width over height to aim for; `spread`: what gaps are times their usual size. */
 export function layoutPicture(
   projection: Projection,
   writer: ItemWriter,
   cache: LayoutCache,
   aspect: number,
+  spread = 1,
 ): Picture {
   const { kind, childOffsets, children, inOffsets, inFrom } = projection;
   const count = projection.nodes.length;
@@ -203,8 +211,8 @@ export function layoutPicture(
     const p = prepared.get(item) as Prepared;
     const local =
       item === 0
-        ? cache.layout(p, cw, ch, aspect, ROOT_WRAP)
-        : cache.layout(p, cw, ch, INNER_ASPECT, INNER_WRAP);
+        ? cache.layout(p, cw, ch, aspect, ROOT_WRAP, spread)
+        : cache.layout(p, cw, ch, INNER_ASPECT, INNER_WRAP, spread);
     layouts.set(item, local);
     const pad = item === 0 ? M.ROOT_PAD : M.PAD;
     const header = item === 0 ? 0 : M.HEADER_HEIGHT;
@@ -263,6 +271,7 @@ export function layoutPicture(
       kind: edgeKind,
       weight: projection.inCount,
       value: projection.inValue,
+      single: projection.inSingle,
       style,
       pointOffsets,
       pointX,

@@ -43,6 +43,8 @@ export interface Projection {
   /** Instruction edges behind each lifted edge, and the value of one of them. */
   inCount: Uint32Array;
   inValue: Uint32Array;
+  /** 1 where the value of one of them is that of all. */
+  inSingle: Uint8Array;
 }
 
 export function project(
@@ -105,6 +107,7 @@ export function project(
     inBytes: new Float64Array(0),
     inCount: new Uint32Array(0),
     inValue: new Uint32Array(0),
+    inSingle: new Uint8Array(0),
   };
   liftEdges(projection, flow);
   return projection;
@@ -211,18 +214,21 @@ function liftEdges(p: Projection, flow: Flow): void {
   const inCount = new Uint32Array(m);
   const inBytes = new Float64Array(m);
   const inValue = new Uint32Array(m);
+  const inSingle = new Uint8Array(m);
   let k = 0;
   for (let at = 0; at < m; at++) {
     const e = order[at];
     if (at > 0 && from[order[at - 1]] === from[e] && to[order[at - 1]] === to[e]) {
       inCount[k - 1]++;
       inBytes[k - 1] += flow.bytes[link[e]];
+      if (inValue[k - 1] !== flow.sources[link[e]]) inSingle[k - 1] = 0;
       continue;
     }
     inFrom[k] = from[e];
     inCount[k] = 1;
     inBytes[k] = flow.bytes[link[e]];
     inValue[k] = flow.sources[link[e]];
+    inSingle[k] = 1;
     inOffsets[to[e] + 1]++;
     k++;
   }
@@ -232,6 +238,7 @@ function liftEdges(p: Projection, flow: Flow): void {
   p.inCount = inCount.subarray(0, k);
   p.inBytes = inBytes.subarray(0, k);
   p.inValue = inValue.subarray(0, k);
+  p.inSingle = inSingle.subarray(0, k);
 }
 
 /** Stable order of 0..m by key; of `order` when there is one. */

@@ -30,15 +30,13 @@ export const findings: Panel = {
       );
     } else {
       element.append(
-        note(
-          `Nothing to report. ${format.count(found.rules)} rules looked at the program and found nothing worth saying.`,
-        ),
+        note(`Nothing to report. ${format.count(found.rules)} rules ran, and none applies.`),
       );
     }
     if (found.unasked) {
       element.append(
         note(
-          `${format.count(found.unasked)} rules need the optimised program and were not asked: this is how it was before.`,
+          `${format.count(found.unasked)} rules need the optimised program and were not run: this is the program before optimisation.`,
         ),
       );
     }

@@ -51,7 +51,7 @@ export function explorer(s: Explorer): HTMLElement {
     );
     fill(
       body,
-      h("h3", null, `Meshes, quickest first; chosen: ${chosen.label}`),
+      h("h3", null, `Meshes, fastest first; chosen: ${chosen.label}`),
       h(
         "div",
         { class: "wide" },

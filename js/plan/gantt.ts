@@ -1,4 +1,4 @@
-/** Who works when: a lane a device, and below it what it holds in memory. */
+/** Which stage works when: a lane a device, and below it what it holds in memory. */
 import { fill, h, svg } from "../base/dom.ts";
 import { bytes, seconds } from "../base/format.ts";
 import { head, legend } from "./parts.ts";

@@ -6,9 +6,10 @@
  *     closed group    at its left side for all changes inside, at its lower right corner for all
  *                     that moves there
  */
-import { CHIP_HEIGHT, HEADER_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
+import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
-import type { Rect, Scene } from "./scene.ts";
+import { isCrossed, isFree, Placed } from "./room.ts";
+import type { Scene } from "./scene.ts";
 
 /** A change of sharding; something moved beside the computation, and what is known of its time. */
 export type MarkKind = "reshard" | "hidden" | "exposed" | "moved";
@@ -130,18 +131,15 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     put(`edge ${e}`, px[end] - dx * by, py[end] - dy * by, v);
   }
   const found = [...marks.values()];
-  const said = new Map<number, Rect[]>(); // by height, as there may be thousands
+  const said = new Placed();
   for (const m of found) {
     if (!(m.bytes > 0)) continue;
     for (const side of [1, -1] as const) {
       const x = side > 0 ? m.x + 6 : m.x - 6 - ROOM.w;
       const words = { x, y: m.y - ROOM.h / 2, ...ROOM };
-      const row = Math.floor(words.y / ROOM.h);
-      const near = [row - 1, row, row + 1].flatMap((k) => said.get(k) ?? []);
-      if (near.some((other) => meet(words, other)) || !isFree(scene, words)) continue;
-      if (isCrossed(scene, words)) continue;
+      if (said.meets(words) || !isFree(scene, words) || isCrossed(scene, words)) continue;
       m.room = side;
-      said.set(row, [...(said.get(row) ?? []), words]);
+      said.add(words);
       break;
     }
   }
@@ -165,50 +163,6 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     return -1;
   }
 }
-
-/** Whether no box and no title of a container is there, nor the end of what holds it. */
-function isFree(scene: Scene, { x, y, w, h }: Rect): boolean {
-  const { picture } = scene;
-  const { kind } = picture.projection;
-  return scene.itemsIn({ x, y, w, h }).every((k) => {
-    if (kind[k] !== ItemKind.Open) return false;
-    if (k === 0) return true;
-    const top = picture.y[k];
-    return y >= top + HEADER_HEIGHT && x + w <= picture.x[k] + picture.w[k];
-  });
-}
-
-/** Steps in which a line is followed, in world units. */
-const STEP = 6;
-
-/** Whether a line of the picture runs through it. */
-function isCrossed(scene: Scene, rect: Rect): boolean {
-  const { pointOffsets, pointX, pointY, style } = scene.picture.edges;
-  return scene.edgesIn(rect).some((e) => {
-    for (let k = pointOffsets[e] + 1; k < pointOffsets[e + 1]; k++) {
-      const [x0, y0, x1, y1] = [pointX[k - 1], pointY[k - 1], pointX[k], pointY[k]];
-      const bend = style[e] === 0 ? Math.max((y1 - y0) * 0.5, 6) : 0;
-      const steps = Math.ceil((Math.abs(x1 - x0) + Math.abs(y1 - y0)) / STEP);
-      for (let n = 0; n <= steps; n++) {
-        const t = n / Math.max(1, steps);
-        const u = 1 - t;
-        // The same curve as `trace` draws, or a straight line.
-        const x = bend ? x0 + (x1 - x0) * t * t * (3 - 2 * t) : x0 + (x1 - x0) * t;
-        const y = bend
-          ? u * u * u * y0 +
-            3 * u * u * t * (y0 + bend) +
-            3 * u * t * t * (y1 - bend) +
-            t * t * t * y1
-          : y0 + (y1 - y0) * t;
-        if (x > rect.x && x < rect.x + rect.w && y > rect.y && y < rect.y + rect.h) return true;
-      }
-    }
-    return false;
-  });
-}
-
-const meet = (a: Rect, b: Rect): boolean =>
-  a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
 
 function edgeBetween(scene: Scene, from: number, to: number): number {
   const { edges } = scene.picture;

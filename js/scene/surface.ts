@@ -49,6 +49,12 @@ export interface PathSink {
   quadraticCurveTo(cx: number, cy: number, x: number, y: number): void;
 }
 
+/** Lengths of dash and gap, in world units: in step with the line, which far zoom makes wide. */
+export function dashes(lineWidth: number): [number, number] {
+  const k = Math.max(1, lineWidth / 1.6);
+  return [4 * k, 3 * k];
+}
+
 const CORNER = 6;
 
 /** Writes a route into a path; styles are `RouteStyle` of the layout. */

@@ -67,6 +67,20 @@ export function instructionsOf(model: ViewModel, selection: Selection): number[]
   return [];
 }
 
+/** Instructions with those that fusions among them hold. */
+export function withFused(model: ViewModel, instructions: readonly number[]): number[] {
+  const { offsets, values } = model.called;
+  const { first, size } = model.computation;
+  const out = new Set(instructions);
+  for (const i of out) {
+    if (model.opcode(i) !== "fusion") continue;
+    for (let k = offsets[i]; k < offsets[i + 1]; k++) {
+      for (let j = 0; j < size[values[k]]; j++) out.add(first[values[k]] + j);
+    }
+  }
+  return [...out];
+}
+
 /** What to call a selection: "%dot.3", "layer_1", "layer_[1..22]". */
 export function nameOf(model: ViewModel, { kind, index }: Selection): string {
   if (kind === "instruction") return model.name(index);

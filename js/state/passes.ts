@@ -76,7 +76,7 @@ export class Passes {
     const { passes } = model.header.extras;
     const first = model.optional<Uint32Array>("pass.first");
     if (!passes || !Array.isArray(passes.rows) || !first) {
-      throw new BadBlock("The data is damaged: it tells no passes. Make it again with hloscope.");
+      throw new BadBlock("The data is damaged: it has no passes. Make it again with hloscope.");
     }
     this.rows = passes.rows;
     this.note = passes.note ?? "";

@@ -152,6 +152,27 @@ export class Sources {
     }
     this.lines = [...lines.values()];
   }
+  /** Lines that instructions stand on ("own") and the calls around those, as "file:line". */
+  linesOf(instructions: readonly number[]): { own: Set<string>; around: Set<string> } {
+    const { model } = this;
+    const { frame, strings } = model;
+    const frames = model.column<Int32Array>("source.frame");
+    const own = new Set<string>();
+    const around = new Set<string>();
+    for (const start of new Set(instructions.map((i) => frames[i]))) {
+      let mine = "";
+      let innermost = "";
+      for (let f = start, depth = 0; f >= 0 && depth < 200; f = frame.parent[f], depth++) {
+        const key = `${strings.get(frame.file[f])}:${frame.line[f]}`;
+        innermost ||= key;
+        if (!mine && !this.library.get(frame.file[f])) mine = key;
+        else around.add(key);
+      }
+      if (mine || innermost) own.add(mine || innermost);
+    }
+    for (const key of own) around.delete(key);
+    return { own, around };
+  }
   knows(file: string): boolean {
     return this.names.some((f) => f.file === file);
   }

@@ -101,6 +101,7 @@ export class Store {
     if (now.kind !== "none") this.past.push(now);
     if (this.past.length > 200) this.past.shift();
     this.future = [];
+    this.state.line = null; // it was pointed at for what was selected before
     this.state.selection = selection;
     this.emit("selection");
   }

@@ -1,9 +1,11 @@
 /** The what-if model in the browser: limits, unknown, loops, links. */
 
 import { describe, expect, it } from "vitest";
+import type { ViewModel } from "../../js/base/model.ts";
 import { highest } from "../../js/panels/memory/memory-timeline.ts";
+import { Costs } from "../../js/state/costs.ts";
 import { transferTime } from "../../js/state/what-if.ts";
-import type { Chip } from "../../js/view-extras.ts";
+import type { Chip, CostExtras } from "../../js/view-extras.ts";
 
 const chip = {
   links: [
@@ -38,5 +40,54 @@ describe("the timeline", () => {
     }
     expect([...highest(Float64Array.of(1, 3, 2), 8)]).toEqual([1, 3, 2]);
     expect(highest(new Float64Array(0), 8)).toHaveLength(0);
+  });
+});
+
+/** Costs of four instructions and two transfers, as columns of a View. */
+function costs(chosen: string | null): Costs {
+  const columns: Record<string, ArrayLike<number>> = {
+    "cost.flops": Float64Array.of(0, 0, 8, 8),
+    "cost.bytes": Float64Array.of(5, 0, 1, 2),
+    "cost.runs": Float64Array.of(1, 1, 2, 2),
+    "cost.unit": Uint8Array.of(1, 1, 1, 1),
+    "cost.matmul_flops": new Float64Array(4),
+    "cost.transcendentals": new Float64Array(4),
+    "cost.main_bytes": new Float64Array(4),
+    "cost.dtype": new Uint8Array(4),
+    "cost.seconds": Float64Array.of(9, 0, 1, 1),
+    "cost.step": Float64Array.of(1, 0, 4, 2),
+    "transfer.start": Uint32Array.of(2, 2),
+    "transfer.bytes": Float64Array.of(100, 10),
+    "transfer.runs": Float64Array.of(3, 3),
+    "transfer.seconds": Float64Array.of(7, 5),
+    "transfer.waited": Float64Array.of(2, 1),
+  };
+  const column = (name: string) => columns[name] ?? null;
+  const model = {
+    column,
+    optional: column,
+    instruction: { computation: new Uint32Array(4), count: 4 },
+    computation: { first: Uint32Array.of(0), size: Uint32Array.of(4) },
+  } as unknown as ViewModel;
+  const extras = { hardware: [{ ...chip, id: "a" }], chosen, unknownLoops: [], totals: {} };
+  return new Costs(model, extras as unknown as CostExtras);
+}
+
+describe("what costs most", () => {
+  it("is what adds most to the step, not what takes longest beside it", () => {
+    expect(costs("a").ranking(9)).toEqual({ first: [2, 3, 0], count: 3 });
+  });
+  it("is by FLOPs without a chip, then by bytes; what only moves bytes is there", () => {
+    expect(costs(null).ranking(9)).toEqual({ first: [3, 2, 0], count: 3 });
+    expect(costs(null).ranking(1)).toEqual({ first: [3], count: 3 });
+  });
+  it("adds up time on the wire and time waited, apart", () => {
+    expect(costs("a").transferTime([0, 2])).toEqual({ wire: 12, waited: 3 });
+  });
+  it("counts wire bytes of branches by those that send most, times what was edited", () => {
+    const found = costs("a");
+    expect([...found.wireBytes]).toEqual([0, 0, 330, 0]);
+    found.runs = Float64Array.of(1, 1, 4, 2);
+    expect([...found.wireBytes]).toEqual([0, 0, 660, 0]);
   });
 });

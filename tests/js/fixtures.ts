@@ -38,6 +38,7 @@ export interface InstructionSpec {
   calls?: number[];
   bytes?: number;
   element?: number;
+  shape?: string;
 }
 export interface GroupSpec {
   parent: number;
@@ -107,7 +108,7 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   for (const name of ["shape", "dense_shape"]) {
     u32(
       `instruction.${name}`,
-      instructions.map(() => id("f32[8,128]")),
+      instructions.map((i) => id(i.shape ?? "f32[8,128]")),
     );
   }
   columns.set(

@@ -4,7 +4,11 @@ import { join } from "node:path";
 import { describe, expect, inject, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
 import { Being, Flows, lifeOf } from "../../js/draw/life.ts";
+import type { Flow } from "../../js/graph/flow.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";
+import { ItemKind } from "../../js/graph/projection.ts";
+import type { Scene } from "../../js/scene/scene.ts";
+import { dashes } from "../../js/scene/surface.ts";
 import { DiffKind, decodePasses, Life, type Passes } from "../../js/state/passes.ts";
 
 const read = () =>
@@ -120,6 +124,77 @@ describe("a row", () => {
   });
 });
 
+/**
+ * Arrows that are drawn straight: 0 → 1 and 0 → 2 stay, 1 → 2 stays, or goes with an instruction
+ * that was in the same box as 1; others hang on.
+ */
+function straight(gone: boolean, users: number, sources: number) {
+  const n = 4 + users + sources;
+  const other = n - 1;
+  const flow = (of: (i: number) => number[]): Flow => {
+    const lists = Array.from({ length: n }, (_, i) => of(i));
+    const offsets = new Uint32Array(n + 1);
+    for (let i = 0; i < n; i++) offsets[i + 1] = offsets[i] + lists[i].length;
+    const none = new Uint32Array(n + 1);
+    return {
+      hidden: new Uint8Array(n),
+      offsets,
+      sources: Uint32Array.from(lists.flat()),
+      bytes: new Float64Array(0),
+      chipOffsets: none,
+      chips: none,
+      output: new Uint8Array(n),
+    };
+  };
+  const last = Array.from({ length: sources }, (_, k) => 3 + users + k);
+  const operands = (one: boolean) => (i: number) => {
+    if (i === 2) return one ? [0, gone ? other : 1, ...last] : [0, ...last];
+    return i === 1 || (i > 2 && i < 3 + users) ? [0] : [];
+  };
+  const before = { offsets: new Uint32Array(1), values: new Uint32Array(0) };
+  const now = { ...before };
+  const flows = {
+    of: (o: unknown) => flow(operands(o === before || !gone)),
+  } as unknown as Flows;
+  const items = Array.from({ length: n }, (_, i) => i + 1);
+  const scene = {
+    count: n + 1,
+    picture: {
+      projection: {
+        itemOfInstruction: items.map((k) => (k - 1 === other ? 2 : k)),
+        parent: [-1, ...items.map(() => 0)],
+        depth: [0, ...items.map(() => 1)],
+        kind: [ItemKind.Open, ...items.map(() => ItemKind.Box)],
+        nodes: [n, ...items.map((k) => k - 1)],
+      },
+      edges: { count: 0, from: [], to: [], pointOffsets: [0] },
+    },
+  } as unknown as Scene;
+  const state = new Uint8Array(n).fill(Being.Kept);
+  if (gone) state[other] = Being.Removed;
+  const shown = { plumbing: false, moves: false };
+  const { direct } = lifeOf(scene, { state, operands: now, before }, flows, shown);
+  return direct.map(([a, b, being]) => `${a - 1}>${b - 1} ${being}`);
+}
+
+test.each([
+  [0, 0],
+  [5, 0],
+  [0, 5],
+])("only what still stands makes an arrow needless", (users, sources) => {
+  const both = straight(false, users, sources);
+  expect(both).not.toContain(`0>2 ${Being.Kept}`);
+  expect(both).toContain(`1>2 ${Being.Kept}`);
+  const one = straight(true, users, sources);
+  expect(one).toContain(`0>2 ${Being.Kept}`);
+  expect(one).toContain(`1>2 ${Being.Removed}`);
+});
+
+test("dashes keep their proportion to the line, which far zoom makes wide", () => {
+  expect(dashes(1)).toEqual([4, 3]);
+  expect(dashes(16)).toEqual([40, 30]);
+});
+
 test("an instruction tells its whole life", async () => {
   const p = await read();
   const dot = p.history(named(p, "dot_general.5"));
@@ -145,5 +220,5 @@ test("the text of a row is its changes", async () => {
 
 test("a block without passes, or a damaged one, is refused in words", async () => {
   const raw = new Uint8Array(readFileSync(join(inject("views"), "plain.view")));
-  await expect(decodePasses(raw)).rejects.toThrow("it tells no passes");
+  await expect(decodePasses(raw)).rejects.toThrow("it has no passes");
 });

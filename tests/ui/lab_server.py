@@ -185,3 +185,27 @@ def code_cell(source: str, *outputs: dict[str, Any]) -> dict[str, Any]:
         "source": source,
         "outputs": list(outputs),
     }
+
+
+_CHANGED = """(id) => {
+  const root = document.getElementById(id)?.shadowRoot?.querySelector('.root');
+  const explorer = root?.hloscope;
+  const chosen = explorer?.store.get('selection');
+  if (chosen?.kind !== 'instruction') return null;
+  return [explorer.model.name(chosen.index), explorer.model.column('diff.of')[chosen.index]];
+}"""
+
+
+def compared_pictures(page: Page) -> dict[str, str]:
+    """Of a comparison in a frame of the Lab: the changed instruction chosen in each picture.
+
+    Waits until both sides are drawn and have one chosen that is coloured as changed.
+    """
+    page.locator("iframe.hloscope-page").wait_for()
+    frame = next(f for f in page.frames if f.parent_frame is not None and f.query_selector("h1"))
+    found = {}
+    for side in ("hloscope", "hloscope-second"):
+        frame.locator(f"#{side} canvas").first.wait_for()
+        frame.wait_for_function(f"() => ({_CHANGED})('{side}')?.[1] > 0")
+        found[side] = frame.evaluate(_CHANGED, side)[0]
+    return found

@@ -322,6 +322,29 @@ def test_source_lines_are_heated_and_light_their_operations(
     assert page_errors == []
 
 
+def test_source_follows_the_selection(page: Page, page_errors: list[str]) -> None:
+    def select(name: str) -> None:
+        page.evaluate(
+            f"""(name) => {{ const {{store, model}} = {ROOT}.hloscope;
+            for (let i = 0; i < model.instruction.count; i++)
+              if (model.name(i) === name) store.selectInstruction(i); }}""",
+            name,
+        )
+
+    def marked() -> list[str | None]:
+        rows = page.locator(".source-line.of-selection[aria-current=true]")
+        return [row.get_attribute("data-line") for row in rows.all()]
+
+    select("dot.1")
+    page.get_by_role("tab", name="Source", exact=True).click()
+    page.locator(".source-line").first.wait_for()
+    assert marked() == ["4"]
+    select("all-reduce.1")
+    assert marked() == ["5"]
+    page.keyboard.press("Escape")
+    assert page_errors == []
+
+
 def test_boxes_are_coloured_by_cost_and_tell_0_from_unknown(
     page: Page, page_errors: list[str]
 ) -> None:

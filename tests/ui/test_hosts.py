@@ -23,11 +23,27 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PROGRAM = HERE.parent / "golden" / "blocks" / "sharded.hlo.gz"
-# Frames of any depth, shadow roots of any depth.
+# Shadow roots of any depth; whether the last line of the explorer can be seen, not cut off.
 DRAWN = """() => {
-  const visit = (node) => [...node.querySelectorAll("*")].some((e) => e.shadowRoot &&
-    (e.shadowRoot.querySelector(".root .graph canvas") || visit(e.shadowRoot)));
-  return visit(document);
+  const find = (node) => {
+    for (const e of node.querySelectorAll("*")) {
+      const root = e.shadowRoot?.querySelector(".root");
+      const is = root?.querySelector(".graph canvas");
+      const found = is ? root : e.shadowRoot && find(e.shadowRoot);
+      if (found) return found;
+    }
+    return null;
+  };
+  const root = find(document);
+  if (!root) return false;
+  const { left, bottom } = root.getBoundingClientRect();
+  let hit = document.elementFromPoint(left + 20, bottom - 8);
+  while (hit?.shadowRoot) {
+    const deeper = hit.shadowRoot.elementFromPoint(left + 20, bottom - 8);
+    if (!deeper || deeper === hit) break;
+    hit = deeper;
+  }
+  return hit !== null && root.contains(hit);
 }"""
 APPS = {
     "panel": ["panel", "serve", "panel_app.py", "--port={port}", "--address=127.0.0.1"],

@@ -12,6 +12,7 @@ from lab_server import (
     TOKEN,
     Server,
     code_cell,
+    compared_pictures,
     notebook,
     open_lab,
     run_command,
@@ -118,7 +119,7 @@ def test_rows_follow_the_notebook(
     run_command(page, "docmanager:open", {"path": "rows.ipynb"})
     expect(rows(page)).to_have_count(2)
     # taken off the list, and back when its cell runs again
-    rows(page).nth(1).get_by_role("button", name="Take jit_two off this list").click()
+    rows(page).nth(1).get_by_role("button", name="Remove jit_two from this list").click()
     expect(rows(page)).to_have_count(1)
     page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
     run_command(page, "notebook:run-cell")
@@ -150,6 +151,8 @@ def test_buttons_and_a_kernel_that_restarts(
     frame = page.frame_locator("iframe.hloscope-page")
     expect(frame.locator("h1")).to_have_text("jit_one ↔ jit_two")
     expect(frame.locator("del").first).to_have_text("tanh")
+    # two pictures beside the tables, the change chosen and coloured in both
+    assert compared_pictures(page) == {"hloscope": "tanh.1", "hloscope-second": "tanh.1"}
     assert page.locator("iframe.hloscope-page").get_attribute("sandbox") == (
         "allow-scripts allow-downloads"  # and nothing of the Lab's origin
     )

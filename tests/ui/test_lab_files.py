@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lab_server import (
     Server,
+    compared_pictures,
     open_file,
     open_lab,
     run_command,
@@ -195,12 +196,13 @@ def test_the_chosen_module_is_saved_and_compared(lab: Page, server: Server) -> N
     dialog = lab.locator(".jp-Dialog")
     expect(dialog).to_contain_text("Compare jit_other with")
     expect(dialog.locator("select option")).to_have_text(
-        ["1. jit_first", "A module of another file…"]
+        ["1. jit_first", "A module in another file…"]
     )
     dialog.locator(".jp-mod-accept").click()
     frame = lab.frame_locator("iframe.hloscope-page")
     expect(frame.locator("h1")).to_have_text("jit_other ↔ jit_first")
     expect(frame.locator("del")).to_have_text("cosine")
+    assert compared_pictures(lab) == {"hloscope": "cosine.2", "hloscope-second": "tanh.2"}
 
 
 def test_the_hardware_of_the_settings(lab: Page, server: Server) -> None:
@@ -242,7 +244,9 @@ def test_a_file_that_changes_is_shown_again(lab: Page, server: Server) -> None:
     expect(pane.get_by_text("jit_second", exact=True).first).to_be_visible()
     time.sleep(1.1)
     file.write_text("half of a mod")
-    expect(pane.get_by_role("alert")).to_contain_text("cannot be read; this is how it was")
+    expect(pane.get_by_role("alert")).to_contain_text(
+        "cannot be read; this is the previous version"
+    )
     expect(pane.get_by_text("jit_second", exact=True).first).to_be_visible()
     time.sleep(1.1)
     file.write_text(MODULE.replace("jit_first", "jit_third"))

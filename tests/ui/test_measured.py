@@ -161,7 +161,7 @@ ENTRY""",
     panel = page.locator(".measured")
     shown = panel.inner_text()
     for words in (
-        "7.1 ms a step, mean of devices",  # 1 of the loop itself, 4 inside it, 2.1
+        "7.1 ms a step, mean over devices",  # 1 of the loop itself, 4 inside it, 2.1
         "87.7 % of the program's time in the trace",
         "3 ms a step from start to done",
         "4 ms under names that this program does not have (gone.7 4 ms)",

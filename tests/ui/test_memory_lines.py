@@ -88,6 +88,7 @@ def test_a_line_of_the_list_opens_the_source_heated_by_live_bytes(
     page.get_by_label("List by").select_option("line")
     group = page.locator(".live-group", has_text="train.py:5")
     group.locator(".share").click()
+    group.get_by_role("row").first.wait_for()
     assert group.get_by_role("row").count() == 1 + sum(
         v.line.endswith("train.py:5") for v in cap.memory
     )

@@ -92,6 +92,24 @@ def test_stepping_moves_nothing_that_stays(
     assert not page_errors
 
 
+@pytest.mark.parametrize("width", [1500, 700])
+def test_the_picture_keeps_its_place_whatever_is_said_of_a_pass(
+    open_page: Callable[..., Page], file: Path, width: int
+) -> None:
+    page = opened(open_page(file.as_uri(), width=width, height=900))
+    page.keyboard.press("Home")
+    said, places = set(), set()
+    for _ in range(6):
+        page.wait_for_timeout(150)
+        said.add(bool(page.locator(".pass-about").inner_text().strip()))
+        box = page.locator(".stage-graph").bounding_box()
+        assert box
+        places.add((box["x"], box["y"], box["width"], box["height"]))
+        page.keyboard.press("j")
+    assert said == {True, False}
+    assert len(places) == 1
+
+
 def test_additions_and_removals_have_colours_and_a_key(
     open_page: Callable[..., Page], file: Path
 ) -> None:

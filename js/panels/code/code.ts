@@ -62,7 +62,7 @@ function show(element: HTMLElement, ctx: PanelContext, stages: StagesModel): voi
   const idle = [stages.header.how, absentWords(stages)].filter(Boolean).join(" ");
   const tell = () => {
     const words = shared.sentence();
-    const other = shared.pinned ? "Nothing is known of this line." : idle;
+    const other = shared.pinned ? "Nothing is known about this line." : idle;
     foot.say(words || other, !words, shared.pinned);
   };
 

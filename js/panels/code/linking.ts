@@ -170,7 +170,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
     return String(number || line + 1);
   };
   const severalWords = (count: number) =>
-    `${count.toLocaleString("en-US")} instructions together; what each became is told at its line.`;
+    `${count.toLocaleString("en-US")} instructions together; what became of each is said at its line.`;
 
   store.on(
     "selection",

@@ -13,7 +13,7 @@ export function told(unpin: () => void, signal: AbortSignal): Told {
   const said = h("p", { class: "said", role: "status" });
   const release = h(
     "button",
-    { class: "mini", type: "button", title: "Let go of what is pinned  Esc", onclick: unpin },
+    { class: "mini", type: "button", title: "Unpin  Esc", onclick: unpin },
     "unpin",
   );
   const copy = copyButton(() => words, "this sentence");

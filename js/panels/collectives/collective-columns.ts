@@ -38,7 +38,7 @@ export const FIGURES: readonly ColumnDef[] = [
   { label: "Axes", text: (r) => r.first.axes, order: (r) => r.first.axes },
   {
     label: "Payload",
-    title: "bytes of one execution of one",
+    title: "bytes of one execution of one collective",
     number: true,
     text: (r) => format.bytes(r.first.payload),
     order: (r) => r.first.payload,

@@ -114,7 +114,7 @@ export const collectives: Panel = {
         costs?.chip && t
           ? ` · ${format.seconds(t.collective)} modelled, ${format.seconds(t.exposed)} of it exposed (${part} %), ${format.seconds(Math.max(0, t.collective - t.exposed))} hidden`
           : "";
-      head.textContent = `${format.plural(found.rows.length, "collective")} · ${spanned(least, most)} on the wire per device${least === most ? "" : " by which branches run"}${time}`;
+      head.textContent = `${format.plural(found.rows.length, "collective")} · ${spanned(least, most)} on the wire per device${least === most ? "" : " depending on which branches run"}${time}`;
     };
     costs?.on(() => {
       sum();

@@ -18,11 +18,13 @@ export function collectiveCard(
   row: CollectiveRow,
   alike: readonly CollectiveRow[] = [row],
 ): HTMLElement {
+  const each = alike.length > 1 ? " each" : "";
   const runs = Number.isFinite(row.executions)
-    ? `${executionsText(row)} ${row.executions === 1 && !row.branches.length ? "execution" : "executions"}${row.branches.length ? ", by which branch runs" : ""}`
+    ? `${executionsText(row)} ${row.executions === 1 && !row.branches.length ? "execution" : "executions"}${each}${row.branches.length ? ", depending on which branch runs" : ""}`
     : "unknown number of executions";
+  const total = alike.reduce((sum, r) => sum + totalWire(r), 0);
   const wire = Number.isFinite(row.wire)
-    ? `${format.bytes(row.wire)} per device and execution, ${format.bytes(totalWire(row))} in all`
+    ? `${format.bytes(row.wire)} per device and execution, ${format.bytes(total)} in all`
     : "unknown";
   const rows: [string, HTMLElement | string | (HTMLElement | string)[]][] = [
     [
@@ -131,7 +133,8 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
     return section("Why", ...named(ctx, row, card));
   }
   if (!card) {
-    const rest = "The program before partitioning, which asks for it, is not in this capture.";
+    const rest =
+      "The program before partitioning, which would show what requested it, is not in this capture.";
     if (!row.shows) return section("Why", note(`Unknown. ${rest}`));
     return section("Why", h("p", null, `By the HLO, ${row.shows}.`), note(rest));
   }
@@ -142,9 +145,9 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
     );
   }
   if (card.unknown) {
-    const known = around(ctx, card, "Known of them");
+    const known = around(ctx, card, "Known about them");
     const shows = row.shows && h("p", null, `By the HLO, ${row.shows}.`);
-    return section("Why", shows, note(`What asked for it is unknown: ${card.unknown}.`), ...known);
+    return section("Why", shows, note(`What requested it is unknown: ${card.unknown}.`), ...known);
   }
   return section("Why", ...explained(ctx, card));
 }
@@ -155,9 +158,9 @@ const OTHERS = 12;
 function named(ctx: PanelContext, row: CollectiveRow, card: WhyCard | null): HTMLElement[] {
   const said =
     row.written === "user"
-      ? "The program asks for it by name."
-      : "Autodiff asks for it, for the gradient of the line it is named after.";
-  return [note(said), ...around(ctx, card, "Also asked for at")];
+      ? "The program requests it by name."
+      : "Autodiff requests it, for the gradient of the line it is named after.";
+  return [note(said), ...around(ctx, card, "Also requested at")];
 }
 
 /** Who called the line, and for what else the collective is. */
@@ -182,7 +185,7 @@ function lined(ctx: PanelContext, said: string): HTMLElement {
 
 function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
   const rows: [string, HTMLElement | string][] = [
-    ["Asked for by", `${card.opcode} ${card.shape}`],
+    ["Requested by", `${card.opcode} ${card.shape}`],
     ["Operand", `${card.operand}: ${card.had}`],
     ["Needed", card.needs.replace(/^needed as /, "")],
   ];

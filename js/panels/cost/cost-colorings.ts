@@ -60,7 +60,7 @@ const seconds: Coloring = withTotals({
   },
   unit: "s",
   scale: "log",
-  source: "modelled; what runs beside something else adds what is waited for it",
+  source: "modelled; what runs beside something else counts only where it is waited for",
 });
 
 /** Bytes that each instruction's results hold at the simulated peak. */

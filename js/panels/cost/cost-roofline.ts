@@ -117,7 +117,7 @@ export function rooflinePlot(
   }
   if (found.length > all.length) {
     const what = format.plural(found.length - all.length, "operation");
-    out.append(note(`Without ${what} on the vector units, whose peak is not known for this chip.`));
+    out.append(note(`Without ${what} on the vector units, whose peak is unknown for this chip.`));
   }
   return out;
 }

@@ -54,7 +54,7 @@ export function slowest(ctx: PanelContext, costs: Costs): HTMLElement[] {
   choose.value = grouping;
   const show = () => out.replaceChildren(...table(ctx, costs));
   show();
-  const title = costs.chip ? "Slowest operations" : "Operations with most FLOPs";
+  const title = costs.chip ? "Slowest operations" : "Operations with the most FLOPs";
   return [
     h(
       "div",

@@ -45,7 +45,7 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
     chapters(ctx, "cost", [
       {
         title: "Slowest",
-        about: "The operations with most time, with their lines",
+        about: "The operations that take longest, with their lines",
         build: () => slowest(ctx, costs),
       },
       {
@@ -88,11 +88,11 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   if (costs.chip) rows.push(["Modelled time", format.seconds(t.total)]);
   const unknown = t.unknown
     ? note(
-        `Without ${format.plural(t.unknown, "operation")} whose cost is not known, such as custom calls.`,
+        `Without ${format.plural(t.unknown, "operation")} whose cost is unknown, such as custom calls.`,
       )
     : null;
   const lower = costs.extras.unknownLoops.some((_, row) => costs.tripsOf(row) === 1)
-    ? note("A loop's trip count is not known: it counts once.")
+    ? note("A loop's trip count is unknown: it counts once.")
     : null;
   const out = h("div", { class: "totals" }, facts(rows));
   const ranges = Object.entries(costs.extras.ranges);
@@ -146,7 +146,7 @@ function split(costs: Costs): HTMLElement[] {
       "Where modelled time goes",
       bars(rows),
       note(
-        `Peak figures, one op after another, copies beside them${costs.extras.torusIsKnown ? "" : `; where the devices are on the torus is not known, ${costs.extras.assumedSlice} is assumed`}: a lower bound.`,
+        `At peak rates, one operation after another, copies beside them${costs.extras.torusIsKnown ? "" : `; the devices' places on the torus are unknown, ${costs.extras.assumedSlice} is assumed`}: a lower bound.`,
       ),
     ),
   ];

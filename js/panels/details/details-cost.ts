@@ -35,7 +35,7 @@ export function instructionCost(model: ViewModel, i: number): Row[] {
     }
   }
   const measured = model.optional<Float64Array>("measured.mean")?.[i] ?? Number.NaN;
-  if (measured > 0) rows.push(["Measured time", `${format.seconds(measured)}, mean of devices`]);
+  if (measured > 0) rows.push(["Measured time", `${format.seconds(measured)}, mean over devices`]);
   for (const { label, unit, values } of ownValues(model)) {
     if (!Number.isNaN(values[i])) rows.push([label, format.quantity(values[i], unit)]);
   }

@@ -28,7 +28,7 @@ const KIND_WORDS: Record<GroupKind, string> = {
   reducer: "reducer or comparator",
   component: "class of equal parts",
   section: "consecutive part of a large group",
-  unreachable: "computation that nobody calls",
+  unreachable: "computation that nothing calls",
 };
 
 export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {

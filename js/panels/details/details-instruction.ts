@@ -192,7 +192,7 @@ function sourceSection(ctx: PanelContext, i: number): HTMLElement {
         `inferred: ${inferred.words} `,
         selectionLink(ctx, { kind: "instruction", index: inferred.via }),
       ),
-    frames.length ? stackList(ctx, frames) : note("No source line in this program for it."),
+    frames.length ? stackList(ctx, frames) : note("This program has no source line for it."),
   );
 }
 

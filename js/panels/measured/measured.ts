@@ -132,7 +132,7 @@ function totals(found: Measured): HTMLElement {
     "div",
     { class: "totals" },
     facts([
-      ["Measured time", `${format.seconds(found.totalSeconds)} a step, mean of devices`],
+      ["Measured time", `${format.seconds(found.totalSeconds)} a step, mean over devices`],
       [
         "Slowest device",
         `${deviceName(found, slowest)}: ${format.seconds(most)}, +${(100 * (most / found.totalSeconds - 1)).toFixed(1)} %`,
@@ -202,7 +202,7 @@ function table(
     hasModel && [
       "Ratio",
       "number",
-      "measured over modelled; of an asynchronous transfer from start to done",
+      "measured over modelled; for an asynchronous transfer, from start to done",
     ],
   ];
   return section(

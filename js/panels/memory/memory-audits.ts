@@ -38,7 +38,7 @@ export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
       section(
         "Stored between loops",
         note(
-          `${format.bytes(total)} that one loop stacks and a later one reads: what is really saved.`,
+          `${format.bytes(total)} that one loop stacks and a later one reads: what is actually saved.`,
         ),
         longList(x.residuals, (r) => {
           const known = r.instruction >= 0;
@@ -66,7 +66,7 @@ export function donation(ctx: PanelContext, memory: Memory): HTMLElement[] {
   const out: HTMLElement[] = [];
   const link = linker(ctx);
   if (!x.donations.length) {
-    out.push(note("No argument is donated, and no output could take the memory of one."));
+    out.push(note("No argument is donated, and no output could reuse the memory of one."));
   }
   if (x.donations.length) {
     const outcomes = [...new Set(x.donations.map((d) => d.outcome))].sort().reverse();
@@ -161,7 +161,7 @@ function again(ctx: PanelContext): HTMLElement[] {
     const redone = sum(inside, rematted);
     const all = sum(inside, () => true);
     const share = all > 0 ? ` (${((100 * redone) / all).toFixed(1)} % of all)` : "";
-    rows.push(["FLOPs done again", `${format.quantity(redone, "FLOP")}${share}`]);
+    rows.push(["FLOPs repeated", `${format.quantity(redone, "FLOP")}${share}`]);
   }
   if (costs.chip) rows.push(["Modelled time", format.seconds(time)]);
   const heavy = Array.from(phase.keys())
@@ -198,7 +198,7 @@ function recompute(
   return section(
     "What recomputing would cost",
     note(
-      "The largest temporaries live at the peak: bytes it would save, and what making them again costs once.",
+      "The largest temporaries live at the peak: the bytes that recomputing each would save, and what it costs once.",
     ),
     longList(can, (r) => {
       const time = r.instructions.reduce((sum, i) => sum + (costs?.seconds[i] ?? 0), 0);
@@ -220,7 +220,7 @@ function recompute(
           h(
             "summary",
             null,
-            `${format.count(cannot.length)} cannot be made again: ${format.bytes(lost)}`,
+            `${format.count(cannot.length)} cannot be recomputed: ${format.bytes(lost)}`,
           ),
           longList(cannot, (r) =>
             entry(r.bytes, link(r.instruction), h("span", { class: "dim" }, r.reason)),

@@ -54,7 +54,7 @@ export const memory: Panel = {
           },
           {
             title: "Donation",
-            about: "Arguments that outputs take the memory of, and those they could",
+            about: "Arguments whose memory outputs reuse, or could reuse",
             build: () => donation(ctx, found),
           },
           {

@@ -66,7 +66,7 @@ export function history(passes: Passes, i: number, links: HistoryLinks): Child[]
       born,
       first > 0 && about ? note(about) : null,
       before.length > 0 && longList(before, partner, 6),
-      first > 0 && !before.length && note("Nothing tells what was there before it."),
+      first > 0 && !before.length && note("What was there before it is unknown."),
     ),
     changes.length > 0 &&
       section(

@@ -55,7 +55,7 @@ export function diffPane(
       end = passes.diffOffsets[row + 1];
       empty.hidden = end > begin;
       empty.textContent =
-        row === 0 ? "Here the module begins: step on to see changes." : "No line changed here.";
+        row === 0 ? "The module begins here: step on to see changes." : "No line changed here.";
       pane.set({
         count: end - begin,
         text: (k) => {

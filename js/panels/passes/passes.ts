@@ -92,7 +92,9 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
   // 1. The head of the picture: which pass, what it did, how to go on.
   const title = h("strong", { class: "clip" });
   const where = h("span", { class: "dim clip where" });
-  const about = h("p", { class: "note" });
+  // Its line is there at passes of which nothing is known too: the picture below must not move.
+  const about = h("p", { class: "note clip pass-about" });
+  about.hidden = !found.rows.some((r) => r.about);
   const did = h("span", { class: "pass-did", role: "status" });
   const back = h(
     "button",
@@ -120,7 +122,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
       h("span", { class: "key" }, h("i", { class: `life-${life}` }, sign), h("span", null, word)),
     );
   }
-  const undrawn = h("span", { class: "dim", role: "status" });
+  const undrawn = h("span", { class: "dim clip pass-undrawn", role: "status" });
   key.append(undrawn);
   stage.element.prepend(
     h(
@@ -185,7 +187,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     title.textContent = now.pass;
     where.textContent = `${now.pipeline ? `${now.pipeline} · ` : ""}${row + 1} of ${found.rows.length}`;
     about.textContent = now.about;
-    about.hidden = !now.about;
+    about.title = now.about;
     const parts: [string, number][] = [
       ["+", now.added],
       ["−", now.removed],
@@ -209,6 +211,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
         undrawn.textContent = n
           ? `${format.plural(n, "more arrow", "more arrows")} not drawn: close some boxes`
           : "";
+        undrawn.title = undrawn.textContent;
       },
     });
     if (asText) diff.show(row);

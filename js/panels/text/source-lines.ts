@@ -2,6 +2,7 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { baseName, shortPlace, wholePlace } from "../../base/lines.ts";
+import { instructionsOf, withFused } from "../../state/members.ts";
 import { FIGURES, type Figure, type LineFigures, sourcesOf } from "../../state/sources.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
@@ -67,8 +68,34 @@ export const sourceLines: Panel = {
       const lost = sources.unattributed[figure];
       const whose =
         figure === "live" ? "arguments and values without a line" : "operations that name no line";
-      body.append(h("p", { class: "note unattributed" }, `${text(figure, lost)} of ${whose}.`));
+      const said = lost > 0 ? `${text(figure, lost)} of ${whose}.` : "All of it has a line.";
+      if (files.length) body.append(h("p", { class: "note unattributed" }, said));
+      follow();
       point();
+    };
+    /** Marks the lines of what is selected, fainter those that call them. */
+    const follow = (showFirst = false) => {
+      const chosen = withFused(ctx.model, instructionsOf(ctx.model, ctx.store.get("selection")));
+      const { own, around } = sources.linesOf(chosen);
+      let first: HTMLElement | null = null;
+      for (const section of body.querySelectorAll<HTMLElement>("[data-file]")) {
+        for (const row of section.querySelectorAll<HTMLElement>("[data-line]")) {
+          const key = `${section.dataset.file}:${row.dataset.line}`;
+          row.classList.toggle("of-selection", own.has(key));
+          row.classList.toggle("calls-selection", around.has(key));
+          if (own.has(key)) {
+            row.setAttribute("aria-current", "true");
+            first ??= row;
+          } else row.removeAttribute("aria-current");
+        }
+      }
+      if (showFirst && first) bring(first);
+    };
+    const bring = (row: HTMLElement) => {
+      const above = row.getBoundingClientRect().top - body.getBoundingClientRect().top;
+      if (above < 30 || above > body.clientHeight - 30) {
+        body.scrollTop += above - body.clientHeight / 3;
+      }
     };
     /** Marks the line that another panel points at, and brings it into view. */
     const point = () => {
@@ -88,8 +115,7 @@ export const sourceLines: Panel = {
       const found = row();
       if (!found) return;
       found.classList.add("pointed");
-      const above = found.getBoundingClientRect().top - body.getBoundingClientRect().top;
-      body.scrollTop += above - body.clientHeight / 3;
+      bring(found);
     };
     const take = () => {
       const asked = known.find((f) => f === ctx.store.get("line")?.figure);
@@ -98,6 +124,11 @@ export const sourceLines: Panel = {
       show();
     };
     ctx.store.on("line", take, ctx.signal);
+    const chosen = () => {
+      for (const old of body.querySelectorAll(".pointed")) old.classList.remove("pointed");
+      follow(true);
+    };
+    ctx.store.on("selection", chosen, ctx.signal);
     sources.costs.on(() => {
       sources.work();
       show();
@@ -118,6 +149,7 @@ export const sourceLines: Panel = {
     const asked = known.find((f) => f === ctx.store.get("line")?.figure);
     if (asked) figure = choose.value = asked;
     show();
+    if (!ctx.store.get("line")) follow(true);
   },
 };
 

@@ -39,7 +39,7 @@ export const timeline: Panel = {
         ? [
             {
               title: "Modelled",
-              about: "One step on one device, as the chip's peak figures allow",
+              about: "One step on one device, at the chip's peak rates",
               build: () => ofModel(ctx, found),
             },
           ]
@@ -179,7 +179,7 @@ function leftOut(trace: Trace): string {
       ? []
       : [`Events of less than ${format.seconds(shortest)} are left out: there are too many`]),
     ...elsewhere.map((x) => `${format.plural(x.events, "event")} ${x.where} are not drawn`),
-    "Grey is no operation of this program",
+    "Grey: not an operation of this program",
   ];
   return `${parts.join(". ")}.`;
 }

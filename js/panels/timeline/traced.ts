@@ -35,13 +35,17 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
     const pixel = 1 / scale;
     const ringed: [number, number][] = [];
     let k = firstAfter(end, from);
+    // Bars without words by colour: nothing of a row lies on anything else of it.
+    const plain = new Map<string, number[]>();
+    const put = (fill: string, x: number, w: number) => {
+      const held = plain.get(fill);
+      if (held) held.push(x, w);
+      else plain.set(fill, [x, w]);
+    };
     // Pixels of what is too short to be told apart, one beside the other and of one colour.
     let [dense, until, shade] = [0, 0, ""];
     const flush = () => {
-      if (until > dense) {
-        brush.g.fillStyle = shade;
-        brush.g.fillRect(dense, top, until - dense, TALL);
-      }
+      if (until > dense) put(shade, dense, until - dense);
       dense = until;
     };
     while (k < events.length && start[k] < to) {
@@ -54,10 +58,7 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
       if (right - left >= 1) {
         const w = right - left - (right - left > 3 ? 1 : 0);
         if (w > 25) brush.bar(left, top, w, TALL, fill, label(e));
-        else {
-          brush.g.fillStyle = fill;
-          brush.g.fillRect(left, top, w, TALL);
-        }
+        else put(fill, left, w);
         k++;
       } else {
         // The first of a pixel stands for all of it.
@@ -71,6 +72,10 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
       if (own && i === selected) ringed.push([left, right - left]);
     }
     flush();
+    for (const [fill, bars] of plain) {
+      brush.g.fillStyle = fill;
+      for (let n = 0; n < bars.length; n += 2) brush.g.fillRect(bars[n], top, bars[n + 1], TALL);
+    }
     for (const [x, w] of ringed) brush.ring(x, top, w, TALL);
   }
 
@@ -138,7 +143,7 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
           format.seconds(trace.seconds[e]),
           clocks(e),
           `${lane.device}, ${lane.name}`,
-          i >= 0 ? "" : "no operation of this program",
+          i >= 0 ? "" : "not an operation of this program",
         ],
         trace.start[e],
       );
