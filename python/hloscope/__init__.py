@@ -17,6 +17,7 @@ from ._capture import Capture
 
 if TYPE_CHECKING:
     from . import results
+    from ._programs import read_programs
     from ._read import read
     from .analysis.report.check import check
     from .analysis.report.check_result import BudgetError
@@ -51,6 +52,7 @@ __all__ = [
     "list_modules",
     "plan_stages",
     "read",
+    "read_programs",
     "results",
     "search_shardings",
     "transformer",
@@ -71,6 +73,7 @@ _LAZY = {
     "diff": "show.compared",
     "CaptureError": "capturing",
     "read": "_read",
+    "read_programs": "_programs",
     "list_modules": "readers",
     "ReadError": "readers",
     "plan_stages": "plan.stages",

@@ -272,7 +272,7 @@ class Capture:
             return known
         if self._snapshots is None:
             raise ValueError(
-                "nothing tells the passes of this capture; capture the function, or read a folder "
+                "this capture has no record of its passes; capture the function, or read a folder "
                 "dumped with --xla_dump_hlo_pass_re=.*"
             )
         from .analysis.report.passes import passes
@@ -334,9 +334,15 @@ class Capture:
                 raise LookupError(f"this module has no instruction {instruction[:200]!r}")
             instruction = found
         if self.module.origins is None and self._inferred is not None:
-            how = str(self._inferred.how(instruction))
-            inferred = self._inferred.origins(self.module), how
-            return origin_card(instruction, self._operation_frames, self._kept_passes, inferred)
+            how = self._inferred.how(instruction)
+            inferred = self._inferred.origins(self.module), str(how)
+            return origin_card(
+                instruction,
+                self._operation_frames,
+                self._kept_passes,
+                inferred,
+                undecided=self._inferred.undecided(instruction),
+            )
         return origin_card(instruction, self._operation_frames, self._kept_passes)
 
     @cached_property

@@ -45,7 +45,9 @@ def _axes(mesh: Any) -> dict[str, int]:
     items = dict(mesh) if isinstance(mesh, Mapping) else dict(mesh.shape)
     for axis, size in items.items():
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-            raise CaptureError(f"mesh axis {axis!r} has size {size!r}; sizes are whole and ≥ 1")
+            raise CaptureError(
+                f"mesh axis {axis!r} has size {size!r}; sizes are whole numbers of at least 1"
+            )
     if not items:
         raise CaptureError('the mesh has no axes; give for example {"data": 2, "model": 4}')
     return {str(a): int(n) for a, n in items.items()}

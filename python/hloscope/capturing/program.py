@@ -196,7 +196,7 @@ class Program:
         if self._passes is not None:
             return self._passes
         if self.lowered is None:
-            raise CaptureError("a Compiled no longer tells its passes: capture the function itself")
+            raise CaptureError("a Compiled no longer has its passes: capture the function itself")
         options = replace(self.options, passes=True)
         again = Program(options, lowered=self.lowered, called=self.cells)
         again.__dict__["marked"] = self.marked

@@ -182,7 +182,7 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
     if before.donated != now.donated:
         out.append(("donation", f"donated was {before.donated}, is {now.donated}"))
     if before.options != now.options:
-        out.append(("jit options", "jax.jit was given other options"))
+        out.append(("jit options", "jax.jit was given different options"))
     for key in before.config:
         if not _equal(before.config[key], now.config.get(key)):
             was, is_now = _short(before.config[key]), _short(now.config.get(key))
@@ -190,7 +190,7 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
     if before.mesh != now.mesh:
         out.append(("mesh", f"the mesh was {before.mesh or 'none'}, is {now.mesh or 'none'}"))
     if before.function != now.function:
-        words = "it is another function object: define it once, outside of what calls it"
+        words = "it is a different function object: define it once, outside of what calls it"
         out.append(("function identity", words))
     return out
 

@@ -77,7 +77,7 @@ def figures(
     if cost.unknown_trip_counts:
         notes.append(f"loops counted once: {', '.join(cost.unknown_trip_counts[:3])}")
     if cost.unknown_flops:
-        notes.append(f"FLOPs unknown of {len(cost.unknown_flops)} instructions")
+        notes.append(f"FLOPs unknown for {len(cost.unknown_flops)} instructions")
     roofline = cost.roofline
     made = Figures(
         seconds=None if roofline is None else roofline.total_seconds,

@@ -305,7 +305,9 @@ def _meshes(mesh: Any, topology: str | None) -> list[dict[str, int]]:
             raise ValueError(f'a mesh is axis sizes such as {{"data": 8}}, not {one!r}')
         for axis, n in axes.items():
             if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-                raise ValueError(f"mesh axis {axis!r} has size {n!r}; sizes are whole, at least 1")
+                raise ValueError(
+                    f"mesh axis {axis!r} has size {n!r}; sizes are whole numbers of at least 1"
+                )
         out.append({str(a): int(n) for a, n in axes.items()})
     return out
 

@@ -112,7 +112,7 @@ class Search:
         first = self.candidates[0] if self.candidates else None
         if first is None or first.error or first.broken or math.isinf(first.cost):
             why = "" if first is None else f": {first.error or '; '.join(first.broken)}"
-            raise ValueError(f"no candidate compiled and kept the constraints{why}")
+            raise ValueError(f"no candidate compiled and met the constraints{why}")
         return first
 
     @property

@@ -44,7 +44,7 @@ def text(s: Search) -> str:
     if looked > ROWS:
         out.append(f"… {looked - ROWS} more")
     if front:
-        out.append("* no other is both quicker and smaller")
+        out.append("* no other is both faster and smaller")
     return printed(out)
 
 

@@ -47,7 +47,7 @@ def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
             {
                 "type": "scatter",
                 "title": "Time against memory",
-                "note": "A line joins those that no other beats in both.",
+                "note": "The line joins those that no other beats on both.",
                 "x": {"name": "modelled step time", "unit": "s"},
                 "y": {"name": "peak memory", "unit": "B"},
                 "points": points,
@@ -97,7 +97,7 @@ def _table(s: Search, links: Mapping[int, str], front: set[int]) -> dict[str, An
     out = {
         "type": "table",
         "title": "Candidates, best first",
-        "note": "Marked: no other is both quicker and smaller."
+        "note": "Marked: no other is both faster and smaller."
         + (f" {more:,} more are not listed." if more else ""),
         "columns": columns,
         "rows": rows,

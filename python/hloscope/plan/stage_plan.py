@@ -82,7 +82,7 @@ class StagePlan:
             if not 0 <= index < len(changed):
                 raise ValueError(f"there is no choice {index}; there are {len(changed)}")
             if not value > 0:
-                raise ValueError(f"a stage takes some time, not {value}")
+                raise ValueError(f"the time of a stage must be above 0, not {value}")
             changed[index] = _retimed(changed[index], value)
         given = None
         if self.given is not None:

@@ -41,7 +41,7 @@ def text(p: StagePlan) -> str:
     b = p.microbatches
     out = [
         f"{len(p.layers)} layers on {p.devices} devices, {b} microbatches; times {p.origin}",
-        f"{len(p.choices)} stages on a submesh were weighed, "
+        f"{len(p.choices)} stages on a submesh were considered, "
         f"{'more than ' if p.solutions_cut else ''}{len(p.solutions)} whole pipelines",
     ]
     if p.memory_bytes is not None:

@@ -54,7 +54,7 @@ def answer(plan: StagePlan) -> Answers:
         given = dict(values)
         count = given.pop("microbatches", plan.microbatches)
         if count != int(count):
-            raise ValueError(f"microbatches are whole, not {count}")
+            raise ValueError(f"the number of microbatches must be whole, not {count}")
         # only what differs: the rest keeps its interval
         before = {f["name"]: f["value"] for f in _edit(plan)}
         seconds = {
@@ -72,7 +72,7 @@ def _sections(plan: StagePlan) -> list[dict[str, Any]]:
         ["layers", str(len(plan.layers))],
         ["devices", str(plan.devices)],
         ["microbatches", str(plan.microbatches)],
-        ["stages weighed", str(len(plan.choices))],
+        ["stages considered", str(len(plan.choices))],
         ["whole pipelines", f"{len(plan.solutions)}{' and more' if plan.solutions_cut else ''}"],
         ["can be optimal", str(len(plan.possibly_optimal))],
         ["memory limit", size(plan.memory_bytes) if plan.memory_bytes else "none"],
@@ -132,8 +132,8 @@ def _gantt(plan: StagePlan) -> dict[str, Any]:
     )
     return {
         "type": "gantt",
-        "title": "Who works when",
-        "note": "Modelled from the stages' times; sending between stages takes no time here.",
+        "title": "Which stage works when",
+        "note": "Modelled from the stages' times; transfers between stages are taken as free.",
         "options": options,
         "chosen": chosen,
         "edit": _edit(plan),
@@ -255,7 +255,7 @@ def _weighed(plan: StagePlan) -> dict[str, Any]:
     more = len(plan.solutions) - len(rows)
     return {
         "type": "table",
-        "title": "What the dynamic program weighs",
+        "title": "What the dynamic program considered",
         "note": "Whole pipelines, best first"
         + (f"; {more:,} more are not listed" if more > 0 else "")
         + ". Low and high come from the rounding of printed times.",

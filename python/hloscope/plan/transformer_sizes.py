@@ -102,7 +102,7 @@ def _problems(s: Sizes) -> Iterator[str]:
             yield f"the mesh has an axis {axis!r}; axes of this model are {', '.join(AXES)}"
     for axis, n in s.mesh.items():
         if axis != "tensor" and (not isinstance(n, int) or n < 1):
-            yield f"mesh axis {axis!r} has size {n!r}; sizes are whole and at least 1"
+            yield f"mesh axis {axis!r} has size {n!r}; sizes are whole numbers of at least 1"
     for name, known in (
         ("tensor_kind", tuple(TENSOR_KINDS)),
         ("context_kind", CONTEXT_KINDS),
@@ -115,7 +115,7 @@ def _problems(s: Sizes) -> Iterator[str]:
         wanted = TENSOR_KINDS[s.tensor_kind]
         yield f"{s.tensor_kind} tensor parallelism has {wanted} sizes, not {s.tensor}"
     if any(not isinstance(n, int) or n < 1 for n in s.tensor):
-        yield f"tensor sizes are whole and at least 1, not {s.tensor}"
+        yield f"tensor sizes are whole numbers of at least 1, not {s.tensor}"
     if s.tensor_kind == "2.5d" and s.tensor[0] != s.tensor[1]:
         yield f"2.5d has square layers, (q, q, d), not {s.tensor}"
     split = heads_split(s)

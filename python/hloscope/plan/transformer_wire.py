@@ -6,7 +6,7 @@
                a combined one for itself, with the card of ``cap.why``
 
 Every byte of either side is in one line, so that what XLA added stands alone in its line, with
-the op that asked for it and who said how its operand is cut.
+the op that asked for it and what set the sharding of its operand.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class PlanWidget(anywidget.AnyWidget):  # type: ignore[misc]
         reply: dict[str, Any] = {"kind": "answer", "id": content.get("id")}
         try:
             if self._answer_with is None:
-                raise ValueError("this view has nothing to answer with")
+                raise ValueError("this view cannot answer requests")
             found = self._answer_with(str(content.get("what")), content.get("values") or {})
             if "view" in found:
                 self._view = json.dumps(plain(found["view"]))

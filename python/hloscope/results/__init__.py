@@ -39,6 +39,7 @@ from ..analysis.report.measured_events import MeasuredEvents, MeasuredLane
 from ..analysis.report.origin_card import OriginCard
 from ..analysis.report.passes import Passes
 from ..analysis.report.passes_row import Pass
+from ..analysis.report.programs import Call, ProgramRow, Programs
 from ..analysis.report.source import Figures, Source, SourceLine
 from ..analysis.why.compiler_messages import CompilerMessage
 from ..analysis.why.provenance_card import Why
@@ -55,6 +56,7 @@ __all__ = [
     "Assigned",
     "AxisRef",
     "Breach",
+    "Call",
     "Carry",
     "Change",
     "CheckReport",
@@ -96,6 +98,8 @@ __all__ = [
     "Pass",
     "Passes",
     "Place",
+    "ProgramRow",
+    "Programs",
     "Residual",
     "Roofline",
     "Runs",

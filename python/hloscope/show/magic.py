@@ -141,7 +141,9 @@ class HloMagics(Magics):  # type: ignore[misc]
         if args.watch:
             refused = [w for w in words if w != "--watch"]
             if refused:
-                raise UsageError(f"%hlo: --watch goes without {refused[0]}: it runs the code")
+                raise UsageError(
+                    f"%hlo: --watch cannot be combined with {refused[0]}: it runs the code"
+                )
             return expressions.watch(rest, cell, self.shell)
         if args.passes:
             options["passes"] = True
@@ -231,7 +233,7 @@ def _one_of(known: tuple[str, ...], name: str | None, option: str) -> str | None
         return name
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    raise UsageError(f"%hlo {option} knows no {name!r}; {hint}")
+    raise UsageError(f"%hlo {option} does not know {name!r}; {hint}")
 
 
 def _height(text: str | None) -> int | None:

@@ -52,7 +52,7 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     least = "≥ " if s["trip_counts_unknown"] else ""
     accessed = size(s["bytes_accessed"])
     flops = spanned(s.get("flops_least", s["flops"]), s["flops"], lambda v: quantity(v, "FLOP"))
-    by = ", by which branches run" if "flops_least" in s else ""
+    by = ", depending on which branches run" if "flops_least" in s else ""
     rows = [("cost", f"{least}{flops}, {accessed} accessed{_a_device(s)}{by}")]
     seconds = s["modelled_seconds"]
     if seconds is not None and s["shapes"] == "local":  # no one chip runs a program of many
@@ -88,7 +88,7 @@ def _collectives(s: Summary, capture: Capture) -> list[Row]:
     parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
     least = "≥ " if any("lower_bound" in row for row in found) else ""
     wire = spanned(s.get("wire_bytes_least", s["wire_bytes"]), s["wire_bytes"], size)
-    by = " by which branches run" if "wire_bytes_least" in s else ""
+    by = " depending on which branches run" if "wire_bytes_least" in s else ""
     return [("wire", f"{least}{wire} per device{by}: {', '.join(parts)}")]
 
 

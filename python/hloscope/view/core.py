@@ -63,7 +63,7 @@ class Context:
             raise
         except Exception as error:
             self.warnings.append(
-                f"{what} could not be worked out, and the picture does without: "
+                f"{what} could not be worked out, and the picture goes without it: "
                 f"{type(error).__name__}: {error} (a bug in hloscope, please report it)"
             )
             return plain()
@@ -177,7 +177,9 @@ def _instructions(b: Builder, c: Context) -> None:
     zeros: Any = np.zeros(len(t.instructions), np.int64)
     kinds: Any = c.or_without("kinds of operations", lambda: families(module), lambda: zeros)
     b.column("instruction.family", "u8", kinds)
-    marks: Any = c.or_without("what to draw quietly", lambda: flags(module), lambda: zeros)
+    marks: Any = c.or_without(
+        "which operations to draw faintly", lambda: flags(module), lambda: zeros
+    )
     if c.copies_are_drawn:
         kept = np.array([o != "copy" for o in t.opcodes], bool)[t.opcode]
         marks = np.where(kept, marks, np.asarray(marks, np.int64) & ~PLUMBING)

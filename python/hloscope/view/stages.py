@@ -38,7 +38,7 @@ def _stages(linked: Linked, instructions: int) -> bytes:
         notes = [text.note] if text is not None and text.note else []
         words, room, left = _sentences(stage, rows, room)
         if left:
-            notes.append(f"{left:,} lines have no sentence: there are too many.")
+            notes.append(f"{left:,} lines have no description: there are too many.")
         stages.append(
             {
                 "id": stage.id,

@@ -48,7 +48,7 @@ def apparent(row: Collective) -> str:
         return (
             f"{_called(user)} needs the array whole along the dimension that is split over {over}"
         )
-    return f"{_called(user)} needs the array split in another way than it is"
+    return f"{_called(user)} needs the array split differently"
 
 
 def _is_product(i: Instruction) -> bool:

@@ -257,7 +257,7 @@ class _Maker:
             most_executions=self.most[anchor.computation.index],
             branches=self.branches[anchor.computation.index],
             phase=PHASES[value],
-            inserted=_inserted(op, anchor, named.op_name or name_of(op)),
+            inserted=is_inserted(op, anchor, named.op_name or name_of(op)),
             network=self.network(op),
             op_name=named.op_name,
             frames=frames,
@@ -337,7 +337,9 @@ def groups_key(op: Instruction) -> object:
     return (op.opcode, bool(op.attribute("channel_id")), *map(op.attribute, names))
 
 
-def _inserted(op: Instruction, anchor: Instruction, op_name: str) -> bool | None:
+def is_inserted(op: Instruction, anchor: Instruction, op_name: str) -> bool | None:
+    """Whether the partitioner made it; None where several of both kinds were combined, or where
+    nothing says."""
     for i in (op, anchor):
         if 'is_spmd_generated="true"' in i.attribute_text:
             return True

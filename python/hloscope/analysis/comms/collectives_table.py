@@ -49,5 +49,5 @@ def text(found: Collectives) -> str:
         lines.append("wire per device and network: " + ", ".join(said))
     if (total := found.total).is_range:
         wire = spanned(total.least_wire_bytes, total.wire_bytes, size)
-        lines.append(f"in all {wire} per device, by which branches of conditionals run")
+        lines.append(f"in all {wire} per device, depending on which branches of conditionals run")
     return printed([head, *lines])

@@ -28,7 +28,7 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
             f"{said.get(k, k)} {quantity(a, units.get(k, ''))} – {quantity(b, units.get(k, ''))}"
             for k, (a, b) in cost.ranges.items()
         )
-        lines.append(f"  by which branches of conditionals run: {', '.join(each)}")
+        lines.append(f"  depending on which branches of conditionals run: {', '.join(each)}")
     for x in cost.xla:
         if x.xla is not None:
             unit = {"flops": "FLOP", "bytes accessed": "B"}.get(x.quantity, "")
@@ -44,7 +44,7 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
     if cost.total_estimated_cycles is not None:
         lines.append(f"  XLA's estimated cycles: {cost.total_estimated_cycles:,.0f}")
     if cost.module.entry is None:
-        lines.append("  the dump is cut off before its ENTRY: below, one run of what is there")
+        lines.append("  cut off before ENTRY: these figures are for one run of what is there")
     elif cost.roofline is not None:
         lines += [f"  {t}" for t in cost.roofline.text()]
     if cost.unknown_trip_counts:
@@ -55,7 +55,7 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
         )
     if cost.unknown_flops:
         names = ", ".join(i.name for i in cost.unknown_flops[:5])
-        lines.append(f"  FLOPs unknown of {len(cost.unknown_flops)}: {names}")
+        lines.append(f"  FLOPs unknown for {len(cost.unknown_flops)}: {names}")
     known = line_table(cost.module)
     body = [
         (

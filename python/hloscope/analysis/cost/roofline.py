@@ -167,13 +167,13 @@ class Roofline:
             lines.append(f"copies to and from VMEM and the host beside it: {duration(hidden)}")
         if self.assumed_slice:
             shape = "×".join(map(str, self.assumed_slice))
-            lines.append(f"where the devices are on the torus is not known: {shape} is assumed")
+            lines.append(f"the devices' places on the torus are unknown: {shape} is assumed")
         if self.overlapped_seconds > 1e-6 * self.collective_seconds:
             lines.append(
                 f"communication hidden behind compute: {duration(self.overlapped_seconds)}"
             )
         if self.unmodelled:
-            lines.append(f"without {len(self.unmodelled)} instructions whose time is not known")
+            lines.append(f"without {len(self.unmodelled)} instructions whose time is unknown")
         return lines
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ...hlo import Instruction
+from collections.abc import Sequence
+
+from ...hlo import Instruction, Module
 from ..base.operands import callers
+from ..base.table import per_module
 from ..comms.collective import Collective
 
 
@@ -32,30 +35,47 @@ def moves_constants(row: Collective) -> bool:
 
 
 _OWN = ("rng", "partition-id", "replica-id", "infeed", "recv", "custom-call")
+_CALLING = (
+    "while", "conditional", "async", "all-reduce", "reduce-scatter", "reduce-window", "scatter",
+    "select-and-scatter", "sort",
+)  # fmt: skip
+
+
+@per_module
+def _known(module: Module) -> dict[int, bool]:
+    """What is known of values so far: a module may have 40,000 collectives in a chain."""
+    return {}
 
 
 def _is_constant(value: Instruction) -> bool:
     """Whether nothing that a value is made from differs between devices or runs."""
-    front, seen = [value], {value.index}
-    while front:
-        x = front.pop()
-        if x.opcode.startswith(_OWN) or len(seen) > 100:
-            return False
-        if x.opcode == "parameter":
-            caller = callers(x.module).get(x.computation.index)
-            number = x.parameter_number
-            if caller is None or caller.opcode not in ("fusion", "call") or number is None:
-                return False
-            ahead = caller.operands[number : number + 1]
-        elif x.opcode in ("fusion", "call") and x.called_computations:
-            root = x.called_computations[0].root
-            ahead = (root,) if root is not None else ()
-        elif x.called_computations and x.opcode not in ("reduce", "map"):
-            return False
-        else:
-            ahead = x.operands
-        for o in ahead:
-            if o.index not in seen:
-                seen.add(o.index)
-                front.append(o)
-    return True
+    known = _known(value.module)
+    stack = [value]
+    while stack:
+        x = stack[-1]
+        if x.index not in known:
+            ahead = _made_from(x)
+            differs = ahead is None or any(known.get(o.index) is False for o in ahead)
+            unknown = [o for o in ahead or () if o.index not in known]
+            if unknown and not differs:
+                stack.append(unknown[0])
+                continue
+            known[x.index] = not differs
+        stack.pop()
+    return known[value.index]
+
+
+def _made_from(x: Instruction) -> Sequence[Instruction] | None:
+    """What a value depends on; None where it may differ whatever that is."""
+    if x.opcode.startswith(_OWN):
+        return None
+    if x.opcode == "parameter":
+        caller = callers(x.module).get(x.computation.index)
+        number = x.parameter_number
+        if caller is None or caller.opcode not in ("fusion", "call") or number is None:
+            return None
+        return caller.operands[number : number + 1]
+    if x.opcode in ("fusion", "call") and x.called_computations:
+        root = x.called_computations[0].root
+        return (root,) if root is not None else ()
+    return None if x.opcode.startswith(_CALLING) else x.operands

@@ -73,6 +73,9 @@ def _phases(rows: list[Collective]) -> str:
     return f", {' and '.join(found)}" if found else ""
 
 
+_PARTS = ("slice", "dynamic-slice", "get-tuple-element")
+
+
 def _slice_of(value: Instruction) -> str:
     """Which part of its source a value is, as text; the same text is the same part."""
     parts = []
@@ -81,8 +84,9 @@ def _slice_of(value: Instruction) -> str:
     for _ in range(_STEPS):
         if at is None:
             break
-        if at.opcode in ("slice", "dynamic-slice", "get-tuple-element") or _slices(at):
-            parts.append(at.name if at.opcode != "slice" else at.attribute("slice") or at.name)
+        if at.opcode.removesuffix("-start") in _PARTS or _slices(at):
+            named = at.attribute("slice") if at.opcode.startswith("slice") else None
+            parts.append(named or at.name)
         at = step_back(at, path)
     return "/".join(parts)
 
@@ -185,7 +189,14 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     seconds = sum(known) if known else None
     frame, inferred = facts.line(user)
     many = len(twice) > 1
-    subject = f"{len(twice):,} gradients are" if many else "A gradient is"
+    weights = _is_of_weights(facts, value)
+    what = "sum" if row.phase == "forward" else "gradient"
+    subject = f"{len(twice):,} {what}s are" if many else f"A {what} is"
+    such = (
+        "the two uses of a tied embedding"
+        if weights
+        else "what two projections of one value send back"
+    )
     where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
     evidence = dict.fromkeys(
         i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
@@ -195,9 +206,15 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         f"{subject} reduced twice {over(row)}: {saved:,} of {whole:,} B of"
         f" {names([r.instruction for r in rows])} could be saved",
         f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
-        f" {where} (such as the two uses of a tied embedding)",
-        "add the two partial gradients before they are reduced: compute both uses from one"
-        " array inside one function, or reduce the sum by hand in shard_map",
+        f" {where} (such as {such})",
+        f"add the two partial {what}s before they are reduced: "
+        + (
+            "compute both uses from one array inside one function, or reduce the sum by hand in"
+            " shard_map"
+            if weights
+            else "multiply by the projections' weights put side by side (one matmul, one sum), or"
+            " reduce the sum by hand in shard_map"
+        ),
         max(WORTH_SAYING, facts.wire_share(wire, seconds)),
         seconds,
         wire,
@@ -206,6 +223,13 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         frame,
         inferred,
     )
+
+
+def _is_of_weights(facts: Facts, value: Instruction) -> bool:
+    """Whether a value is as large as an argument, as the gradient of one is."""
+    entry = facts.module.entry
+    known = {s.elements for p in entry.parameters for s in p.shape.leaves()} if entry else set()
+    return value.shape.elements in known
 
 
 def _is_sum(row: Collective) -> bool:

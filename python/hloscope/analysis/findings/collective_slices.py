@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...hlo import Instruction
 from ..base.operands import callers
+from ..comms.collective import Collective
 from .collective_facts import SAME, moved, over
 from .facts import Facts
 from .finding import Finding, names
@@ -14,12 +15,8 @@ from .finding import Finding, names
 def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
     """Arrays gathered whole of which every use takes a slice: the sharding goes there and back."""
     for row in facts.collectives:
-        if row.kind != "all-gather" or len(row.parts) != 1:
-            continue
-        uses = list(_real_users(row.instruction))
-        if not uses or not all(_is_device_slice(u) for u in uses):
-            continue
-        if any(u.shape.elements * 2 > row.instruction.shape.elements > 0 for u in uses):
+        uses = cut_again(row)
+        if not uses:
             continue
         wire = row.total_wire_bytes or 0
         seconds = facts.waited(row.members)
@@ -29,7 +26,7 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             f"{moved(row)} is gathered {over(row)}, and each device then keeps only a slice",
             f"%{row.name} makes {row.parts[0].shape}, and all its users cut it again"
             f" ({names(uses)})",
-            "the sharding changes there and back: constrain the value between the two to the"
+            "the sharding changes back and forth: constrain the value between the two to the"
             " sharding of its user, so that shards move directly",
             facts.wire_share(wire, seconds),
             seconds,
@@ -41,6 +38,19 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def cut_again(row: Collective) -> list[Instruction]:
+    """The users of an all-gather if each takes but its device's slice of it, else none."""
+    if row.kind != "all-gather" or len(row.parts) != 1:
+        return []
+    whole = row.instruction.shape.elements
+    uses = []
+    for u in _real_users(row.instruction):
+        if u.shape.elements * 2 > whole > 0 or not _is_device_slice(u, row.instruction):
+            return []
+        uses.append(u)
+    return uses
+
+
 def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
     """All-reduces of which each device keeps its own slice: half of the wire for nothing."""
     if facts.target.platform == "cpu":
@@ -49,7 +59,7 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
         if row.kind != "all-reduce" or len(row.parts) != 1 or row.group_size < 2:
             continue
         uses = list(_real_users(row.instruction))
-        if not uses or not all(_is_device_slice(u) for u in uses):
+        if not uses or not all(_is_device_slice(u, row.instruction) for u in uses):
             continue
         wire = (row.total_wire_bytes or 0) // 2
         whole = facts.waited(row.members)
@@ -73,36 +83,52 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
 
 def _real_users(value: Instruction) -> Iterator[Instruction]:
     """Users behind copies, casts and done halves; a tuple or a root counts as a use."""
-    front, seen = [value], {value.index}
     if value.is_root:
         yield value
-    while front:
-        x = front.pop()
+    behind = {x.index: x for x in _sources(value)}
+    seen: set[int] = set()
+    for x in behind.values():
         for u in x.users:
-            if u.index in seen:
-                continue
-            seen.add(u.index)
-            plumbing = u.opcode in SAME - {"tuple"} or u.opcode.endswith("-done")
-            if plumbing and not u.is_root:
-                front.append(u)
-            else:
+            if u.index not in seen and (u.index not in behind or u.is_root):
+                seen.add(u.index)
                 yield u
 
 
-def _is_device_slice(u: Instruction) -> bool:
-    """A dynamic-slice at an offset that comes from the device's own number."""
+def _is_device_slice(u: Instruction, value: Instruction) -> bool:
+    """A dynamic-slice at an offset that comes from the device's own number, and no other use."""
     if u.opcode == "dynamic-slice":
         return any(_from_partition(o) for o in u.operands[1:])
     if u.opcode != "fusion" or not u.called_computations:
         return False
-    root = u.called_computations[0].root
+    inside = u.called_computations[0]
+    root = inside.root
     while root is not None and root.opcode in SAME - {"tuple"} and root.operands:
         root = root.operands[0]
-    return (
-        root is not None
-        and root.opcode == "dynamic-slice"
-        and any(_from_partition(o) for o in root.operands[1:])
+    if root is not None and root.opcode == "dynamic-slice":
+        return any(_from_partition(o) for o in root.operands[1:])
+    # Cut first, then worked on: the whole is read by slices alone.
+    given = {o.index for o in _sources(value)}
+    numbers = [n for n, o in enumerate(u.operands) if o.index in given]
+    uses = [
+        x for n in numbers if n < len(inside.parameters) for x in _real_users(inside.parameters[n])
+    ]
+    return bool(uses) and all(
+        x.opcode == "dynamic-slice" and any(_from_partition(o) for o in x.operands[1:])
+        for x in uses
     )
+
+
+def _sources(value: Instruction) -> Iterator[Instruction]:
+    """A value, and what is it but for copies, casts and done halves."""
+    front, seen = [value], {value.index}
+    while front:
+        x = front.pop()
+        yield x
+        for u in x.users:
+            plumbing = u.opcode in SAME - {"tuple"} or u.opcode.endswith("-done")
+            if plumbing and u.index not in seen:
+                seen.add(u.index)
+                front.append(u)
 
 
 def _from_partition(value: Instruction) -> bool:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+import numpy as np
+
+from ...hlo import Instruction
 from ...hlo.collective_kinds import KINDS
 from ...hlo.places import short_line
+from ..base.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..text.units import duration, size
 from .collective_facts import moved, moves_constants, over, times
+from .collective_slices import cut_again
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -17,6 +22,7 @@ _TINY = 1 << 16  # bytes: below it a transfer is nothing but latency on every ch
 
 
 _MUCH = 0.25  # of the step: so much waiting is news however little is sent
+_SHORT = 1e-4  # seconds of a step that is over before the host has sent the next one
 
 
 _LATENCY = (
@@ -33,34 +39,41 @@ def exposed(facts: Facts) -> Iterator[Finding]:
     waits: dict[int, float] = defaultdict(float)
     for t, seconds in zip(r.transfers, r.waited_seconds.tolist(), strict=True):
         row = facts.collectives.by_instruction.get(t.start)
-        # What moves a constant needs no hiding: it is a finding of its own.
-        if row is not None and seconds > 0 and not moves_constants(row):
-            waits[row.index] += seconds
-    groups: dict[tuple[str, str, bool | None], list[Collective]] = defaultdict(list)
+        # What need not be sent needs no hiding: it is a finding of its own.
+        if row is None or seconds <= 0 or moves_constants(row) or cut_again(row):
+            continue
+        waits[row.index] += seconds
+    groups: dict[tuple[str, str, bool | None, bool], list[Collective]] = defaultdict(list)
     for index in waits:
         row = facts.collectives[index]
-        groups[row.kind, row.axes_or_groups, row.inserted].append(row)
-    for (kind, _, _), rows in groups.items():
+        # What waits for latency alone needs other advice than what waits for bytes.
+        is_latency = row.payload_bytes < _TINY
+        groups[row.kind, row.axes_or_groups, row.inserted, is_latency].append(row)
+    for (kind, _, _, is_latency), rows in groups.items():
         rows.sort(key=lambda row: -waits[row.index])
         seconds = sum(waits[row.index] for row in rows)
         share = seconds / facts.total_seconds
         first = rows[0]
         # Data parallelism adds up gradients: that alone is news only where it takes long.
-        gradients = kind == "all-reduce" and first.phase == "backward"
+        gradients = kind == "all-reduce" and (
+            first.phase == "backward" or _is_gradient(facts, first)
+        )
         if share < (0.15 if gradients else 0.05):
             continue
-        is_latency = max(row.payload_bytes for row in rows) < _TINY
-        if is_latency and share < _MUCH:
+        if is_latency and (share < _MUCH or facts.total_seconds < _SHORT):
             continue
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
-        frame, inferred = facts.line(first.anchor)
+        it = "the longest" if len(rows) > 1 else "it"
+        lines = _by_line(rows, waits)
+        longest = next((r for line in lines for r in rows if line and r.line == line), first)
+        frame, inferred = facts.line(longest.anchor)
         yield Finding(
             "exposed-collective",
             f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for {many}"
             f" {over(first)}",
             f"{duration(seconds)} of {duration(max(whole, seconds))} on the wire have no compute"
-            f" beside them{_lines(rows, waits, seconds)}; the longest is %{first.name},"
+            f" beside them{_lines(lines, seconds)}; {it} is %{first.name},"
             f" {size(first.payload_bytes)} of {moved(first)}{times(first)}",
             _LATENCY if is_latency else _advice(facts, first),
             share,
@@ -73,14 +86,19 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _lines(rows: list[Collective], waits: dict[int, float], seconds: float) -> str:
-    """``: 60 % at llama.py:37, 30 % at llama.py:38``."""
+def _by_line(rows: list[Collective], waits: dict[int, float]) -> dict[str, float]:
+    """Seconds waited at each line, that with most first."""
     at: dict[str, float] = defaultdict(float)
     for row in rows:
         at[row.line] += waits[row.index]
+    return dict(sorted(at.items(), key=lambda x: -x[1]))
+
+
+def _lines(at: dict[str, float], seconds: float) -> str:
+    """``: 60 % at llama.py:37, 30 % at llama.py:38``."""
     if len(at) < 2:
         return ""
-    most = sorted(at.items(), key=lambda x: -x[1])[:4]
+    most = list(at.items())[:4]
     return ": " + ", ".join(
         f"{percent(s / seconds)} {f'at {short_line(line)}' if line else 'without a line'}"
         for line, s in most
@@ -88,6 +106,11 @@ def _lines(rows: list[Collective], waits: dict[int, float], seconds: float) -> s
 
 
 def _advice(facts: Facts, row: Collective) -> str:
+    if row.kind == "all-reduce" and _is_accumulated(row):
+        return (
+            "each step of the loop sums over the devices and adds that to what it carries: add up"
+            " on each device, and sum over the devices once, after the loop"
+        )
     if row.kind == "all-reduce" and _is_gradient(facts, row):
         return (
             "these are gradients, summed over the batch: larger batches on a device or several"
@@ -99,6 +122,17 @@ def _advice(facts: Facts, row: Collective) -> str:
             "a contracted dimension is sharded: each device holds a partial sum. Shard another"
             " dimension of the operands, or constrain the result to stay sharded so that it"
             " becomes a reduce-scatter"
+        )
+    if row.inserted and row.kind == "reduce-scatter":
+        return (
+            "a contracted dimension is sharded and each device keeps a part of the sum: that is as"
+            " little as such a sum takes. Give it independent work to run beside, or shard another"
+            " dimension of the operands"
+        )
+    if row.inserted and row.kind == "all-gather" and row.phase == "optimiser":
+        return (
+            "the state is updated in shards and wanted whole: keep it sharded and gather each"
+            " layer's part where it is used (FSDP), beside the layer before"
         )
     if row.inserted and row.kind == "all-gather":
         return (
@@ -113,14 +147,61 @@ def _advice(facts: Facts, row: Collective) -> str:
     return "start it earlier, or give it independent work to run beside"
 
 
+def _is_accumulated(row: Collective) -> bool:
+    """Whether a loop does nothing with what is summed but to add it to a value that it carries."""
+    root = row.instruction.computation.root
+    if root is None or root.opcode != "tuple" or (row.most_executions or 0) < 2:
+        return False
+    front, seen = [row.instruction], {row.instruction.index}
+    adds: list[Instruction] = []
+    while front:
+        for u in front.pop().users:
+            if u.index in seen:
+                continue
+            seen.add(u.index)
+            if u.opcode in ("get-tuple-element", "bitcast", "all-reduce-done"):
+                front.append(u)
+            else:
+                adds.append(u)
+    return bool(adds) and all(_only_adds(u, root) for u in adds)
+
+
+def _only_adds(u: Instruction, root: Instruction) -> bool:
+    """Whether ``u`` updates an element of a loop's tuple that nothing else in the loop reads."""
+    places = [k for k, o in enumerate(root.operands) if o is u]
+    if u.opcode not in ("add", "fusion") or len(places) != 1:
+        return False
+    old = [o for o in u.operands if o.opcode == "get-tuple-element"]
+    old = [o for o in old if o.operands[0].opcode == "parameter"]
+    if not any(o.attribute("index") == str(places[0]) for o in old):
+        return False
+    state = root.computation.parameters[0]
+    mine = [x for x in state.users if x.attribute("index") == str(places[0])]
+    return all(user is u for x in mine for user in x.users)
+
+
 def _is_gradient(facts: Facts, row: Collective) -> bool:
     """Whether what is summed has the shapes of arguments, and is made in the backward pass."""
     entry = facts.module.entry
-    if row.phase != "backward" or entry is None:
+    # Combined with a loss that is summed as well, all of it has the loss's name.
+    backward = row.phase == "backward" or (len(row.parts) > 1 and BACKWARD in _all_phases(facts))
+    if not backward or entry is None:
         return False
-    known = {s.dimensions for p in entry.parameters for s in p.shape.leaves()}
+    shapes = {s.dimensions for p in entry.parameters for s in p.shape.leaves()}
+    known = {_without_ones(d) for d in shapes}
+    if not row.instruction.computation.is_entry:
+        # of one layer, out of a stack of all
+        known |= {_without_ones(d[1:]) for d in shapes if len(d) > 2}
     leaves = [s.dimensions for s in row.instruction.shape.leaves() if s.elements > 1]
-    return bool(leaves) and all(x in known for x in leaves)
+    return bool(leaves) and all(_without_ones(x) in known for x in leaves)
+
+
+def _without_ones(dimensions: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(d for d in dimensions if d != 1)
+
+
+def _all_phases(facts: Facts) -> set[int]:
+    return set(np.unique(phases(facts.module)).tolist())
 
 
 def tiny(facts: Facts) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...hlo import Instruction
 from ..base.phases import REMATERIALISED, phases
@@ -28,7 +29,8 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         return
     by_type: dict[str, list[int]] = defaultdict(list)
     for n in np.flatnonzero(work).tolist():
-        by_type[cost.matmul_dtype[n]].append(n)
+        if not _is_of_another(cost.module.instructions[n]):
+            by_type[cost.matmul_dtype[n]].append(n)
     fast = chip.matmul_rate("bf16") if chip is not None else None
     for dtype, rows in by_type.items():
         base = dtype.partition(":")[0]
@@ -75,6 +77,20 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+# What XLA makes matmuls of in a precision of its own: nobody can choose another.
+_OTHERS = re.compile(
+    r"(?:^|/)(?:jit\(|_)*(?:fft|ifft|rfft|irfft|cum\w+|reduce_window\w*|triangular_solve|cholesky|lu|"
+    r"qr|eigh?|svd|householder_product|inv|solve)\)*$"
+)
+
+
+def _is_of_another(i: Instruction) -> bool:
+    """Whether a matmul is how the compiler spells a Fourier transform, a solver or a scan."""
+    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
+    found = [x for x in inside if x.opcode in _MATMUL] or [i]
+    return any(_OTHERS.search(x.op_name) for x in found)
 
 
 def _widened(facts: Facts) -> bool:
@@ -186,12 +202,23 @@ def _ints(text: str | None) -> list[int]:
     return [int(n) for n in _DIMS.findall(text or "")]
 
 
+def share_done_again(facts: Facts) -> float:
+    """Part of all FLOPs that are spent in rematerialised operations."""
+    flops, again = _done_again(facts)
+    total = float(flops.sum())
+    return float(flops[again].sum()) / total if total else 0.0
+
+
+def _done_again(facts: Facts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """FLOPs of all executions, a row an instruction, and which rows are rematerialised."""
+    executed = facts.cost.execution.runs[facts.table.computation]
+    flops = np.nan_to_num(facts.cost.work.flops) * executed
+    return flops, phases(facts.module) == REMATERIALISED
+
+
 def rematerialisation(facts: Facts) -> Iterator[Finding]:
     """What is computed again in the backward pass, and what it costs."""
-    cost = facts.cost
-    again = phases(facts.module) == REMATERIALISED
-    executed = cost.execution.runs[facts.table.computation]
-    flops = np.nan_to_num(cost.work.flops) * executed
+    flops, again = _done_again(facts)
     total, redone = float(flops.sum()), float(flops[again].sum())
     if not total or redone < 0.1 * total:
         return
@@ -209,12 +236,15 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     rows = rows[np.argsort(-flops[rows], kind="stable")][:200]
     heaviest = [facts.module.instructions[int(n)] for n in rows]
     frame, inferred = facts.line(heaviest[0])
-    gathers = f", and {len(wire):,} collectives run again" if wire else ""
+    gathers = ""
+    if wire:
+        gathers = f", and {len(wire):,} collective{'s run' if len(wire) > 1 else ' runs'} again"
+    whole = "" if facts.is_optimised or not facts.is_shared else " (all devices together)"
     yield Finding(
         "rematerialisation",
         f"{percent(redone / total)} of all FLOPs are spent computing values again for the"
         " backward pass",
-        f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')} are in rematerialised"
+        f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')}{whole} are in rematerialised"
         f" operations{gathers}: heaviest {names(heaviest)}{room}",
         "if memory allows, save the most expensive of them (jax.checkpoint policies such as"
         " dots_with_no_batch_dims_saveable, or save_only_these_names)",

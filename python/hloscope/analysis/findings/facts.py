@@ -48,6 +48,11 @@ class Facts:
         return bool(len(self.table.where("fusion"))) and is_partitioned(m)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several devices run it, partitioned or about to be."""
+        return self.module.num_partitions > 1 or len(self.target.devices) > 1
+
+    @property
     def on_host(self) -> bool:
         """Devices that are one CPU: no wire between them, and no chip to plan for."""
         return self.target.platform == "cpu" and not self.target.hardware

@@ -20,9 +20,9 @@ class Finding:
     """One sentence worth acting on, with its evidence. Figures are per device and step.
 
     ``seconds`` (modelled) and ``bytes`` are what is at stake, None where not known;
-    ``bytes_of`` says of what: "wire", "memory traffic" or "peak memory". ``share`` is the part
-    of the modelled step or of the peak, 0 to 1: what findings are ranked by. ``instructions``
-    are the evidence, the heaviest first.
+    ``bytes_of`` says of what: "wire", "memory traffic", "peak memory", "the program".
+    ``share`` is the part of the modelled step or of the peak, 0 to 1: what findings are ranked
+    by. ``instructions`` are the evidence, the heaviest first.
     """
 
     rule: str  # "gathered-twice"
@@ -93,7 +93,7 @@ class Headline:
     seconds_are: str  # "measured", "modelled", "unknown"
     is_optimised: bool  # else neither time nor traffic mean anything yet
     mfu: float | None
-    bound_by: str  # "compute", "memory", "communication", "copies with the host", ""
+    bound_by: str  # "compute", "memory", "communication", "copies to and from the host", ""
     bound_share: float
     peak_bytes: int | None
     memory_bytes: float | None  # of the device
@@ -179,13 +179,11 @@ class Findings:
         lines = [printable(str(self.headline))]
         if not self.rows:
             asked = len(self.rules) - len(self.unasked)
-            lines.append(f"Nothing to report: {asked} rules found nothing worth saying.")
+            lines.append(f"Nothing to report: {asked} rules ran, and none applies.")
         lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]
         lines += [f"not worked out: {reason}" for reason in self.failed]
         if self.unasked:
-            lines.append(
-                f"{len(self.unasked)} rules need the optimised program and were not asked."
-            )
+            lines.append(f"{len(self.unasked)} rules need the optimised program and were not run.")
         return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ def headline(facts: Facts) -> Headline:
             "compute": r.compute_seconds,
             "memory": r.memory_seconds + (0.0 if hosted else copies),
             "communication": r.exposed_seconds,
-            "copies with the host": copies if hosted else 0.0,
+            "copies to and from the host": copies if hosted else 0.0,
         }
         bound = max(parts, key=lambda k: parts[k])
         bound_share = parts[bound] / seconds

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ...hlo import Instruction
+from ..base.operands import step_back
+from ..base.phases import BACKWARD, phases
 from ..comms.sharding import shardings
 from ..memory.memory_audit import Donation
-from ..memory.memory_carries import Residual
 from ..text.units import size
 from .facts import Facts
 from .finding import Finding, percent
 
 _STEPS = 12
-
-_SMALL = 1 << 24  # bytes that no device, nor a CPU that stands in for one, would miss
 
 
 def not_donated(facts: Facts) -> Iterator[Finding]:
@@ -55,31 +56,49 @@ def _replaces(facts: Facts, donation: Donation) -> bool:
     entry = facts.module.entry
     if entry is None or entry.root is None or donation.output is None:
         return False
-    at = entry.root
+    at, leaf = entry.root, donation.output[0] if donation.output else 0
     if at.opcode == "tuple" and donation.output:
-        at = at.operands[donation.output[0]]
+        at, leaf = at.operands[leaf], 0
     parameter = next(
         (p for p in entry.parameters if p.parameter_number == donation.parameter), None
     )
-    front, seen = [at], {at.index}
+    front, seen = [(at, leaf)], {at.index}
     for _ in range(_STEPS):
         ahead = []
-        for x in front:
+        for x, part in front:
             for o in x.operands:
-                if o is parameter:
-                    return _elementwise(facts, x, o)
+                if _is_fetched(o, parameter):
+                    return _elementwise(facts, x, o, part)
                 if x.opcode in _PASSING and o.index not in seen:
                     seen.add(o.index)
-                    ahead.append(o)
+                    ahead.append((o, _element(x)))
         front = ahead
     return False
 
 
+def _is_fetched(value: Instruction, parameter: Instruction | None) -> bool:
+    """Whether a value is a parameter, or all of it fetched into another memory."""
+    if parameter is None or value.shape.elements != parameter.shape.elements:
+        return value is parameter
+    at: Instruction | None = value
+    for _ in range(_STEPS):
+        if at is parameter or at is None or at.opcode in ("fusion", "while", "get-tuple-element"):
+            break
+        at = step_back(at, [])
+    return at is parameter
+
+
+def _element(i: Instruction) -> int:
+    index = i.attribute("index") if i.opcode == "get-tuple-element" else None
+    return int(index) if index and index.isdecimal() else 0
+
+
 _PASSING = frozenset({"get-tuple-element", "bitcast", "copy", "reshape", "tuple", "convert"})
 _UPDATING = frozenset({"add", "subtract", "multiply", "dynamic-update-slice", "scatter", "select"})
+_MIXING = frozenset({"dot", "convolution", "reduce", "reduce-window", "gather", "sort"})
 
 
-def _elementwise(facts: Facts, user: Instruction, parameter: Instruction) -> bool:
+def _elementwise(facts: Facts, user: Instruction, parameter: Instruction, leaf: int) -> bool:
     if user.opcode in _UPDATING:
         return user.operands[0] is parameter or user.shape.dense_text == parameter.shape.dense_text
     if user.opcode == "while":
@@ -87,13 +106,33 @@ def _elementwise(facts: Facts, user: Instruction, parameter: Instruction) -> boo
     if user.opcode != "fusion" or not user.called_computations:
         return False
     inside = user.called_computations[0]
-    if any(x.opcode in ("dot", "convolution", "reduce") for x in inside.instructions):
-        return False
     number = next((n for n, o in enumerate(user.operands) if o is parameter), None)
     if number is None or number >= len(inside.parameters):
         return False
+    if any(x.opcode in _MIXING for x in inside.instructions):
+        # A chip updates weights where it makes their gradient; x + f(x) alone is no update.
+        return bool(np.any(phases(facts.module) == BACKWARD)) and _updated_in(
+            user, inside.parameters[number], leaf
+        )
     uses = inside.parameters[number].users
     return any(u.opcode in _UPDATING for u in uses)
+
+
+def _updated_in(fusion: Instruction, parameter: Instruction, leaf: int) -> bool:
+    """Whether a result of a fusion is the parameter but for elementwise updates."""
+    root = fusion.called_computations[0].root
+    if root is not None and root.opcode == "tuple" and leaf < len(root.operands):
+        root = root.operands[leaf]
+    front, seen = [root] if root is not None else [], set[int]()
+    while front and len(seen) < 200:
+        x = front.pop()
+        if x is parameter:
+            return True
+        seen.add(x.index)
+        if x.opcode not in _MIXING:
+            same = (o for o in x.operands if o.shape.elements == parameter.shape.elements)
+            front += [o for o in same if o.index not in seen]
+    return False
 
 
 def donated_in_vain(facts: Facts) -> Iterator[Finding]:
@@ -131,8 +170,7 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
     shown = ", ".join(f"{v.name} ({size(v.bytes)})" for v in top)
     yield Finding(
         "does-not-fit",
-        f"The peak of {size(peak)} does not fit into the {size(chip.memory_bytes)} of a"
-        f" {chip.label}",
+        f"The peak of {size(peak)} does not fit in the {size(chip.memory_bytes)} of a {chip.label}",
         f"largest at the peak: {shown}",
         "shard or rematerialise the largest of them, or take smaller microbatches",
         1.0,
@@ -166,41 +204,6 @@ def padding(facts: Facts) -> Iterator[Finding]:
         tuple(v.instruction for v in worst),
         frames[0] if frames else None,
     )
-
-
-def residuals(facts: Facts) -> Iterator[Finding]:
-    """What forward loops store for backward ones, where it is most of the peak."""
-    kept = (r for r in facts.memory.residuals if _of_autodiff(r))
-    rows = sorted(kept, key=lambda r: -r.bytes)
-    total = sum(r.bytes for r in rows)
-    peak = facts.memory.peak_bytes
-    if not rows or not peak or total < max(0.3 * peak, facts.scarce_bytes, _SMALL):
-        return
-    chip = None if facts.on_host else facts.cost.hardware
-    if chip is not None and peak < 0.25 * chip.memory_bytes:
-        return  # there is room for them
-    first = rows[0]
-    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
-    yield Finding(
-        "residuals",
-        f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
-        f" pass: {size(total)}",
-        f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
-        "rematerialise the largest (jax.checkpoint around the loop's body with a policy), or"
-        " shard it: what is stored is what the policy names, in the sharding it has there",
-        facts.peak_share(total) * 0.5,
-        None,
-        total,
-        "peak memory",
-        tuple(r.stored for r in rows if r.stored is not None),
-        frame,
-        inferred,
-    )
-
-
-def _of_autodiff(row: Residual) -> bool:
-    """Whether a stack is of a derivative, and not what a simulation or a decode step collects."""
-    return "jvp(" in row.op_name or any(r.phase == "backward" for r in row.readers)
 
 
 def replicated_state(facts: Facts) -> Iterator[Finding]:

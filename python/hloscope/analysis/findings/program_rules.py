@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction
 from ..base.operands import source_of
 from ..cost.moves import moves
+from ..grouping.layers import layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
-from .facts import Facts
+from .facts import WORTH_SAYING, Facts
 from .finding import Finding, names, percent
 
 _LARGE = 1 << 20  # bytes: what a person would rather pass as an argument
+_LAYERS, _INSTRUCTIONS = 8, 3000  # so many copies, of so much in all, take long to compile
 _CALLBACK = re.compile(r"callback|host_compute", re.I)
 
 
@@ -64,11 +70,59 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
         max(0.02, facts.peak_share(total)),
         None,
         total,
-        "peak memory",
+        "the program",
         tuple(rows),
         frame,
         inferred,
     )
+
+
+def unrolled(facts: Facts) -> Iterator[Finding]:
+    """Layers that a Python loop wrote out one by one, where that makes the program long."""
+    found = layers(facts.module)
+    t = facts.table
+    held = _held(facts)
+    stacks: dict[tuple[int, ...], tuple[str, Instruction]] = {}
+    for run in found.runs:
+        # A tree of collectives or a solver's sweep repeats as well, and is no layer.
+        if not (facts.cost.matmul_flops[[s[0] for s in run.stack.spine]] > 0).any():
+            continue
+        first = t.instructions[run.stack.spine[0][0]]
+        stacks.setdefault(tuple(sorted(run.identity)), (run.name, first))
+    for numbers, (name, first) in stacks.items():
+        inside = np.isin(found.layer, numbers)
+        total = int(held[inside].sum())
+        if len(numbers) < _LAYERS or total < max(_INSTRUCTIONS, 0.5 * len(t.instructions)):
+            continue
+        frame, inferred = facts.line(first)
+        yield Finding(
+            "unrolled",
+            f"{len(numbers)} layers are written out one by one: {total:,} of"
+            f" {len(t.instructions):,} instructions",
+            f"`{name}` stands there {len(numbers)} times with the same matmuls of the same shapes,"
+            f" about {total // len(numbers):,} instructions each: time to compile and the size of"
+            " the program grow with every layer",
+            "stack the layers' parameters along a new first axis and run one layer in jax.lax.scan"
+            " (nn.scan in Flax): it compiles once, at the price of a slice of the stack a step",
+            WORTH_SAYING,
+            None,
+            None,
+            "",
+            (first,),
+            frame,
+            inferred,
+        )
+
+
+def _held(facts: Facts) -> npt.NDArray[np.int64]:
+    """Instructions that each stands for: itself and those of the fusions that only it calls."""
+    t = facts.table
+    out = np.ones(len(t.instructions), np.int64)
+    rows = t.where("fusion")
+    counts = np.diff(t.called.offsets)[rows]
+    callees = t.called.values[t.called.offsets[rows][counts == 1]]
+    out[rows[counts == 1]] += t.size[callees]
+    return out
 
 
 def host_callbacks(facts: Facts) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from . import (
     layout_rules,
     memory_rules,
     program_rules,
+    residual_rules,
 )
 from .facts import WORTH_SAYING, Facts
 from .finding import Finding, Findings
@@ -45,9 +46,11 @@ RULES: tuple[tuple[str, Rule, bool], ...] = (
     ("donated-in-vain", memory_rules.donated_in_vain, ANY_STAGE),
     ("does-not-fit", memory_rules.does_not_fit, OPTIMISED),
     ("padding", memory_rules.padding, OPTIMISED),
-    ("residuals", memory_rules.residuals, OPTIMISED),
+    ("residuals", residual_rules.residuals, OPTIMISED),
+    ("stored-larger", residual_rules.stored_larger, OPTIMISED),
     ("replicated-state", memory_rules.replicated_state, OPTIMISED),
     ("large-constant", program_rules.large_constants, ANY_STAGE),
+    ("unrolled", program_rules.unrolled, ANY_STAGE),
     ("host-callback", program_rules.host_callbacks, ANY_STAGE),
     ("host-copies", program_rules.host_copies, OPTIMISED),
 )

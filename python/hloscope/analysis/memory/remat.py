@@ -122,7 +122,7 @@ def _chain(
     if not _may_run_again(i):
         return f"it depends on {i.opcode} %{i.name}, which is not run twice"
     if depth > 24 or len(chain) > 64:
-        return "what it is made from goes too far back"
+        return "recomputing it would reach too far back"
     live = memory.liveness
     if i.opcode not in _FREE:
         chain[i.index] = i

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...analysis.report.check_result import Breach, CheckReport
 
 NAME = "check"
-HELP = "hold a module to budgets; status 1 when one is not kept, 2 when one cannot be evaluated"
+HELP = "check a module against budgets; status 1: one is exceeded, 2: cannot be evaluated"
 KEYS = ("max-peak", "max-wire-bytes", "forbid", "max-instructions", "require-donation")
 
 
@@ -116,7 +116,7 @@ def _config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CommandError(reason(error)) from error
     except ValueError as error:
-        raise CommandError(f"{path} is no TOML: {error}") from error
+        raise CommandError(f"{path} is not valid TOML: {error}") from error
     if path.name == "pyproject.toml" or "tool" in content:
         for key in ("tool", "hloscope", "check"):
             content = content.get(key) if isinstance(content, Mapping) else None

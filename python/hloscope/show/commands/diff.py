@@ -20,7 +20,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--module-b", metavar="NAME|N", help="which module of B, if another")
     parser.add_argument("--stage", metavar="STAGE", help="which stage of a dump directory")
     parser.add_argument(
-        "--stage-b", metavar="STAGE", help="which stage of B, if another: what passes in between do"
+        "--stage-b",
+        metavar="STAGE",
+        help="which stage of B, if another: shows what the passes in between do",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON object")

@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--passes",
         action="store_true",
-        help="put in what every compiler pass did, of a folder with a dump of every pass",
+        help="include what every compiler pass did; FILE is a folder with a dump of every pass",
     )
     add_output(parser)
 

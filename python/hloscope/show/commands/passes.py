@@ -12,6 +12,11 @@ from .shared import CommandError, add_output, reason, write
 NAME = "passes"
 HELP = "list what each compiler pass changed, from a dump of every pass"
 
+# Bytes of text that are followed without being asked: some 10 s.
+_FOLLOWED = 50_000_000
+
+_NOT_FOLLOWED = "Instructions were not followed through these passes; --identity does."
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -28,11 +33,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also FLOPs, bytes and peak after each pass, which takes longer",
     )
+    parser.add_argument(
+        "--identity",
+        action="store_true",
+        help="also how instructions were followed through the passes, and how sure that is; "
+        f"said without asking for dumps under {_FOLLOWED / 1e6:,.0f} MB",
+    )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from ...analysis.report.inferred import infer
     from ...analysis.report.passes import passes
     from ...readers.pass_dump import read_passes
 
@@ -46,12 +58,16 @@ def run(arguments: argparse.Namespace) -> None:
         with working(slow):
             found = passes(snapshots)
             costs = [found.cost(r) for r in found.rows] if arguments.costs else []
+            wanted = arguments.identity or size <= _FOLLOWED
+            identity = infer(found) if wanted else None
+            how_sure = "" if identity is None else str(identity)
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error
     if arguments.json:
         whole = found.to_dict()
         for row, cost in zip(whole["passes"], costs, strict=False):
             row.update(cost)
+        whole["identity"] = None if identity is None else identity.to_dict()
         write(json.dumps(whole, indent=2), arguments.output)
         return
     lines = str(found)
@@ -59,6 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
         lines += "\n\n" + "\n".join(
             _cost(r.title, c) for r, c in zip(found.rows, costs, strict=True)
         )
+    lines += "\n\n" + (how_sure or _NOT_FOLLOWED)
     write(lines, arguments.output, lambda line: "" if line.startswith(" ") else BOLD)
 
 

@@ -1,0 +1,143 @@
+"""What loops store for the backward pass: that it is much, or larger than what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hlo import Instruction
+from ..memory.memory_carries import Residual
+from ..text.units import size
+from .compute_rules import share_done_again
+from .facts import Facts
+from .finding import Finding, percent
+
+_SMALL = 1 << 24  # bytes that no device, nor a CPU that stands in for one, would miss
+_MUCH = 0.1  # of the FLOPs: so much done again is a choice of memory over time
+
+
+def residuals(facts: Facts) -> Iterator[Finding]:
+    """What forward loops store for backward ones, where it is most of the peak."""
+    rows = _at_peak(facts)
+    total = sum(r.bytes for r in rows)
+    peak = facts.memory.peak_bytes
+    if not rows or not peak or total < max(0.3 * peak, facts.scarce_bytes, _SMALL):
+        return
+    chip = None if facts.on_host else facts.cost.hardware
+    if chip is not None and peak < 0.5 * chip.memory_bytes:
+        return  # there is room for them
+    if chip is None and share_done_again(facts) >= _MUCH:
+        return  # what is stored is what was chosen to be
+    first = rows[0]
+    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    yield Finding(
+        "residuals",
+        f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
+        f" pass: {size(total)}",
+        f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
+        "rematerialise the largest (jax.checkpoint around the loop's body with a policy), or"
+        " shard it: what is stored is what the policy names, in the sharding it has there",
+        facts.peak_share(total) * 0.5,
+        None,
+        total,
+        "peak memory",
+        tuple(r.stored for r in rows if r.stored is not None),
+        frame,
+        inferred,
+    )
+
+
+def _at_peak(facts: Facts) -> list[Residual]:
+    """Stacks of derivatives that the device's memory holds at the peak, largest first."""
+    memory = facts.memory
+    if not memory.residuals or not len(memory.schedule):
+        return []
+    held = set(memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist())
+    rows = {r.buffer: r for r in memory.residuals if r.buffer in held and _of_autodiff(r)}
+    return sorted(rows.values(), key=lambda r: -r.bytes)
+
+
+def _of_autodiff(row: Residual) -> bool:
+    """Whether a stack is of a derivative, and not what a simulation or a decode step collects."""
+    return "jvp(" in row.op_name or any(r.phase == "backward" for r in row.readers)
+
+
+def stored_larger(facts: Facts) -> Iterator[Finding]:
+    """Stacks larger than what each slice was made from: gathered, repeated or widened first.
+
+    A policy that names the sharded value may store the gathered one, where the partitioner
+    moved the gather above the name.
+    """
+    for row in _at_peak(facts):
+        found = _smaller_source(facts, row)
+        if found is None:
+            continue
+        how, source, times = found
+        saved = int(row.bytes * (1 - 1 / times))
+        if saved < max(0.05 * facts.memory.peak_bytes, facts.scarce_bytes):
+            continue
+        stored = row.stored
+        frame, inferred = facts.line(stored) if stored is not None else (None, False)
+        yield Finding(
+            "stored-larger",
+            f"The backward pass gets {row.shape.dense_text} ({size(row.bytes)}), stored"
+            f" {times:.3g} times as large as what it is made from",
+            f"each slice is {how} before it is stored: %{source.name} makes it from"
+            f" {_from(source)}",
+            _ADVICE[how],
+            facts.peak_share(saved),
+            None,
+            saved,
+            "peak memory",
+            (source,),
+            frame,
+            inferred,
+        )
+
+
+_ADVICE = {
+    "gathered": "name the value before it is gathered in the checkpoint policy, and constrain its"
+    " sharding once more after the name (with_sharding_constraint), so that the shard is stored",
+    "repeated": "store the value before it is repeated (name that in the checkpoint policy), or let"
+    " the operation broadcast instead of repeating it (an einsum over groups of heads)",
+    "widened": "store the narrow value: convert after the name that the checkpoint policy saves,"
+    " or inside the rematerialised part",
+}
+
+
+def _smaller_source(facts: Facts, row: Residual) -> tuple[str, Instruction, float] | None:
+    """How a stored slice grew, at which instruction, and how many times; None if it did not."""
+    stored, kept = row.stored, row.slice_shape
+    if stored is None or kept is None or not stored.shape.is_array:
+        return None
+    # What it was made from, before any move: smaller in elements, or of a narrower type.
+    elements = max(1, stored.shape.elements)
+    if kept.elements >= 2 * elements > 2:
+        return "repeated", stored, kept.elements / elements
+    at = stored.operands[0] if stored.opcode == "all-gather-done" else stored
+    if at.opcode.startswith("all-gather") and len(at.operands) == 1:
+        given = at.operands[0].shape
+        if given.is_array and given.elements and stored.shape.elements >= 2 * given.elements:
+            return "gathered", at, stored.shape.elements / given.elements
+    narrow = _width(stored)
+    if not facts.made_for_cpu and narrow and _bytes_each(row) >= 2 * narrow:
+        return "widened", stored, _bytes_each(row) / narrow
+    return None
+
+
+def _width(i: Instruction) -> float:
+    """Bytes of an element of a float."""
+    if i.shape.element_type[:1] not in ("f", "b") or not i.shape.elements:
+        return 0.0
+    return i.shape.byte_size / i.shape.elements
+
+
+def _bytes_each(row: Residual) -> float:
+    kept = row.slice_shape
+    return kept.byte_size / kept.elements if kept is not None and kept.elements else 0.0
+
+
+def _from(source: Instruction) -> str:
+    shapes = [o.shape.dense_text for o in source.operands[:2] if o.shape.is_array]
+    if source.opcode.startswith("all-gather") and shapes:
+        return shapes[0]
+    return source.shape.dense_text
