@@ -45,11 +45,23 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
     return cap, (x, w), folder
 
 
+def lands(measured: Any) -> None:
+    """Every event is on an instruction, and what each step runs was seen in each step.
+
+    What part of the wall they take is left alone: on a busy machine a short step waits at times.
+    """
+    assert measured.unmatched == {}
+    assert 0 < measured.coverage <= 1
+    entry = {r.instruction.name: r.count for r in measured if r.instruction.computation.is_entry}
+    assert entry
+    assert set(entry.values()) == {1.0}
+
+
 def test_the_trace_lands_on_instructions(traced: Any) -> None:
     cap, _, folder = traced
     measured = cap.add_profile(folder, steps=STEPS)
     assert len(measured.devices) == 8
-    assert measured.coverage >= 0.95
+    lands(measured)
     trace = read_trace(folder)
     mine = sum(o.seconds for o in trace.ops if o.module == cap.module.name)
     assert measured.seconds.sum() * STEPS == pytest.approx(mine, rel=0.01)
@@ -85,7 +97,7 @@ def test_profile_runs_and_the_view_has_it(traced: Any) -> None:
     measured = cap.profile(*args, steps=2)
     assert measured.steps == 2
     assert measured is cap.measured
-    assert measured.coverage >= 0.95
+    lands(measured)
     header, columns = decode(cap.analyses_bytes)
     assert header["extras"]["measured"]["devices"] == list(measured.devices)
     np.testing.assert_array_equal(columns["measured.mean"], measured.mean)
@@ -123,7 +135,7 @@ def test_capture_measures_in_one_go(traced: Any) -> None:
     cap = hs.capture(fn, held, 3, x, profile=2)
     assert cap.measured is not None
     assert cap.measured.steps == 2
-    assert cap.measured.coverage >= 0.95
+    lands(cap.measured)
     assert not held.is_deleted()  # what the person gave is still theirs
     # onto another mesh: the arrays go where the program wants them
     spread = hs.capture(lambda a: (a @ a).sum(), x, mesh={"x": 2}, profile=1)
@@ -157,7 +169,7 @@ def test_a_trace_is_read_by_itself_and_with_a_dump(traced: Any, tmp_path: Path) 
         assert alone.module.name == cap.module.name
         assert alone.measured is not None
         assert alone.measured.steps == STEPS  # counted
-        assert alone.measured.coverage >= 0.95
+        lands(alone.measured)
     assert cap.module.name in {m.name for m in hs.list_modules(file)}
     dump = tmp_path / "step.hlo"
     dump.write_text(cap.text)
