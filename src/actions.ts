@@ -151,7 +151,7 @@ export function addActions(needs: Needs): void {
     const { modules, module } = await modulesAt(one.path, one.module);
     const rest = modules.map((m, k) => ({ label: m.name, k })).filter(({ k }) => k !== module);
     if (rest.length) {
-      const FILE = "A module of another file…";
+      const FILE = "A module in another file…";
       const asked = await choice(`Compare ${modules[module].name} with`, [
         ...rest.map(({ label, k }) => `${k + 1}. ${label}`),
         FILE,

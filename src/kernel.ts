@@ -26,7 +26,7 @@ export async function evaluate(
   const { content } = await future.done;
   if (content.status !== "ok") return null;
   const { answer } = content.user_expressions as unknown as { answer?: Answer };
-  if (answer?.status !== "ok") throw new Error(answer?.evalue || "the kernel gave no answer");
+  if (answer?.status !== "ok") throw new Error(answer?.evalue || "the kernel did not answer");
   return answer.data?.["application/json"] ?? answer.data?.["text/plain"] ?? null;
 }
 
@@ -58,7 +58,7 @@ export async function liveCaptures(kernel: MaybeKernel): Promise<Map<string, str
 async function page(kernel: MaybeKernel, expression: string): Promise<string> {
   const found = await evaluate(kernel, expression);
   if (typeof found !== "string" || found === "None") {
-    throw new Error("The kernel does not have it any more: run its cell again.");
+    throw new Error("The kernel no longer has it: run its cell again.");
   }
   return found;
 }

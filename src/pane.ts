@@ -210,7 +210,7 @@ export class ExplorerPane extends Widget {
     if (fault?.excerpt.length) {
       const lines = element("pre");
       lines.tabIndex = 0;
-      lines.setAttribute("aria-label", "The file around the line at fault");
+      lines.setAttribute("aria-label", "The file around the offending line");
       for (const [number, text] of fault.excerpt) {
         const at = number === fault.line;
         lines.append(element("span", `${number}  ${text}`, at ? "hloscope-fault" : ""));
@@ -228,7 +228,10 @@ export class ExplorerPane extends Widget {
     notice.setAttribute("role", "alert");
     const message = error instanceof Error ? error.message : String(error);
     notice.append(
-      element("span", `The file changed and cannot be read; this is how it was. ${message}`),
+      element(
+        "span",
+        `The file changed and cannot be read; this is the previous version. ${message}`,
+      ),
       button("Try again", () => void this.load()),
     );
     this.node.prepend(notice);

@@ -110,10 +110,10 @@ export class SidePanelPage {
       time.title = `Shown ${shown.shown.toLocaleString()}`;
       head.append(time);
     }
-    const remove = button("remove", "×", "Take it off this list; the notebook keeps it", () =>
+    const remove = button("remove", "×", "Remove it from this list; the notebook keeps it", () =>
       this.actions.remove(shown),
     );
-    remove.setAttribute("aria-label", `Take ${name} off this list`);
+    remove.setAttribute("aria-label", `Remove ${name} from this list`);
     remove.className = "hloscope-capture-remove";
     head.append(remove);
 
@@ -151,7 +151,7 @@ function noteOf({ rows, hasKernel, status }: State): string {
   if (/restarting/.test(status)) return "The kernel is restarting.";
   if (!saved) return "";
   const which = saved === rows.length ? "These views are" : `${saved} of ${rows.length} are`;
-  return `${which} of a kernel that has ended. Run a cell again to have its capture back.`;
+  return `${which} of a kernel that has ended. Run a cell again to get its capture back.`;
 }
 
 function emptyPage(state: State | null): HTMLElement[] {
@@ -159,7 +159,13 @@ function emptyPage(state: State | null): HTMLElement[] {
     return [make("p", "", "Open a notebook: the captures that it shows are listed here.")];
   }
   if (state.hidden) {
-    return [make("p", "", "All captures were taken off this list. Run a cell again to list it.")];
+    return [
+      make(
+        "p",
+        "",
+        "All captures were removed from this list. Run a cell again to list its capture.",
+      ),
+    ];
   }
   return [
     make("p", "", "This notebook shows no capture yet. In a cell:"),

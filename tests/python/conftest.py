@@ -35,6 +35,26 @@ if importlib.util.find_spec("hloscope") is None:
     )
 
 
+# What runs together on one worker (`--dist loadgroup`), the longest first: a program of the corpus
+# is compiled once a run, a file's fixtures are made once.
+CORPUS = "corpus"
+LONGEST = (CORPUS, "test_python_calls.py", "test_docs.py", "test_plan_search.py",
+           "test_remat_policies.py", "test_server.py", "test_magic_notebooks.py")  # fmt: skip
+
+
+def _together(item: pytest.Item) -> str:
+    return CORPUS if "compiled" in getattr(item, "fixturenames", ()) else item.path.name
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    order = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(_together(item), len(order)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_together(item)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def contract() -> None:
     """Every View that a test makes is held to js/view.ts."""

@@ -125,6 +125,19 @@ def there_and_back(ill: bool) -> hs.Capture:
     )
 
 
+@case("gathered-then-sliced", "keeps only a slice", "tpu")
+def there_and_back_in_a_fusion(ill: bool) -> hs.Capture:
+    """The slice is the first thing that the fusion around it does."""
+
+    def step(x: Any) -> Any:
+        if ill:
+            x = jax.lax.with_sharding_constraint(jnp.sin(x), P(None, None))
+        return jax.lax.with_sharding_constraint(x * 2, P(None, "x") if ill else P("x", None))
+
+    fn = jax.jit(step, in_shardings=P("x"), out_shardings=P(None, "x") if ill else P("x"))
+    return on_tpu(fn, shaped((4096, 4096)), axes={"x": 8})
+
+
 @case("layout-copies", "transposes or layout copies")
 def cache_turned(ill: bool) -> hs.Capture:
     """One decode step against a cache whose head dimension is not next to the heads."""
@@ -199,6 +212,19 @@ def replaced_state(ill: bool) -> hs.Capture:
     return hs.capture(fn, shaped((1024, 1024)), shaped((1024, 1024)), shaped((64, 1024)))
 
 
+@case("not-donated", "not donated", "tpu")
+def updated_where_its_gradient_is_made(ill: bool) -> hs.Capture:
+    """A TPU updates weights in the fusion of the matmul that makes their gradient."""
+
+    def step(p: Any, x: Any) -> Any:
+        if ill:
+            return p - 0.1 * jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(p)
+        return jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(p)
+
+    fn = jax.jit(step, in_shardings=(P("x"), P()), out_shardings=P("x"))
+    return on_tpu(fn, shaped((4096, 4096)), shaped((256, 4096)), axes={"x": 8})
+
+
 @case("donated-in-vain", "no output is")
 def nothing_takes_it(ill: bool) -> hs.Capture:
     def step(x: Any, w: Any) -> Any:
@@ -222,6 +248,69 @@ def stored_by_a_scan(ill: bool) -> hs.Capture:
     if not ill:
         shapes = shaped((2, 1024, 1024)), shaped((64, 1024))
     return hs.capture(jax.jit(jax.grad(loss)), *shapes)
+
+
+@case("stored-larger", "each slice is gathered")
+def stored_gathered(ill: bool) -> hs.Capture:
+    """Sharded weights gathered in a scan: what its backward pass needs is stored whole."""
+    on = mesh("data")
+
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ jax.lax.all_gather(w, "data", axis=0, tiled=True)), None
+
+    def loss(ws: Any, x: Any) -> Any:
+        body = layer if ill else jax.checkpoint(layer)
+        x, _ = jax.lax.scan(body, x, ws)
+        return jax.lax.psum((x * x).sum(), "data")
+
+    fn = jax.shard_map(
+        jax.grad(loss), mesh=on, in_specs=(P(None, "data"), P("data")), out_specs=P(None, "data")
+    )
+    return hs.capture(jax.jit(fn), shaped((8, 1024, 1024)), shaped((64, 1024)))
+
+
+@case("stored-larger", "each slice is repeated")
+def stored_repeated(ill: bool) -> hs.Capture:
+    """Keys of two heads repeated for sixteen, as grouped attention is often written."""
+
+    def layer(q: Any, w: Any) -> Any:
+        k = jnp.tanh(jnp.einsum("bshd,hde->bshe", q[:, :, :2], w))
+        if ill:
+            scores = jnp.einsum("bqhd,bkhd->bhqk", q, jnp.repeat(k, 8, axis=2))
+        else:
+            grouped = q.reshape(*q.shape[:2], 2, 8, q.shape[-1])
+            scores = jnp.einsum("bqhgd,bkhd->bhgqk", grouped, k)
+        return q + jnp.tanh(scores).mean(), None
+
+    def loss(ws: Any, q: Any) -> Any:
+        q, _ = jax.lax.scan(layer, q, ws)
+        return (q * q).sum()
+
+    fn = jax.jit(jax.grad(loss))
+    return hs.capture(fn, shaped((8, 2, 256, 256)), shaped((2, 64, 16, 256)))
+
+
+@case("unrolled", "12 layers are written out one by one")
+def python_loop(ill: bool) -> hs.Capture:
+    def block(x: Any, w: Any) -> Any:
+        y = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+        q, k, v = ((y @ w[n]).reshape(2, 64, 4, 32) for n in "qkv")
+        weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
+        x = x + jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape) @ w["o"]
+        y = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+        return x + jax.nn.gelu(y @ w["up"]) @ w["down"]
+
+    def loss(ws: Any, x: Any) -> Any:
+        if ill:
+            for n in range(12):
+                x = block(x, jax.tree.map(lambda w, n=n: w[n], ws))
+        else:
+            x, _ = jax.lax.scan(lambda x, w: (block(x, w), None), x, ws)
+        return (x * x).sum()
+
+    ws = {n: shaped((12, 128, 128)) for n in "qkvo"}
+    ws |= {"up": shaped((12, 128, 512)), "down": shaped((12, 512, 128))}
+    return hs.capture(jax.jit(jax.grad(loss)), ws, shaped((2, 64, 128)))
 
 
 @case("replicated-state", "replicated on all 8 devices")

@@ -15,7 +15,7 @@ COMMS = BASE | {"analysis.grouping", "analysis.comms"}
 MEMORY = COMMS | {"analysis.cost", "analysis.memory"}
 FINDINGS = MEMORY | {"analysis.why"}
 ANALYSES = FINDINGS | {"analysis.findings", "analysis.report"}
-CAPTURE = {"_capture", "_read"}
+CAPTURE = {"_capture", "_read", "_programs"}
 # room of python/hloscope (a folder or a module) → what of hloscope it may import, beside itself.
 # Each file must be in one, and each must exist.
 PYTHON = {
@@ -36,6 +36,7 @@ PYTHON = {
     "view": ANALYSES,
     "_capture": ANALYSES | {"readers", "view", "show", "capturing"},
     "_read": {"hlo", "hardware", "readers", "_capture", "plan"},
+    "_programs": {"hlo", "hardware", "readers", "_capture", "analysis.report"},
     "plan": ANALYSES | {"readers", "capturing", "_capture", "show"},
     "capturing": {
         "hlo",
@@ -67,6 +68,7 @@ PYTHON = {
         "results",
         "_capture",
         "_read",
+        "_programs",
         "plan",
         "readers",
         "capturing",

@@ -103,7 +103,7 @@ def test_a_budget_over_a_range_takes_the_most_and_says_so(switch):
     report = hs.check(cap, max_wire_bytes=MOST - 1)
     assert not report
     assert "at most" in str(report)
-    assert "by which branches run" in str(report)
+    assert "depending on which branches run" in str(report)
 
 
 def test_flops_and_time_are_ranges(switch):
@@ -115,7 +115,7 @@ def test_flops_and_time_are_ranges(switch):
     low, high = cost.ranges["seconds"]
     assert low < high
     assert low <= cost.roofline.total_seconds <= high
-    assert "by which branches" in repr(cost)
+    assert "depending on which branches" in repr(cost)
 
 
 def test_equal_branches_are_no_range():

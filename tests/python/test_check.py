@@ -105,7 +105,7 @@ def test_each_breach_names_the_line(small: hs.Capture) -> None:
 
 def test_donation(small: hs.Capture) -> None:
     report = hs.check(small, require_donation=["params", "batch"])
-    assert [b.message for b in report.breaches] == ["batch does not lend its memory to an output"]
+    assert [b.message for b in report.breaches] == ["batch is not reused for any output"]
     absent = hs.check(small, require_donation=["weights*"])
     assert absent.status == 2
     undonated = hs.read(SMALL.replace("input_output_alias={ {}: (0, {}, may-alias) }", "x=1"))
@@ -241,7 +241,7 @@ def test_config(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ('max-peak = "lots"', f"{config}: not a size: 'lots'"),
         ('max-instructions = "many"', f"{config}: max_instructions is a whole number"),
         ("max-instructions = -1", "max_instructions cannot be below 0: -1"),
-        ('max-peak = "1', f"{config} is no TOML: "),
+        ('max-peak = "1', f"{config} is not valid TOML: "),
         ("[tool.other]\nx = 1", f"{config} has no [tool.hloscope.check]"),
         ("", "no budget is given"),
     ):

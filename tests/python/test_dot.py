@@ -91,6 +91,20 @@ def test_edges_run_along_the_flow_and_are_not_implied(compiled):
     assert not any(reaches(a, b, (a, b)) for a, b in found)
 
 
+def test_an_edge_that_a_longer_path_implies_is_not_drawn():
+    text = """HloModule m
+
+ENTRY %main (x: f32[4]) -> f32[4] {
+  %x = f32[4] parameter(0)
+  %a = f32[4] tanh(%x)
+  %b = f32[4] exponential(%a)
+  ROOT %c = f32[4] atan2(%a, %b)
+}
+"""
+    found = edges(digraph(hs.Capture(read_modules(text)[0])).source)
+    assert found == {("i1", "i2"), ("i2", "i3")}  # and not from i1 to i3
+
+
 @needs_dot
 def test_hostile_names_stay_text():
     page = svg(hostile())

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.analysis.report.fate import Fates
+from hloscope.analysis.report.fates_constants import same_value
+from hloscope.readers import read_modules
 from jax.experimental import pallas
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -178,3 +180,117 @@ def test_the_fate_the_pass_and_the_sentence(name: str) -> None:
         assert kind is None or fate.kind == kind, (opcode, str(fate))
         assert by is None or fate.by == by, (opcode, fate.by)
         assert words in str(fate), str(fate)
+
+
+# what is otherwise on a TPU: products are convolutions, and small things stay out of fusions
+TPU: dict[str, dict[Any, Any]] = {
+    "times zero": {("add", 0): ("rewritten", SIMPLIFIER, "parameter %x")},
+    "duplicates": {("sine", 1): ("merged", "cse", "with sine")},
+    "duplicate products": {
+        ("dot_general", 0): ("rewritten", "", "as convolution"),
+        ("dot_general", 1): ("merged", "cse", "with dot_general"),
+    },
+    "constants": {("multiply", 0): ("folded", "", "to a constant")},
+    "transpose swallowed": {
+        ("transpose", 0): ("rewritten", "transpose-folding", "simplified away"),
+        ("dot_general", 0): ("rewritten", "", "as convolution"),
+    },
+    "converted and back": {("convert", 1): ("rewritten", "algsimp", "parameter %x")},
+    "called three times": {
+        ("func.call", 2): ("inlined", "", "came"), ("tanh", 0): ("fused", "", "in %"),
+    },
+    "scan": {
+        ("while", 0): ("kept", "", "%while"), ("constant", 1): ("kept", "", "%constant"),
+        ("tanh", 0): ("fused", "", "in %"),
+    },
+    "a loop of one turn": {
+        ("sine", 0): ("kept", "", "%sin"),
+        ("compare", 0): ("dead", "hlo-module-dce", "nothing used"),
+    },
+    "remat": {("optimization_barrier", 0): ("rewritten", "tuple-simplifier", "away")},
+    "a choice that is known": {("select", 0): ("rewritten", "algsimp", "parameter %x")},
+    "the larger of one": {("maximum", 0): ("rewritten", "algsimp", "away")},
+    "divided by a constant": {
+        ("divide", 0): ("rewritten", "", "as multiply"),
+        ("constant", 0): ("folded", "", "into another constant"),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("libtpu")
+@pytest.mark.parametrize("name", TPU)
+def test_fates_on_a_tpu(name: str) -> None:
+    fn, arguments, _ = PROGRAMS[name]
+    found = hs.capture(fn, *arguments, passes=True, topology="v5e:2x4").fates
+    assert sum(found.counts.values()) == len(found) > 0
+    for (opcode, which), (kind, by, words) in TPU[name].items():
+        fate = [f for f in found if f.operation.opcode == opcode][which]
+        assert (fate.kind, fate.by) == (kind, by), str(fate)
+        assert words in str(fate), str(fate)
+
+
+def test_constants_say_where_they_are() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.5 + jnp.array([1.0, 2.0, 3.0, 4.0])
+        y = jax.lax.fori_loop(0, 3, lambda _, c: c * 0.5, y)
+        return ((y + 1.25) + 1.5).sum() / 8.0 + jnp.where(y[0, 0] > 0, y[0, 0] * 0 + 7.5, 7.5)
+
+    cap = hs.capture(f, jnp.ones((8, 4)), passes=True)
+    written = {
+        i.origins[0].operation: i.literal
+        for i in cap.at("stablehlo").module.instructions
+        if i.opcode == "constant"
+    }
+    told = {written[f.operation.number]: f for f in cap.fates if f.operation.number in written}
+    assert told["dense<2.500000e+00>"].kind == "fused"
+    assert told["dense<5.000000e-01>"].kind == "fused"
+    assert told["dense<3>"].kind in ("kept", "fused"), "the bound of the loop"
+    for literal, fate in told.items():
+        assert "into what uses it" not in str(fate)
+        if fate.kind in ("kept", "fused"):
+            value = literal.removeprefix("dense<").removesuffix(">").strip("[]").split(",")[0]
+            first = fate.instructions[0].literal
+            assert first is not None
+            assert float(value) == float(first.strip("{} ").split(",")[0]), str(fate)
+        else:
+            assert fate.kind in ("unknown", "folded", "dead")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("f32[] constant(2.5)", "f32[] constant(2.5)", True),
+        ("f32[] constant(2.5)", "f32[] constant(2.50001)", False),
+        ("s32[] constant(1000000)", "s32[] constant(1000001)", False),
+        ("s64[] constant(-9007199254740993)", "s64[] constant(-9007199254740992)", False),
+        ("f32[] constant(-inf)", "f32[] constant(-inf)", True),
+        ("f32[] constant(-inf)", "f32[] constant(inf)", False),
+        ("f32[] constant(nan)", "f32[] constant(nan)", True),
+        ("pred[] constant(true)", "pred[] constant(false)", False),
+        ("bf16[] constant(0.1)", "f32[] constant(0.1001)", True),
+        ("f32[3]{0} constant({1, 2, 3})", "f32[3]{0} constant({1, 3, 2})", False),
+        ("f32[3]{0} constant({4, 4, 4})", "f32[] constant(4)", True),
+        ("f32[9999]{0} constant({...})", "f32[9999]{0} constant({...})", None),
+    ],
+)
+def test_values_of_constants_are_compared(a: str, b: str, same: bool | None) -> None:
+    text = f"HloModule m\n\nENTRY e {{\n  x = {a}\n  ROOT y = {b}\n}}\n"
+    x, y = read_modules(text)[0].instructions
+    assert same_value(x, y) is same
+
+
+def test_hexadecimal_values_are_bits() -> None:
+    text = (
+        "module @m {\n  func.func public @main() -> tensor<f32> {\n"
+        "    %a = stablehlo.constant dense<0xFF800000> : tensor<f32>\n"
+        "    %b = stablehlo.constant dense<0x7F80> : tensor<bf16>\n"
+        "    return %a : tensor<f32>\n  }\n}\n"
+    )
+    a, b = read_modules(text)[0].instructions[:2]
+    hlo = (
+        "HloModule m\n\nENTRY e {\n  x = f32[] constant(-inf)\n  ROOT y = bf16[] constant(inf)\n}\n"
+    )
+    x, y = read_modules(hlo)[0].instructions
+    assert same_value(a, x)
+    assert same_value(b, y)
+    assert not same_value(a, y)

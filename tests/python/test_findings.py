@@ -124,6 +124,23 @@ def test_whole_arguments_converted_each_step():
     assert "repeated-converts" not in rules(converted("f32"))
 
 
+def test_what_is_narrowed_to_be_sent_is_no_finding():
+    gathered = (
+        "  %g{0} = bf16[8192,1024]{{1,0}} all-gather(%c{0}), channel_id={0}, dimensions={{0}},"
+        " replica_groups=[1,8]<=[8], use_global_device_ids=true"
+    )
+    n = range(1, 5)
+    text = converted("bf16").text
+    sent = "\n".join(gathered.format(k) for k in n).replace("%c4", "%c0")
+    text = text.replace("  ROOT %out", sent + "\n  ROOT %out")
+    at = text.rpartition("custom-call(")[0]
+    names = ", ".join(f"%g{k}" for k in n)
+    cap = hs.read(at + f'custom-call({names}), custom_call_target="use"\n}}\n')
+    cap.hardware = "tpu-v5e"
+    assert sum(i.opcode == "all-gather" for i in cap.module.instructions) == 4
+    assert "repeated-converts" not in rules(cap)
+
+
 PADDED = """(x: f32[{shape}]) -> f32[{shape}] {{
   %x = f32[{shape}]{{1,0:T(8,128)}} parameter(0)
   ROOT %y = f32[{shape}]{{1,0:T(8,128)}} sine(%x)
@@ -279,7 +296,7 @@ def test_what_needs_the_optimised_program_is_said_to_be_unasked():
     assert "exposed-collective" in found.unasked
     assert "large-constant" not in found.unasked
     asked = len(found.rules) - len(found.unasked)
-    assert f"{asked} rules found nothing" in str(found)
+    assert f"{asked} rules ran, and none applies" in str(found)
     assert f"{len(found.unasked)} rules need the optimised program" in str(found)
     assert (
         module("(x: f32[8]) -> f32[8] {\n  ROOT %x = f32[8]{0} parameter(0)\n}").findings.unasked
@@ -337,6 +354,108 @@ def test_gradients_summed_over_the_batch_get_advice_of_their_own():
     assert "these are gradients" in backward.findings.of("exposed-collective")[0].advice
     forward = module(body.format("jvp()"), header, ALLREDUCE)
     assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
+
+
+COMBINED = """(l: f32[], p: f32[512,512]) -> (f32[], f32[512,512]) {{
+  %l = f32[] parameter(0)
+  %p = f32[512,512]{{1,0}} parameter(1)
+  %t = f32[512,512]{{1,0}} tanh(%p), metadata={{op_name="jit(f)/{}/tanh"}}
+  ROOT %g = (f32[], f32[512,512]{{1,0}}) all-reduce(%l, %t), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum, metadata={{op_name="jit(f)/jvp()/reduce_sum"}}
+}}"""  # noqa: E501
+
+
+def test_gradients_summed_together_with_the_loss_are_gradients_still():
+    header = ", num_partitions=8"
+    both = module(COMBINED.format("transpose(jvp())"), header, ALLREDUCE)
+    assert "these are gradients" in both.findings.of("exposed-collective")[0].advice
+    forward = module(COMBINED.format("jvp()"), header, ALLREDUCE)
+    assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
+
+
+LOOP = """
+%body (p: (s32[], f32[1024,1024], f32[1024,1024])) -> (s32[], f32[1024,1024], f32[1024,1024]) {{
+  %p = (s32[], f32[1024,1024]{{1,0}}, f32[1024,1024]{{1,0}}) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %total = f32[1024,1024]{{1,0}} get-tuple-element(%p), index=1
+  %x = f32[1024,1024]{{1,0}} get-tuple-element(%p), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %g = f32[1024,1024]{{1,0}} tanh(%{of})
+  %s = f32[1024,1024]{{1,0}} all-reduce(%g), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum
+  %new = f32[1024,1024]{{1,0}} add(%total, %s)
+  ROOT %t = (s32[], f32[1024,1024]{{1,0}}, f32[1024,1024]{{1,0}}) tuple(%next, %new, %x)
+}}
+%condition (p: (s32[], f32[1024,1024], f32[1024,1024])) -> pred[] {{
+  %p = (s32[], f32[1024,1024]{{1,0}}, f32[1024,1024]{{1,0}}) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %many = s32[] constant(8)
+  ROOT %less = pred[] compare(%i, %many), direction=LT
+}}
+"""  # noqa: E501
+LOOPED = """(x: f32[1024,1024], z: f32[1024,1024]) -> f32[1024,1024] {
+  %x = f32[1024,1024]{1,0} parameter(0)
+  %z = f32[1024,1024]{1,0} parameter(1)
+  %zero = s32[] constant(0)
+  %begin = (s32[], f32[1024,1024]{1,0}, f32[1024,1024]{1,0}) tuple(%zero, %z, %x)
+  %loop = (s32[], f32[1024,1024]{1,0}, f32[1024,1024]{1,0}) while(%begin), condition=%condition, body=%body
+  ROOT %sum.1 = f32[1024,1024]{1,0} get-tuple-element(%loop), index=1
+}"""  # noqa: E501
+
+
+def test_sums_that_a_loop_only_adds_up_could_wait_for_its_end():
+    def said(of: str) -> str:
+        before = ALLREDUCE + LOOP.format(of=of)
+        (one,) = module(LOOPED, ", num_partitions=8", before).findings.of("exposed-collective")
+        return one.advice
+
+    assert "once, after the loop" in said("x")
+    # each step needs the sum of the one before
+    assert "after the loop" not in said("total")
+
+
+def test_the_line_of_a_wait_is_the_one_that_waits_longest_in_all():
+    def sent(name: str, rows: int, line: int) -> str:
+        return (
+            f"  %{name}.p = f32[{rows},1024]{{1,0}} parameter({name[1:]})\n"
+            f"  %{name} = f32[{rows},1024]{{1,0}} all-reduce(%{name}.p), channel_id={name[1:]}1,"
+            " replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum, metadata={"
+            f'op_name="jit(f)/jvp()/mul" source_file="/m/model.py" source_line={line}}}\n'
+        )
+
+    lines = [sent("g0", 2048, 3), *(sent(f"g{k}", 1024, 7) for k in (1, 2, 3))]
+    body = "(...) -> (f32[2048,1024], f32[1024,1024], f32[1024,1024], f32[1024,1024]) {\n"
+    body = body.replace("...", "a: f32[2048,1024], b: f32[1024,1024], c: f32[1024,1024], d:"
+                        " f32[1024,1024]")  # fmt: skip
+    body += "".join(lines) + "  ROOT %out = (f32[2048,1024]{1,0}, f32[1024,1024]{1,0},"
+    body += " f32[1024,1024]{1,0}, f32[1024,1024]{1,0}) tuple(%g0, %g1, %g2, %g3)\n}"
+    (one,) = module(body, ", num_partitions=8", ALLREDUCE).findings.of("exposed-collective")
+    assert one.frame is not None
+    assert one.frame.line == 7
+    assert "% at model.py:7, " in one.evidence
+    assert "the longest is %g0" in one.evidence
+
+
+def test_latency_and_bytes_are_told_apart():
+    body = """(a: f32[], x: f32[2048,2048]) -> (f32[], f32[2048,2048]) {
+  %a = f32[] parameter(0)
+  %x = f32[2048,2048]{1,0} parameter(1)
+  %s = f32[] all-reduce(%a), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum
+  %g = f32[2048,2048]{1,0} all-reduce(%x), channel_id=2, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum
+  ROOT %out = (f32[], f32[2048,2048]{1,0}) tuple(%s, %g)
+}"""  # noqa: E501
+    (one,) = module(body, ", num_partitions=8", ALLREDUCE).findings.of("exposed-collective")
+    assert [i.name for i in one.instructions] == ["g"]
+
+
+def test_how_the_compiler_spells_a_fourier_transform_is_nobodys_choice():
+    body = """(x: f32[1024,1024], w: f32[1024,1024]) -> f32[1024,1024] {{
+  %x = f32[1024,1024]{{1,0}} parameter(0)
+  %w = f32[1024,1024]{{1,0}} parameter(1)
+  ROOT %d = f32[1024,1024]{{1,0}} dot(%x, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, operand_precision={{highest,highest}}, metadata={{op_name="jit(f)/{}"}}
+}}"""  # noqa: E501
+    assert "wide-matmul" in rules(module(body.format("layer/dot_general")))
+    assert "wide-matmul" not in rules(module(body.format("jit(fft)")))
+    assert "wide-matmul" not in rules(module(body.format("solver/triangular_solve")))
 
 
 def test_what_a_constant_takes_on_the_wire_is_said_once(seeds):

@@ -33,6 +33,33 @@ def test_healthy_programs_have_nothing_to_report(compiled: Any) -> None:
     assert said == TRUE
 
 
+# The same for v5e:2x4, where they are far too small for eight chips.
+TRUE_ON_TPU = {
+    # A layer of 64×64 sums its gradient in 12 µs of latency, 16 times: nothing can hide that.
+    ("fsdp_scan", "exposed-collective"),
+    # And sums all of it where each device keeps an eighth: XLA makes no reduce-scatter so small.
+    ("fsdp_scan", "reduced-then-sliced"),
+    # Two sums over the model axis in each layer of microseconds.
+    ("gpt_scan", "exposed-collective"),
+}
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_healthy_programs_have_nothing_to_report_on_tpu_either(compiled: Any) -> None:
+    from corpus.programs import PROGRAMS
+
+    said, asked = set(), 0
+    for name in HEALTHY:
+        if "tpu" not in PROGRAMS[name].platforms:
+            continue
+        asked += 1
+        found = compiled(name, "v5e:2x4").capture.findings
+        assert found.failed == ()
+        said |= {(name, f.rule) for f in found}
+    assert asked >= 20
+    assert said == TRUE_ON_TPU
+
+
 def layers_of_decoding(layers: int, batch: int, heads: int, each: int, length: int) -> hs.Capture:
     """One token for every sequence of a batch, with a cache per layer as people lay it out."""
     width = heads * each

@@ -111,3 +111,39 @@ def test_seed_004_folds_its_six_layers_both_ways(seeds):
     tree = group_tree(module)
     found = [f for f in folds(module, tree).folds if f.label == "layer/[0..5]"]
     assert [len(f.members) for f in found] == [6, 6]
+
+
+def sized(sizes: list[int]) -> str:
+    """A norm of an array of each size, side by side, each under a number of its own."""
+    lines, results = [], []
+    for k, n in enumerate(sizes):
+        lines.append(f"  x{k} = f32[{n}] parameter({k})")
+        before = f"x{k}"
+        for op in ("abs", "sqrt", "floor", "ceil"):
+            meta = f'metadata={{op_name="jit(f)/norm.{k}/{op}"}}'
+            lines.append(f"  i{k}.{op} = f32[{n}] {op}({before}), {meta}")
+            before = f"i{k}.{op}"
+        results.append(before)
+    shapes = ", ".join(f"f32[{n}]" for n in sizes)
+    lines.append(f"  ROOT r = ({shapes}) tuple({', '.join(results)})")
+    return "\n".join(["HloModule m", "", "ENTRY main {", *lines, "}", ""])
+
+
+def test_what_is_done_to_arrays_of_several_shapes_in_turn_is_one_fold():
+    _, _, names = folded(sized([8, 16, 8, 16, 8, 16]))
+    assert [len(members) for _, members in names] == [6]
+
+
+def test_stages_that_follow_one_another_stay_apart():
+    _, _, names = folded(sized([8, 8, 8, 16, 16, 16]))
+    assert [len(members) for _, members in names] == [3, 3]
+
+
+def test_levels_that_a_person_numbered_are_one_fold_though_two_of_them_are_equal():
+    text = layers(4)
+    for k, op, more in ((0, "cosine", 8), (3, "sine", 10)):
+        meta = f'metadata={{op_name="jit(f)/net/layer_{k}/{op}"}}'
+        extra = "".join(f"  %e{k}.{n} = f32[8]{{0}} {op}(%i{k}.5), {meta}\n" for n in range(more))
+        text = text.replace("  %h0 =", extra + "  %h0 =")
+    _, _, names = folded(text)
+    assert [len(members) for _, members in names] == [4]

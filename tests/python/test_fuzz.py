@@ -133,8 +133,19 @@ def _of_line(text: str, less: Any, i: Any) -> list[str]:
 
 
 LOST_IN_MLIR = {
-    "a block's arguments": ("    ^bb0(%a: tensor<f32tensor<f32>", "a bracket is not closed"),
-    "operands": ("    %1 = stablehlo.add(%0, %0 : tensor<f32>", "a bracket is not closed"),
+    "a block's arguments": (
+        "    ^bb0(%a: tensor<f32tensor<f32>",
+        "a bracket or a quote is not closed",
+    ),
+    "operands": (
+        "    %1 = stablehlo.add(%0, %0 : tensor<f32>",
+        "a bracket or a quote is not closed",
+    ),
+    "a quote": (
+        '    %1 = stablehlo.add %0,"%0 : tensor<f32>',
+        "a bracket or a quote is not closed",
+    ),
+    "what is returned": ("    stablehlo.return %0, %0,", "more was to come"),
     "a type": ("    %1 = stablehlo.negate %0 : tensor<f3232>", "not a type"),
 }
 
@@ -172,3 +183,30 @@ def test_lines_before_the_first_instruction_of_a_cut_dump_are_said() -> None:
         "HloModule m, is_scheduled=true\n\n} what was cut off\n  %b = f32[4]{0} negate(%a)\n"
     )
     assert [w.line for w in m.warnings][:2] == [3, 4]
+
+
+def test_an_instruction_after_a_damaged_end_of_its_computation_is_said() -> None:
+    """What stands before a module may be anybody's log; what stands after one may be lost."""
+    head = "%f (a: f32[4]) -> f32[4] {\n  %a = f32[4]{0} parameter(0)\n"
+    lost = '1,0} tanh(%a)\n  ROOT %b = f32[4]{0} negate(%t), \tmetadata={op_name="b"}\n}\n'
+    text = f"{head}  %t = f32[4]{{\n}}\n{lost}"
+    for following in ("", "\n" + head + "  ROOT %c = f32[4]{0} negate(%a)\n}\n"):
+        (m,) = read_modules(text + following)
+        assert any(w.line == 6 and "passed over" in w.message for w in m.warnings)
+        assert unaccounted(text + following, [m]) == []
+    (whole,) = read_modules(
+        f"{head}  ROOT %c = f32[4]{{0}} negate(%a)\n}}\nI am = done (with it)\n"
+    )
+    assert not any("passed over" in w.message for w in whole.warnings)
+
+
+def test_a_damaged_comma_between_the_shapes_of_a_tuple_is_said() -> None:
+    """Two arrays must not become one with a strange layout."""
+    text = (
+        "HloModule m\n\nENTRY %e (a: f32[4], b: f32[8]) -> (f32[4], f32[8]) {\n"
+        "  %a = f32[4]{0} parameter(0)\n  %b = f32[8]{0} parameter(1)\n"
+        "  ROOT %t = (f32[4]{0}k f32[8]{0}) tuple(%a, %b)\n}\n"
+    )
+    (m,) = read_modules(text)
+    assert any(w.line == 6 for w in m.warnings)
+    assert unaccounted(text, [m]) == []

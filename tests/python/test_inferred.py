@@ -15,7 +15,9 @@ from hloscope.analysis.report.inferred import infer
 from hloscope.analysis.report.op_names import components, inlined
 from hloscope.analysis.report.passes import passes
 from hloscope.capturing import every_pass, marks
+from hloscope.readers.pass_dump import read_passes
 from hloscope.show.cli import main
+from hloscope.show.commands import passes as passes_command
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,29 @@ def test_trace_of_a_line_in_a_dump_says_what_became_of_it(
     found = json.loads(capsys.readouterr().out)
     assert found["inferred"]
     assert found["fates"]
+
+
+def test_passes_of_a_dump_say_how_sure_identity_is(
+    by_hand: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["passes", str(by_hand)]) == 0
+    said = capsys.readouterr().out
+    found = infer(passes(read_passes(by_hand)))
+    last = hs.read(by_hand).module
+    assert sum(found.counts.values()) == len(last.instructions)
+    assert f"inferred: of {len(last.instructions)} at the end" in said.replace("\n", " ")
+    for kind, count in found.counts.items():
+        assert f"{count} {kind.replace(' its ', ' their ')}" in said or not kind
+    assert {*found.counts} <= {*map(str, How), ""}
+    assert main(["passes", str(by_hand), "--json"]) == 0
+    identity = json.loads(capsys.readouterr().out)["identity"]
+    assert identity["inferred"]
+    assert sum(identity["instructions"].values()) == len(last.instructions)
+    monkeypatch.setattr(passes_command, "_FOLLOWED", 10)
+    main(["passes", str(by_hand)])
+    assert "were not followed" in capsys.readouterr().out
+    main(["passes", str(by_hand), "--identity"])
+    assert "inferred" in capsys.readouterr().out
 
 
 def test_op_names_are_taken_apart() -> None:

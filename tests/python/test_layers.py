@@ -165,6 +165,36 @@ def test_an_encoder_and_a_decoder_stay_apart() -> None:
     assert [r.stack.count for r in layers(module).runs] == [4, 4]
 
 
+def test_layers_are_called_by_their_function_where_xla_merged_their_reductions() -> None:
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    spec, named = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+
+    def encode(p: Any, x: jax.Array) -> jax.Array:
+        up = jax.nn.silu(rms(x, p["n"]) @ p["up"] + p["wide"])
+        return x + up @ p["down"] @ p["o"] + p["b"]
+
+    def total(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        for p in params["encoder"]:
+            x = encode(p, x)
+        for p in params["decoder"]:
+            y = block(p, y + x)
+        return jnp.square(y).mean()
+
+    def array(*dims: int) -> jax.ShapeDtypeStruct:
+        cut = {1: spec(), 2: spec("data", "model"), 3: spec("data")}[len(dims)]
+        sharding = named(mesh, cut)
+        return jax.ShapeDtypeStruct(dims, jnp.float32, sharding=sharding)
+
+    small = {"up": array(32, 64), "down": array(64, 32), "n": array(32), "o": array(32, 32)}
+    small |= {"wide": array(64), "b": array(32)}
+    large = small | {k: array(32, 32) for k in "qkvo"}
+    params = {"encoder": [small] * 4, "decoder": [large] * 6}
+    found = hs.capture(jax.grad(total), params, array(8, 16, 32), array(8, 16, 32)).module
+    runs = {(r.stack.count, r.name) for r in layers(found).runs}
+    assert {(4, "encode"), (6, "block")} <= runs
+    assert "layer" not in {name for _, name in runs}
+
+
 def _stack_with_two_products_a_line(layers: int = 5) -> str:
     """Layers whose q and k are of one line; another stack reads q again."""
     a, w = "f32[64,64]{1,0}", "f32[64,64]{1,0}"

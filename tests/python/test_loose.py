@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hloscope as hs
+import pytest
 from hloscope.analysis.grouping.groups import KINDS, group_tree
+from hloscope.analysis.grouping.loose import FLAT
 
 OPCODES = ("cosine", "sine", "negate", "sqrt", "abs", "exponential")
 
@@ -59,3 +61,44 @@ def test_a_first_level_that_can_be_read_stays():
     labels, _ = _first_level(_program(1))
     assert "inputs" not in labels
     assert "outputs" not in labels
+
+
+def _flat(boxes: int, reduce_at: tuple[int, ...] = ()) -> str:
+    """A chain of different operations on one array, all-reduces in some places."""
+    add = ("  p = f32[] parameter(0)", "  q = f32[] parameter(1)", "  ROOT s = f32[] add(p, q)")
+    lines = [
+        "HloModule m",
+        "",
+        "sum {",
+        *add,
+        "}",
+        "",
+        "ENTRY main {",
+        "  x = f32[64] parameter(0)",
+    ]
+    at = "x"
+    for k in range(boxes):
+        op = "all-reduce" if k in reduce_at else OPCODES[k * k % len(OPCODES)]
+        more = ", replica_groups={}, to_apply=sum" if k in reduce_at else ""
+        lines.append(f"  {'ROOT ' if k == boxes - 1 else ''}i{k} = f32[64] {op}({at}){more}")
+        at = f"i{k}"
+    return "\n".join([*lines, "}"])
+
+
+@pytest.mark.parametrize("boxes", [16, 22, 40, 63, 200])
+def test_a_program_of_boxes_alone_becomes_parts_that_can_be_read(boxes: int):
+    labels, left = _first_level(_flat(boxes))
+    assert 1 < len(labels) <= FLAT
+    assert left <= 1 + FLAT  # the parameter
+
+
+def test_what_stands_between_landmarks_is_a_part():
+    labels, left = _first_level(_flat(30, reduce_at=(10, 20)))
+    parts = [label for label in labels if label != "sum"]
+    assert len(parts) == 3
+    assert (parts[0], parts[-1]) == ("inputs", "outputs")
+    assert left == 3  # two all-reduces and the parameter
+
+
+def test_a_few_boxes_stay_as_they_are():
+    assert _first_level(_flat(FLAT)) == ([], FLAT + 1)

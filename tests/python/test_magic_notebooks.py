@@ -53,7 +53,7 @@ def test_start(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "&quot;panel&quot;: &quot;collectives&quot;" in unescape(shown["text/html"])
     printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
     for said in (
-        " over data\n  asked for by  dot, 39 arrays combined at",  # why
+        " over data\n  requested by  dot, 39 arrays combined at",  # why
         "operand's data from argument tokens",
         "donations: Counter({'aliased': 111})",
         "tpu-v5e ",

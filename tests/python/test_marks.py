@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import hloscope as hs
@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from everything_said import MARK, everything_said, marks_in
 from hloscope.capturing import marks, marks_text
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-_MARK = re.compile(r"~+\d+~+")
 _METADATA = re.compile(r', metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
 
 
@@ -60,32 +60,6 @@ def test_marks_change_neither_program_nor_names(
     assert known >= 0.85 * len(with_metadata), (known, len(with_metadata))
 
 
-def everything_said(cap: hs.Capture) -> str:
-    """All text that leaves a capture."""
-    import gzip
-
-    parts = [cap.text, repr(cap), str(cap.to_html()), cap.to_dot().source, *cap.module.op_names()]
-    parts += [gzip.decompress(b).decode("latin-1") for b in (cap.view_bytes, cap.text_bytes)]
-    parts += [*cap.target.dumps.values(), *cap.target.compiler_messages, str(cap.summary)]
-    parts += [str(c) for c in cap.collectives] + [str(cap.why(c)) for c in cap.collectives]
-    blocks = (cap.analyses_bytes, cap.stages_bytes, cap.passes_bytes())
-    parts += [gzip.decompress(b).decode("latin-1") for b in blocks]
-    results = (cap.fates, cap.passes, cap.collectives, cap.memory, cap.cost(), cap.findings)
-    parts += [str(r) for r in results] + [str(r.to_dict()) for r in results]
-    parts += [str(r.to_pandas().to_csv()) for r in results]
-    parts += [cap.passes.text(row) for row in cap.passes]
-    for row in cap.passes:
-        parts += cap.passes.module(row).op_names()
-    cards = [cap.origins(i) for i in cap.module.instructions]
-    parts += [str(c) for c in cards] + [str(c.to_dict()) for c in cards]
-    parts += [str(cap._repr_mimebundle_()), *cap.warnings]
-    for stage in ("jaxpr", "stablehlo", "hlo"):
-        other = cap.at(stage)
-        parts += [other.text, *other.module.op_names()]
-        parts.append(str(other.module.frames.functions))
-    return "\n".join(parts)
-
-
 def sharded_step(mesh: Mesh) -> tuple[Any, tuple[Any, ...]]:
     def layer(p: Any, x: Any) -> Any:
         with jax.named_scope("mlp"):
@@ -103,17 +77,50 @@ def sharded_step(mesh: Mesh) -> tuple[Any, tuple[Any, ...]]:
     return jax.jit(jax.grad(loss)), args
 
 
-def test_no_mark_is_seen_anywhere(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scan_gradient", "inner_jits", "callbacks", "pallas_interpret", "custom_rule", "eigen",
+        "ring_attention", "gather_remat", "moe_einsum", "switch_four",
+    ],
+)  # fmt: skip
+def test_no_mark_is_seen_anywhere(
+    name: str, compiled: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = compiled(name).made
+    capfd.readouterr()
+    cap = hs.capture(made.fn, *made.args, passes=True, title=name, **made.kwargs)
+    assert cap.module.origins is not None
+    assert cap.module.origins.known
+    assert not marks_in(everything_said(cap, tmp_path))
+    assert not MARK.findall("".join(capfd.readouterr()))
+
+
+def test_marks_are_found_where_they_are(tmp_path: Path) -> None:
+    """What the tests above look with does find them, in packed blocks too."""
+    step, args = sharded_step(Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model")))
+    cap = hs.capture(step, *args, passes=True)
+    origins = cap.module.origins
+    cap.module = read(cap.text.replace('op_name="jit(', 'op_name="~7~/jit('))
+    cap.module.origins = origins
+    found = marks_in(everything_said(cap, tmp_path))
+    assert {"text", "op names", "html", "mime bundle", "view", "hloscope json"} <= set(found)
+    assert "page.html" in found, "pages are unpacked"
+
+
+def test_no_mark_is_seen_of_a_sharded_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
     step, args = sharded_step(mesh)
     cap = hs.capture(step, *args, passes=True)
     assert cap.module.origins is not None
     assert cap.module.origins.known > 20
-    # the Source pane shows this very file, which has what looks like marks
-    cap.target = replace(cap.target, sources={})
-    assert not _MARK.findall(everything_said(cap))
+    said = everything_said(cap, tmp_path)
+    assert not marks_in(said)
     assert "after_shardy-xla" in cap.target.dumps
-    assert not _MARK.findall("".join(capfd.readouterr()))
+    assert len(said) > 50
+    assert not MARK.findall("".join(capfd.readouterr()))
 
 
 def test_what_jax_caches_stays_unmarked() -> None:
@@ -125,8 +132,8 @@ def test_what_jax_caches_stays_unmarked() -> None:
     hs.capture(f, x)
     assert cap.module.origins is not None
     assert lowered.as_text("stablehlo", debug_info=True) == before
-    assert not _MARK.findall(str(lowered.compile().as_text()))
-    assert not _MARK.findall(str(f.lower(x).compile().as_text()))
+    assert not MARK.findall(str(lowered.compile().as_text()))
+    assert not MARK.findall(str(f.lower(x).compile().as_text()))
 
 
 def test_it_can_be_turned_off() -> None:

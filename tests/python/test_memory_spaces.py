@@ -68,7 +68,7 @@ def test_every_memory_has_its_budget(tmp_path: Path, capsys: pytest.CaptureFixtu
     over = hs.check(cap, max_peak={"device": "4.1MiB", "host": "1MiB", "vmem": 1})
     assert [b.budget for b in over.breaches] == ["max_peak[host]", "max_peak[vmem]"]
     odd = hs.check(cap, max_peak={"CMEM": "1MiB"})
-    assert "no memory is called CMEM; there are HBM, VMEM" in str(odd.problems[0])
+    assert "there is no memory called CMEM; there are HBM, VMEM" in str(odd.problems[0])
     dump = tmp_path / "step.hlo"
     dump.write_text(OFFLOADED)
     status = main(["check", str(dump), "--max-peak", "4.1MiB", "--max-peak", "host=1MiB"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import hloscope as hs
@@ -113,18 +114,65 @@ def splash_attention() -> Any:
     return jax.jit(jax.grad(loss, argnums=(0, 1, 2))), [x, x, x]
 
 
-@pytest.mark.parametrize("program", [kernel_and_offload, splash_attention])
-def test_kernels_and_host_offload_on_tpu(libtpu, program, tmp_path):
-    from types import SimpleNamespace
-
-    fn, shapes = program()
+def compile_and_capture(fn: Any, shapes: list[Any]) -> Any:
     compiled = fn.lower(*shapes).compile()
     (module,) = compiled.runtime_executable().hlo_modules()
-    built = SimpleNamespace(
+    return SimpleNamespace(
         text=compiled.as_text(),
         proto=module.as_serialized_hlo_module_proto(),
         capture=hs.capture(compiled),
     )
+
+
+@pytest.mark.parametrize("program", [kernel_and_offload, splash_attention])
+def test_kernels_and_host_offload_on_tpu(libtpu, program, tmp_path):
+    built = compile_and_capture(*program())
     assert "tpu_custom_call" in built.text
     assert ("S(5)" in built.text) == (program is kernel_and_offload)
     three_ways(built, tmp_path)
+
+
+def partitioned_by_hand() -> Any:
+    """An op whose partitioning the program itself decides. For a TPU that is not there jax cannot
+    compile one: libtpu does not call back into Python."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.experimental.custom_partitioning import custom_partitioning
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices("cpu")[:8]).reshape(2, 4), ("data", "model"))
+
+    @custom_partitioning
+    def normal(x: Any) -> Any:
+        return x * jax.lax.rsqrt(jnp.mean(x**2, axis=-1, keepdims=True))
+
+    def rows(shape: Any) -> Any:
+        return NamedSharding(mesh, P(shape.sharding.spec[0], None))
+
+    def infer(mesh: Any, arguments: Any, result: Any) -> Any:
+        return rows(arguments[0])
+
+    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
+        return mesh, normal.fun, rows(arguments[0]), (rows(arguments[0]),)
+
+    normal.def_partition(
+        infer_sharding_from_operands=infer, partition=partition, sharding_rule="i j -> i j"
+    )
+
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.sum(jnp.tanh(normal(jnp.tanh(x @ w)) @ w.T))
+
+    shapes = [
+        jax.ShapeDtypeStruct(s, jnp.float32, sharding=NamedSharding(mesh, spec))
+        for s, spec in (((64, 128), P(None, "model")), ((32, 64), P("data", None)))
+    ]
+    return jax.jit(loss), shapes
+
+
+def test_an_op_that_partitions_itself(tmp_path):
+    built = compile_and_capture(*partitioned_by_hand())
+    three_ways(built, tmp_path)
+    gathers = [r for r in built.capture.collectives if r.kind == "all-gather"]
+    assert [r.axes for r in gathers] == ["model"]  # it takes rows whole

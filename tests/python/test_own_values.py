@@ -57,7 +57,7 @@ def test_what_does_not_land_is_told(cap):
     assert found.remark == "misses: no instruction is called fusion.9, fusion.10"
     with pytest.raises(ValueError, match=r"no value lands .* called sin.1; did you mean sine.1\?"):
         cap.show(values={"sin.1": 1.0})
-    with pytest.raises(ValueError, match=r"the value of sine.1 is no number: 'much'"):
+    with pytest.raises(ValueError, match=r"the value of sine.1 is not a number: 'much'"):
         cap.show(values={"sine.1": "much"})
     with pytest.raises(ValueError, match="not list"):
         cap.show(values=[1.0, 2.0])

@@ -222,6 +222,75 @@ def test_a_name_that_something_else_has_now_is_not_followed() -> None:
     ]  # fmt: skip
 
 
+REDUCERS = """HloModule m
+%{0} ({4}.1: f32[], {4}.2: f32[]) -> f32[] {{
+  %{4}.1 = f32[] parameter(0)
+  %{4}.2 = f32[] parameter(1)
+  ROOT %{4}.3 = f32[] {1}(%{4}.1, %{4}.2), metadata={{op_name="f/{1}"}}
+}}
+
+%{2} ({5}.1: f32[], {5}.2: f32[]) -> f32[] {{
+  %{5}.1 = f32[] parameter(0)
+  %{5}.2 = f32[] parameter(1)
+  ROOT %{5}.3 = f32[] {3}(%{5}.1, %{5}.2), metadata={{op_name="f/{3}"}}
+}}
+
+ENTRY %main (x: f32[8]) -> f32[] {{
+  %x{6} = f32[8]{{0}} parameter(0)
+  %zero{6} = f32[] constant(0)
+  %sum{6} = f32[] reduce(%x{6}, %zero{6}), dimensions={{0}}, to_apply=%{0}
+  ROOT %most{6} = f32[] reduce(%x{6}, %sum{6}), dimensions={{0}}, to_apply=%{2}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        # all is written anew, and the names of the two are given out the other way round
+        ("region_1", "add", "region_0", "maximum", "u", "v", ".9"),
+        # the same, and by chance the names within are those of before
+        ("region_1", "add", "region_0", "maximum", "b", "a", ".9"),
+        ("region_0", "add", "region_1", "maximum", "u", "v", ".9"),
+        ("region_0", "add", "region_1", "maximum", "a", "b", ""),
+    ],
+)  # fmt: skip
+def test_a_computation_is_not_followed_by_a_name_that_another_has_now(
+    after: tuple[str, ...],
+) -> None:
+    before = ("region_0", "add", "region_1", "maximum", "a", "b", "")
+    texts = [REDUCERS.format(*before), REDUCERS.format(*after)]
+    steps = follow([lambda text=text: text for text in texts])
+    assert len(steps.places) == 3, "nothing is gone, nothing is new"
+    for place in steps.places:
+        found = {
+            steps.versions[v].line.opcode for n in place.order for v in steps.nodes[n].versions
+        }
+        assert len(found & {"add", "maximum"}) <= 1, (place.name, found)
+    names = {p.name: [n for _, n in p.renames] for p in steps.places if not p.entry}
+    assert names[after[0]][0] == "region_0"
+    assert names[after[2]][0] == "region_1"
+
+
+def test_a_computation_that_a_pass_replaced_by_another_of_its_name_ends() -> None:
+    """One computation only, in a module that else stays as it is."""
+    before = ("region_0", "add", "region_1", "maximum", "a", "b", "")
+    texts = [REDUCERS.format(*before), REDUCERS.format(*before[:3], "minimum", "a", "other", "")]
+    steps = follow([lambda text=text: text for text in texts])
+    lives = [(p.first, p.last) for p in steps.places if p.name == "region_1"]
+    assert lives == [(0, 1), (1, 2)]
+    module, _ = union(steps, "m")
+    assert len({c.name for c in module.computations}) == len(module.computations) == 4
+    assert len(module.find("most").called_computations) == 2  # the one before, and the one now
+
+
+def test_a_computation_whose_instructions_change_in_place_goes_on() -> None:
+    before = ("region_0", "add", "region_1", "maximum", "a", "b", "")
+    texts = [REDUCERS.format(*before), REDUCERS.format(*before[:3], "minimum", "a", "b", "")]
+    steps = follow([lambda text=text: text for text in texts])
+    assert [(p.first, p.last) for p in steps.places] == [(0, 2)] * 3
+
+
 def test_a_job_tells_how_far_it_is_and_stops(folder: Path) -> None:
     sent: list[dict[str, Any]] = []
     jobs = PassJobs(hs.read(folder), lambda content, buffers: sent.append(content))
@@ -246,7 +315,7 @@ def test_a_job_tells_how_far_it_is_and_stops(folder: Path) -> None:
     broken = PassJobs(hs.read(folder / "module_0001.jit_step.before_optimizations.txt"),
                       lambda content, buffers: sent.append(content))  # fmt: skip
     broken.start(3).join(60)
-    assert "nothing tells the passes" in sent[-1]["message"]
+    assert "no record of its passes" in sent[-1]["message"]
 
 
 def test_a_real_compile_is_followed_to_its_last_instruction() -> None:

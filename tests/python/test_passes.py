@@ -71,7 +71,7 @@ def test_passes_are_had_later_too() -> None:
     later = hs.capture(lambda x: jnp.sin(x) @ x, jnp.eye(8))
     assert len(later.passes) > 2
     assert later.fates.counts
-    with pytest.raises(ValueError, match="nothing tells the passes"):
+    with pytest.raises(ValueError, match="no record of its passes"):
         _ = hs.read(later.text).passes
 
 

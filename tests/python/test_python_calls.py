@@ -188,10 +188,10 @@ def test_a_call_is_in_the_scope_of_nearly_all_its_boxes():
     """One sum that XLA merged with another layer's does not hide that layer_0 is the call."""
     from collections import Counter
 
-    from hloscope.analysis.grouping.true_calls import _mostly_in
+    from hloscope.analysis.base.op_name import common_to_most
 
-    assert _mostly_in(Counter({("layer_0", "mlp"): 8, ("layer_0", "attn"): 9, (): 1})) == (
-        "layer_0",
-    )
-    assert _mostly_in(Counter({("layer_0",): 5, ("layer_1",): 5})) == ()
-    assert _mostly_in(Counter()) == ()
+    merged = Counter({("layer_0", "mlp"): 8, ("layer_0", "attn"): 9, (): 1})
+    assert common_to_most(merged, 0.8) == ("layer_0",)
+    assert common_to_most(merged, 0.95) == ()
+    assert common_to_most(Counter({("layer_0",): 5, ("layer_1",): 5}), 0.8) == ()
+    assert common_to_most(Counter(), 0.8) == ()

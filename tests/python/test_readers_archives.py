@@ -167,7 +167,7 @@ def test_protos_as_text(compiled: Callable[..., Any]) -> None:
         assert differences(m, wanted) == []
     new = read(text.replace("is_dynamic", "brand_new: SOME_VALUE is_dynamic", 1).encode())
     assert new.module.instructions
-    with pytest.raises(ReadError, match="no HLO proto as text"):
+    with pytest.raises(ReadError, match="not an HLO proto as text"):
         read(b'hlo_module { name: "a" computations { } ] }')
 
 

@@ -173,3 +173,21 @@ def test_scopes_in_any_script_and_with_any_sign(scope: str) -> None:
     text = jax.jit(f).lower(jnp.ones(3)).as_text(debug_info=True)
     (sine,) = (i for i in hs.read(text).module.instructions if "sine" in i.opcode)
     assert sine.op_name == f"jit(f)/{scope}/sin"
+
+
+def test_types_right_after_the_colon() -> None:
+    m = read(
+        "module @m {\n  func.func @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xi1> {\n"
+        "    %0 = stablehlo.compare GT, %a, %b :(tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>\n"
+        "    return %0 : tensor<4xi1>\n  }\n}\n"
+    ).module
+    assert m.warnings == ()
+    assert next(i for i in m.instructions if i.opcode == "compare").shape.text == "pred[4]"
+
+
+def test_an_operation_whose_type_is_lost_is_said() -> None:
+    m = read(
+        "module @m {\n  func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "    %0 = stablehlo.ab}s %a : tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }\n}\n"
+    ).module
+    assert any(w.line == 3 and "no type" in w.message for w in m.warnings)

@@ -155,4 +155,4 @@ def test_a_step_is_longer_than_its_operations() -> None:
     measured = hs.read(ON_POOL).add_profile(made.serialized())
     assert measured.total_seconds == pytest.approx(10 * US)
     assert measured.coverage == pytest.approx(10 / 69)
-    assert "59 µs of it is in no operation's time" in " ".join(measured.remarks())
+    assert "59 µs of it is not covered by any operation" in " ".join(measured.remarks())

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hloscope.analysis.base.flags import QUIET, flags
 from hloscope.analysis.base.op_name import parse_op_name, relative
-from hloscope.analysis.grouping.components import REPEATS, WIDE
+from hloscope.analysis.grouping.components import WIDE
 from hloscope.analysis.grouping.groups import KINDS, group_tree
+from hloscope.analysis.grouping.loose import FLAT
 from hloscope.analysis.grouping.scopes import scopes
 from hloscope.readers import read_modules
 from hypothesis import given
@@ -86,6 +87,50 @@ def test_instructions_without_a_name_inherit_from_neighbours():
     assert path["wide"] == ()  # shared by both scopes
     assert names_to(module, found.inherited)["copied"]
     assert not names_to(module, found.inherited)["a"]
+
+
+HOISTED = """HloModule m
+
+ENTRY %main (x: f32[4]) -> (f32[4], f32[4]) {
+  %x = f32[4]{0} parameter(0)
+  %early = f32[4]{0} cosine(%x), metadata={op_name="jit(f)/layers/cos"}
+  %a = f32[4]{0} multiply(%x, %early), metadata={op_name="jit(f)/jvp(net)/decoder/mul"}
+  %g = f32[4]{0} multiply(%a, %early), metadata={op_name="jit(f)/transpose(jvp(net))/decoder/mul"}
+  %late = f32[4]{0} sine(%g), metadata={op_name="jit(f)/averages/sin"}
+  ROOT %r = (f32[4], f32[4]) tuple(%g, %late)
+}
+"""
+
+
+def test_what_a_loop_over_layers_computes_once_is_of_the_forward_pass():
+    module = read_modules(HOISTED)[0]
+    found = scopes(module)
+    path = names_to(module, [found.paths[s] for s in found.scope])
+    assert path["early"] == ("forward", "layers")
+    assert path["late"][0] != "forward"
+
+
+def test_a_loop_has_what_it_computes_once_beside_it():
+    text = HOISTED.replace("jvp(net)/decoder/mul", "jvp(net)/decoder/layers.wrapped/mul")
+    module = read_modules(text)[0]
+    found = scopes(module)
+    path = names_to(module, [found.paths[s] for s in found.scope])
+    assert path["early"] == ("forward", "net", "decoder", "layers.wrapped")
+
+
+def test_markers_of_shardings_are_plumbing():
+    text = """HloModule m
+
+ENTRY %main (x: f32[4]) -> f32[4] {
+  %x = f32[4]{0} parameter(0)
+  %s = f32[4]{0} custom-call(%x), custom_call_target="Sharding", sharding={replicated}
+  ROOT %k = f32[4]{0} custom-call(%s), custom_call_target="my_kernel"
+}
+"""
+    module = read_modules(text)[0]
+    quiet = names_to(module, (flags(module) & QUIET) != 0)
+    assert quiet["s"]
+    assert not quiet["k"]
 
 
 COMBINED = """HloModule m
@@ -249,5 +294,5 @@ def test_a_long_chain_is_cut_into_consecutive_sections(length):
 
 
 def test_a_group_that_reads_well_is_left_alone():
-    tree, _ = groups_of(read_modules(flat(REPEATS // 2 - 1, 0))[0])
+    tree, _ = groups_of(read_modules(flat(FLAT // 2, 0))[0])
     assert len(tree.parent) == 2

@@ -118,7 +118,7 @@ CASES: dict[Callable[[], None], tuple[str, str]] = {
     static_name: ("static value", "by was 2.0, is 4.0"),
     sharding: ("sharding", "x was on P('d',) on d=8, is on P() on d=8"),
     donation: ("donation", "donated was (), is (0,)"),
-    function_identity: ("function identity", "another function object"),
+    function_identity: ("function identity", "a different function object"),
     config: ("config", "jax_default_matmul_precision was None, is 'float32'"),
     structure: ("structure", "tree['b'] is new"),
     not_given: ("structure", "by is new"),

@@ -119,7 +119,7 @@ def test_the_magic_watches_a_line_and_a_cell(shell: Any, capsys: Any) -> None:
     assert "g" in shell.user_ns
     from IPython.core.error import UsageError
 
-    with pytest.raises(UsageError, match="goes without --stage"):
+    with pytest.raises(UsageError, match="cannot be combined with --stage"):
         shell.run_line_magic("hlo", "--watch --stage hlo f(x)")
     with pytest.raises(ZeroDivisionError):
         shell.run_cell_magic("hlo", "--watch", "1 / 0")

@@ -357,7 +357,7 @@ def test_the_card_of_a_capture(mesh):
     assert capture.why(row.name) == capture.why(f"%{row.name}") == card
     lines = str(card).splitlines()
     assert lines[0] == f"{row.name} over model"
-    assert lines[1].split() == ["asked", "for", "by", "dot", "f32[64,64]", "at", row.line]
+    assert lines[1].split() == ["requested", "by", "dot", "f32[64,64]", "at", row.line]
     assert "operand's model from argument v" in str(card)
     assert "unknown" not in str(card)  # the other operand has the axis too, by the first product
     assert repr(card) == str(card)
@@ -385,4 +385,4 @@ def test_a_collective_that_the_program_asks_for(mesh):
     card = capture.why(row)
     assert card.by_user
     assert card.is_known
-    assert str(card).splitlines()[1].split()[:4] == ["asked", "for", "by", "name"]
+    assert str(card).splitlines()[1].split()[:3] == ["requested", "by", "name"]

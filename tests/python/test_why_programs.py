@@ -215,6 +215,58 @@ def test_what_autodiff_adds_is_not_asked_for_by_name():
     assert any("by autodiff, for the gradient" in str(c) for c in cards)
 
 
+def piped(mesh):
+    """Stages that hand on activations in a loop; their weights are whole on each of ``data``."""
+
+    def stage(w, x):
+        return x + jnp.tanh(x @ w["a"][0]) @ w["b"][0]
+
+    def run(w, x):
+        start = lax.pcast(jnp.zeros(x.shape[1:]), ("pipe", "data"), to="varying")
+
+        def tick(c, t):
+            y = stage(w, jnp.where(lax.axis_index("pipe") == 0, x[t], c))
+            return lax.ppermute(y, "pipe", [(k, k + 1) for k in range(3)]), None
+
+        out, _ = lax.scan(tick, start, jnp.arange(4))
+        return lax.psum(jnp.where(lax.axis_index("pipe") == 3, out, 0), "pipe")
+
+    specs = {"a": P("pipe"), "b": P("pipe")}, P(None, "data")
+    whole = jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=P("data"))
+
+    def step(w, x):
+        return jax.value_and_grad(lambda w: jnp.mean(whole(w, x) ** 2))(w)
+
+    w = {"a": array(mesh, (4, 64, 128), "pipe"), "b": array(mesh, (4, 128, 64), "pipe")}
+    return hs.capture(step, w, array(mesh, (4, 8, 64), None, "data"))
+
+
+def test_gradients_that_autodiff_sums_in_a_loop_are_not_asked_for_by_name():
+    """The names of what stands in a loop of a function do not tell who called the function."""
+    cap = piped(mesh_of(pipe=4, data=2))
+    (summed,) = [r for r in cap.collectives if r.axes == "data" and len(r.parts) == 2]
+    card = cap.why(summed)
+    assert card.by_autodiff
+    assert all(p.by_autodiff for p in card.parts)
+    assert "by name" not in str(card)
+    kinds = {(r.axes, r.kind): cap.why(r) for r in cap.collectives if r.phase == "forward"}
+    assert kinds["pipe", "collective-permute"].by_user
+    assert not kinds["pipe", "collective-permute"].by_autodiff
+
+
+def test_what_the_partitioner_puts_beside_it_is_not_asked_for_by_name(libtpu):
+    """On TPU the mean of the loss rides along with the gradients that autodiff sums."""
+    cap = piped(mesh_of("v5e:2x4", pipe=4, data=2))
+    (row,) = [r for r in cap.collectives if r.axes == "data"]
+    card = cap.why(row)
+    assert len(row.parts) == 3
+    asked = {p.by_user: p for p in card.parts}
+    assert asked[True].by_autodiff
+    assert asked[False].opcode == "reduce"
+    assert "by name" not in str(card)
+    assert "by reduce f32[]" in str(card)
+
+
 def test_all_lines_of_a_combined_collective():
     mesh = mesh_of(data=8)
 
@@ -240,3 +292,16 @@ def test_combined_gradients_name_every_op(scanned):
         card = scanned.why(row)
         weights = {p.shape for p in row.parts}
         assert len({(p.line, p.shape) for p in card.parts or (card,)}) >= len(weights) - 1
+
+
+def test_a_gather_of_what_had_its_layout_is_asked_for_by_what_takes_it():
+    """A slice and a pad move rows first; the gather after that is for the output's sharding."""
+    mesh = mesh_of(r=2, c=4)
+    out = NamedSharding(mesh, P("r")), NamedSharding(mesh, P(None, "c"))
+    f = jax.jit(lambda a, b: (a[::2], jnp.pad(b, ((1, 1), (0, 0)))), out_shardings=out)
+    cap = hs.capture(f, array(mesh, (256, 64), "r", "c"), array(mesh, (256, 64), "r", "c"))
+    cards = {r.axes: cap.why(r) for r in cap.collectives if r.kind == "all-gather"}
+    assert set(cards) == {"r", "c"}
+    assert {c.opcode for c in cards.values()} == {"output"}
+    assert "returned as P(None, 'c')" in str(cards["r"])
+    assert "returned as P('r', None)" in str(cards["c"])

@@ -434,3 +434,11 @@ def test_the_command_joins_a_trace(gpu: Any, tmp_path: Path, capsys: Any) -> Non
     assert "on each of 2 devices, 3 steps; 100.0 % of it on" in capsys.readouterr().out
     assert main(["summary", str(dump), "--profile", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.startswith("hloscope: no trace at ")
+
+
+def test_a_binary_file_that_went_through_a_text_editor_says_so(ring: Any) -> None:
+    damaged = build(ring, range(1))[0].serialized().decode("utf-8", "replace").encode()
+    proto = ring.proto.decode("utf-8", "replace").encode()
+    for data in (damaged, proto):
+        with pytest.raises(hs.ReadError, match="saved as text"):
+            hs.read(data)

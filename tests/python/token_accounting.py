@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from hloscope.hlo import Instruction, Module
+from hloscope.hlo.parts import FrameTable
 
 _LEXEME = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*")
@@ -169,7 +170,7 @@ def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
             and re.sub(r"\s|^\s*\},", "", lines[n - 1]) in threads
         ):
             continue
-        if _TABLE.match(lines[n - 1].strip()) and (m.frames.files or line in _TITLES):
+        if _TABLE.match(lines[n - 1].strip()) and (m.frames != FrameTable() or line in _TITLES):
             continue
         if n <= last_line or _LOOKS.match(line):
             out.append(f"line {n} is nowhere: {lines[n - 1].strip()[:70]!r}")
