@@ -309,6 +309,7 @@ export interface Finding {
   line: string; // "dir/train.py:31"; "" unknown
   inferred: boolean; // the line is that of what the evidence serves
   code: string; // that line's text; "" unknown
+  scope: string; // "decoder/embed" where the line is unknown or a library's; else ""
   count: number; // of the evidence; `instructions` are its first
   instructions: number[];
 }

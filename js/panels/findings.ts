@@ -53,23 +53,26 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
   const head = row.count
     ? h("button", { class: "finding-title", type: "button", onclick: show }, ...worded(row.title))
     : h("strong", { class: "finding-title" }, ...worded(row.title));
-  const where = row.line
-    ? h(
-        "div",
-        { class: "finding-line" },
-        lineLink(ctx, row.line, {
-          text: shortLine(row.line),
-        }),
-        row.code ? h("code", null, row.code) : null,
-        row.inferred
-          ? h(
-              "span",
-              { class: "dim", title: "The compiler made it: this is the line of what it serves." },
-              "inferred",
-            )
-          : null,
-      )
-    : null;
+  const where =
+    row.line || row.scope
+      ? h(
+          "div",
+          { class: "finding-line" },
+          row.scope ? h("span", null, row.scope) : null,
+          row.line ? lineLink(ctx, row.line, { text: shortLine(row.line) }) : null,
+          row.code ? h("code", null, row.code) : null,
+          row.inferred
+            ? h(
+                "span",
+                {
+                  class: "dim",
+                  title: "The compiler made it: this is the line of what it serves.",
+                },
+                "inferred",
+              )
+            : null,
+        )
+      : null;
   return h(
     "article",
     { class: "finding" },
@@ -92,7 +95,10 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
         )
       : null,
     copyButton(
-      () => [row.title, row.line, row.evidence, `Try: ${row.advice}`].filter(Boolean).join("\n"),
+      () =>
+        [row.title, row.scope, row.line, row.evidence, `Try: ${row.advice}`]
+          .filter(Boolean)
+          .join("\n"),
       "this finding",
     ),
   );

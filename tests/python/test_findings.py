@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import pytest
 from findings_programs import CASES
 from hloscope.analysis.findings.rules import RULES
+from hloscope.hlo import StackFrame
+from hloscope.hlo.places import own_line
 
 ALLREDUCE = """
 %sum (a: f32[], b: f32[]) -> f32[] {
@@ -228,6 +230,38 @@ def test_the_command_says_them(tmp_path, capsys):
     assert "Try: " in out
     assert main(["findings", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["rule"] == "host-callback"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("train.py", "    at train.py:7"),
+        ("/env/lib/python3.9/site-packages/flax/core/lift.py", "    at Net/embed · /env/lib"),
+        ("/usr/lib/python3.11/functools.py", "    at Net/embed · /usr/lib"),
+        ("", "    at Net/embed"),
+    ],
+)
+def test_where_only_a_library_has_a_line_the_scope_is_said(file, said):
+    place = f' source_file="{file}" source_line=7' if file else ""
+    op = f'metadata={{op_name="jit(f)/transpose(jvp(Net))/jit(embed)/dot_general"{place}}}'
+    text = (WIDENED % "f32").replace(
+        "rhs_contracting_dims={0},", f"rhs_contracting_dims={{0}}, {op},"
+    )
+    cap = hs.read(text)
+    cap.hardware = "h100"
+    (found,) = cap.findings.of("wide-matmul")
+    assert f"\n{said}" in str(found)
+    assert found.to_dict()["scope"] == (None if file == "train.py" else "Net/embed")
+
+
+def test_which_line_is_the_person_s_is_decided_in_one_place(repo):
+    package = repo / "python" / "hloscope"
+    knowing = [p for p in package.rglob("*.py") if "site-packages" in p.read_text()]
+    assert {p.name for p in knowing} == {"places.py", "sources.py"}  # sources.py: of this machine
+    stack = tuple(StackFrame(f, 7) for f in ("/usr/lib/python3.11/contextlib.py", "train.py"))
+    assert own_line(stack) == stack[1]
+    assert own_line(stack[:1]) == stack[0]
+    assert own_line(()) is None
 
 
 def test_real_dumps_say_what_is_true_of_them(seeds):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..hlo import Module
 from ..hlo.buffers import Allocation, BufferAssignment
-from ..hlo.places import short_place
+from ..hlo.places import own_line, short_place
 from .provenance import MAX_FILE_BYTES
 
 # Arrays named in the sentence.
@@ -69,8 +69,8 @@ def _largest(module: Module) -> list[str]:
     for size, name in _places(buffers)[:LISTED]:
         i = names.get(name)
         where = ""
-        if i is not None and i.frames:
-            frame = next((f for f in i.frames if "site-packages" not in f.file), i.frames[0])
+        frame = own_line(i.frames) if i is not None else None
+        if frame is not None:
             where = f" ({short_place(frame.file, frame.line)})"
         shape = f" {i.shape.dense_text}" if i is not None and i.shape.is_array else ""
         out.append(f"{size / 2**30:.2f} GiB %{name}{shape}{where}")

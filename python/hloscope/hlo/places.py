@@ -7,11 +7,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from .parts import StackFrame
 
 # Where IPython keeps cells: "/tmp/ipykernel_7/25936981.py", "<ipython-input-2-1b2c>", and what
 # a capture makes of them: "In [2]".
 _CELL = re.compile(r"(?:^|[\\/])ipykernel_\d+[\\/]\d+\.py\Z")
 _NUMBERED = re.compile(r"<ipython-input-(\d+)-\w+>\Z|In \[(\d+)\]\Z")
+
+_LIBRARY = re.compile(
+    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
+    r"|[/\\]hloscope[/\\](?:capturing|show)[/\\]"
+)
+
+
+def is_library(file: str) -> bool:
+    """Whether a file belongs to an installed package or the standard library."""
+    return bool(_LIBRARY.search(file))
+
+
+def own_line(stack: Sequence[StackFrame]) -> StackFrame | None:
+    """The innermost frame outside libraries, else the innermost; None for an empty stack."""
+    mine = (f for f in stack if not is_library(f.file))
+    return next(mine, stack[0] if stack else None)
 
 
 def is_cell(file: str) -> bool:

@@ -16,21 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from .places import is_library
+
 if TYPE_CHECKING:
     from .origins import Operation, Origin
 
 # A program of calls within calls within calls: what is over this has no calls.
 _MOST_CALLS = 200_000
-_LIBRARY = re.compile(
-    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
-    r"|[/\\]hloscope[/\\](?:capturing|show)[/\\]"
-)
 _NO_CALL = re.compile(r"<(?:module|listcomp|genexpr|dictcomp|setcomp)>$")
-
-
-def is_library(file: str) -> bool:
-    """Whether a file belongs to an installed package or the standard library."""
-    return bool(_LIBRARY.search(file))
 
 
 @dataclass(frozen=True, slots=True)

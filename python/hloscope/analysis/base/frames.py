@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from ...hlo import Instruction, Module, StackFrame
-from ...hlo.python_calls import is_library
+from ...hlo.places import is_library, own_line
 
 __all__ = ["FrameFinder", "is_library", "own_line"]
-
-
-def own_line(stack: tuple[StackFrame, ...]) -> StackFrame | None:
-    """The innermost frame outside libraries, else the innermost; None for an empty stack."""
-    mine = (f for f in stack if not is_library(f.file))
-    return next(mine, stack[0] if stack else None)
 
 
 class FrameFinder:

@@ -9,6 +9,7 @@ from ...hlo import Instruction, StackFrame
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.devices import DeviceGroups
 from ..base.branches import Path, span
+from ..base.frames import own_line
 from ..base.op_name import is_autodiff
 from ..base.operands import Source
 
@@ -109,10 +110,7 @@ class Collective:
     @property
     def source(self) -> StackFrame | None:
         """The line that asked for it: the innermost frame outside installed packages."""
-        for frame in self.frames:
-            if "site-packages" not in frame.file and "dist-packages" not in frame.file:
-                return frame
-        return self.frames[0] if self.frames else None
+        return own_line(self.frames)
 
     @property
     def line(self) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, StackFrame, Target
+from ..base.frames import is_library
 from ..base.lines import lines
 from ..base.memory_spaces import platform
+from ..base.op_name import BACKWARD, CALLED, FORWARD, parse_op_name
 from ..base.phases import PHASES, phases
 from ..base.table import Table, table
 from ..comms.collectives import Collectives, collectives
 from ..comms.sharding import is_partitioned
 from ..cost.cost import Cost, estimated
 from ..memory.memory import Memory, analysed
+from .finding import Finding
 
 # Shares of the modelled step, of the bytes moved or of the peak below which nobody should care.
 WORTH_SAYING = 0.02
@@ -169,6 +173,20 @@ class Facts:
         """The Python line of an instruction, and whether it is that of what it serves."""
         known = lines(self.module)
         return known.of(i), bool(known.inferred[i.index])
+
+    def scope(self, finding: Finding) -> str:
+        """The scope of what a finding is about, where its line is unknown or a library's."""
+        frame = finding.frame
+        if frame is not None and not is_library(frame.file):
+            return ""
+        known = lines(self.module)
+        same = (i for i in finding.instructions if known.of(i) == frame)
+        for i in (*islice(same, 1), *finding.instructions[:1]):
+            path = parse_op_name(i.op_name) or parse_op_name((known.serves(i) or i).op_name) or ()
+            names = [n.removesuffix(CALLED) for n in path if n not in (FORWARD, BACKWARD)]
+            if names:
+                return "/".join(names)
+        return ""
 
     def code(self, frame: StackFrame | None) -> str:
         """The text of a line, where the capture kept the file; else ""."""

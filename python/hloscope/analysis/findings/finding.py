@@ -37,6 +37,7 @@ class Finding:
     frame: StackFrame | None = None  # the Python line it is about
     inferred: bool = False  # the line is that of what the evidence serves
     code: str = ""  # the line's text, where the capture kept the file
+    scope: str = ""  # "decoder/embed": said where the line is unknown or a library's
 
     @property
     def line(self) -> str:
@@ -57,9 +58,10 @@ class Finding:
     def __str__(self) -> str:
         head = f"{self.title} [{self.at_stake}]" if self.at_stake else self.title
         at = []
-        if self.line:
+        if self.line or self.scope:
             code = f": {self.code}" if self.code else ""
-            at = [f"    at {whole_place(self.line)}{' (inferred)' if self.inferred else ''}{code}"]
+            place = " · ".join(filter(None, (self.scope, whole_place(self.line))))
+            at = [f"    at {place}{' (inferred)' if self.inferred else ''}{code}"]
         return printed([head, *at, f"    {self.evidence}", f"    Try: {self.advice}"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,6 +77,7 @@ class Finding:
             "line": self.line or None,
             "line_inferred": self.inferred,
             "code": self.code or None,
+            "scope": self.scope or None,
             "instructions": [i.name for i in self.instructions],
         }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...hlo import Instruction
+from ..base.frames import own_line
 from ..base.operands import step_back
 from ..base.phases import BACKWARD, phases
 from ..comms.sharding import shardings
@@ -178,7 +179,7 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
         int(peak - chip.memory_bytes),
         "peak memory",
         tuple(v.instruction for v in top),
-        top[0].frames[0] if top and top[0].frames else None,
+        own_line(top[0].frames) if top else None,
     )
 
 
@@ -189,7 +190,6 @@ def padding(facts: Facts) -> Iterator[Finding]:
         return
     worst = sorted(facts.memory.live_at_peak, key=lambda v: -v.padding_bytes)[:5]
     first = worst[0]
-    frames = first.frames
     yield Finding(
         "padding",
         f"{percent(total / facts.memory.peak_bytes)} of the peak is padding: {size(total)}",
@@ -202,7 +202,7 @@ def padding(facts: Facts) -> Iterator[Finding]:
         total,
         "peak memory",
         tuple(v.instruction for v in worst),
-        frames[0] if frames else None,
+        own_line(first.frames),
     )
 
 

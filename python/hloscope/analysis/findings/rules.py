@@ -88,7 +88,7 @@ def _made(module: Module, target: Target) -> Findings:
             continue
         try:
             rows += [
-                replace(f, code=facts.code(f.frame))
+                replace(f, code=facts.code(f.frame), scope=facts.scope(f))
                 for f in rule(facts)
                 if f.share >= WORTH_SAYING and not _is_nothing(f)
             ]

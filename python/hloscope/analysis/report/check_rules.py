@@ -15,6 +15,7 @@ from ...hlo import Instruction, Module, StackFrame
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.shape import ELEMENT_BITS
 from ..base.families import OPCODES
+from ..base.frames import own_line
 from ..base.memory_spaces import HOST, space_names
 from ..comms.collective import Collective, total_of
 from ..comms.collectives import Collectives, collectives
@@ -49,9 +50,7 @@ def _made(budget: str, message: str, at: StackFrame | None) -> Breach:
 
 def source_frame(i: Instruction | None) -> StackFrame | None:
     """The person's own line: the innermost frame outside installed packages."""
-    frames = i.frames if i is not None else ()
-    own = (f for f in frames if "site-packages" not in f.file and "dist-packages" not in f.file)
-    return next(own, frames[0] if frames else None)
+    return own_line(i.frames) if i is not None else None
 
 
 def incomplete(module: Module) -> str:

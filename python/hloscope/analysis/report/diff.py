@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ...hlo import Computation, Instruction, Module, Target
+from ..base.frames import own_line
 from ..comms.collective import Collective, total_of
 from ..comms.collectives import collectives
 from ..memory.memory import analysed
@@ -180,10 +181,7 @@ def _uncalled(
 
 
 def _item(i: Instruction) -> Item:
-    frame = next(
-        (f for f in i.frames if "site-packages" not in f.file and "dist-packages" not in f.file),
-        i.frames[0] if i.frames else None,
-    )
+    frame = own_line(i.frames)
     return Item(
         i.name,
         i.opcode,

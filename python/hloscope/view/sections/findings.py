@@ -40,6 +40,7 @@ def _row(f: Finding, context: Context) -> dict[str, Any]:
         "line": f.line,
         "inferred": f.inferred,
         "code": f.code,
+        "scope": f.scope,
         "count": len(f.instructions),
         "instructions": [i.index for i in f.instructions[:EVIDENCE]],
     }
