@@ -58,7 +58,7 @@ def _install(python: Path, *what: str) -> None:
     command = install or [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     nodeless = {**os.environ, "PATH": str(python.parent)}
     done = subprocess.run(
-        [*command, "-q", *what], capture_output=True, text=True, timeout=240, env=nodeless
+        [*command, "-q", *what], capture_output=True, text=True, timeout=840, env=nodeless
     )
     if done.returncode and _UNREACHABLE.search(done.stderr):
         pytest.skip(f"no package registry: {done.stderr.strip().splitlines()[-1][:200]}")

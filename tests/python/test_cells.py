@@ -59,7 +59,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in CELLS])
     env = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TPU_"))}
     client = nbclient.NotebookClient(
-        made, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        made, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute(env={**env, "JAX_PLATFORMS": "cpu"})
     return made

@@ -133,7 +133,7 @@ def captured_in_a_child(setup, **variables):
         env=environment | variables,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

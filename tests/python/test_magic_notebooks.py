@@ -22,7 +22,7 @@ def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.delenv(name, raising=False)
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
-        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
     return notebook

@@ -13,6 +13,6 @@ def test_the_cases_of_the_profiler() -> None:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=840,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -30,7 +30,7 @@ def run(program: str, **options) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         **options,
     )
 

@@ -41,7 +41,7 @@ def run(*words: Any, env: dict[str, str] | None = None, **more: Any) -> Any:
         env={**os.environ, **(env or {})},
         capture_output="stdout" not in more,
         check=False,
-        timeout=60,
+        timeout=300,
         **more,
     )
 
@@ -53,7 +53,7 @@ def shell(script: str, dump: Path) -> Any:
         env={**os.environ, "HLOSCOPE": " ".join(COMMAND), "DUMP": str(dump)},
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
         text=True,
     )
 
@@ -145,7 +145,7 @@ def on_a_terminal(*words: Any, env: dict[str, str] | None = None) -> tuple[int, 
             break
         printed += piece
     os.close(ours)
-    return process.wait(timeout=60), printed.decode()
+    return process.wait(timeout=300), printed.decode()
 
 
 def test_colours_on_a_terminal_only(dump: Path) -> None:

@@ -204,7 +204,7 @@ def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "TPU_", "ALLOW_"))}
     return subprocess.run(
         [sys.executable, "-c", inspect.cleandoc(code)],
-        env={**clean, **env}, capture_output=True, text=True, timeout=120,
+        env={**clean, **env}, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
 

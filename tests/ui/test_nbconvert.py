@@ -41,7 +41,7 @@ def executed(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     os.environ["JUPYTER_PATH"] = str(folder)
     try:
         nbclient.NotebookClient(
-            notebook, timeout=120, resources={"metadata": {"path": str(folder)}}
+            notebook, timeout=600, resources={"metadata": {"path": str(folder)}}
         ).execute()
     finally:
         if before is None:
