@@ -69,7 +69,12 @@ NEVER_CALLS = frozenset(
 
 def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
     """(role, computation name) pairs of one instruction, in printed order."""
-    if opcode in NEVER_CALLS or not any(map(attribute_text.__contains__, _ROLE_MARKS)):
+    if opcode in NEVER_CALLS:
+        return []
+    one = _ONE_CALL.fullmatch(attribute_text)  # most are
+    if one is not None:
+        return [(one[1], one[2])]
+    if not any(map(attribute_text.__contains__, _ROLE_MARKS)):
         return []
     plain = _plain_calls(attribute_text)
     if plain is not None:
@@ -86,10 +91,7 @@ def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
 
 
 def _plain_calls(text: str) -> list[tuple[str, str]] | None:
-    """``called_names`` of ``kind=kLoop, calls=%f, metadata={…}``; None of what is not so plain."""
-    one = _ONE_CALL.fullmatch(text)
-    if one is not None:
-        return [(one[1], one[2])]
+    """``called_names`` of ``condition=%c, body=%b, metadata={…}``; None of what is not so plain."""
     at = text.find(", metadata={")
     if at >= 0 and text.find("}", at) == len(text) - 1:
         text = text[:at]
@@ -110,10 +112,27 @@ def _plain_calls(text: str) -> list[tuple[str, str]] | None:
 
 
 def operand_csr(module: Module) -> tuple[Ints, Ints]:
-    operands = [i.operands for i in module.instructions]
-    offsets = _offsets(list(map(len, operands)))
-    values = np.array([o.index for o in chain.from_iterable(operands)], np.int64)
-    return offsets, values
+    operands = list(map(attrgetter("operands"), module.instructions))
+    offsets = _offsets(np.fromiter(map(len, operands), np.int64, len(operands)))
+    each = map(attrgetter("index"), chain.from_iterable(operands))
+    return offsets, np.fromiter(each, np.int64, int(offsets[-1]))
+
+
+def element_index(attribute_text: str) -> int | None:
+    """The number in ``index=3``; None where it is none."""
+    text = attribute_text
+    raw: str | None = text[6 : text.find(",")] if "," in text else text[6:]
+    if not text.startswith("index="):
+        raw = split_attributes(text).get("index") if "index" in text else None
+    return int(raw) if raw and raw.isdecimal() and len(raw) < 9 else None
+
+
+def tuple_indices(module: Module) -> dict[int, int | None]:
+    rows = [k for k, opcode in enumerate(module.opcodes_list) if opcode == "get-tuple-element"]
+    of, texts = module.attribute_texts
+    mine = of[np.array(rows, np.int64)].tolist()
+    known = {n: element_index(texts[n]) for n in set(mine)}
+    return dict(zip(rows, map(known.__getitem__, mine), strict=True))
 
 
 def called_csr(module: Module) -> tuple[Ints, Ints, list[str]]:

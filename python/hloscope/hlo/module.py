@@ -228,11 +228,7 @@ class Instruction:
         """Which element a get-tuple-element takes; None elsewhere and where it is no number."""
         if self.opcode != "get-tuple-element":
             return None
-        text = self.attribute_text
-        raw: str | None = text[6 : text.find(",")] if "," in text else text[6:]
-        if not text.startswith("index="):
-            raw = self.attribute("index")
-        return int(raw) if raw and raw.isdecimal() and len(raw) < 9 else None
+        return columns.element_index(self.attribute_text)
 
     @property
     def literal(self) -> str | None:
@@ -368,6 +364,11 @@ class Module:
     def attribute_texts(self) -> tuple[npt.NDArray[np.int64], list[str]]:
         """``(of, texts)``: the attribute text of instruction k is ``texts[of[k]]``."""
         return columns.attribute_texts(self)
+
+    @cached_property
+    def tuple_indices(self) -> dict[int, int | None]:
+        """``tuple_index`` of every get-tuple-element, by index of the instruction."""
+        return columns.tuple_indices(self)
 
     def operand_csr(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """``(offsets, values)``: instruction k's operands are

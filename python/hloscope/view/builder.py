@@ -10,9 +10,10 @@ import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from dataclasses import dataclass
+from itertools import compress, count, islice
 from typing import Any
 
 import numpy as np
@@ -38,30 +39,115 @@ DTYPES: dict[str, Any] = {
 GZIP_LEVEL = 2
 
 
+# From so many texts on, names of instructions are told apart by their hashes.
+MANY = 20_000
+
+
 class Strings:
     """Each text once; id 0 is ''. Not valid UTF-8 is written as U+FFFD."""
 
     def __init__(self) -> None:
         self._ids: defaultdict[str, int] = defaultdict(count(1).__next__, {"": 0})
+        self._block: _Block | None = None
 
     def id(self, text: str) -> int:
+        self._find([text])
         return self._ids[text]
 
     def ids(self, texts: Iterable[str]) -> NDArray[np.uint32]:
+        if self._block is not None:
+            texts = list(texts)
+            self._find(texts)
         return np.fromiter(map(self._ids.__getitem__, texts), np.uint32)
+
+    def names(self, texts: list[str]) -> NDArray[np.uint32]:
+        """``ids`` of texts most of which are new and come once.
+
+        A million of them in a dictionary take as long as all the rest of a View's strings.
+        """
+        if len(texts) < MANY or self._block is not None:
+            return self.ids(texts)
+        block = _Block.of(texts, self._ids)
+        if block is None:
+            return self.ids(texts)
+        self._block = block
+        self._ids.default_factory = count(block.first + len(block.texts)).__next__
+        return block.ids.astype(np.uint32)
+
+    def _find(self, texts: list[str]) -> None:
+        """Learns the ids of those that the block has."""
+        if self._block is not None:
+            self._ids.update(self._block.find([s for s in set(texts) if s not in self._ids]))
+
+    def _all(self) -> list[str]:
+        """Every text, by id."""
+        known = self._ids
+        block = self._block
+        if block is None:
+            return list(known)
+        end = block.first + len(block.texts)
+        later = [text for text, n in known.items() if n >= end]
+        return [*islice(known, block.first), *block.texts, *later]
 
     def columns(self) -> tuple[bytes, NDArray[np.uint32]]:
         """UTF-8 bytes of all strings, and where each begins (one more than there are)."""
-        raw = "".join(self._ids).encode("utf-8", "replace")
-        ends = np.zeros(len(self._ids) + 1, np.uint32)
-        lengths = np.fromiter(map(len, self._ids), np.uint32, len(self._ids))
-        plain = np.fromiter(map(str.isascii, self._ids), bool, len(self._ids))
-        if not plain.all():
-            for text in self._ids:
+        texts = self._all()
+        raw = "".join(texts).encode("utf-8", "replace")
+        ends = np.zeros(len(texts) + 1, np.uint32)
+        lengths = np.fromiter(map(len, texts), np.uint32, len(texts))
+        if len(raw) != int(lengths.sum()):
+            for n, text in enumerate(texts):
                 if not text.isascii():
-                    lengths[self._ids[text]] = len(text.encode("utf-8", "replace"))
+                    lengths[n] = len(text.encode("utf-8", "replace"))
         np.cumsum(lengths, out=ends[1:])
         return raw, ends
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """New texts, each once, that have ids in a row, found by their hashes."""
+
+    first: int  # id of the first
+    texts: list[str]
+    ids: NDArray[np.int64]  # of what was asked for: of some texts ids are known
+    hashes: NDArray[np.int64]  # ascending
+    order: NDArray[np.int64]  # of the texts by hash
+
+    @classmethod
+    def of(cls, texts: list[str], known: dict[str, int]) -> _Block | None:
+        """None where a text, or its hash, comes twice."""
+        first = len(known)
+        hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
+        order = np.argsort(hashes)
+        ascending = hashes[order]
+        if (ascending[1:] == ascending[:-1]).any():
+            return None
+        ids = np.full(len(texts), -1, np.int64)
+        for text, at in _same_hash(known, ascending):
+            if texts[int(order[at])] == text:
+                ids[order[at]] = known[text]
+        new = ids < 0
+        if not new.any():
+            return None
+        if new.all():
+            return cls(first, texts, first + np.arange(len(texts)), ascending, order)
+        ids[new] = first + np.arange(int(new.sum()))
+        mine = [text for text, yes in zip(texts, new.tolist(), strict=True) if yes]
+        kept = new[order]
+        return cls(first, mine, ids, ascending[kept], ids[order[kept]] - first)
+
+    def find(self, texts: list[str]) -> dict[str, int]:
+        """Ids of those that are here."""
+        found = ((text, int(self.order[at])) for text, at in _same_hash(texts, self.hashes))
+        return {text: self.first + n for text, n in found if self.texts[n] == text}
+
+
+def _same_hash(texts: Collection[str], ascending: NDArray[np.int64]) -> Iterator[tuple[str, int]]:
+    """Texts whose hash is among those, and where."""
+    hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
+    at = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
+    hit = ascending[at] == hashes
+    return zip(compress(texts, hit.tolist()), at[hit].tolist(), strict=True)
 
 
 class Builder:

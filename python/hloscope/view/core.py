@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ..analysis.base.families import FAMILIES, families
 from ..analysis.base.flags import PLUMBING, flags, output_bytes
 from ..analysis.base.labels import labels
-from ..analysis.base.table import NO_TARGET, Table, csr, table
+from ..analysis.base.table import NO_TARGET, Ints, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
 from ..analysis.grouping.line_code import labels_with_code
@@ -158,10 +159,8 @@ def build_analyses(
 def _tuple_elements(c: Context) -> np.ndarray:
     """Index that each get-tuple-element takes; -1 for other instructions and unreadable ones."""
     out = np.full(len(c.table.instructions), -1, np.int32)
-    for row in c.table.where("get-tuple-element").tolist():
-        number = c.table.instructions[row].tuple_index
-        if number is not None:
-            out[row] = number
+    known = c.module.tuple_indices
+    out[list(known)] = [-1 if number is None else number for number in known.values()]
     return out
 
 
@@ -170,7 +169,8 @@ def _instructions(b: Builder, c: Context) -> None:
     names = b.strings.ids(t.op_names)
     shapes = b.strings.ids([s.text for s in t.shapes])
     dense = b.strings.ids([s.dense_text for s in t.shapes])
-    b.text_column("instruction.name", [i.name for i in t.instructions])
+    every_name = list(map(attrgetter("name"), t.instructions))
+    b.text_ids("instruction.name", b.strings.names(every_name))
     words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
     b.text_column("instruction.label", words)
     b.column("instruction.opcode", "u16", t.opcode)
@@ -192,17 +192,24 @@ def _instructions(b: Builder, c: Context) -> None:
     b.column("instruction.group", "u32", c.groups.group)
     b.column("instruction.op_name", "u32", names[t.op_name])
     b.csr("operand", t.operands.offsets, t.operands.values)
-    before: list[Sequence[int]] = [()] * len(t.instructions)
-    of, texts = module.attribute_texts
-    said = np.array(["control-predecessors" in text for text in texts], bool)
-    for row in np.flatnonzero(said[of]).tolist():
-        before[row] = [p.index for p in t.instructions[row].control_predecessors]
-    predecessors = csr(before)
-    b.csr("control", predecessors.offsets, predecessors.values)
+    b.csr("control", *_control(c))
     roles = list(dict.fromkeys(t.called_roles))
     c._cache["call roles"] = roles
     b.csr("called", t.called.offsets, t.called.values)
     b.column("called.role", "u8", np.array([roles.index(r) for r in t.called_roles], np.int64))
+
+
+def _control(c: Context) -> tuple[Ints, Ints]:
+    """Offsets and values of what each instruction waits for without using it."""
+    of, texts = c.module.attribute_texts
+    said = np.array(["control-predecessors" in text for text in texts], bool)
+    counts = np.zeros(len(of) + 1, np.int64)
+    values: list[int] = []
+    for row in np.flatnonzero(said[of]).tolist():
+        mine = [p.index for p in c.table.instructions[row].control_predecessors]
+        counts[row + 1] = len(mine)
+        values += mine
+    return np.cumsum(counts), np.array(values, np.int64)
 
 
 def _computations(b: Builder, c: Context) -> None:
@@ -210,8 +217,7 @@ def _computations(b: Builder, c: Context) -> None:
     b.text_column("computation.name", [x.name for x in module.computations])
     b.column("computation.first", "u32", t.first)
     b.column("computation.size", "u32", t.size)
-    roots = [-1 if x.root is None else x.root.index for x in module.computations]
-    b.column("computation.root", "i32", np.array(roots, np.int64))
+    b.column("computation.root", "i32", t.roots)
     b.column("computation.group", "i32", c.groups.of_computation)
 
 

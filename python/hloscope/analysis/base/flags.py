@@ -47,9 +47,7 @@ def flags(module: Module) -> NDArray[np.uint16]:
     t = table(module)
     n = len(t.instructions)
     out = np.zeros(n, np.int64)
-    for c in module.computations:
-        if c.root is not None:
-            out[c.root.index] |= ROOT
+    out[t.roots[t.roots >= 0]] |= ROOT
     short = {o: o.rsplit(".", 1)[-1].replace("_", "-") for o in t.opcodes}
     is_ = lambda names: t.by_opcode(lambda o: short[o] in names, bool)  # noqa: E731
     rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]

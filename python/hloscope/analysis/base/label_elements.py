@@ -8,8 +8,6 @@ counter           ← what a loop begins with a constant and adds one to
 
 from __future__ import annotations
 
-import numpy as np
-
 from .table import Table
 
 _STEPS = 40
@@ -27,17 +25,16 @@ class ElementNames:
         self.t = t
         self.labels = labels
         self.caller, self.role = t.caller()
-        self.opcode = [t.opcodes[o] for o in t.opcode.tolist()]
-        self.begin = t.operands.offsets.tolist()
-        self.operand = t.operands.values.tolist()
-        self.index: dict[int, int | None] = {
-            n: t.instructions[n].tuple_index for n in t.where("get-tuple-element").tolist()
-        }
-        self.roots = (
-            [-1 if c.root is None else c.root.index for c in t.instructions[0].module.computations]
-            if t.instructions
-            else []
-        )
+        # looked at here and there: lists of all would take longer than that
+        self.begin = t.operands.offsets.data
+        self.operand = t.operands.values.data
+        self.opcode: list[str] = []
+        self.index: dict[int, int | None] = {}
+        self.roots: list[int] = []
+        if t.instructions:
+            module = t.instructions[0].module
+            self.opcode, self.index = module.opcodes_list, module.tuple_indices
+            self.roots = t.roots.tolist()
         self.known: dict[tuple[int, int], Named | None] = {}
 
     def of(self, n: int) -> str:
@@ -46,8 +43,8 @@ class ElementNames:
         return found[0] if found is not None else self.labels[n]
 
     def _operands(self, n: int) -> list[int]:
-        found: list[int] = self.operand[self.begin[n] : self.begin[n + 1]]
-        return found
+        begin, end = self.begin[n], self.begin[n + 1]
+        return self.operand[begin:end].tolist()
 
     def _value(self, n: int, steps: int) -> Named | None:
         op = self.opcode[n]
@@ -209,5 +206,4 @@ class ElementNames:
 def element_names(t: Table, labels: list[str]) -> dict[int, str]:
     """The name of every element of a tuple, by instruction."""
     names = ElementNames(t, labels)
-    rows: list[int] = np.flatnonzero(t.by_opcode(lambda o: o == "get-tuple-element", bool)).tolist()
-    return {n: names.of(n) for n in rows}
+    return {n: names.of(n) for n in names.index}

@@ -113,7 +113,7 @@ def labels(module: Module) -> list[str]:
     t = table(module)
     family = families(module)
     names = [o.rsplit(".", 1)[-1] if "." in o else o for o in t.opcodes]
-    out = [names[o] for o in t.opcode.tolist()]
+    out = list(map(names.__getitem__, t.opcode.tolist()))
 
     def write(rows: np.ndarray, label: object) -> None:
         for i in rows.tolist():
@@ -121,7 +121,8 @@ def labels(module: Module) -> list[str]:
 
     _parameters(t, out)
     write(t.where("constant"), _constant)
-    write(t.where("get-tuple-element"), _element)
+    for row, number in module.tuple_indices.items():
+        out[row] = f"element {'?' if number is None else number}"
     write(t.where("custom-call"), lambda i: _target(i.custom_call_target))
     write(t.where("while"), _loop)
     write(t.where("compare"), lambda i: _with(i, "direction"))
@@ -209,11 +210,6 @@ def _parameters(t: Table, out: list[str]) -> None:
 def _constant(instr: Instruction) -> str:
     value = (instr.literal or "").strip()
     return value if 0 < len(value) <= 16 and value != "{...}" else "constant"
-
-
-def _element(instr: Instruction) -> str:
-    number = instr.tuple_index
-    return f"element {'?' if number is None else number}"
 
 
 def _target(target: str | None) -> str:

@@ -31,37 +31,48 @@ def held_to_flow(
 ) -> npt.NDArray[np.uint8]:
     """``phase`` with the names that data flow contradicts replaced; 0 stands for no name."""
     out = phase.copy()
-    bundle = t.by_opcode(lambda o: o in _BUNDLES or o.startswith("all-reduce"), bool).tolist()
-    offsets, values = t.operands.offsets.tolist(), t.operands.values.tolist()
-    caller, _ = t.caller()
-    for c in range(len(t.first)):
-        if caller[c] >= 0 and t.opcodes[t.opcode[caller[c]]] not in RUNS:
-            continue  # inside a fusion or a reduction
+    bundles = t.by_opcode(lambda o: o in _BUNDLES or o.startswith("all-reduce"), bool)
+    for c in _of_both(t, phase == forward, phase > forward):
         lo = int(t.first[c])
-        rows = phase[lo : lo + int(t.size[c])]
-        is_forward = rows == forward
-        if not is_forward.any() or not (rows > forward).any():
-            continue
-        cut = lo + _parting(is_forward, rows == backward)
-        wanted = bytearray(len(rows))
-        for i in range(cut - 1, lo - 1, -1):
-            if wanted[i - lo] or phase[i] == forward:
-                if phase[i] > forward:
-                    out[i] = forward
+        here = slice(lo, lo + int(t.size[c]))
+        part, bundle = phase[here], bundles[here].tobytes()
+        cut = _parting(part == forward, part == backward)
+        said, to = part.tobytes(), out[here]
+        begin, end = int(t.operands.offsets[lo]), int(t.operands.offsets[here.stop])
+        offsets = (t.operands.offsets[lo : here.stop + 1] - begin).tolist()
+        values = (t.operands.values[begin:end] - lo).tolist()
+        wanted = bytearray(len(part))
+        for i in range(cut - 1, -1, -1):
+            if wanted[i] or said[i] == forward:
+                if said[i] > forward:
+                    to[i] = forward
                 if not bundle[i]:
                     for o in values[offsets[i] : offsets[i + 1]]:
-                        wanted[o - lo] = 1
-        late = bytearray(len(rows))
-        for i in range(cut, lo + len(rows)):
+                        wanted[o] = 1
+        late = bytearray(len(part))
+        for i in range(cut, len(part)):
             if bundle[i]:
                 continue
-            if phase[i] == backward or any(
-                late[o - lo] for o in values[offsets[i] : offsets[i + 1]]
-            ):
-                late[i - lo] = 1
-                if phase[i] == forward:
-                    out[i] = backward
+            if said[i] == backward or any([late[o] for o in values[offsets[i] : offsets[i + 1]]]):
+                late[i] = 1
+                if said[i] == forward:
+                    to[i] = backward
     return _with_what_is_fused(t, phase, out)
+
+
+def _of_both(t: Table, early: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> list[int]:
+    """Computations that hold rows of both kinds, but for those in a fusion or a reduction."""
+    both = np.ones(len(t.first), bool)
+    for wanted in (early, late):
+        holds = np.zeros(len(t.first), bool)
+        holds[t.computation[wanted]] = True
+        both &= holds
+    caller, _ = t.caller()
+    runs = t.by_opcode(lambda o: o in RUNS, bool)
+    some = np.flatnonzero(caller >= 0)
+    both[some] &= runs[caller[some]]
+    found: list[int] = np.flatnonzero(both).tolist()
+    return found
 
 
 def _parting(is_forward: npt.NDArray[np.bool_], is_other: npt.NDArray[np.bool_]) -> int:

@@ -23,6 +23,7 @@ earliest. A module with no mark at all has no phases: nothing says that it train
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,8 @@ import numpy.typing as npt
 from ...hlo import Module
 from .op_name import split_components
 from .phase_flow import RUNS, held_to_flow
-from .table import Ints, Table, per_module, table
+from .table import Table, per_module, table
+from .waves import in_order
 
 Phases = npt.NDArray[np.uint8]
 
@@ -108,9 +110,9 @@ def phases(module: Module) -> Phases:
         after = _depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
-    for i in [i for i in t.instructions if ".remat" in i.name]:
-        if _XLA_REMAT.search(i.name):
-            out[i.index] = REMATERIALISED
+    for n, name in enumerate(map(attrgetter("name"), t.instructions)):
+        if ".remat" in name and _XLA_REMAT.search(name):
+            out[n] = REMATERIALISED
     if not np.isin(out, (FORWARD, BACKWARD, REMATERIALISED)).any():
         out[:] = UNKNOWN
         return out
@@ -166,9 +168,7 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     caller, roles = t.caller()
     fused = [role == "calls" for role in roles]
     after = _depends_on(t, out == BACKWARD)
-    for c in range(len(t.first) - 1, -1, -1):
-        if fused[c] and after[caller[c]]:
-            after[t.first[c] : t.first[c] + t.size[c]] = True
+    after |= np.array(_from_callers(t, after.tobytes(), fused), bool)[t.computation]
     unmarked = out == UNKNOWN
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
@@ -181,21 +181,35 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     _from_inside(t, out, caller, fused)
     _inherit(t, out)
     # What is still unmarked inside a fusion, a loop or a call is of its phase.
-    for c in np.unique(t.computation[out == UNKNOWN])[::-1].tolist():
-        if caller[c] >= 0:
-            rows = slice(t.first[c], t.first[c] + t.size[c])
-            part = out[rows]
-            part[part == UNKNOWN] = out[caller[c]]
+    whole = np.zeros(len(t.first), bool)
+    whole[t.computation[out == UNKNOWN]] = True
+    around = np.array(_from_callers(t, out.tobytes(), whole.tolist()), np.uint8)
+    out[:] = np.where(out == UNKNOWN, around[t.computation], out)
+
+
+def _from_callers(t: Table, of_row: bytes, passed_on: list[bool]) -> list[int]:
+    """What each computation takes over from its caller, else from the caller's own computation."""
+    caller = t.caller()[0]
+    rows = np.maximum(caller, 0)
+    around = t.computation[rows].tolist() if len(t.computation) else [0] * len(caller)
+    out = [0] * len(caller)
+    callers = caller.tolist()
+    for c in range(len(out) - 1, -1, -1):  # callers come after what they call
+        if passed_on[c] and callers[c] >= 0:
+            out[c] = of_row[callers[c]] or out[around[c]]
+    return out
 
 
 def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: list[bool]) -> None:
     """Fusions without a name: the phase that most of what is fused has."""
-    for c in range(len(t.first)):
-        if caller[c] >= 0 and fused[c] and out[caller[c]] == UNKNOWN:
+    mine = np.flatnonzero((caller >= 0) & np.array(fused, bool))
+    for c in mine[out[caller[mine]] == UNKNOWN].tolist():
+        row = int(caller[c])
+        if out[row] == UNKNOWN:
             counts = np.bincount(out[t.first[c] : t.first[c] + t.size[c]], minlength=len(PHASES))
             counts[UNKNOWN] = 0
             if counts.any():
-                out[caller[c]] = int(counts.argmax())
+                out[row] = int(counts.argmax())
 
 
 def _holding_both(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
@@ -231,14 +245,17 @@ def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
     source = wanted.copy()
     source[rows[holds[callees]]] = True
     seen = bytearray(source.tobytes())
+    found = np.frombuffer(seen, bool)
     some = np.zeros(len(t.first), bool)  # elsewhere nothing is to be found
     some[t.computation[source]] = True
-    mine = np.flatnonzero(~source[t.operands.rows] & some[t.computation[t.operands.rows]])
-    users, values = t.operands.rows[mine].tolist(), t.operands.values[mine].tolist()
-    for i, o in zip(users, values, strict=True):
+    mine = ~source[t.operands.rows] & some[t.computation[t.operands.rows]]
+    waves, (users, values) = in_order(t, mine)
+    for i, o in waves:
+        found[i[found[o]]] = True
+    for i, o in zip(users.tolist(), values.tolist(), strict=True):
         if seen[o]:
             seen[i] = 1
-    return np.frombuffer(seen, bool).copy()
+    return found.copy()
 
 
 def _serve_optimiser(
@@ -250,21 +267,26 @@ def _serve_optimiser(
     or the results alone, they are its own.
     """
     tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
-    serves = bytearray((out == OPTIMISER).tobytes())
+    serves = out == OPTIMISER
     plain = t.op_name == 0  # copies and casts of XLA's own pass it on
     may = (out == UNKNOWN) & (candidate | plain)
-    users, values = _edges_into(t, may)
-    kept = ~tuples[users]
-    free, last = may.tobytes(), (after & plain).tobytes()
-    used, elsewhere = bytearray(len(serves)), bytearray(len(serves))
-    for i, o in zip(users[kept].tolist(), values[kept].tolist(), strict=True):
-        if serves[i] or (free[i] and (used[i] or last[i]) and not elsewhere[i]):
-            serves[i] = used[o] = 1
+    waves, (users, values) = in_order(t, _into(t, may) & ~tuples[t.operands.rows], last_first=True)
+    last, does, free = after & plain, serves.tobytes(), may.tobytes()
+    used = np.zeros(len(serves), bool)
+    elsewhere = used.copy()
+    for i, o in waves:
+        yes = serves[i] | (may[i] & (used[i] | last[i]) & ~elsewhere[i])
+        used[o[yes]] = True
+        elsewhere[o[~yes]] = True
+    is_last, is_used = last.tobytes(), bytearray(used.tobytes())
+    is_elsewhere = bytearray(elsewhere.tobytes())
+    for i, o in zip(users.tolist(), values.tolist(), strict=True):
+        if does[i] or (free[i] and (is_used[i] or is_last[i]) and not is_elsewhere[i]):
+            is_used[o] = 1
         else:
-            elsewhere[o] = 1
-    for i in np.flatnonzero(may).tolist():  # those that use nothing of the kind
-        serves[i] = used[i] and not elsewhere[i]
-    return np.asarray(np.frombuffer(serves, bool) & candidate)
+            is_elsewhere[o] = 1
+    used, elsewhere = np.frombuffer(is_used, bool), np.frombuffer(is_elsewhere, bool)
+    return np.asarray(np.where(may, used & ~elsewhere, serves) & candidate)
 
 
 def _beside_model(t: Table, out: Phases, candidate: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -276,16 +298,22 @@ def _beside_model(t: Table, out: Phases, candidate: npt.NDArray[np.bool_]) -> np
     """
     model = np.isin(out, (FORWARD, BACKWARD, REMATERIALISED))
     tuples = t.by_opcode(lambda o: o == "tuple", bool)
-    tuples &= np.array([i.is_root for i in t.instructions], bool)  # results, not what a loop takes
+    for row in np.flatnonzero(tuples).tolist():  # results, not what a loop takes
+        tuples[row] = t.instructions[row].is_root
     feeds = model.copy()
     np.logical_or.at(feeds, t.called.rows, _calls_that_hold(t, model)[t.called.values])
     loose = candidate & (out == UNKNOWN) & ~_depends_on(t, model)
-    seen = feeds.tolist()
-    users, values = _edges_into(t, ~feeds)
+    seen = bytearray(feeds.tobytes())
+    met = np.frombuffer(seen, bool)
+    waves, (users, values) = in_order(
+        t, _into(t, ~feeds) & ~tuples[t.operands.rows], last_first=True
+    )
+    for i, o in waves:
+        met[o[met[i]]] = True
     for i, o in zip(users.tolist(), values.tolist(), strict=True):
-        if seen[i] and not tuples[i]:
+        if seen[i]:
             seen[o] = True
-    loose &= ~np.array(seen, bool)
+    loose &= ~met
     if not loose.any():
         return np.zeros(len(out), bool)
     rows, edges = t.operands.rows, t.operands.values
@@ -308,26 +336,35 @@ def _beside_model(t: Table, out: Phases, candidate: npt.NDArray[np.bool_]) -> np
     return near
 
 
-def _edges_into(t: Table, values: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """(user, value) of every use of ``values``, the last users first."""
+def _into(t: Table, values: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which edges are uses of ``values`` by rows that come after them."""
     edges = t.operands.values
-    mine = np.flatnonzero(values[edges] & (edges < t.operands.rows))[::-1]
-    return t.operands.rows[mine], edges[mine]
+    return np.asarray(values[edges] & (edges < t.operands.rows))
 
 
 def _inherit(t: Table, out: Phases) -> None:
     """Rows without any name: later than forward by their operands, else by first user."""
     unknown = out == UNKNOWN
     phase = bytearray(out.tobytes())
-    users, values = _edges_into(t, unknown)
-    for i, o in zip(users.tolist(), values.tolist(), strict=True):
-        if phase[i]:
-            phase[o] = phase[i]
-    free = unknown & np.isin(np.frombuffer(phase, np.uint8), (UNKNOWN, OPTIMISER))
-    mine = np.flatnonzero(free[t.operands.rows])  # users come in order: what they use is settled
+    known = np.frombuffer(phase, np.uint8)
+    waves, (users, values) = in_order(t, _into(t, unknown), last_first=True)
+    for i, o in waves:
+        some = known[i] != UNKNOWN
+        known[o[some]] = known[i[some]]
+    for u, v in zip(users.tolist(), values.tolist(), strict=True):
+        if phase[u]:
+            phase[v] = phase[u]
+    free = unknown & ((known == UNKNOWN) | (known == OPTIMISER))
     made_from = bytearray([FORWARD]) * len(phase)
-    rows, edges = t.operands.rows[mine].tolist(), t.operands.values[mine].tolist()
-    for i, o in zip(rows, edges, strict=True):
-        if phase[o] > made_from[i]:
-            made_from[i] = phase[i] = phase[o]
-    out[:] = np.frombuffer(phase, np.uint8)
+    made = np.frombuffer(made_from, np.uint8)
+    # users come in order: what they use is settled
+    waves, (users, values) = in_order(t, free[t.operands.rows])
+    for i, o in waves:
+        later = known[o] > FORWARD
+        i, o = i[later], o[later]
+        np.maximum.at(made, i, known[o])
+        known[i] = made[i]
+    for u, v in zip(users.tolist(), values.tolist(), strict=True):
+        if phase[v] > made_from[u]:
+            made_from[u] = phase[u] = phase[v]
+    out[:] = known

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import chain, count
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -79,6 +80,15 @@ class Table:
     shape: Ints  # into shapes
     op_names: tuple[str, ...]  # distinct; 0 is ''
     op_name: Ints  # into op_names
+
+    @cached_property
+    def roots(self) -> Ints:
+        """A row a computation: its root, -1 where the dump was cut before it."""
+        if not self.instructions:
+            return np.full(len(self.first), -1, np.int64)
+        computations = self.instructions[0].module.computations
+        roots = [-1 if c.root is None else c.root.index for c in computations]
+        return np.array(roots, np.int64)
 
     @cached_property
     def silent(self) -> NDArray[np.bool_]:
@@ -175,10 +185,8 @@ def _build(module: Module) -> Table:
     instructions = module.instructions
     opcode, opcodes = intern(module.opcodes_list)
     # Shapes are interned by the reader, and hashing an id is cheaper than hashing text.
-    shapes = [i.shape for i in instructions]
-    keys = list(map(id, shapes))
-    by_id = dict(zip(keys, shapes, strict=True))
-    shape_ids, shape_keys = intern(keys)
+    shapes = list(map(attrgetter("shape"), instructions))
+    shape_ids, firsts = _by_identity(shapes)
     size = np.array([len(c.instructions) for c in module.computations], np.int64)
     called_offsets, called, roles = module.called_csr()
     names, op_name = _op_names(module)
@@ -192,11 +200,21 @@ def _build(module: Module) -> Table:
         operands=Csr(*module.operand_csr()),
         called=Csr(called_offsets, called),
         called_roles=tuple(roles),
-        shapes=tuple(by_id[k] for k in shape_keys),
+        shapes=tuple(shapes[k] for k in firsts),
         shape=shape_ids,
         op_names=names,
         op_name=op_name,
     )
+
+
+def _by_identity(items: list[Any]) -> tuple[Ints, list[int]]:
+    """Ids by first appearance, and where each first appears."""
+    keys = np.fromiter(map(id, items), np.int64, len(items))
+    _, firsts, which = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[which.reshape(-1)], firsts[order].tolist()
 
 
 def _op_names(module: Module) -> tuple[tuple[str, ...], Ints]:

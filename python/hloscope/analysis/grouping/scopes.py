@@ -216,49 +216,61 @@ def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
 def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
     scope = _from_callees(t, own)
     n = len(scope)
-    if n == 0:
+    told = np.zeros(len(t.first), bool)  # elsewhere nothing is to be found
+    told[t.computation[scope >= 0]] = True
+    unknown = np.flatnonzero((scope < 0) & told[t.computation])
+    if not len(unknown):
         return scope
-    here = np.arange(n)
-    rows, values = t.operands.rows, t.operands.values
+    within = told[t.computation[t.operands.rows]]
+    rows, values = t.operands.rows[within], t.operands.values[within]
     # Constants and parameters say nothing about their users, nor does a root tuple about its
     # operands; edges against the printed order would make the chains below loop.
     silent = t.silent
     tuples = t.by_opcode(lambda o: o == "tuple", bool)
     forward = rows > values
-    up = forward & ~silent[values]
-    down = forward & ~tuples[rows]
-    operand, user = np.full(n, -1), np.full(n, n)
-    np.maximum.at(operand, rows[up], values[up])
-    np.minimum.at(user, values[down], rows[down])
-    user[user == n] = -1
+    up = forward & (scope[rows] < 0) & ~silent[values]
+    down = np.flatnonzero(forward & (scope[values] < 0) & ~tuples[rows])[::-1]
+    operand, user = np.arange(n), np.arange(n)  # itself, where there is none
+    latest = np.full(n, -1)
+    np.maximum.at(latest, rows[up], values[up])
+    operand[latest >= 0] = latest[latest >= 0]
+    user[values[down]] = rows[down]  # users descend: the first is written last
+    ends, starts = np.arange(n), np.arange(n)
     for _ in range(64):
-        unknown = scope < 0
-        if not unknown.any():
-            break
-        source = _follow(np.where(unknown & (operand >= 0), operand, here))
+        ends[unknown], starts[unknown] = operand[unknown], user[unknown]
+        source = _follow(ends, unknown)
         above = scope[source]
-        below = scope[_follow(np.where(unknown & (user >= 0), user, here))]
+        below = scope[_follow(starts, unknown)]
         weak = (above == top) | combined[source]
         good = (above >= 0) & (~weak | (below < 0))
         found = np.where(good, above, below)
-        if not (found[unknown] >= 0).any():
+        if not (found >= 0).any():
             # The nearest neighbours know nothing; ask all of them.
-            found = np.full(n, -1)
-            np.maximum.at(found, rows, scope[values])
-            np.maximum.at(found, values, scope[rows])
-            if not (found[unknown] >= 0).any():
+            best = np.full(n, -1)
+            np.maximum.at(best, rows, scope[values])
+            np.maximum.at(best, values, scope[rows])
+            found = best[unknown]
+            if not (found >= 0).any():
                 break
-        scope = np.where(unknown, found, scope)
+        scope[unknown] = found
+        known = unknown[found >= 0]
+        ends[known], starts[known] = known, known
+        unknown = unknown[found < 0]
+        if not len(unknown):
+            break
     return scope
 
 
-def _follow(pointer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The end of each chain of pointers, by doubling."""
-    while True:
-        further = pointer[pointer]
-        if np.array_equal(further, pointer):
-            return pointer
-        pointer = further
+def _follow(pointer: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The end of each chain of pointers that begins in ``rows``, by doubling, in place."""
+    at = rows
+    while len(at):
+        before = pointer[at]
+        further = pointer[before]
+        moved = further != before
+        at = at[moved]
+        pointer[at] = further[moved]
+    return pointer[rows]
 
 
 def _from_callees(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
