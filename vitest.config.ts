@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["tests/js/**/*.test.ts"],
-    testTimeout: 300_000,
+    testTimeout: 60_000,
     globalSetup: "tests/js/python-views.ts",
   },
 });

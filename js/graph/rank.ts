@@ -70,10 +70,9 @@ export function fillRanks(
   for (let k = n - 1; k >= 0; k--) {
     const v = order[k];
     const outDegree = outOffsets[v + 1] - outOffsets[v];
-    if (outDegree === 0 || outDegree < inOffsets[v + 1] - inOffsets[v]) continue;
+    if (outDegree <= inOffsets[v + 1] - inOffsets[v]) continue;
     let r = 0x7fffffff;
     for (let e = outOffsets[v]; e < outOffsets[v + 1]; e++) r = Math.min(r, rank[outs[e]] - 1);
-    if (outDegree === inOffsets[v + 1] - inOffsets[v]) continue;
     // The nearest row at or above the users' that has room; at least where it was.
     while (r > rank[v] && filled[base[v] + r] >= width) r--;
     if (r > rank[v]) {

@@ -138,7 +138,8 @@ function changeBytes(block: Uint8Array, pick: (n: number) => number): Uint8Array
   return pick(10) === 0 ? out.subarray(0, pick(out.length)) : out;
 }
 
-describe("10,000 changed blocks", () => {
+// some seconds each, a minute where ten programs share two cores
+describe("10,000 changed blocks", { timeout: 300_000 }, () => {
   const changes = { changeColumn, changeHeader, changeBytes };
   test.each([
     ["changeColumn", 6000],

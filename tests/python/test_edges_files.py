@@ -112,6 +112,28 @@ def test_nearly_the_same_program_is_told(share, is_the_same):
     assert is_the_same or "99 % of the instructions" in notes[0]
 
 
+@pytest.mark.parametrize(
+    ("names", "shares", "taken"),
+    [
+        (("m", "m"), (1.0, 0.9), {7}),  # of two compiles of a name the one that is the same
+        (("m", "m"), (0.9, 1.0), {8}),
+        (("m", "m"), (1.0, 0.9995), {7, 8}),
+        (("other", "third"), (1.0, 0.9), {7}),  # another name, and the same program
+        (("m", "other"), (0.9, 1.0), {7}),  # the name tells first
+    ],
+)
+def test_which_programs_of_a_trace_are_taken(names, shares, taken):
+    body = "\n".join(f"a{k} = f32[] parameter({k})" for k in range(2000))
+    module = hs.read(f"HloModule m\n\nENTRY main {{\n{body}\n}}\n").module
+    programs = tuple(
+        Program(name, 7 + k, trace_of(module, share).programs[0].proto)
+        for k, (name, share) in enumerate(zip(names, shares, strict=True))
+    )
+    ops = tuple(OpTime(p.name, "a0", 0, 1.0, 1, program=p.id) for p in programs)
+    found = match(Trace(ops, programs, {}, {}, {0: "TPU:0"}), module)
+    assert {program for _, program, _ in found.rows} == taken
+
+
 @pytest.mark.parametrize("kind", ["f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz"])
 def test_fnuz_has_one_nan_and_no_minus_zero(kind):
     values = {code: _small_float(code, kind) for code in range(256)}

@@ -1,0 +1,247 @@
+"""Runs inside pytest for `scripts/mutate`: which lines the tests run, and tests on changed sources.
+
+Collected once, nothing run: every request is answered by a fork of that process, so no change
+starts Python, imports jax or collects tests anew, and none sees what another left behind. In the
+fork the functions of the changed file get their new code before the tests run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import pytest
+
+FILES = set(json.loads(os.environ["MUTATE_FILES"]))
+ADDRESS = os.environ["MUTATE_SOCKET"]
+MEMORY = 8 << 30
+SLOW = 1.0  # seconds of processor: a test that takes more while its lines are traced is left out
+COMPILED = "compiled"  # the fixture of tests that compile programs
+FUNCTIONS: dict[str, list[FunctionType]] = {}  # of FILES, as the tests have them
+INLINE = 0x02  # CO_NEWLOCALS: a function; class bodies and modules run when they are imported
+
+# -- which lines the tests run ---------------------------------------------------------------
+
+
+class Cover:
+    """Lines of FILES → the tests that run them. What a shared fixture runs is its tests'."""
+
+    def __init__(self) -> None:
+        self.now: set[tuple[str, int]] = set()
+        self.fixtures: dict[str, set[tuple[str, int]]] = {}
+        self.lines: dict[str, list[str]] = {}
+        self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+
+    def local(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self.now.add((frame.f_code.co_filename, frame.f_lineno))
+        return self.local
+
+    def trace(self, frame: FrameType, event: str, arg: object) -> Any:
+        code = frame.f_code
+        return self.local if code.co_filename in FILES and code.co_flags & INLINE else None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[Any]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before, self.now = self.now, set()
+        try:
+            return (yield)
+        finally:
+            self.fixtures.setdefault(fixturedef.argname, set()).update(self.now)
+            self.now = before
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[Any]:
+        self.now = set()
+        began = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, SLOW)
+        sys.settrace(self.trace)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self.seconds[item.nodeid] = time.process_time() - began
+            for name in getattr(item, "fixturenames", ()):
+                self.now |= self.fixtures.get(name, set())
+            for path, line in self.now:
+                self.lines.setdefault(f"{path}:{line}", []).append(item.nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    def answer(self) -> dict[str, Any]:
+        return {"lines": self.lines, "seconds": self.seconds, "failed": sorted(self.failed)}
+
+
+def too_slow(number: int, frame: object) -> None:
+    raise TimeoutError("slow")
+
+
+def cover(session: pytest.Session, compiling: bool) -> dict[str, Any]:
+    """Runs what was collected, in the order that it was collected in."""
+    seen = Cover()
+    session.config.pluginmanager.register(seen)
+    signal.signal(signal.SIGPROF, too_slow)
+    items = [i for i in session.items if compiling or COMPILED not in i.fixturenames]
+    run(session, items, lambda: False)
+    return seen.answer()
+
+
+# -- tests on changed sources ----------------------------------------------------------------
+
+
+def functions(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
+    """Code of a file's functions, by name and line: those that modules and classes hold."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield (const.co_qualname, const.co_firstlineno), const
+            yield from functions(const)
+
+
+class Changed(importlib.abc.MetaPathFinder):
+    """Imports one file from other text: for modules that no test had imported yet."""
+
+    def __init__(self, path: str, code: CodeType) -> None:
+        self.path, self.code = path, code
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.origin != self.path:
+            return None
+        loader: Any = spec.loader
+        loader.get_code = lambda _name: self.code
+        return spec
+
+
+def change(path: str, source: str) -> None:
+    code = compile(source, path, "exec", dont_inherit=True)
+    sys.meta_path.insert(0, Changed(path, code))
+    new = dict(functions(code))
+    for made in FUNCTIONS.get(path, ()):
+        found = new.get((made.__code__.co_qualname, made.__code__.co_firstlineno))
+        if found is not None and found.co_freevars == made.__code__.co_freevars:
+            made.__code__ = found
+
+
+class Failures:
+    def __init__(self) -> None:
+        self.first = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.first:
+            self.first = report.nodeid
+
+
+def run(session: pytest.Session, items: list[pytest.Item], enough: Callable[[], bool]) -> None:
+    for k, item in enumerate(items):
+        following = items[k + 1] if k + 1 < len(items) else None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if enough():
+            return
+
+
+def try_change(session: pytest.Session, asked: dict[str, Any]) -> str:
+    """The test that notices, empty when none does."""
+    resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"]))
+    by_id = {item.nodeid: item for item in session.items}
+    if asked["path"]:
+        change(asked["path"], asked["source"])
+    failures = Failures()
+    session.config.pluginmanager.register(failures)
+    run(session, [by_id[t] for t in asked["tests"]], lambda: bool(failures.first))
+    return failures.first
+
+
+def quiet() -> None:
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    with contextlib.suppress(ImportError):
+        from hypothesis import settings
+
+        settings.register_profile("mutate", database=None, derandomize=True)
+        settings.load_profile("mutate")
+
+
+def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
+    """What ``work`` returns in a fork; ``otherwise`` when that ends in any other way, or late."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        try:
+            quiet()
+            with theirs.makefile("wb") as out:
+                pickle.dump(work(), out)
+        finally:
+            os._exit(0)
+    theirs.close()
+    ours.settimeout(limit)
+    try:
+        with ours.makefile("rb") as answer:
+            return pickle.load(answer)
+    except (EOFError, OSError, pickle.UnpicklingError):
+        return otherwise
+    finally:
+        ours.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def serve(session: pytest.Session, connection: socket.socket) -> None:
+    with connection, connection.makefile("rwb") as stream:
+        for line in stream:
+            asked = json.loads(line)
+            if asked["what"] == "ids":
+                answer: Any = [item.nodeid for item in session.items]
+            elif asked["what"] == "cover":
+                answer = forked(
+                    lambda a=asked: cover(session, a["compiling"]), asked["limit"], None
+                )
+            else:
+                answer = forked(lambda a=asked: try_change(session, a), asked["limit"], "no end")
+            stream.write(json.dumps(answer).encode() + b"\n")
+            stream.flush()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    for made in gc.get_objects():
+        if isinstance(made, FunctionType) and made.__code__.co_filename in FILES:
+            FUNCTIONS.setdefault(made.__code__.co_filename, []).append(made)
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(ADDRESS + ".new")
+    listening.listen()
+    os.rename(ADDRESS + ".new", ADDRESS)
+    while True:
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            serve(session, connection)
+            os._exit(0)
+        connection.close()
