@@ -153,7 +153,7 @@ export type CoreColumn = string;
  * analysis did not run or has nothing to say.
  *
  * cost.flops              f64 n   FLOPs of one execution, called computations and loops included; NaN unknown
- * cost.matmul_flops       f64 n   the part in dots, convolutions and custom-call matmuls
+ * cost.matmul_flops       f64 n   the part in dots, convolutions and custom-call matmuls, and what kernels declare
  * cost.transcendentals    f64 n
  * cost.bytes              f64 n   bytes accessed, fusions at their boundary
  * cost.main_bytes         f64 n   the part in main memory (not VMEM and the like)

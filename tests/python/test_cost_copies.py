@@ -27,6 +27,17 @@ ENTRY main {
   ROOT dot = f32[2048,2048]{1,0:T(8,128)} dot(x, copy-done), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """  # noqa: E501
+KERNEL = """HloModule jit_f, is_scheduled=true
+
+ENTRY main {
+  w = f32[2048,2048]{1,0:T(8,128)} parameter(1)
+  n = s32[4]{0:T(128)S(2)} parameter(2)
+  copy-start = (f32[2048,2048]{1,0:T(8,128)S(1)}, f32[2048,2048]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(w)
+  x = f32[2048,2048]{1,0:T(8,128)} parameter(0)
+  copy-done = f32[2048,2048]{1,0:T(8,128)S(1)} copy-done(copy-start)
+  ROOT k = f32[2048,2048]{1,0:T(8,128)} custom-call(n, x, copy-done), custom_call_target="tpu_custom_call", backend_config={"custom_call_config": {"body": "", "cost_estimate": {"flops": 17179869184, "transcendentals": 0, "bytes_accessed": 50331648}}}
+}
+"""  # noqa: E501
 OFFLOADED = """HloModule jit_f, is_scheduled=true
 
 ENTRY main {
@@ -145,3 +156,23 @@ def test_modelled_time_is_below_xlas_own_estimate(
 
 def test_without_a_chip_nothing_is_assumed() -> None:
     assert estimate(hs.read(PREFETCHED).module, Target()).roofline is None
+
+
+def test_what_a_kernels_author_declares_is_timed_as_matmuls_may_be() -> None:
+    """Nobody says which unit does it: at the vector unit's rate it would be no lower bound."""
+    cost = hs.read(KERNEL).cost("tpu-v5e")
+    kernel = next(r for r in cost if r.instruction.name == "k")
+    assert cost.total_flops == 17_179_869_184
+    assert cost.total_matmul_flops == 0
+    assert kernel.seconds == pytest.approx(17_179_869_184 / V5E.matmul["bf16"])
+    assert "17.2 GFLOP as authors of kernels declare them" in repr(cost)
+    # 48 MiB are read and written, 16 of them in VMEM
+    assert cost.main_bytes[kernel.instruction.index] == 32 * MIB
+    assert cost.bytes[kernel.instruction.index] == 48 * MIB
+
+
+def test_a_kernel_without_floats_is_the_vector_units() -> None:
+    text = KERNEL.replace("f32[", "s32[")
+    cost = hs.read(text).cost("tpu-v5e")
+    kernel = next(r for r in cost if r.instruction.name == "k")
+    assert kernel.seconds == pytest.approx(17_179_869_184 / V5E.vector)

@@ -9,6 +9,7 @@ import zlib
 
 import hloscope as hs
 import pytest
+from hloscope.readers import read_modules
 from hloscope.readers.compiled import is_cache_entry
 from hloscope.readers.hlo_text import read_hlo_text
 from hloscope.readers.mlir_bytecode import _exported
@@ -206,3 +207,32 @@ def test_a_proto_says_so_too_and_shapes_without_elements_are_no_news() -> None:
         found = module(f"ROOT a = {shape} parameter(0)")
         assert found.warnings == ()
         assert found.instructions[0].shape.byte_size == size
+
+
+@pytest.mark.parametrize("layout", ['{1,x"0}', "{1}", "{2,0}", "{0,0}", "{1,0:T(8,128)%}"])
+def test_a_damaged_layout_is_a_warning(layout: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n  ROOT a = f32[8,16]{layout} parameter(0)\n}}\n"
+    [module] = read_modules(text.encode())
+    assert [w.line for w in module.warnings] == [3]
+    assert "layout" in module.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    "layout", ["{1,0}", "{}", "{:T(128)}", "{0,1:T(8,128)(2,1)S(1)}", "{ /* x */ 1,0:E(4)S(5)}"]
+)
+def test_layouts_that_stand_are_none(layout: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n  ROOT a = f32[8,16]{layout} parameter(0)\n}}\n"
+    [module] = read_modules(text.encode())
+    assert not module.warnings
+
+
+def test_a_damaged_name_of_an_mlir_operation_is_a_warning() -> None:
+    text = """module @m {
+  func.func public @main(%arg0: tensor<8xi32>) -> tensor<8xi32> {
+    %c = stablehlo.consta.\x01!dense<1> : tensor<i32>
+    return %arg0 : tensor<8xi32>
+  }
+}
+"""
+    [module] = read_modules(text.encode())
+    assert [w.line for w in module.warnings] == [3]

@@ -305,3 +305,21 @@ def test_a_gather_of_what_had_its_layout_is_asked_for_by_what_takes_it():
     assert {c.opcode for c in cards.values()} == {"output"}
     assert "returned as P(None, 'c')" in str(cards["r"])
     assert "returned as P('r', None)" in str(cards["c"])
+
+
+def test_a_branch_within_a_loop_is_followed_to_its_argument():
+    mesh = mesh_of(data=2, model=4)
+
+    def f(x, w):
+        def body(c, i):
+            return lax.cond(i % 2 == 0, lambda a: jnp.tanh(a @ w), lambda a: a * 2, c), None
+
+        return lax.scan(body, x, jnp.arange(6))[0]
+
+    cap = hs.capture(f, array(mesh, (64, 128)), array(mesh, (128, 128), None, "model"))
+    [row] = cap.collectives
+    card = cap.why(row)
+    assert card.operand.startswith("a value the loop carries")
+    assert {(o.of, o.kind, o.name) for o in card.origins if o.of == "operand"} == {
+        ("operand", "argument", "w")
+    }

@@ -163,7 +163,8 @@ def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
         line = plain(lines[n - 1]).strip()
         if not _WORD.search(line) or n == m.first_line or _is_header(line):
             continue
-        if n <= first_body and not Counter(_WORD.findall(lines[n - 1])) - header:
+        said = re.sub(r"/\*.*?\*/|//.*", "", lines[n - 1])
+        if n <= first_body and not Counter(_WORD.findall(said)) - header:
             continue  # the module's attributes go on
         if (
             re.match(r"\s*(\},|execution)", lines[n - 1])

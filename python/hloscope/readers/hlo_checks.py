@@ -12,6 +12,8 @@ from ..hlo.collective_kinds import KINDS
 from ..hlo.columns import NEVER_CALLS, called_names
 from ..hlo.devices import groups_text, parse_groups
 from ..hlo.module import Instruction, Module
+from ..hlo.regex import regex
+from ..hlo.shape import Shape
 from ..hlo.sharding import Sharding
 from ..hlo.sharding_text import parse_sharding
 
@@ -21,6 +23,7 @@ _COLLECTIVES = frozenset(
     for end in ("", "-start")
 )  # fmt: skip
 _ONE_CALL = frozenset({"fusion", "reduce", "call", "all-reduce", "scatter", "sort", "map"})
+_COMMENT = regex(r"/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+")
 Warn = Callable[[str, int], None]
 MAX_TEXTS = 5000  # distinct ones that are tried
 
@@ -28,6 +31,23 @@ MAX_TEXTS = 5000  # distinct ones that are tried
 def unknown_element(kind: str) -> str:
     """What is said of an element type whose size is not known."""
     return f"{kind!r} is no element type known here: 0 bytes are counted"
+
+
+# `1,0:T(8,128)(2,1)S(1)`: dimensions, then what only a compiler needs
+_LAYOUT = regex(r"\{[\d,\s]*+(?::[\w\s(),*#:+~.\-\[\]{}]*)?\}\Z")
+
+
+def unclear_layouts(shape: Shape) -> list[str]:
+    """Layouts that name other dimensions than the array has, or hold what no layout does."""
+    return [
+        leaf.text
+        for leaf in shape.leaves()
+        if (layout := leaf.layout) is not None
+        and (
+            not _LAYOUT.match(_COMMENT.sub("", layout.text))
+            or (layout.minor_to_major and sorted(layout.minor_to_major) != [*range(leaf.rank)])
+        )
+    ]
 
 
 def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:

@@ -447,6 +447,8 @@ class _ModuleReader:
                 shape = Shape(text, "opaque")
             for kind in dict.fromkeys(shape.unknown_elements):
                 self._warn(hlo_checks.unknown_element(kind), at)
+            for unclear in hlo_checks.unclear_layouts(shape)[:3]:
+                self._warn(f"the layout of {unclear[:60]!r} is not understood", at)
             self.shapes[text] = shape
         return shape
 

@@ -19,7 +19,7 @@ _BRACKET = regex(r'[()\[\]{}"]|/\*|//')
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _QUOTE_REST = regex(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _ARRAY_SHAPE = regex(
-    rf"[a-z][a-z0-9]*{SPACE}\[(?:[^\[\]\n=<]|<=)*+\](?:{SPACE}\{{(?:[\d:][^{{}}]*+)?\}})?"
+    rf"[a-z][a-z0-9]*{SPACE}\[(?:[^\[\]\n=<]|<=)*+\](?:{SPACE}\{{{SPACE}(?:[\d:][^{{}}]*+)?\}})?"
 )
 _WORD = regex(r"[^\s(]*")
 _BODY = regex(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a computation in place

@@ -51,6 +51,7 @@ class OpLine:
     opens_region: bool = False
     region_arguments: str | None = None
     iteration_arguments: list[str] = field(default_factory=list)
+    is_damaged: bool = False  # its name ends in what no name holds
 
     @property
     def type_shapes(self) -> list[Shape]:
@@ -153,6 +154,10 @@ def parse_op(line: str) -> OpLine | None:
     if more:  # %values, %indices = chlo.top_k(…)
         op.other_names = _VALUE.findall(more)
         op.results += len(op.other_names)
+    follows = line[m.end() : m.end() + 1]
+    op.is_damaged = opcode.endswith(".") or not (
+        not follows or follows.isspace() or follows in '(<{:[@"%,'
+    )
     rest = line[m.end() :].strip()
     if rest.endswith("{") and not rest.endswith("<{"):
         op.opens_region = True

@@ -299,6 +299,8 @@ class _Reader:
                 self._warn(f"not an operation: {bare[:60]!r}", span[0])
             return
         self._check_types(op.types, span[0])
+        if op.is_damaged:
+            self._warn(f"the name of an operation is damaged: {bare[:60]!r}", span[0])
         if op.name and not op.types and not op.opens_region:
             self._warn(f"%{op.name[:40]} has no type: {bare[:60]!r}", span[0])
         name = op.name or f"{op.opcode}.{len(scope.body)}"

@@ -110,12 +110,13 @@ class Cost:
     flops: Floats
     transcendentals: Floats
     matmul_flops: Floats
+    matrix_flops: Floats  # those, and what authors of kernels declare: timed at the matrix unit
     bytes: Floats
     main_bytes: Floats  # the part of ``bytes`` in main memory: not in VMEM and the like
     is_unit: npt.NDArray[np.bool_]
     work: flops_module.Work  # of one execution, called computations left out
     execution: Runs
-    matmul_dtype: tuple[str, ...]  # of most of the matmul FLOPs inside; "" where there are none
+    matmul_dtype: tuple[str, ...]  # of most of the matrix FLOPs inside; "" where there are none
     roofline: Roofline | None = None
 
     def _total(self, column: Floats) -> float:
@@ -140,6 +141,11 @@ class Cost:
     def total_matmul_flops(self) -> float:
         """The part of ``total_flops`` in dots, convolutions and custom-call matmuls."""
         return self._total(self.matmul_flops)
+
+    @cached_property
+    def total_matrix_flops(self) -> float:
+        """``total_matmul_flops`` and what authors of kernels declare: timed at the matrix unit."""
+        return self._total(self.matrix_flops)
 
     @cached_property
     def total_bytes(self) -> float:
@@ -394,9 +400,10 @@ def estimate(
     container = t.by_opcode(lambda o: o in CONTAINERS or _names_again(o), bool)
     is_unit = calls.executed[t.computation] & ~container
     own_flops = _with_unknown_inside(work.flops, calls, t.computation)
+    matrix = work.matrix_flops
     columns = [
         inclusive_sums(module, calls, c, execution.trips)[0]
-        for c in (work.flops, work.transcendentals, work.matmul_flops, accessed, in_main)
+        for c in (work.flops, work.transcendentals, work.matmul_flops, matrix, accessed, in_main)
     ]
     columns[0][own_flops] = np.nan
     cost = Cost(
@@ -406,8 +413,9 @@ def estimate(
         flops=columns[0],
         transcendentals=columns[1],
         matmul_flops=columns[2],
-        bytes=columns[3],
-        main_bytes=columns[4],
+        matrix_flops=columns[3],
+        bytes=columns[4],
+        main_bytes=columns[5],
         is_unit=is_unit,
         work=work,
         execution=execution,
@@ -421,9 +429,9 @@ def _matmul_dtypes(module: Module, calls: Calls, work: flops_module.Work) -> tup
     heaviest: dict[int, tuple[float, str]] = {}  # by computation
     own = [d if k else "" for k, d in zip(work.kind, work.dtype, strict=True)]
     computation = table(module).computation
-    for n in np.flatnonzero(np.nan_to_num(work.matmul_flops) > 0).tolist():
-        c = int(computation[n])
-        heaviest[c] = max(heaviest.get(c, (0.0, "")), (float(work.matmul_flops[n]), own[n]))
+    for n in np.flatnonzero(np.nan_to_num(work.matrix_flops) > 0).tolist():
+        c, own[n] = int(computation[n]), work.dtype[n]
+        heaviest[c] = max(heaviest.get(c, (0.0, "")), (float(work.matrix_flops[n]), own[n]))
     for c in calls.order:
         for e in calls.below[c]:
             if e.role is Role.FUSED and e.callee in heaviest:

@@ -114,9 +114,13 @@ def _special(i: Instruction, size: Floats) -> float:
         if is_sharding_marker(i.custom_call_target or ""):
             return 0.0
         estimate = author_estimate(i)
-        if estimate is not None and estimate["bytes_accessed"]:
-            return estimate["bytes_accessed"]
-        return float(size[i.index] + sum(size[o.index] for o in i.operands))
+        sized = float(size[i.index] + sum(size[o.index] for o in i.operands))
+        if estimate is None or not estimate["bytes_accessed"]:
+            return sized
+        declared = estimate["bytes_accessed"]
+        # what the author counts may lie elsewhere than in the memory that is asked for
+        elsewhere = any(a.shape.byte_size and not size[a.index] for a in (i, *i.operands))
+        return min(declared, sized) if elsewhere else declared
     try:
         return float(_RULES[i.opcode](i, size))
     except IndexError:  # operands cut off

@@ -107,6 +107,19 @@ def author_estimate(i: Instruction) -> dict[str, float] | None:
         return None
 
 
+def kernel_dtype(i: Instruction) -> str:
+    """The fastest type that a kernel may multiply in, by what it takes; "" for what has none.
+
+    It may round floats to bf16 inside, and to 8 bits where it takes some of those.
+    """
+    types = {s.element_type for o in i.operands for s in o.shape.leaves()}
+    floats = {t for t in types if t.startswith(("f", "bf", "c"))}
+    narrow = {t for t in types if t.startswith("f8") or t in ("s8", "u8", "s4", "u4")}
+    if narrow:
+        return "f8" if floats else "s8"
+    return "bf16" if floats else ""
+
+
 def operand(i: Instruction, number: int) -> Shape | None:
     """Shape of one operand, the first leaf of a tuple; None when it is not there."""
     if number >= len(i.operands):

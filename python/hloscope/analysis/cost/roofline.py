@@ -277,8 +277,8 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
     rates = np.array([hardware.matmul_rate(d) or np.nan for d in dtypes], np.float64)
     column = rates[np.searchsorted(dtypes, cost.matmul_dtype)] if n else np.zeros(0)
     unit = cost.is_unit
-    matmul = np.divide(cost.matmul_flops, column, out=np.zeros(n), where=cost.matmul_flops > 0)
-    other = cost.flops - cost.matmul_flops + cost.transcendentals
+    matmul = np.divide(cost.matrix_flops, column, out=np.zeros(n), where=cost.matrix_flops > 0)
+    other = cost.flops - cost.matrix_flops + cost.transcendentals
     vector = other / hardware.vector if hardware.vector else np.where(np.isnan(other), np.nan, 0.0)
     memory = cost.main_bytes / hardware.memory_bandwidth
     stacked = np.vstack([matmul, vector, memory])

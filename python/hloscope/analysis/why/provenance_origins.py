@@ -15,7 +15,8 @@ from ...hlo import Instruction, Mesh, Module, StackFrame, Target
 from ...hlo.places import whole_place
 from ...hlo.sharding_text import parse_sharding
 from ..base.frames import is_library, own_line
-from ..base.operands import callers, source_of, step_back
+from ..base.operands import source_of, step_back
+from .givers import givers
 from .shardy_dump import Key, ShardyDump, Spec, spec_of
 
 
@@ -112,7 +113,7 @@ class Origins:
                 if axis in self._given_axes(number):
                     ends[number] = f"input: {number}"
                 continue
-            for o in self._given(at):
+            for o in givers(at):
                 if o.index not in seen and self._has(o, axis):
                     seen.add(o.index)
                     waiting.append(o)
@@ -128,30 +129,6 @@ class Origins:
         if isinstance(end, str):
             return end
         return next((name for name, i in self.constraints.items() if i is end), None)
-
-    def _given(self, at: Instruction) -> list[Instruction]:
-        """What a value is computed from; of what a loop carries, where it starts and goes on."""
-        if at.opcode != "get-tuple-element" or not at.operands:
-            return list(at.operands)
-        whole, index = at.operands[0], int(at.attribute("index") or 0)
-        ends: list[Instruction | None] = [whole]
-        if whole.opcode == "parameter":
-            caller = callers(at.module).get(at.computation.index)
-            ends = []
-            if caller is not None and caller.opcode == "while" and caller.operands:
-                ends = [caller.operands[0], at.computation.root]
-        elif whole.opcode == "while":
-            body = dict(whole.called).get("body")
-            ends = [whole.operands[0], body.root if body is not None else None]
-        elif whole.opcode == "opt-barrier":
-            ends = [whole.operands[0]]
-        out = []
-        for end in ends:
-            if end is not None and end.opcode == "tuple" and index < len(end.operands):
-                out.append(end.operands[index])
-            elif end is not None and end.opcode not in ("tuple", "while", "parameter"):
-                out += end.operands
-        return out
 
     def _key(self, value: Instruction) -> Key | None:
         """What the value is in Shardy's dump."""
@@ -252,14 +229,15 @@ class Origins:
         return Origin("", "result", "output", name or "the result")
 
     def describe(self, value: Instruction) -> str:
-        number = self.moved_argument(value)
-        if number is not None:
-            return self._argument(number)
-        if value.opcode in ("parameter", "get-tuple-element"):
-            caller = callers(value.module).get(value.computation.index)
-            if caller is not None and caller.opcode == "while":
-                return "a value the loop carries"
-        return f"result of {value.op_name.rpartition('/')[2] or value.opcode}"
+        source = source_of(value, self.target)
+        if source.parameter is not None:
+            return self._argument(source.parameter)
+        if source.kind == "loop":
+            return "a value the loop carries"
+        made = value
+        while made.opcode == "get-tuple-element" and made.operands:
+            made = made.operands[0]
+        return f"result of {made.op_name.rpartition('/')[2] or made.opcode}"
 
 
 _MOST = 400  # values looked at on the way back to where an axis began

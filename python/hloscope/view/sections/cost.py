@@ -27,7 +27,7 @@ def add(builder: Builder, context: Context) -> None:
     position = {d: k for k, d in enumerate(dtypes)} | {"": 0}
     b = builder
     b.column("cost.flops", "f64", cost.flops)
-    b.column("cost.matmul_flops", "f64", cost.matmul_flops)
+    b.column("cost.matmul_flops", "f64", cost.matrix_flops)
     b.column("cost.transcendentals", "f64", cost.transcendentals)
     b.column("cost.bytes", "f64", cost.bytes)
     b.column("cost.main_bytes", "f64", cost.main_bytes)
