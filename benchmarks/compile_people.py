@@ -30,6 +30,8 @@ def main() -> None:
 
     axes = AXES | {"pipeline": "stage", "ring_attention": "ring", "tensor_parallel": "model"}
     axes["sharded_weights"] = "model"
+    axes |= {f"gathered{tail}": "data" for tail in ("", "_scoped")}
+    axes |= {f"ring_trained{tail}": "ring" for tail in ("", "_scoped")}
     for name in sys.argv[2:] or PROGRAMS:
         for place in ("cpu", "tpu"):
             file = folder / f"{name}.{place}.hlo"

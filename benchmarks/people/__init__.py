@@ -13,6 +13,7 @@ from . import (
     decoders,
     flax_models,
     learners,
+    newcomers,
     others,
     pairs,
     parallel,
@@ -36,4 +37,5 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
     **tables.PROGRAMS,
     **pods.PROGRAMS,
     **pairs.PROGRAMS,
+    **newcomers.PROGRAMS,
 }

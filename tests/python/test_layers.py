@@ -252,3 +252,51 @@ def test_two_stacks_of_one_name_are_told_apart() -> None:
     (m,) = read_modules("\n".join(["HloModule m", "", "ENTRY e {", *rows, "}", ""]))
     tree = group_tree(m)
     assert sorted(len(f.members) for f in folds(m, tree).folds) == [4, 6]
+
+
+def test_layers_are_called_by_the_function_that_one_of_them_is() -> None:
+    """Not by ``loss``, which has lines of its own, nor by ``two``, which a layer calls twice."""
+    text = _steps(called=("process", "two", "two"))
+    (run,) = layers(read_modules(text)[0]).runs
+    assert (run.name, run.stack.count) == ("process", 4)
+    (run,) = layers(read_modules(_steps(called=("", "", "")))[0]).runs
+    assert (run.name, run.stack.count) == ("layer", 4)
+
+
+def _steps(called: tuple[str, str, str]) -> str:
+    """Four layers of two products each in a loop of ``loss``, with frames that say so."""
+    around, first, second = called
+    names = ["loss", *dict.fromkeys(n for n in called if n)]
+    inner = around or "loss"
+    # function, line and caller's frame: the loss itself, its loop, a layer's lines, what they call
+    frames = [("loss", 9, 0), ("loss", 5, 0)]
+    frames += [(inner, n, 2 if around else 0) for n in (21, 22)]
+    frames += [(f or inner, 31 if f else n, k if f else 0)
+               for f, n, k in ((first, 21, 3), (second, 22, 4))]  # fmt: skip
+    tables = ["FileNames", '1 "/home/me/model.py"', "", "FunctionNames"]
+    tables += [f'{k} "{n}"' for k, n in enumerate(names, 1)]
+    tables += ["", "FileLocations"]
+    tables += [
+        f"{k} {{file_name_id=1 function_name_id={names.index(f) + 1} line={n} end_line={n} "
+        "column=1 end_column=2}"
+        for k, (f, n, _) in enumerate(frames, 1)
+    ]
+    tables += ["", "StackFrames"]
+    tables += [
+        f"{k} {{file_location_id={k} parent_frame_id={above + 1}}}"
+        for k, (_, _, above) in enumerate(frames, 1)
+    ]
+
+    def row(name: str, what: str, frame: int) -> str:
+        said = f'metadata={{op_name="jit(f)/op" stack_frame_id={frame}}}'
+        return f"  {name} = f32[8,8]{{1,0}} {what}, {said}"
+
+    body = ["  x = f32[8,8]{1,0} parameter(0)"]
+    body += [f"  w{k} = f32[8,8]{{1,0}} parameter({k + 1})" for k in range(8)]
+    at, dims = "x", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    for k in range(8):
+        body.append(row(f"d{k}", f"dot({at}, w{k}), {dims}", 5 + k % 2))
+        body.append(row(f"t{k}", f"tanh(d{k})", 5 + k % 2))
+        at = f"t{k}"
+    body += [row("s", f"sine({at})", 1), row("ROOT r", "cosine(s)", 1)]
+    return "\n".join(["HloModule m", "", *tables, "", "ENTRY e {", *body, "}", ""])

@@ -130,3 +130,46 @@ ENTRY e {
     found = {i.name: PHASES[p] for i, p in zip(m.instructions, phases(m), strict=True)}
     assert (found["new"], found["s"], found["n"]) == ("optimiser",) * 3
     assert (found["y"], found["dy"]) == ("forward", "backward")
+
+
+def test_steps_counted_and_moments_without_a_gradient_are_the_optimisers() -> None:
+    """The count is used in a fusion of the backward pass, but by the update in it alone."""
+    text = """HloModule m
+
+product {
+  y = f32[4]{0} parameter(0)
+  g = f32[4]{0} parameter(1)
+  d = f32[] parameter(2)
+  dw = f32[4]{0} multiply(y, g), metadata={op_name="jit(step)/transpose(jvp())/mul"}
+  b = f32[4]{0} broadcast(d), dimensions={}, metadata={op_name="jit(step)/div"}
+  ROOT u = f32[4]{0} divide(dw, b), metadata={op_name="jit(step)/div"}
+}
+
+decay {
+  m = f32[4]{0} parameter(0)
+  d = f32[] parameter(1)
+  b = f32[4]{0} broadcast(d), dimensions={}, metadata={op_name="jit(step)/div"}
+  ROOT n = f32[4]{0} divide(m, b), metadata={op_name="jit(step)/div"}
+}
+
+ENTRY e {
+  w = f32[4]{0} parameter(0)
+  moment = f32[4]{0} parameter(1)
+  count = s32[] parameter(2)
+  one = s32[] constant(1), metadata={op_name="jit(step)/jvp(jit(_take))/add"}
+  copied = s32[] copy(count)
+  next = s32[] add(copied, one), metadata={op_name="jit(step)/add"}
+  power = f32[] convert(next), metadata={op_name="jit(step)/pow"}
+  y = f32[4]{0} tanh(w), metadata={op_name="jit(step)/jvp()/tanh"}
+  dy = f32[4]{0} multiply(y, y), metadata={op_name="jit(step)/transpose(jvp())/mul"}
+  new = f32[4]{0} fusion(y, dy, power), kind=kLoop, calls=product, metadata={op_name="jit(step)/transpose(jvp())/mul"}
+  idle = f32[4]{0} fusion(moment, power), kind=kLoop, calls=decay
+  ROOT out = (f32[4]{0}, f32[4]{0}, s32[]) tuple(new, idle, next)
+}
+"""  # noqa: E501
+    (m,) = read_modules(text)
+    found = {i.name: PHASES[p] for i, p in zip(m.instructions, phases(m), strict=True)}
+    assert found["new"] == "backward"
+    assert {n: found[n] for n in ("next", "power", "idle", "n")} == dict.fromkeys(
+        ("next", "power", "idle", "n"), "optimiser"
+    )

@@ -36,7 +36,7 @@ _NOISE = frozenset(
 _WRAPPED = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)$", re.S)
 _NUMBERED = re.compile(r"\d(\(\))?$")  # layer_3, h/3, Block_3
 _EINSUM = re.compile(r"[A-Za-z.,]*->[A-Za-z.]*$")
-_LOOPS = frozenset(["while", "body", "cond", "scan", "body_fun", "cond_fun"])
+LOOPS = frozenset(["while", "body", "cond", "scan", "body_fun", "cond_fun"])
 _BRANCH = re.compile(r"branch_\d+_fun$")
 
 
@@ -123,7 +123,7 @@ def _scope(parts: list[str]) -> Path:
             transforms.add(wrapper)
         if not phase and ("transpose" in transforms or "jvp" in transforms):
             phase = BACKWARD if "transpose" in transforms else FORWARD
-            if all(p in _LOOPS for p in out):  # a loop over batches is no place
+            if all(p in LOOPS for p in out):  # a loop over batches is no place
                 out.clear()
             out.append(phase)
         function = position == 0 and bool(transforms & _FUNCTION) and not phase
@@ -163,7 +163,7 @@ def relative(path: Path, base: Path) -> Path:
     elif path and base and path[0] in (FORWARD, BACKWARD) and path[0] == base[0]:
         path = path[1:]
     at = 0
-    while at < len(path) and (path[at] in _LOOPS or _BRANCH.match(path[at])):
+    while at < len(path) and (path[at] in LOOPS or _BRANCH.match(path[at])):
         at += 1
     return path[at:]
 

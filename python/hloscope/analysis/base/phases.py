@@ -30,15 +30,30 @@ import numpy.typing as npt
 
 from ...hlo import Module
 from .op_name import split_components
+from .phase_edges import (
+    BACKWARD,
+    FORWARD,
+    OPTIMISER,
+    PHASES,
+    REMATERIALISED,
+    UNKNOWN,
+    Phases,
+    calls_that_hold,
+    depends_on,
+    into,
+    used_as,
+)
 from .phase_flow import RUNS, held_to_flow
+from .phase_optimiser import beside_model, serve_optimiser
 from .table import Table, per_module, table
 from .waves import in_order
 
-Phases = npt.NDArray[np.uint8]
-
-PHASES = ("", "forward", "backward", "rematerialised", "optimiser")
-UNKNOWN, FORWARD, BACKWARD, REMATERIALISED, OPTIMISER = range(5)
 _IN_TIME = (FORWARD, REMATERIALISED, BACKWARD, OPTIMISER)
+
+__all__ = [
+    "BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "REMATERIALISED", "UNKNOWN", "Phases",
+    "merged_names", "name_phase", "name_phases", "phases",
+]  # fmt: skip
 
 _REMAT = re.compile(r"(?:^|/)rematted_computation(?:/|$)")
 _TRANSPOSE = re.compile(r"(?:^|/)(?:\w+\()*transpose\(")
@@ -107,7 +122,7 @@ def phases(module: Module) -> Phases:
     _from_caller(t, out, is_path & ~several)
     out = held_to_flow(t, out, FORWARD, BACKWARD)
     if several.any():
-        after = _depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
+        after = depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
     for n, name in enumerate(map(attrgetter("name"), t.instructions)):
@@ -148,7 +163,7 @@ def _between(
     ``named`` are the rows whose own name says a phase, ``is_path`` those that have a name.
     """
     rows, values = t.operands.rows, t.operands.values
-    after = _depends_on(t, named & (out == BACKWARD))
+    after = depends_on(t, named & (out == BACKWARD))
     free = ~named & ~is_path
     late = rows[named[values] & (out[values] == BACKWARD)]
     late = late[free[late] & (out[late] == FORWARD)]
@@ -167,14 +182,16 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     """Unmarked rows: after the backward pass optimiser, else by what they serve."""
     caller, roles = t.caller()
     fused = [role == "calls" for role in roles]
-    after = _depends_on(t, out == BACKWARD)
+    after = depends_on(t, out == BACKWARD)
     after |= np.array(_from_callers(t, after.tobytes(), fused), bool)[t.computation]
     unmarked = out == UNKNOWN
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
         out[unmarked & is_path & after] = OPTIMISER
-        out[_serve_optimiser(t, out, unmarked & is_path & ~after, after)] = OPTIMISER
-        out[_beside_model(t, out, unmarked & is_path & ~after)] = OPTIMISER
+        told = (is_path | _named_inside(t, is_path)) & unmarked & ~after
+        updates = used_as(t, out) == OPTIMISER
+        out[serve_optimiser(t, out, told, after, updates)] = OPTIMISER
+        _with_what_they_fuse(t, out, beside_model(t, out, told, updates))
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
         out[unmarked & is_path] = FORWARD
@@ -217,129 +234,30 @@ def _holding_both(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
     runs = t.by_opcode(lambda o: o in RUNS, bool)
     both = np.ones(len(out), bool)
     for phase in (FORWARD, BACKWARD):
-        inside = _calls_that_hold(t, out == phase)
+        inside = calls_that_hold(t, out == phase)
         row = np.zeros(len(out), bool)
         np.logical_or.at(row, t.called.rows, inside[t.called.values])
         both &= row
     return runs & both
 
 
-def _calls_that_hold(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Computations with a wanted row in them or in what they call."""
+def _named_inside(t: Table, is_path: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Fusions without a name that hold named rows."""
+    out = np.zeros(len(is_path), bool)
     holds = np.zeros(len(t.first), bool)
-    holds[t.computation[wanted]] = True
-    rows, callees = t.called.rows, t.called.values
-    for _ in range(64):  # as deep as calls nest
-        inside = holds.copy()
-        inside[t.computation[rows[holds[callees]]]] = True
-        if (inside == holds).all():
-            break
-        holds = inside
-    return holds
+    holds[t.computation[is_path]] = True
+    out[t.called.rows[holds[t.called.values]]] = True
+    fusion = t.by_opcode(lambda o: o == "fusion", bool)
+    return np.asarray(out & fusion & (t.op_name == 0), np.bool_)
 
 
-def _depends_on(t: Table, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Rows computed, within their computation, from a wanted row or a call that holds one."""
-    holds = _calls_that_hold(t, wanted)
-    rows, callees = t.called.rows, t.called.values
-    source = wanted.copy()
-    source[rows[holds[callees]]] = True
-    seen = bytearray(source.tobytes())
-    found = np.frombuffer(seen, bool)
-    some = np.zeros(len(t.first), bool)  # elsewhere nothing is to be found
-    some[t.computation[source]] = True
-    mine = ~source[t.operands.rows] & some[t.computation[t.operands.rows]]
-    waves, (users, values) = in_order(t, mine)
-    for i, o in waves:
-        found[i[found[o]]] = True
-    for i, o in zip(users.tolist(), values.tolist(), strict=True):
-        if seen[o]:
-            seen[i] = 1
-    return found.copy()
-
-
-def _serve_optimiser(
-    t: Table, out: Phases, candidate: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
-    """Candidates that nothing but the optimiser uses: ``b1 * m`` needs no gradient.
-
-    ``after`` are the rows that come from a gradient: without a name, and used by the optimiser
-    or the results alone, they are its own.
-    """
-    tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
-    serves = out == OPTIMISER
-    plain = t.op_name == 0  # copies and casts of XLA's own pass it on
-    may = (out == UNKNOWN) & (candidate | plain)
-    waves, (users, values) = in_order(t, _into(t, may) & ~tuples[t.operands.rows], last_first=True)
-    last, does, free = after & plain, serves.tobytes(), may.tobytes()
-    used = np.zeros(len(serves), bool)
-    elsewhere = used.copy()
-    for i, o in waves:
-        yes = serves[i] | (may[i] & (used[i] | last[i]) & ~elsewhere[i])
-        used[o[yes]] = True
-        elsewhere[o[~yes]] = True
-    is_last, is_used = last.tobytes(), bytearray(used.tobytes())
-    is_elsewhere = bytearray(elsewhere.tobytes())
-    for i, o in zip(users.tolist(), values.tolist(), strict=True):
-        if does[i] or (free[i] and (is_used[i] or is_last[i]) and not is_elsewhere[i]):
-            is_used[o] = 1
-        else:
-            is_elsewhere[o] = 1
-    used, elsewhere = np.frombuffer(is_used, bool), np.frombuffer(is_elsewhere, bool)
-    return np.asarray(np.where(may, used & ~elsewhere, serves) & candidate)
-
-
-def _beside_model(t: Table, out: Phases, candidate: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Candidates that no value of the model joins, of the optimiser's state.
-
-    A frozen weight has no gradient, and its moments decay all the same: ``m * b1 / (1 - b1**t)``
-    is made from arguments alone and ends in the results. A piece of such rows is the optimiser's
-    where it shares ``b1**t`` with other updates or reads an argument that the model does not.
-    """
-    model = np.isin(out, (FORWARD, BACKWARD, REMATERIALISED))
-    tuples = t.by_opcode(lambda o: o == "tuple", bool)
-    for row in np.flatnonzero(tuples).tolist():  # results, not what a loop takes
-        tuples[row] = t.instructions[row].is_root
-    feeds = model.copy()
-    np.logical_or.at(feeds, t.called.rows, _calls_that_hold(t, model)[t.called.values])
-    loose = candidate & (out == UNKNOWN) & ~_depends_on(t, model)
-    seen = bytearray(feeds.tobytes())
-    met = np.frombuffer(seen, bool)
-    waves, (users, values) = in_order(
-        t, _into(t, ~feeds) & ~tuples[t.operands.rows], last_first=True
-    )
-    for i, o in waves:
-        met[o[met[i]]] = True
-    for i, o in zip(users.tolist(), values.tolist(), strict=True):
-        if seen[i]:
-            seen[o] = True
-    loose &= ~met
-    if not loose.any():
-        return np.zeros(len(out), bool)
-    rows, edges = t.operands.rows, t.operands.values
-    shared = np.zeros(len(out), bool)
-    shared[edges[out[rows] == OPTIMISER]] = True
-    shared &= ~t.silent
-    private = t.by_opcode(lambda o: o == "parameter", bool)
-    private[edges[~loose[rows] & ~tuples[rows] & (out[rows] != OPTIMISER)]] = False
-    near = np.zeros(len(out), bool)
-    near[rows[loose[rows] & (shared[edges] | private[edges] | (out[edges] == OPTIMISER))]] = True
-    within = loose[rows] & loose[edges]
-    rows, edges = rows[within], edges[within]
-    for _ in range(64):  # an update is a chain of a few dozen
-        grown = near.copy()
-        grown[rows[near[edges]]] = True
-        grown[edges[near[rows]]] = True
-        if (grown == near).all():
-            return near
-        near = grown
-    return near
-
-
-def _into(t: Table, values: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which edges are uses of ``values`` by rows that come after them."""
-    edges = t.operands.values
-    return np.asarray(values[edges] & (edges < t.operands.rows))
+def _with_what_they_fuse(t: Table, out: Phases, rows: npt.NDArray[np.bool_]) -> None:
+    """Makes ``rows`` the optimiser's, and what is fused in them."""
+    out[rows] = OPTIMISER
+    fusion = t.by_opcode(lambda o: o == "fusion", bool)
+    for c in t.called.values[(rows & fusion)[t.called.rows]].tolist():
+        part = out[t.first[c] : t.first[c] + t.size[c]]
+        part[part == UNKNOWN] = OPTIMISER
 
 
 def _inherit(t: Table, out: Phases) -> None:
@@ -347,7 +265,7 @@ def _inherit(t: Table, out: Phases) -> None:
     unknown = out == UNKNOWN
     phase = bytearray(out.tobytes())
     known = np.frombuffer(phase, np.uint8)
-    waves, (users, values) = in_order(t, _into(t, unknown), last_first=True)
+    waves, (users, values) = in_order(t, into(t, unknown), last_first=True)
     for i, o in waves:
         some = known[i] != UNKNOWN
         known[o[some]] = known[i[some]]

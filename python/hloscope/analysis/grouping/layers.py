@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..base.families import ID, families
-from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, common, common_to_most
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, LOOPS, Path, common, common_to_most
 from ..base.phases import BACKWARD as IN_BACKWARD
 from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
@@ -96,6 +96,8 @@ class _Finder:
         t = self.t
         anchor = np.isin(self.family, [ID[f] for f in _ANCHORS])
         anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
+        # products of an optimiser, as muon has them, are no layers of the model
+        anchor &= (self.phase != OPTIMISER) | (self.family == ID["collective"])
         fusions = self._held_by_fusions()
         apart = (self.phase == OPTIMISER) & ~anchor
         frames = self.module.source_frames()[1]
@@ -297,28 +299,54 @@ class _Finder:
         prefix = common(paths) if paths else ()
         few = 0.1 * len(spine)
         under = self._others(found, lambda r: _begins(_without_phase(self._path(r)), prefix))
-        if prefix and under <= few:
+        if prefix and under <= few and prefix[-1] not in LOOPS:
             return prefix[:-1], prefix[-1].removesuffix(CALLED)
-        chains, chain = self.calls.chains, self.calls.chain
-        known = {int(chain[r]) for r in spine if chain[r] >= 0}
         # a collective may be of several lines, and is then of their caller
         own = [r for r in spine if self.family[r] != ID["collective"]] or spine
-        called = Counter(_functions(chains[int(chain[r])]) for r in own if chain[r] >= 0)
+        chains = self.calls.chains
+        called = Counter(_functions(chains[self.calls.chain[r]]) for r in own if self._known(r))
         shared = common_to_most(called, _ALIKE)
-        shared = tuple(n for n in shared if n)
-        if shared:
-            # what comes of a layer's own lines is the layer's, also where no layer has it
-            beside = self._others(
-                found,
-                lambda r: (
-                    chain[r] >= 0
-                    and int(chain[r]) not in known
-                    and _begins(_functions(chains[int(chain[r])]), shared)
-                ),
-            )
-            if beside <= few and shared[-1] not in (FORWARD, BACKWARD):
-                return prefix, shared[-1]
+        shared = tuple(n for n in shared if n)[: self._called_once(stack)]
+        if shared and shared[-1] not in (FORWARD, BACKWARD) and not self._beside(found, shared):
+            return prefix, shared[-1]
         return prefix, _UNNAMED
+
+    def _known(self, row: int) -> bool:
+        return bool(self.calls.chain[row] >= 0)
+
+    def _called_once(self, stack: Stack) -> int:
+        """How many calls deep one layer is a single call: what it calls twice is none."""
+        chains, depths = self.calls.chains, Counter[int]()
+        for layer in zip(*stack.spine, strict=True):
+            rows = [r for r in layer if self._known(r) and self.family[r] != ID["collective"]]
+            whole = {chains[self.calls.chain[r]] for r in rows}
+            if whole:
+                shortest, first = min(map(len, whole)), min(whole)
+                same = (all(c[n] == first[n] for c in whole) for n in range(shortest))
+                depths[next((n for n, alike in enumerate(same) if not alike), shortest)] += 1
+        return depths.most_common(1)[0][0] if depths else 0
+
+    def _beside(self, found: Repeats, shared: Path) -> bool:
+        """Whether a function has lines of which no layer has any: ``loss`` is no layer.
+
+        What comes of a layer's own lines is the layer's, also where no layer has it. And a
+        function that calls the optimiser is the step.
+        """
+        chain, rows = self.calls.chain, np.arange(len(found.position)) + found.first
+        inside = found.position >= 0
+        pairs = np.stack([chain[rows[inside]], found.position[inside]])
+        in_layers = Counter(np.unique(pairs, axis=1)[0].tolist())
+        known = {k for k, count in in_layers.items() if count > 1}
+        loud = ~inside & self.calls.own[rows] & ~self.t.silent[rows]
+        updates = loud & (self.phase[rows] == OPTIMISER)
+
+        def functions(mask: Mask) -> list[Path]:
+            here = set(np.unique(chain[rows[mask]]).tolist()) - known - {-1}
+            return [_functions(self.calls.chains[k]) for k in here]
+
+        return any(names[:-1] == shared for names in functions(loud & ~updates)) or any(
+            _begins(names, shared) for names in functions(updates)
+        )
 
     def _others(self, found: Repeats, test: Callable[[int], bool]) -> int:
         """How many anchors outside all layers pass ``test``."""
