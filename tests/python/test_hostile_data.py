@@ -112,6 +112,29 @@ def test_names_of_a_proto():
     assert obeyed(cap) == []
 
 
+def test_programs_of_a_run(tmp_path, capsys):
+    """Of a folder the files' names say something too: the module, the pass, the stage."""
+    bad = "\x1b[31m\r::error::x\u202e"
+    for k, stage in enumerate(
+        ("before_optimizations", f"0001.{bad}.after_{bad}.before_{bad}", "cpu_after_optimizations")
+    ):
+        text = PROGRAM.replace("%call.1", f"%call.{k}")
+        (tmp_path / f"module_0001.{bad}.{stage}.txt").write_text(text)
+        (tmp_path / f"module_0002.jit_step.{stage}.txt").write_text(text)
+    programs = hs.read_programs(tmp_path, hardware="tpu-v5e")
+    assert "\\u001b" in str(programs)
+    assert str(programs).startswith("2 programs")
+    assert not OBEYED.search(str(programs))
+    for command in (["list"], ["list", "--figures"], ["findings"], ["passes"], ["trace", "w:7"]):
+        try:
+            status = main([command[0], str(tmp_path), *command[1:]])
+        except SystemExit as left:
+            status = left.code
+        out, err = capsys.readouterr()
+        assert out or err, command
+        assert not OBEYED.search(out + err), (command, status)
+
+
 def test_locations_of_stablehlo():
     cap = hs.read(STABLEHLO)
     sine = next(i for i in cap.module.instructions if "sine" in i.opcode)

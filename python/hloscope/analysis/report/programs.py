@@ -124,7 +124,8 @@ class Programs:
         header += ["modelled"] if any(r.modelled_seconds is not None for r in self.rows) else []
         header += ["calls", "a call"] if ran else []
         header += ["all ops"] if timed else []
-        lines = [f"{len(self.rows)} programs" + (f" · {self.origin}" if self.origin else "")]
+        what = "program" if len(self.rows) == 1 else "programs"
+        lines = [f"{len(self.rows)} {what}" + (f" · {self.origin}" if self.origin else "")]
         lines += grid(header, [self._cells(k, header) for k in range(len(self.rows))])
         lines += [f"{r.name}: {r.problem}" for r in self.rows if r.problem]
         if any(r.shapes == "global" for r in self.rows):
