@@ -61,8 +61,7 @@ def compare(lowered: Any) -> Counter[tuple[bool, bool, str]]:
     for i in last.instructions:
         known = {o.operation for o in i.origins}
         said = {n for o in inferred[i.index] for n in means[o.operation]}
-        told = bool(inferred[i.index]) or found.undecided(i)
-        out[bool(known), known == said, str(found.how(i)) if told else "none"] += 1
+        out[bool(known), known == said, str(found.how(i))] += 1
     return out
 
 

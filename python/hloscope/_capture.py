@@ -335,14 +335,8 @@ class Capture:
             instruction = found
         if self.module.origins is None and self._inferred is not None:
             how = self._inferred.how(instruction)
-            inferred = self._inferred.origins(self.module), str(how)
-            return origin_card(
-                instruction,
-                self._operation_frames,
-                self._kept_passes,
-                inferred,
-                undecided=self._inferred.undecided(instruction),
-            )
+            inferred = self._inferred.origins(self.module), how
+            return origin_card(instruction, self._operation_frames, self._kept_passes, inferred)
         return origin_card(instruction, self._operation_frames, self._kept_passes)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from corpus.build import make
 from corpus.by_hand import write_passes
 from hloscope.analysis.report.identity_how import How
+from hloscope.analysis.report.identity_walk import IdentityWalk, follow_identity
 from hloscope.analysis.report.inferred import infer
 from hloscope.analysis.report.op_names import components, inlined
 from hloscope.analysis.report.passes import passes
@@ -128,3 +130,82 @@ def test_op_names_are_taken_apart() -> None:
     assert components("f/(a/mul:b/mul)") == ("f/a/mul", "f/b/mul")
     assert components("f/transpose(jvp(g))") == ("f/transpose(jvp(g))",)
     assert list(inlined("f/call/add")) == [("f", "call/add"), ("f/call", "add")]
+
+
+_EQUALS = """HloModule jit_f, is_scheduled=false
+
+ENTRY main {{
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+{body}
+}}
+"""
+
+
+def _walk(*bodies: str) -> IdentityWalk:
+    texts = [_EQUALS.format(body=b) for b in bodies]
+    return follow_identity([partial(str, text) for text in texts])
+
+
+def test_nothing_is_surer_than_what_it_is_taken_from() -> None:
+    """Two equal operations that only their order tells apart: so are those that replace them."""
+    named = 'metadata={op_name="f/neg"}'
+    walk = _walk(
+        f"  a = f32[8] negate(x), {named}\n  b = f32[8] negate(x), {named}\n"
+        "  ROOT t = f32[8] add(a, b)",
+        f"  c = f32[4] negate(y), {named}\n  d = f32[4] negate(y), {named}\n"
+        "  ROOT u = f32[4] subtract(c, d)",
+        f"  e = f32[2] negate(y), {named}\n  ROOT v = f32[2] sqrt(e)",
+    )
+    how = {walk.present(n).name: h for n, h in walk.how.items()}
+    assert how["c"] is how["d"] is How.ORDER
+    assert how["e"] is How.ORDER, "the only one of that op name, but of which of the two?"
+
+
+def test_the_slice_and_the_dimension_tell_equal_operations_apart() -> None:
+    named = 'metadata={op_name="f/slice"}'
+    walk = _walk(
+        f"  a = f32[1] slice(x), slice={{[0:1]}}, {named}\n"
+        f"  b = f32[1] slice(x), slice={{[1:2]}}, {named}\n"
+        "  ROOT t = (f32[1], f32[1]) tuple(a, b)",
+        f"  c = f32[1,1] slice(y), slice={{[1:2]}}, {named}\n"
+        f"  d = f32[1,1] slice(y), slice={{[0:1]}}, {named}\n"
+        "  ROOT u = f32[1,1] add(c, d)",
+    )
+    known = {walk.present(n).name: walk.of(n) for n in walk.how}
+    versions, nodes = walk.steps.versions, walk.steps.nodes
+    first = {versions[n.versions[0]].line.name: (n.index,) for n in nodes if not n.first}
+    assert known["c"] == first["b"]
+    assert known["d"] == first["a"]
+
+
+def test_the_end_of_a_transfer_is_of_the_operation_that_began_it() -> None:
+    named = 'metadata={op_name="f/ppermute"}'
+    pairs = "source_target_pairs={{0,1},{1,0}}"
+    walk = _walk(
+        f"  a = f32[8] collective-permute(x), {pairs}, {named}\n"
+        f"  b = f32[8] collective-permute(a), {pairs}, {named}\n"
+        f"  ROOT t = f32[8] collective-permute(b), {pairs}, {named}",
+        f"  s = f32[8] collective-permute-start(x), {pairs}, {named}\n"
+        f"  p = f32[8] collective-permute-done(s), {named}\n"
+        f"  r = f32[8] collective-permute-start(p), {pairs}, {named}\n"
+        f"  q = f32[8] collective-permute-done(r), {named}\n"
+        f"  v = f32[8] collective-permute-start(q), {pairs}, {named}\n"
+        f"  ROOT w = f32[8] collective-permute-done(v), {named}",
+    )
+    known = {walk.present(n).name: walk.of(n) for n in walk.how}
+    assert known["p"] == known["s"]
+    assert known["q"] == known["r"]
+    assert known["w"] == known["v"]
+
+
+def test_a_card_says_how_often_what_it_rests_on_was_right(by_hand: Path) -> None:
+    cap = hs.read(by_hand)
+    for i in cap.module.instructions:
+        card = cap.origins(i)
+        if card.origins:
+            assert card.agreement is not None
+            assert f"{card.agreement:.0%}" in str(card)
+            assert card.to_dict()["agreement"] == card.agreement
+        elif i.opcode != "parameter":
+            assert "most likely" in str(card), "nobody followed it: no more is known"

@@ -5,6 +5,8 @@ a copy of it, its name, its place           3 to 6
 the same source line; another one           3; -3
 operands from the same first instructions   up to 5
 the same users in the same places           up to 4
+the same slice, dimensions, direction       2; another one -1
+in what the same operation calls            2; another one -2
 """
 
 from __future__ import annotations
@@ -14,13 +16,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import pass_match
+from .identity_how import How
+from .pass_lines import called
 
 if TYPE_CHECKING:
-    from .identity_how import How
     from .identity_walk import IdentityWalk, Ids
 
 # How far, and over how many instructions, what is not known yet is looked through.
 _DEPTH, _WIDTH = 8, 24
+
+
+class Seen:
+    """What was found out already, to be found out once."""
+
+    def __init__(self) -> None:
+        self.old_behind: dict[int, list[frozenset[int]]] = {}
+        self.behind: dict[int, list[frozenset[int]]] = {}
+        self.of: dict[int, Ids] = {}
+        self.old_used: dict[int, set[tuple[int, str, int]]] = {}
 
 
 class Evidence:
@@ -38,17 +51,19 @@ class Evidence:
         self.users: defaultdict[int, list[int]] = defaultdict(list)
         self.at: dict[int, int] = {}  # printed order
         self.place: dict[int, int] = {}
+        self.named: dict[str, int] = {}
         self.clone_of: defaultdict[int, list[int]] = defaultdict(list)
         self.almost: dict[int, int] = {}
         self.replaced: defaultdict[int, set[int]] = defaultdict(set)
         self._groups: dict[tuple[str, int], dict[int, list[int]]] = {}
-        self._old_behind: dict[int, list[frozenset[int]]] = {}
-        self._behind: dict[int, list[frozenset[int]]] = {}
-        self._of: dict[int, Ids] = {}
-        self._old_used: dict[int, set[tuple[int, str, int]]] = {}
+        self._seen = self._all = Seen()
+        self._sure = Seen()
         self._new_callers: dict[str, list[int]] | None = None
         self.pairs: dict[int, dict[tuple[int, tuple[int, ...]], None]] = {}
         self.frames_hold = True
+        self._guesses = walk.guesses
+        self._undecided: defaultdict[int, list[str]] = defaultdict(list)
+        self._held: set[tuple[int, str]] = set()  # what waits for that it is a part of
 
     def _parts(self, n: int) -> dict[str, Ids]:
         found = self.parts.get(n)
@@ -64,6 +79,8 @@ class Evidence:
         opcode = w.present(n).opcode
         for near, worth in ((self.users.get(n, ()), 2.5), (w.present_operands(n), 1.5)):
             for m in near:
+                if self._seen is self._sure and self._how(m) > How.NEIGHBOURS:
+                    continue
                 for i in self._part(m, c) or ():
                     f = w.main.get(i, i)
                     if w.first_opcode[f] != opcode:
@@ -94,9 +111,22 @@ class Evidence:
             s += 5
         if self.frames_hold and line.frame and old.frame and not inlined:
             s += 3 if line.frame == old.frame else -3
+        if line.opcode == old.opcode and (form := line.form or old.form):
+            s += 2 if form == old.form == line.form else -1
         s += self._operands(n, y, line.opcode == old.opcode)
         s += self._used(n, y)
+        s += self._called_by(n, y)
         return s
+
+    def _called_by(self, n: int, y: int) -> float:
+        """Whether the computations that hold them are called by the same."""
+        w = self.w
+        old = w.names_before.get(w.place.get(y, -1), "")
+        a = {i for z in self._callers(w.steps.places[self.place[n]].name) for i in self._known(z)}
+        b = {i for z in w.callers.get(old, ()) for i in self._old_known(z)}
+        if not a or not b:
+            return 0.0
+        return 2.0 if a & b else -2.0
 
     def _operands(self, n: int, y: int, same_opcode: bool) -> float:
         a, b = self._new_operands(n), self._old_operands(y)
@@ -110,9 +140,9 @@ class Evidence:
         return 5 * _alike(p, q) if p and q else 0.0
 
     def _new_operands(self, n: int) -> list[frozenset[int]]:
-        found = self._behind.get(n)
+        found = self._seen.behind.get(n)
         if found is None:
-            found = self._behind[n] = [self._reach(o) for o in self.w.present_operands(n)]
+            found = self._seen.behind[n] = [self._reach(o) for o in self.w.present_operands(n)]
         return found
 
     def _reach(self, o: int) -> frozenset[int]:
@@ -148,25 +178,51 @@ class Evidence:
 
     def _known(self, n: int) -> Ids:
         """Where a node is from, now."""
-        found = self._of.get(n)
+        found = self._seen.of.get(n)
         if found is None:
-            if self.parts.get(n):
+            if self._seen is self._sure and self._how(n) > How.NEIGHBOURS:
+                found = ()
+            elif self.parts.get(n):
                 found = tuple(dict.fromkeys(i for ids in self.parts[n].values() for i in ids))
             elif n in self.fresh:
                 found = self.unnamed.get(n, ())
             else:
                 found = self.w.of(n)
-            self._of[n] = found
+            self._seen.of[n] = found
         return found
 
     def _old_operands(self, y: int) -> list[frozenset[int]]:
-        found = self._old_behind.get(y)
+        found = self._seen.old_behind.get(y)
         if found is None:
-            found = self._old_behind[y] = [self._old_reach(o) for o in self.w.operands.get(y, ())]
+            found = self._seen.old_behind[y] = [
+                self._old_reach(o) for o in self.w.operands.get(y, ())
+            ]
         return found
 
     def _old_reach(self, o: int) -> frozenset[int]:
-        return self._first(o, self._old_outer, self.w.of, lambda k: self.w.operands.get(k, ()))
+        return self._first(
+            o, self._old_outer, self._old_known, lambda k: self.w.operands.get(k, ())
+        )
+
+    def _old_known(self, y: int) -> Ids:
+        """Where a node was from, before."""
+        if self._seen is self._sure and self.w.how.get(y, How.FIRST) > How.NEIGHBOURS:
+            return ()
+        return self.w.of(y)
+
+    def _how(self, n: int) -> How:
+        """What the identity of a node rests on, now."""
+        return self.how.get(n, How.FIRST if n in self.parts else self.w.how.get(n, How.FIRST))
+
+    def _callers(self, name: str) -> list[int]:
+        if self._new_callers is None:
+            found: defaultdict[str, list[int]] = defaultdict(list)
+            for _, _, now in self.w.changes:
+                for n in now.values():
+                    for k in called(self.w.present(n)):
+                        found[k].append(n)
+            self._new_callers = found
+        return self._new_callers.get(name) or list(self.w.callers.get(name, ()))
 
     def _old_outer(self, k: int) -> int:
         while k in self.w.outside:
@@ -213,7 +269,7 @@ class Evidence:
 
     def _old_uses(self, y: int) -> set[tuple[int, str, int]]:
         w = self.w
-        known = self._old_used.get(y)
+        known = self._seen.old_used.get(y)
         if known is not None:
             return known
         out: set[tuple[int, str, int]] = set()
@@ -228,7 +284,7 @@ class Evidence:
                     line = w.line[m]
                     if line.opcode == "fusion" and w.inside.get(k):
                         continue
-                    ids = w.of(m)
+                    ids = self._old_known(m)
                     if not ids or m in w.outside:
                         following.append(m)
                         continue
@@ -237,7 +293,7 @@ class Evidence:
             level = following[:_WIDTH]
             if not level or len(out) > _WIDTH:
                 break
-        self._old_used[y] = out
+        self._seen.old_used[y] = out
         return out
 
 

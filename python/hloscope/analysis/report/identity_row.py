@@ -8,16 +8,15 @@ changes. What still ties goes by its order, and is said to.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from . import pass_match
-from .identity_evidence import Evidence
 from .identity_how import How
+from .identity_known import Known
 from .identity_pairs import Pairs
+from .identity_with import Wholes
 from .op_names import components, inlined
 from .pass_lines import called
 from .pass_steps import SOURCE
@@ -30,14 +29,12 @@ if TYPE_CHECKING:
 PLUMBING = frozenset(
     ["constant", "parameter", "tuple", "get-tuple-element", "broadcast", "iota", "bitcast"]
 )
-_MOST_LINES = 4000
-_COPIED = re.compile(r"(?:^wide\.)|(?:(?:\.(?:\d+|clone|remat\d*)|_spmd)+\Z)")
 _ROUNDS = 60
 # By how much the strongest family must lead: first what is plain, which tells more of the rest.
 _MARGINS = (5.0, 3.0, 1.5, 0.6)
 
 
-class Row(Evidence):
+class Row(Known):
     """Finds out one row; reads the walk as it was before and the steps as they are now."""
 
     def resolve(self) -> None:
@@ -45,6 +42,7 @@ class Row(Evidence):
         if self.fresh or self.open:
             self._clones()
             self.pairs = Pairs(self.w, self.fresh, self.outside, self.anew).of
+            self.wholes = Wholes(self.w, self.named)
             self._plumbing()
             self._owners()
             self._only()
@@ -61,7 +59,7 @@ class Row(Evidence):
             back = {n: name for name, n in was.items()}
             for name, n in now.items():
                 order += 1
-                self.at[n], self.place[n] = order, place
+                self.at[n], self.place[n], self.named[name] = order, place, n
                 line, operands = w.present(n), w.present_operands(n)
                 for o in operands:
                     self.users[o].append(n)
@@ -130,102 +128,16 @@ class Row(Evidence):
             else:
                 self.open.append((n, c))
 
-    # -- what is known at once -------------------------------------------------------
-
-    def _clones(self) -> None:
-        """Computations that are copies of others, instruction by instruction."""
-        w = self.w
-        new = [(p, now) for p, was, now in w.changes if not was]
-        if not new:
-            return
-        sizes = {len(now) for _, now in new}
-        sources: defaultdict[object, list[str]] = defaultdict(list)
-        for name, body in w.prior.items():
-            if len(body.lines) in sizes:
-                key = tuple((x.opcode, x.dense, x.op_name) for x in body.lines)
-                sources[key].append(name)
-        for place, now in new:
-            lines = [w.present(n) for n in now.values()]
-            found = sources.get(tuple((x.opcode, x.dense, x.op_name) for x in lines), [])
-            name = w.steps.places[place].name
-            for choose in (
-                lambda s, name=name: name.startswith(s + "."),
-                lambda s, name=name: pass_match.stem(s) == pass_match.stem(name),
-            ):
-                if len(found) > 1:
-                    found = [s for s in found if choose(s)] or found
-            for s in found[:4]:
-                twins = w.prior_alive[w.prior_place_of[s]].values()
-                for n, twin in zip(now.values(), twins, strict=True):
-                    self.clone_of[n].append(twin)
-            if not found:
-                self._almost(name, now, lines)
-
-    def _almost(self, name: str, now: dict[str, int], lines: list[Line]) -> None:
-        """A computation that was copied and changed: what is in the same order in both."""
-        w = self.w
-        sources = [s for s in w.prior if _was(name) == _was(s)]
-        if len(sources) > 1:
-            sources = [s for s in sources if w.place_of.get(s) is None] or sources
-        if len(sources) != 1 or len(lines) > _MOST_LINES:
-            return
-        body = w.prior[sources[0]]
-        if len(body.lines) > _MOST_LINES:
-            return
-        old = [(x.opcode, x.dense, x.op_name) for x in body.lines]
-        new = [(x.opcode, x.dense, x.op_name) for x in lines]
-        twins = [w.prior_alive[w.prior_place_of[sources[0]]][x.name] for x in body.lines]
-        nodes = list(now.values())
-        match = SequenceMatcher(None, old, new, autojunk=False)
-        for a, b, size in match.get_matching_blocks():
-            for k in range(size):
-                self.almost[nodes[b + k]] = twins[a + k]
-
-    def _plumbing(self) -> None:
-        """Instructions without an op name: by copy, by name, by what they took the place of."""
-        w = self.w
-        gone: defaultdict[str, list[int]] = defaultdict(list)
-        for g in w.gone:
-            gone[w.line[g].name].append(g)
-        numbers: dict[tuple[int, str], int] = {}
-        for p, before in w.prior_alive.items():
-            for y in before.values():
-                if w.line[y].opcode == "parameter":
-                    numbers[p, w.line[y].arguments] = y
-        for n, new in self.fresh.items():
-            line = w.present(n)
-            if line.opcode == "parameter" and n not in self.outside:
-                y = numbers.get((self.place[n], line.arguments), -1)
-                if y >= 0 and w.line[y].dense == line.dense:
-                    self.unnamed[n] = w.of(y)
-                    continue
-            if line.op_name or (not new and n in self.unnamed):
-                continue
-            ways = (
-                self.clone_of.get(n, ()),
-                [y for y, _ in self.pairs.get(n, ())],
-                gone.get(line.name, ()),
-                self.replaced.get(n, ()),
-            )
-            for found in ways:
-                ids = {
-                    w.of(g)
-                    for g in found
-                    if g in w.line
-                    and w.line[g].opcode == line.opcode
-                    and (not w.line[g].op_name or line.opcode == "parameter")
-                }
-                if len(ids) == 1:
-                    self.unnamed[n] = ids.pop()
-                    break
+    # -- families: what an op name leaves in question ---------------------------------
 
     def _only(self) -> None:
         still = []
+        places = self.w.steps.places
         for n, c in self.open:
             families = self._families(n, c)
             if len(families) == 1:
                 self._take(n, c, next(iter(families)), How.ONLY)
-            elif families:
+            elif families or self._waits(places[self.place[n]].name, c):
                 still.append((n, c))
         self.open = still
 
@@ -274,17 +186,25 @@ class Row(Evidence):
         """Within a family, what is of the same opcode: the likest before, or the helper."""
         w = self.w
         opcode = w.present(n).opcode
-        same = [y for y in self._families(n, c)[family] if w.line[y].opcode == opcode]
+        every = self._families(n, c)[family]
+        same = [y for y in every if w.line[y].opcode == opcode]
         ids: Ids = (w.helper.get((family, opcode), family),)
+        if not same and (family, opcode) not in w.helper:
+            paired = {y for y, _ in self.pairs.get(n, ())} | self.replaced.get(n, set())
+            same = [y for y in every if y in paired]
         if same:
             y = max(same, key=lambda y: self._score(n, y)) if len(same) > 1 else same[0]
             ids = next((i for i in w.parts[y].values() if w.main.get(i[0], i[0]) == family), ids)
-        self._put(n, c, ids, how)
+        # no surer than what it is taken from
+        before = min((w.how.get(y, How.FIRST) for y in same or every), default=How.FIRST)
+        self._put(n, c, ids, max(how, before))
 
     def _put(self, n: int, c: str, ids: Ids, how: How) -> None:
         self.parts[n][c] = ids
         self.how[n] = max(how, self.how.get(n, How.FIRST))
-        self._of.pop(n, None)
+        self._all.of.pop(n, None)
+        self._sure.of.pop(n, None)
+        self._guesses |= self.how[n] > How.NEIGHBOURS
 
     # -- evidence --------------------------------------------------------------------
 
@@ -294,14 +214,20 @@ class Row(Evidence):
         for _ in range(_ROUNDS):
             if not self.open:
                 return
-            self._behind.clear()
+            self._all.behind.clear()
+            self._sure.behind.clear()
             before = len(self.open)
             self.ranked: dict[tuple[int, str], list[tuple[float, int]]] = {}
             still = []
             for n, c in self.open:
+                if (n, c) in self._held:
+                    still.append((n, c))
+                    continue
                 ranked = self.ranked[n, c] = self._rank(n, c)
-                if ranked[0][0] - ranked[1][0] >= _MARGINS[strict]:
-                    self._take(n, c, ranked[0][1], How.NEIGHBOURS)
+                if len(ranked) < 2:
+                    still.append((n, c))  # only its caller can tell
+                elif ranked[0][0] - ranked[1][0] >= _MARGINS[strict]:
+                    self._take(n, c, ranked[0][1], self._rests_on(n, c, ranked[0][1]))
                 else:
                     still.append((n, c))
             self.open = still
@@ -313,15 +239,32 @@ class Row(Evidence):
             else:
                 self._in_order(every=False)
                 strict = 0
+        while self._held:
+            before = len(self.open)
+            self._in_order(every=True)
+            self._owners()
+            if len(self.open) == before:
+                self._held.clear()
         self._in_order(every=True)
 
     def _owners(self) -> None:
         """What had no op name of its own has that of a call it came out of, or is inside of."""
+        self._undecided = defaultdict(list)
+        for n, c in self.open:
+            self._undecided[n].append(c)
+        self._held.clear()
         self.open = [x for x in self.open if not self._of_owner(*x)]
 
     def _of_owner(self, n: int, c: str) -> bool:
         w = self.w
         line = w.present(n)
+        whole = self.wholes.of(n, c)
+        if whole >= 0:
+            ids = self._part(whole, c)
+            if ids or c in self._undecided.get(whole, ()):
+                if not ids and line.opcode.endswith("-done"):
+                    self._held.add((n, c))
+                return self._put_only(n, c, {ids: self._how(whole)} if ids else {})
         before = [
             y
             for y in (*self.clone_of.get(n, ()), *(y for y, _ in self.pairs.get(n, ())))
@@ -333,44 +276,48 @@ class Row(Evidence):
         if line.opcode != "parameter" and (not unnamed or len(unnamed) < len(before)):
             return False
         if line.opcode not in PLUMBING:
-            own = {w.of(y) for y in unnamed}
-            if len(own) == 1 and (ids := own.pop()):
-                self._put(n, c, ids, How.NEIGHBOURS)
-                return True
-            return False
+            return self._put_only(n, c, {w.of(y): w.how.get(y, How.FIRST) for y in unnamed})
         name = w.steps.places[self.place[n]].name
         found = {
-            ids
+            ids: self._how(z)
             for z in self._callers(name)
             for k, ids in self._parts(z).items()
             if k == c or k.endswith("/" + c)
         }
-        if not found:
-            found = self._came_out_of(n)
-        if len(found) == 1 and (ids := found.pop()):
-            self._put(n, c, ids, How.NEIGHBOURS)
-            return True
-        return False
+        if not found and self._waits(name, c):
+            return False
+        return self._put_only(n, c, found or self._came_out_of(n))
 
-    def _came_out_of(self, n: int, depth: int = 6) -> set[Ids]:
+    def _waits(self, computation: str, c: str) -> bool:
+        """Whether what calls it has that op name, and is not known yet."""
+        return any(
+            k == c or k.endswith("/" + c)
+            for z in self._callers(computation)
+            for k in self._undecided.get(z, ())
+        )
+
+    def _put_only(self, n: int, c: str, found: dict[Ids, How]) -> bool:
+        """Takes what is the only answer; ``found``: answers and what each rests on."""
+        if len(found) != 1:
+            return False
+        ids, how = next(iter(found.items()))
+        if ids:
+            self._put(n, c, ids, max(how, How.NEIGHBOURS))
+        return bool(ids)
+
+    def _came_out_of(self, n: int, depth: int = 6) -> dict[Ids, How]:
         """The innermost call that a node was inlined from, or what its loop was inlined from."""
         w = self.w
-        found = {w.of(calls[-1]) for _, calls in self.pairs.get(n, ()) if calls}
+        found = {
+            w.of(calls[-1]): w.how.get(calls[-1], How.FIRST)
+            for _, calls in self.pairs.get(n, ())
+            if calls
+        }
         if not found and depth:
             for z in self._callers(w.steps.places[self.place[n]].name):
                 if z in self.place:
                     found |= self._came_out_of(z, depth - 1)
         return found
-
-    def _callers(self, name: str) -> list[int]:
-        if self._new_callers is None:
-            found: defaultdict[str, list[int]] = defaultdict(list)
-            for _, _, now in self.w.changes:
-                for n in now.values():
-                    for k in called(self.w.present(n)):
-                        found[k].append(n)
-            self._new_callers = found
-        return self._new_callers.get(name) or list(self.w.callers.get(name, ()))
 
     def _rank(self, n: int, c: str) -> list[tuple[float, int]]:
         """Families and their evidence, the strongest first; two at least."""
@@ -383,6 +330,16 @@ class Row(Evidence):
         }
         return sorted(((s, f) for f, s in scores.items()), key=lambda x: (-x[0], x[1]))
 
+    def _rests_on(self, n: int, c: str, family: int) -> How:
+        """Whether neighbours say the same without those that were only guessed."""
+        if not self._guesses:
+            return How.NEIGHBOURS
+        self._seen = self._sure
+        first, second = self._rank(n, c)[:2]
+        self._seen = self._all
+        sure = first[1] == family and first[0] - second[0] >= _MARGINS[-1]
+        return How.NEIGHBOURS if sure else How.GUESSED
+
     # -- what ties -------------------------------------------------------------------
 
     def _in_order(self, every: bool) -> None:
@@ -391,6 +348,8 @@ class Row(Evidence):
         groups: dict[tuple[str, str, str, Ids], list[tuple[int, str]]] = {}
         for n, c in self.open:
             ranked = self.ranked.get((n, c)) or self._rank(n, c)
+            if not ranked or (n, c) in self._held:
+                continue
             top = ranked[0][0]
             tied = tuple(sorted(f for s, f in ranked if top - s < 0.6))
             line = w.present(n)
@@ -431,6 +390,7 @@ class Row(Evidence):
                     w.unnamed[n] = self.unnamed[n]
             how = self.how.get(n, How.FIRST)
             w.how[n] = how
+            w.guesses |= how > How.NEIGHBOURS
             w.history.setdefault(n, []).append((self.row, w.of(n), how, bool(ordered)))
         for m, o in self.outside.items():
             old = w.outside.get(m)
@@ -438,10 +398,3 @@ class Row(Evidence):
                 w.inside[old].pop(m, None)
             w.outside[m] = o
             w.inside[o][m] = None
-
-
-def _was(name: str) -> str:
-    """``wide.region_1.4_spmd.clone`` → ``region_1``: what passes copy keeps a part of its name."""
-    while (short := _COPIED.sub("", name)) != name:
-        name = short
-    return name

@@ -48,6 +48,7 @@ class IdentityWalk(Walk):
         self.parts: dict[int, dict[str, Ids]] = {}  # node → component of its op name → first ones
         self.unnamed: dict[int, Ids] = {}  # nodes without an op name
         self.how: dict[int, How] = {}
+        self.guesses = False  # whether any identity rests on a guess
         self.first_opcode: dict[int, str] = {}
         self.index: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self.ever: defaultdict[str, dict[Ids, None]] = defaultdict(dict)

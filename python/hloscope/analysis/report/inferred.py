@@ -11,8 +11,8 @@ each rests on. benchmarks/identity.py compares with marks: how often each kind i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -67,7 +67,9 @@ class Inferred:
         """What the origins of an instruction of the last module rest on."""
         row = len(self._plain.rows) - 1
         n = self._nodes(row).get((instruction.computation.name, instruction.name), -1)
-        return self._at(n, row)[1]
+        known, how = self._at(n, row)
+        some = how is How.ORDER or any(k in self._number for k in known)
+        return how if some else How.NONE
 
     def undecided(self, instruction: Instruction) -> bool:
         """Whether an instruction of the last module is of one of several equal operations."""
@@ -80,22 +82,24 @@ class Inferred:
         "" counts those that are from no operation: arguments, and what XLA made.
         """
         last = self._plain.module(len(self._plain) - 1)
-        of = self.origins(last).of
-        found = Counter(
-            str(self.how(i)) if origins or self.undecided(i) else ""
-            for i, origins in zip(last.instructions, of, strict=True)
-        )
-        return {kind: found[kind] for kind in (*map(str, How), "") if found[kind]}
+        hows = Counter(self.how(i) for i in last.instructions)
+        found = {"" if how is How.NONE else str(how): n for how, n in hows.items()}
+        return {kind: found[kind] for kind in (*map(str, How), "") if kind in found}
 
     def to_dict(self) -> dict[str, Any]:
         counts = {kind or "from no operation": n for kind, n in self.counts.items()}
-        return {"inferred": True, "instructions": counts}
+        agreement = {str(how): how.agreement for how in How if str(how) in counts}
+        return {"inferred": True, "instructions": counts, "agreement": agreement}
 
     def __str__(self) -> str:
         counts = self.counts
         equals, none = counts.get(str(How.ORDER), 0), counts.get("", 0)
-        known = [(kind, n) for kind, n in counts.items() if kind not in ("", str(How.ORDER))]
-        said = ", ".join(f"{n:,} {kind.replace(' its ', ' their ')}" for kind, n in known)
+        said = ", ".join(
+            f"{counts[str(how)]:,} {str(how).replace(' its ', ' their ')} "
+            f"({how.agreement:.0%} of such were right)"
+            for how in How
+            if how not in (How.ORDER, How.NONE) and str(how) in counts
+        )
         some = f"; {equals:,} are each one of several equal operations, unknown which"
         some = some if equals else ""
         return (
@@ -110,7 +114,7 @@ class Inferred:
         for since, known, by, named in self._walk.history.get(n, ()):
             if since <= row:
                 # XLA made what has no op name: it only stands in for what it is here for
-                ids, how = known if named else (), by
+                ids, how = (known, by) if named else ((), How.FIRST)
         return ids, how
 
     def _nodes(self, row: int) -> dict[tuple[str, str], int]:
@@ -181,11 +185,44 @@ def infer(passes: Passes, progress: Callable[[int, int], None] | None = None) ->
                 len(operations), line.opcode, line.op_name, function, callee=(callee or [""])[0]
             )
         )
-    for n_index, op_name in whole:
-        operands = steps.versions[steps.nodes[n_index].versions[0]].operands
-        for o in operands:
-            named = steps.versions[steps.nodes[o].versions[0]].line.op_name == op_name
-            if o in number and named:
-                number[n_index] = number[o]
-                break
+    _parts_of_results(walk, whole, number)
     return Inferred(tuple(operations), walk, number, passes)
+
+
+def _parts_of_results(
+    walk: IdentityWalk, whole: Sequence[tuple[int, str]], number: dict[int, int]
+) -> None:
+    """Parts of what a loop, a call or a barrier is given or returns are of that operation.
+
+    They have its op name: ``get-tuple-element(%while)``, and the tuple that goes in.
+    """
+    steps = walk.steps
+    near: defaultdict[int, list[int]] = defaultdict(list)
+    op_name = dict(whole)
+    for n in op_name:
+        near[n] += steps.versions[steps.nodes[n].versions[0]].operands
+    for user in steps.nodes:
+        if not user.first:
+            for o in steps.versions[user.versions[0]].operands:
+                if o in op_name:
+                    near[o].append(user.index)
+    open_ = list(op_name)
+    while open_:
+        still = []
+        for n in open_:
+            of = next(
+                (
+                    number[o]
+                    for o in near[n]
+                    if o in number
+                    and steps.versions[steps.nodes[o].versions[0]].line.op_name == op_name[n]
+                ),
+                None,
+            )
+            if of is None:
+                still.append(n)
+            else:
+                number[n] = of
+        if len(still) == len(open_):
+            return
+        open_ = still

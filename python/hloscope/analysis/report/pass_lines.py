@@ -26,6 +26,11 @@ _CALLS = re.compile(
     r"true_computation|false_computation)=(\{[^}]*\}|%[^\s,]+)"
 )
 _COMPUTATIONS = re.compile(r"%([^\s,{}]+)")
+_FORM = re.compile(
+    r"\b(?:iota_dimension|dimensions|slice|direction|index|dynamic_slice_sizes|padding|window|"
+    r"dim_labels|(?:lhs|rhs)_(?:contracting|batch)_dims|offset_dims|start_index_map)="
+    r"(?:\{[^}]*\}|[^\s,]+)"
+)
 _LITERALS = frozenset({"constant", "parameter", "iota"})
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 
@@ -52,6 +57,11 @@ class Line:
     def dense(self) -> str:
         """The shape without layouts."""
         return _LAYOUT.sub("", self.shape)
+
+    @property
+    def form(self) -> tuple[str, ...]:
+        """What tells it from others of its opcode: ``iota_dimension=0``, ``slice={[0:1]}``."""
+        return tuple(_FORM.findall(self.attributes)) if self.attributes else ()
 
 
 @dataclass(eq=False, slots=True)
