@@ -151,3 +151,23 @@ def test_a_view_looks_as_it_did(
         (shots / f"{path.stem}-before.png").write_bytes(path.read_bytes())
     assert found["mean"] <= MEAN, f"{path.stem}: see tests/ui/shots/{path.stem}-now.png"
     assert found["part"] <= PART, f"{path.stem}: see tests/ui/shots/{path.stem}-now.png"
+
+
+@pytest.mark.parametrize(
+    ("where", "style"),
+    [
+        (".graph canvas", "filter: hue-rotate(60deg)"),  # another colour scale
+        (".graph canvas", "transform: translate(0, 16px)"),  # everything a line lower
+        (".graph canvas", "visibility: hidden"),
+    ],
+)
+def test_a_view_that_looks_otherwise_is_seen(
+    where: str, style: str, pages: dict[str, Path], open_page: Callable[..., Page]
+) -> None:
+    page = open_page(pages["light"].as_uri(), color_scheme="light", width=SIZE[0], height=SIZE[1])
+    seen(page, "time")
+    page.locator(where).first.evaluate("(e, style) => { e.style.cssText += style }", style)
+    shot = base64.b64encode(page.screenshot(animations="disabled")).decode()
+    golden = base64.b64encode((GOLDEN / "time-light.png").read_bytes()).decode()
+    found = page.evaluate(COMPARE, [shot, golden, SMALL])
+    assert found["mean"] > MEAN or found["part"] > PART, found
