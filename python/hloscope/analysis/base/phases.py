@@ -114,16 +114,16 @@ def name_phase(op_name: str) -> int:
 def phases(module: Module) -> Phases:
     """A row an instruction: index into ``PHASES``; all 0 when the module marks none."""
     t = table(module)
-    said = [name_phases(n) for n in t.op_names]
+    said = [name_phases(n) for n in t.places]
     by_name = np.array([p[0] if len(p) == 1 else UNKNOWN for p in said], np.uint8)
-    is_path = np.array(["/" in n for n in t.op_names], bool)[t.op_name]
-    out = by_name[t.op_name]
-    several = np.array([len(p) > 1 for p in said], bool)[t.op_name]
+    is_path = np.array(["/" in n for n in t.places], bool)[t.place]
+    out = by_name[t.place]
+    several = np.array([len(p) > 1 for p in said], bool)[t.place]
     _from_caller(t, out, is_path & ~several)
     out = held_to_flow(t, out, FORWARD, BACKWARD)
     if several.any():
         after = depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
-        ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.op_name]
+        ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.place]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
     for n, name in enumerate(map(attrgetter("name"), t.instructions)):
         if ".remat" in name and _XLA_REMAT.search(name):

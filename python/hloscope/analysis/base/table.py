@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ...hlo import Target
 from ...hlo.columns import op_name
+from .torch_names import places
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module, Shape
@@ -80,6 +81,8 @@ class Table:
     shape: Ints  # into shapes
     op_names: tuple[str, ...]  # distinct; 0 is ''
     op_name: Ints  # into op_names
+    places: tuple[str, ...]  # distinct: op_names as JAX writes them, whoever wrote them
+    place: Ints  # into places
 
     @cached_property
     def roots(self) -> Ints:
@@ -190,6 +193,8 @@ def _build(module: Module) -> Table:
     size = np.array([len(c.instructions) for c in module.computations], np.int64)
     called_offsets, called, roles = module.called_csr()
     names, op_name = _op_names(module)
+    of, texts = module.attribute_texts
+    where, place = places(np.asarray(of, np.int64), list(texts), names, op_name)
     return Table(
         instructions=instructions,
         opcodes=tuple(opcodes),
@@ -204,6 +209,8 @@ def _build(module: Module) -> Table:
         shape=shape_ids,
         op_names=names,
         op_name=op_name,
+        places=where,
+        place=place,
     )
 
 

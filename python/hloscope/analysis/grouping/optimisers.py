@@ -25,7 +25,7 @@ _WORDS = (
 def optimiser_name(module: Module, rows: Ints) -> str:
     """``adamw``, or "" where no name tells."""
     t = table(module)
-    names = {t.op_names[n] for n in set(t.op_name[rows].tolist())}
+    names = {t.places[n] for n in set(t.place[rows].tolist())}
     frames, ids = module.source_frames()
     functions: dict[str, None] = {}
     for frame in {ids[r] for r in rows.tolist()} - {0}:

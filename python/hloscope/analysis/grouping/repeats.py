@@ -73,12 +73,12 @@ def signatures(t: Table, family: NDArray[np.uint8], frames: list[int]) -> Ints:
     """
     masked: dict[str, int] = {}
     names = np.array(
-        [masked.setdefault(_DIGITS.sub("#", n), len(masked)) for n in t.op_names], np.int64
+        [masked.setdefault(_DIGITS.sub("#", n), len(masked)) for n in t.places], np.int64
     )
     frame = np.asarray(frames, np.int64)
-    blind = (names[t.op_name] == masked.get("", -1)) & (frame <= 0)
+    blind = (names[t.place] == masked.get("", -1)) & (frame <= 0)
     shape = np.where(blind, t.shape + 1, 0)
-    columns = np.stack([family.astype(np.int64), names[t.op_name], frame, shape], axis=1)
+    columns = np.stack([family.astype(np.int64), names[t.place], frame, shape], axis=1)
     if not len(columns):
         return np.zeros(0, np.int64)
     base = columns.max(axis=0) + 2

@@ -43,14 +43,14 @@ class Scopes:
 def scopes(module: Module) -> Scopes:
     """The scope of every instruction."""
     t = table(module)
-    parsed = [parse_op_name(n) for n in t.op_names]
+    parsed = [parse_op_name(n) for n in t.places]
     if not any(p is not None and BACKWARD in p for p in parsed):  # one phase is no phase
         parsed = [p and tuple(c for c in p if c != FORWARD) for p in parsed]
     parsed = _in_full(parsed)
     ids, paths = intern([p for p in parsed])
     known = np.array([p is not None for p in parsed], bool)
     of_name = np.where(known, ids, -1)
-    own = of_name[t.op_name]
+    own = of_name[t.place]
     own[t.by_opcode(lambda o: o == "parameter", bool)] = -1
     _before_loops(module, own, paths)
     _early_ones(module, own, paths)
