@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -46,6 +46,16 @@ class DeviceGroups:
     groups: Array | None = None
     pairs: Array | None = None
     ragged: tuple[tuple[int, ...], ...] = ()
+
+    @cached_property
+    def key(self) -> tuple[str, object]:
+        """Equal for equal groups. ``text`` is not: pairs print as groups of two do, and other
+        devices are meant where ids are replicas."""
+        if self.groups is not None:
+            return f"groups {self.groups.shape}", self.groups.tobytes()
+        if self.pairs is not None:
+            return "pairs", self.pairs.tobytes()
+        return "ragged", self.ragged
 
     @property
     def group_size(self) -> int:

@@ -35,8 +35,8 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
     named = named_mesh(module.attributes, count)
     if named is not None:
         return named
-    groups: Counter[str] = Counter()
-    arrays: dict[str, Array] = {}
+    groups: Counter[tuple[object, ...]] = Counter()
+    arrays: dict[tuple[object, ...], Array] = {}
     t = table(module)
     with_groups = [o for o in t.opcodes if is_collective(o)]
     for index in t.where(*with_groups).tolist():
@@ -46,7 +46,7 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
             continue
         found = in_every_slice(device_groups(op, replicas, partitions), slices)
         if found is not None and found.groups is not None and 1 < found.group_size < count:
-            key = f"{raw} {op.opcode}"
+            key = *found.key, op.opcode
             groups[key] += 1
             arrays[key] = found.groups
     limit = RARE * groups.total()

@@ -45,6 +45,7 @@ MAX_BLOCK = 16
 
 
 Cost = tuple[float, float]  # (steps, bytes of the busiest link)
+_At = tuple[tuple[str, object] | None, str | None]  # groups, mesh axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ class TransferMaker:
     def __init__(self, target: Target, sliced: tuple[int, ...] = (1,)) -> None:
         self.target = target
         self._sliced = sliced  # assumed where the devices' places are not known
-        self._groups: dict[tuple[str, str | None], _Group] = {}
-        self._levels: dict[tuple[str, str | None, str, int, float], tuple[Levels, ...]] = {}
+        self._groups: dict[_At, _Group] = {}
+        self._levels: dict[tuple[_At, str, int, float], tuple[Levels, ...]] = {}
         self._slices = {d.partition: d.slice for d in target.devices}
         if len(set(self._slices.values())) < 2:
             self._slices = {}
@@ -158,7 +159,7 @@ class TransferMaker:
     ) -> Transfer:
         """The parameters of one collective, or of one permute of a collective matmul."""
         size = groups.group_size if groups is not None else row.group_size
-        at = groups.text if groups is not None else "-", row.axes
+        at = groups.key if groups is not None else None, row.axes
         if at not in self._groups:
             self._groups[at] = _Group(
                 torus_axes(groups, self.target, self._sliced),
@@ -166,7 +167,7 @@ class TransferMaker:
                 self._in_slice(groups, size),
             )
         group = self._groups[at]
-        key = (*at, kind, size, payload)
+        key = at, kind, size, payload
         if key not in self._levels:
             pairs = groups.pairs if groups is not None else None
             idle = pairs is not None and not (pairs[:, 0] != pairs[:, 1]).any()

@@ -72,8 +72,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             "exposed-collective",
             f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for {many}"
             f" {over(first)}",
-            f"{duration(seconds)} of {duration(max(whole, seconds))} on the wire have no compute"
-            f" beside them{_lines(lines, seconds)}; {it} is %{first.name},"
+            f"{_hidden(seconds, whole)}{_lines(lines, seconds)}; {it} is %{first.name},"
             f" {size(first.payload_bytes)} of {moved(first)}{times(first)}",
             _LATENCY if is_latency else _advice(facts, first),
             share,
@@ -84,6 +83,16 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _hidden(waited: float, wire: float) -> str:
+    """What part of the time on the wire is waited for; more than all of it on links in use."""
+    if waited <= 1.005 * wire:
+        return f"{duration(waited)} of {duration(wire)} on the wire have no compute beside them"
+    return (
+        f"none of {duration(wire)} on the wire has compute beside it, and {duration(waited - wire)}"
+        " more are waited until transfers before have left the links"
+    )
 
 
 def _by_line(rows: list[Collective], waits: dict[int, float]) -> dict[str, float]:

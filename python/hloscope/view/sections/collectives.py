@@ -120,18 +120,20 @@ def _card(card: Why) -> dict[str, Any]:
 def _groups(found: Collectives) -> tuple[list[int], list[dict[str, Any]]]:
     """Distinct device groups or pairs, and which of them each row runs over."""
     sets: list[dict[str, Any]] = []
-    known: dict[str, int] = {}
+    known: dict[tuple[str, object], int] = {}
     of = []
     for row in found.rows:
         of.append(_group_set(row, known, sets))
     return of, sets
 
 
-def _group_set(row: Collective, known: dict[str, int], sets: list[dict[str, Any]]) -> int:
+def _group_set(
+    row: Collective, known: dict[tuple[str, object], int], sets: list[dict[str, Any]]
+) -> int:
     if row.groups is None:
         return -1
     rows = row.groups.rows()
-    key = f"{row.groups.pairs is not None} {row.groups.text}"
+    key = row.groups.key
     if key not in known:
         known[key] = len(sets)
         sets.append({"pairs": row.groups.pairs is not None, "rows": rows})
