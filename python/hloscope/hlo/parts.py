@@ -86,6 +86,9 @@ class Metadata:
     stack_frame_id: int = 0
 
 
+_NO_METADATA = Metadata()
+
+
 @dataclass(frozen=True, slots=True)
 class Alias:
     """One entry of ``input_output_alias``."""
@@ -205,6 +208,8 @@ _QUOTED = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 def parse_metadata(raw: str) -> Metadata:
     """``metadata={op_name="…" stack_frame_id=3}`` → Metadata; unknown fields are passed over."""
+    if not raw:
+        return _NO_METADATA
     strings = {k: unescape(v) for k, v in _QUOTED_FIELD.findall(raw)}
     numbers = {k: int(v) for k, v in _NUMBER_FIELD.findall(_QUOTED.sub('""', raw))}
     return Metadata(

@@ -111,15 +111,14 @@ def _depths(node: Node, t: Table, loose: Ints, alone: Ints) -> Ints:
     counts = np.ones(size, np.int64)
     counts[node.members - first] = 0  # what lies in no part passes nothing on
     counts[alone - first] = 1
-    offsets = t.operands.offsets[first : first + size + 1].tolist()
-    values = t.operands.values[offsets[0] : offsets[-1]].tolist()
-    parts, adds = part.tolist(), counts.tolist()
+    begin, end = t.operands.offsets[[first, first + size]].tolist()
+    users, values = t.operands.rows[begin:end] - first, t.operands.values[begin:end] - first
+    forward = (values >= 0) & (values < users)
+    users, values = users[forward], values[forward]
+    adds = np.where(part[values] != part[users], counts[values], 0)
     depth = [0] * size
-    for i in range(size):
-        most = 0
-        for e in range(offsets[i] - offsets[0], offsets[i + 1] - offsets[0]):
-            o = values[e] - first
-            if 0 <= o < i:
-                most = max(most, depth[o] + (adds[o] if parts[o] != parts[i] else 0))
-        depth[i] = most
+    for u, v, more in zip(users.tolist(), values.tolist(), adds.tolist(), strict=True):
+        through = depth[v] + more
+        if through > depth[u]:
+            depth[u] = through
     return np.array(depth, np.int64)

@@ -72,6 +72,8 @@ class Uses:
         entry = live.module.entry
         root = entry.root if entry is not None else None
         self.results = {int(live.buffer_of[v]) for v in values.nodes(root)} if root else set()
+        # what results are written over, as a donated argument
+        self.overwritten = {int(live.home[b]) for b in self.results} - {-1}
 
     def made(self, i: Instruction) -> list[int]:
         """Buffers of the results of ``i``."""
@@ -107,8 +109,7 @@ class Uses:
     def is_updated(self, b: int, shape: Shape) -> bool:
         """Whether a result of the same shape is made from it, by ops that keep the shape."""
         live, dims = self.live, shape.dimensions
-        aliased = {int(x) for x in np.flatnonzero(live.home == b) if int(x) in self.results}
-        if b in self.results or aliased:
+        if b in self.results or b in self.overwritten:
             return True
         seen, waiting = {b}, [b]
         for _ in range(4096):

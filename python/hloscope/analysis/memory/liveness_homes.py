@@ -11,7 +11,7 @@ the smallest place (the last made of equals) that is big enough and free for its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,13 +47,13 @@ def homes(live: Liveness, can: Sharing) -> Ints:
     temps = temps[rest > _NEGLIGIBLE * float(live.size[live.kind != TEMP].sum())]
     instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
     several = _several_ranges(live)
+    rank = _rank(rooms.columns[:2, : rooms.used], made)
     for b in temps.tolist():
         fits = rooms.fitting(size[b], start[b], end[b])
+        mine = []
         if len(fits) > 1:
-            sizes, hosts = rooms.columns[:2, fits]
             mine = [h if (h := int(home[a])) >= 0 else a for a in can.whole_operands(b)]
-            fits = fits[np.lexsort((-made[hosts], sizes, ~np.isin(hosts, mine)))]
-        for w in fits.tolist():
+        for w in _in_turn(fits, rooms.columns[1], rank, mine):
             _, host, opens, closes, before, after = rooms.columns[:, w].tolist()
             if live.space[host] != live.space[b]:
                 continue
@@ -65,6 +65,40 @@ def homes(live: Liveness, can: Sharing) -> Ints:
             rooms.take(w, b, several.get(b, [(start[b], end[b])]), instants)
             break
     return home
+
+
+def _rank(windows: Ints, made: Ints) -> Ints:
+    """For each place how many are smaller, or of its size and made later."""
+    sizes, hosts = windows
+    places, at = np.unique(hosts, return_index=True)
+    pairs = np.stack([sizes[at], -made[places]], axis=1)
+    out = np.zeros(len(made), np.int64)
+    out[places] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    return out
+
+
+# The best is nearly always taken: sorting them all pays after so many that were not.
+_TRIES = 8
+_GONE = np.iinfo(np.int64).max
+
+
+def _in_turn(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[int]:
+    """Windows, those in the places of operands first, then by the rank of their place."""
+    if len(fits) < 2:
+        yield from fits.tolist()
+        return
+    places = hosts[fits]
+    keys = rank[places]
+    for place in mine:
+        keys[(places == place) & (keys >= 0)] -= len(rank)
+    for _ in range(_TRIES):
+        best = int(keys.argmin())  # the first of equals
+        if keys[best] == _GONE:
+            return
+        yield int(fits[best])
+        keys[best] = _GONE
+    order = np.argsort(keys, kind="stable")
+    yield from fits[order[keys[order] < _GONE]].tolist()
 
 
 class _Rooms:

@@ -90,6 +90,9 @@ def find_loops(memory: Memory) -> tuple[Loop, ...]:
     module, live = memory.module, memory.liveness
     calls = live.values.calls
     phase = phases(module)
+    bodies = {
+        e.caller: e.callee for below in calls.below for e in reversed(below) if e.role is Role.BODY
+    }
     out = []
     for n in live.schedule.tolist():
         loop = module.instructions[n]
@@ -99,28 +102,22 @@ def find_loops(memory: Memory) -> tuple[Loop, ...]:
                     loop,
                     trip_count(loop),
                     PHASES[int(phase[n])],
-                    _carries(memory, calls, loop),
+                    _carries(memory, calls, loop, bodies.get(loop.index)),
                 )
             )
     return tuple(out)
 
 
-def _carries(memory: Memory, calls: Calls, loop: Instruction) -> tuple[Carry, ...]:
+def _carries(
+    memory: Memory, calls: Calls, loop: Instruction, body: int | None
+) -> tuple[Carry, ...]:
     live, module = memory.liveness, memory.module
-    body = next(
-        (
-            module.computations[e.callee]
-            for e in calls.below[loop.computation.index]
-            if e.caller == loop.index and e.role is Role.BODY
-        ),
-        None,
-    )
     nodes = list(live.values.nodes(loop))
     leaves = list(loop.shape.leaves())
     written: dict[int, Instruction] = {}
     sliced: set[int] = set()
     made: set[int] = set()
-    inner = _computations_inside(calls, body.index) if body is not None else []
+    inner = _computations_inside(calls, body) if body is not None else []
     for c in inner:
         for i in module.computations[c].instructions:
             for k, v in enumerate(live.values.nodes(i)):
