@@ -6,6 +6,7 @@ from hloscope.analysis.base.phases import PHASES, phases
 from hloscope.analysis.base.table import table
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import group_tree
+from hloscope.analysis.grouping.worth import worth_opening
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 
@@ -35,7 +36,7 @@ def step(layers: int) -> Module:
         back = row(f"b{k}", f"multiply({at}, down_{k})", "aten__tanh_backward")
         gradient = row(f"g{k}", f"dot({back}, up_{k}), {_DIMS}", "aten__mm")
         at = row(f"c{k}", f"dot({back}, w{k}), {_DIMS}", "aten__mm")
-        row(f"m{k}", f"multiply({gradient}, {gradient})", "aten__mul", line=_SGD)
+        row(f"m{k}", f"dot({gradient}, {gradient}), {_DIMS}", "aten__mm", line=_SGD)
         new.append(row(f"u{k}", f"subtract(w{k}, m{k})", "aten__sub", line=_SGD))
     shapes = ", ".join(["f32[8,8]{1,0}"] * layers)
     rows.append(f"  ROOT r = ({shapes}) tuple({', '.join(new)})")
@@ -66,3 +67,10 @@ def test_what_the_file_says_is_shown_as_it_says_it() -> None:
     module = step(2)
     assert "Llama[model]/Layer[layers.1]/Linear[up]/aten__mm" in table(module).op_names
     assert module.instructions[3].op_name == "Llama[model]/Layer[layers.0]/Linear[query]/aten__mm"
+
+
+def test_an_optimiser_that_multiplies_stays_closed_and_the_model_opens() -> None:
+    module = step(2)
+    tree = group_tree(module)
+    worth = dict(zip(tree.label, worth_opening(module, tree).tolist(), strict=True))
+    assert worth["optimizer · sgd"] == 0 < worth["backward"] < worth["forward/model"] <= 1

@@ -60,6 +60,8 @@ def _path(fields: dict[str, str], trains: bool, framed: bool) -> str:
             parts.insert(0, "transpose(jvp())")
         elif not framed or parts:  # with frames, data flow tells the update apart
             parts.insert(0, "jvp()")
+    if not parts:  # a transfer of the run time: where it is used says more
+        return fields.get("op_name", op)
     return "/".join(["jit(graph)", *parts, op])
 
 

@@ -8,6 +8,7 @@ A loop of unknown length counts as eight.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TRIPS = 8.0
 _ONCE_MORE = 0.3  # twice the forward pass's products, or three times with recomputation
+_UPDATES = re.compile(r"optimizer( ·|$)")
 _KERNEL = 128.0  # products a kernel may do with each element
 
 
@@ -55,14 +57,25 @@ def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
 
 
 def worth_opening(module: Module, tree: GroupTree) -> NDArray[np.float64]:
-    """``worth``, with the backward pass below the forward pass: it tells the model once more."""
+    """``worth``, with the backward pass below the forward pass: it tells the model once more.
+
+    And nothing for the optimiser beside a model: of one that multiplies, as muon does, it would
+    be the most.
+    """
     out = worth(module, tree)
     above = _above(tree)
     scope = tree.kind == KINDS.index("scope")
     late = [s and name == BACKWARD for s, name in zip(scope.tolist(), tree.label, strict=True)]
+    named = [bool(_UPDATES.match(name)) for name in tree.label]
+    updates = [s and n for s, n in zip(scope.tolist(), named, strict=True)]
+    model = 1.0 - sum(float(out[g]) for g, yes in enumerate(updates) if yes)
     for g in range(1, len(late)):
         late[g] = late[g] or late[above[g]]
+        updates[g] = updates[g] or updates[above[g]]
     out[late] *= _ONCE_MORE
+    if any(late) and model > 0:
+        out[updates] = 0.0
+        out = np.minimum(out / model, 1.0)
     return out
 
 
