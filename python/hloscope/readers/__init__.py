@@ -78,9 +78,12 @@ def read_modules(data: bytes | str, name: str = "") -> list[Module]:
     gc.disable()  # a reader makes a million objects and no garbage: collecting costs a third
     try:
         for _ in range(3):  # a .gz of a .gz happens
-            if not gzipped.is_gzip(data):
+            if gzipped.is_gzip(data):
+                data, found = gzipped.unwrap(data, name)
+            elif gzipped.is_bzip2_or_xz(data):
+                data, found = gzipped.unwrap_other(data, name)
+            else:
                 break
-            data, found = gzipped.unwrap(data, name)
             warnings += found
         modules = _first_reader(data, name)
     except ReadError:

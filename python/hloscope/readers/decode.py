@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..hlo import ReadWarning
+from .log_prefixes import strip_colours
 
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
@@ -16,7 +17,7 @@ def to_text(data: bytes | str) -> tuple[str, list[ReadWarning]]:
         text = _decode(data, warnings)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text, warnings
+    return strip_colours(text), warnings
 
 
 def _decode(data: bytes, warnings: list[ReadWarning]) -> str:
@@ -25,6 +26,8 @@ def _decode(data: bytes, warnings: list[ReadWarning]) -> str:
         if data.startswith(mark):
             data, encoding = data[len(mark) :], name
             break
+    else:
+        encoding = _of_zeros(data[:512]) or encoding
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as e:
@@ -34,6 +37,15 @@ def _decode(data: bytes, warnings: list[ReadWarning]) -> str:
             ReadWarning(f"bytes that are not {encoding.upper()} are shown as \ufffd", line, column)
         )
         return data.decode(encoding, errors="replace")
+
+
+def _of_zeros(begin: bytes) -> str:
+    """UTF-16 without its mark: every second byte of plain text is zero."""
+    pairs = len(begin) // 2
+    odd, even = begin[1::2].count(0), begin[::2].count(0)
+    if pairs < 4 or max(odd, even) < 0.9 * pairs or min(odd, even):
+        return ""
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def saved_as_text(data: bytes) -> str:

@@ -26,7 +26,7 @@ from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning, split_attributes
 from ..hlo.regex import regex
 from ..hlo.shape import Shape, parse_shape
-from . import hlo_checks, hlo_entry, hlo_operands, hlo_statements, scan
+from . import hlo_checks, hlo_entry, hlo_operands, hlo_statements, log_prefixes, scan
 from .frame_tables import TABLES, FrameTableBuilder
 from .hlo_statements import Limits, Statement
 
@@ -66,11 +66,6 @@ _MASTER = regex(
 )
 _ATTRIBUTES = regex(_canonical_attributes())
 _BRACE_IN_COMMENT = regex(r"/\*[^*{}\"]*+[{}\"]")
-_START = regex(
-    r"(?:[IWEF]\d{4,8}[ ][^\]\n]*\][ ]?|[^\s{}=\"]{1,80}:[ ]|[\d\-:.TZ+ ]{8,40}[ ])?"
-    r"[ \t]*HloModule[ \t]+"
-)
-_LOG_PREFIX = regex(r"^[IWEF]\d{4,8} [^\]\n]{1,200}\] ?", re.M)
 _HEADER_LINE = regex(r"(ENTRY )?%([^\s=(),{}\"]+) \([^\n=]*\) -> [^\n=]* \{\Z")
 _MODULE_NAME = regex(r"%?([^\s,]+)")
 _SHAPED_INSTRUCTION = regex(r"(?:ROOT\s+)?%?[^\s=(),{}\"]+\s*=\s*(?:\(|[a-z]\w*\[)")
@@ -100,7 +95,7 @@ def _module_starts(text: str) -> list[int]:
     while at >= 0:
         begin = text.rfind("\n", 0, at) + 1
         if at - begin < 400:
-            m = _START.match(text, begin)
+            m = log_prefixes.START.match(text, begin)
             if m is not None and m.end() > at:
                 starts.append(begin)
         end = text.find("\n", at)
@@ -117,8 +112,7 @@ class _ModuleReader:
         self.first_line = first_line
         self.warnings = warnings
         self.dropped_warnings = 0
-        self.column_shift: list[int] | None = None
-        self.text = self._strip_log_prefixes(chunk)
+        self.text, self.column_shift = log_prefixes.strip(chunk)
         self.limits = Limits(self.text)
         self.shapes: dict[str, Shape] = {}
         self.computations: list[Computation] = []
@@ -251,7 +245,7 @@ class _ModuleReader:
             self._close("", at)
             self._open(header.name, header.is_entry, at)
             return header.body
-        if statement is None and _START.match(text, at) is None:
+        if statement is None and log_prefixes.START.match(text, at) is None:
             self._warn(f"not an instruction: {text[at:end].strip()[:60]!r}", at)
         elif statement is not None:
             self._warn(statement, at)
@@ -259,7 +253,7 @@ class _ModuleReader:
 
     def _outside(self, at: int, end: int) -> int:
         text = self.text
-        start = _START.match(text, at)
+        start = log_prefixes.START.match(text, at)
         if start is not None and not self.module.name:
             return self._module_header(start.end(), end)
         bare = text[at:end].strip()
@@ -467,6 +461,8 @@ class _ModuleReader:
             for index, i in enumerate(i for c in m.computations for i in c.instructions):
                 i.index = index
         m.frames = self.tables.build() if self.tables.used else FrameTable()
+        if not self.computations:
+            self._warn("no computation follows the module's first line", 0)
         if self.entry is None and self.computations:
             self.entry, note = hlo_entry.without_entry(m, cut, self.by_hand)
             self._warn(note, len(self.text))
@@ -487,14 +483,3 @@ class _ModuleReader:
         if self.column_shift is not None and row < len(self.column_shift):
             column += self.column_shift[row]
         self.warnings.append(ReadWarning(message, self.first_line + row, column))
-
-    def _strip_log_prefixes(self, chunk: str) -> str:
-        if _LOG_PREFIX.match(chunk) is None:
-            return chunk
-        self.column_shift = []
-        lines = []
-        for line in chunk.split("\n"):
-            m = _LOG_PREFIX.match(line)
-            self.column_shift.append(m.end() if m else 0)
-            lines.append(line[m.end() :] if m else line)
-        return "\n".join(lines)
