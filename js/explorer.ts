@@ -68,6 +68,7 @@ export function explorer(
     const base = dark ? DARK : LIGHT;
     return background ? { ...base, background } : base;
   };
+  let { background } = theme();
   let pane: GraphPane;
   try {
     pane = createGraphPane(graphElement, model, store, theme());
@@ -290,8 +291,12 @@ export function explorer(
       });
     },
     setTheme(next) {
+      const was = dark;
       dark = next;
-      pane.setTheme(theme());
+      const now = theme();
+      if (was === next && now.background === background) return; // drawn like that already
+      background = now.background;
+      pane.setTheme(now);
       overlays.setTheme(theme());
       ctx.whenReleased(recolour);
     },

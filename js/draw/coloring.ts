@@ -22,10 +22,10 @@ export function paintInstructions(
   const n = model.instruction.count;
   if (!coloring || coloring.id === "family") {
     const { families } = model.header;
-    const index = Uint16Array.from(model.instruction.family);
+    const index = new Uint16Array(model.instruction.family);
     const palette = families.map((f) => familyColor(theme, f.id));
     const counts = new Uint32Array(families.length);
-    for (const f of index) counts[f]++;
+    for (let i = 0; i < n; i++) counts[index[i]]++;
     const legend = families
       .map((f, k) => ({ label: f.label, color: palette[k], count: counts[k] }))
       .filter((entry) => entry.count > 0)

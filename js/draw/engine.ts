@@ -56,6 +56,7 @@ export class Engine {
   /** As the first picture was laid out, so is what follows. */
   private shape = SHAPES[0];
   private counts: FamilyCounts;
+  private readonly tried = new Map<Openness, Projection>();
 
   constructor(
     readonly model: ViewModel,
@@ -101,6 +102,13 @@ export class Engine {
 
   /** The first picture: as much as fits the pane at a readable size. */
   openDefault(): Scene {
+    try {
+      return this.search();
+    } finally {
+      this.tried.clear(); // from now on what is open changes in place
+    }
+  }
+  private search(): Scene {
     let best: { openness: Openness; fit: number; shape: Shape } | null = null;
     search: for (const shape of SHAPES) {
       this.shape = shape;
@@ -126,12 +134,21 @@ export class Engine {
     }
     return this.rebuild();
   }
+  /** Each takes a look at every instruction, and a search comes back to the same ones. */
+  private projected(openness: Openness): Projection {
+    let found = this.tried.get(openness);
+    if (!found) {
+      found = project(this.tree, this.flow, this.weight, openness);
+      this.tried.set(openness, found);
+    }
+    return found;
+  }
   private laidOut(projection: Projection): Picture {
     return layoutPicture(projection, this.writer, this.cache, this.aspect, this.shape.spread);
   }
   /** Scale at which the whole picture would fit the pane. */
   private fitOf(openness: Openness): number {
-    const projection = project(this.tree, this.flow, this.weight, openness);
+    const projection = this.projected(openness);
     const picture = this.laidOut(projection);
     this.shown = 0;
     for (const k of projection.kind) if (k !== ItemKind.Open) this.shown++;
@@ -146,7 +163,7 @@ export class Engine {
     const working = worthOf(this.tree, this.tree.root) > 0;
     const tries = this.model.instruction.count > HUGE ? 3 : TRIES;
     for (let turn = 0; turn < tries; turn++) {
-      const projection = project(this.tree, this.flow, this.weight, this.openness);
+      const projection = this.projected(this.openness);
       let largest = -1;
       for (let item = 1; item < projection.nodes.length; item++) {
         const node = projection.nodes[item];
@@ -168,7 +185,8 @@ export class Engine {
 
   rebuild(): Scene {
     const t0 = performance.now();
-    const projection = project(this.tree, this.flow, this.weight, this.openness);
+    const projection =
+      this.tried.get(this.openness) ?? project(this.tree, this.flow, this.weight, this.openness);
     const t1 = performance.now();
     const picture = this.laidOut(projection);
     const t2 = performance.now();

@@ -36,6 +36,8 @@ export const directMembers = perModel((model) => {
 
 /** All instructions at any depth, ascending. */
 export function instructionsInGroup(model: ViewModel, group: number): number[] {
+  // The first group is the module.
+  if (group === 0) return Array.from({ length: model.instruction.count }, (_, i) => i);
   const children = childGroups(model);
   const direct = directMembers(model);
   const out: number[] = [];
@@ -44,7 +46,7 @@ export function instructionsInGroup(model: ViewModel, group: number): number[] {
     for (const i of direct[g] ?? []) out.push(i);
     queue.push(...(children[g] ?? []));
   }
-  return out.sort((a, b) => a - b);
+  return Array.from(Uint32Array.from(out).sort());
 }
 
 export function foldMembers(model: ViewModel, fold: number): number[] {
@@ -133,5 +135,8 @@ export const materialized = perModel((model) => {
     const c = model.group.computation[g];
     if (c >= 0 && (kind === "fusion" || kind === "reducer")) inside[c] = 1;
   }
-  return Uint8Array.from(model.instruction.computation, (c) => 1 - inside[c]);
+  const { count, computation } = model.instruction;
+  const out = new Uint8Array(count);
+  for (let i = 0; i < count; i++) out[i] = 1 - inside[computation[i]];
+  return out;
 });

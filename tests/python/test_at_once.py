@@ -9,6 +9,7 @@ import pytest
 from hloscope.analysis.base import waves
 from hloscope.analysis.base.phases import phases
 from hloscope.analysis.base.table import table
+from hloscope.analysis.memory import liveness_homes
 from hloscope.readers import read_modules
 from hloscope.view import build_view, builder
 
@@ -105,3 +106,17 @@ def test_a_view_is_the_same_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(waves, "WORTH_WAVES", many)
         views.append(build_view(read_modules(program(3).encode())[0]))
     assert views[0] == views[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_free_rooms_are_tried_in_the_order_of_a_sort(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    places, count = 30, 40
+    hosts = rng.integers(0, places, count)
+    size_of, made = rng.integers(1, 5, places), rng.integers(0, 6, places)
+    fits = np.sort(rng.choice(count, 25, replace=False))
+    mine = rng.integers(0, places, 3).tolist()
+    rank = liveness_homes._rank(np.stack([size_of[hosts], hosts]), made)
+    at = hosts[fits]
+    wanted = fits[np.lexsort((-made[at], size_of[at], ~np.isin(at, mine)))]
+    assert list(liveness_homes._in_turn(fits, hosts, rank, mine)) == wanted.tolist()

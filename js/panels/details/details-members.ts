@@ -30,7 +30,11 @@ export function families(ctx: PanelContext, members: readonly number[]): HTMLEle
     const f = model.instruction.family[i];
     counts.set(f, (counts.get(f) ?? 0) + 1);
   }
-  const inside = new Set(members);
+  let inside: Set<number> | null = null; // made when somebody asks
+  const holds = (i: number): boolean => {
+    inside ??= new Set(members);
+    return inside.has(i);
+  };
   const rows = [...counts].sort((a, b) => b[1] - a[1]);
   if (!rows.length) return note("Only plumbing: tuples, bitcasts, copies of layout.");
   return bars(
@@ -43,7 +47,7 @@ export function families(ctx: PanelContext, members: readonly number[]): HTMLEle
       onclick: highlighter(
         ctx,
         model.header.families[f]?.label ?? "other",
-        (i) => model.instruction.family[i] === f && inside.has(i),
+        (i) => model.instruction.family[i] === f && holds(i),
       ),
     })),
   );

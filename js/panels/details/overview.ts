@@ -15,12 +15,9 @@ export function overview(ctx: PanelContext): Child[] {
   const { model } = ctx;
   const { summary, warnings } = model.header;
   const real = materialized(model);
-  const every = instructionsOf(model, { kind: "group", index: 0 });
-  const biggest = biggestOutputs(
-    model,
-    every.filter((i) => real[i]),
-    10,
-  );
+  const there: number[] = [];
+  for (let i = 0; i < real.length; i++) if (real[i]) there.push(i);
+  const biggest = biggestOutputs(model, there, 10);
   const entry = entryComputation(model);
   const devices = summary.partitions * summary.replicas;
   const whose =
