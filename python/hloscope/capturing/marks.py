@@ -31,6 +31,8 @@ from . import _compat
 from ._compat_tracing import UNNUMBERED, apart
 from .marks_text import Chains, Cleaner
 
+_NAMED = re.compile(rb' ([a-z][a-z0-9\-]*)\([^\n]*op_name="([^"\n]*)"')
+
 
 @dataclass(frozen=True)
 class Marked:
@@ -61,23 +63,24 @@ class Marked:
         return Cleaner(self.salt).plain(text)
 
     def numbers(self, data: bytes) -> frozenset[int]:
-        """Operations whose marks stand in a dump; of helpers, those with their own opcode."""
+        """Operations whose marks stand in a dump: by opcode where one shares a helper's mark."""
         s = re.escape(self.salt).encode()
         mark = re.compile(rb"%s(\d{1,9})%s" % (s, s))
         if not self.helps:
             return frozenset(int(n) for n in set(mark.findall(data)))
         opcodes: dict[bytes, set[bytes]] = {}
-        for opcode, name in re.findall(rb' ([a-z\-]+)\([^\n]*op_name="([^"\n]*)"', data):
+        for opcode, name in _NAMED.findall(data):
             opcodes.setdefault(opcode, set()).add(name)
-        found = {
-            opcode: {int(n) for name in names for n in mark.findall(name)}
-            for opcode, names in opcodes.items()
+        helped = {
+            (number, HELPERS[self.operations[helper].opcode].encode()): helper
+            for helper, number in self.helps.items()
         }
-        out = {n for numbers in found.values() for n in numbers}
-        for helper, number in self.helps.items():
-            if number in found.get(HELPERS[self.operations[helper].opcode].encode(), ()):
-                out.add(helper)
-        return frozenset(out)
+        return frozenset(
+            helped.get((int(n), opcode), int(n))
+            for opcode, names in opcodes.items()
+            for name in names
+            for n in mark.findall(name)
+        )
 
     def clean_dump(self, text: str) -> str:
         """HLO text without marks."""
