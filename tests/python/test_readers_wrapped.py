@@ -97,3 +97,9 @@ def test_a_terminals_colours_are_passed_over() -> None:
     text = "\x1b[32m" + TEXT.replace("reduce(", "\x1b[1mreduce\x1b[0m(") + "\x1b[0m"
     [module] = read_modules(text.encode())
     assert (module.name, len(module.instructions), module.warnings) == ("m", 6, ())
+
+
+def test_what_stands_behind_the_end_of_a_computation_is_said() -> None:
+    [module] = read_modules((TEXT.rstrip() + "(f32[2], (f32[2], \n").encode())
+    assert len(module.instructions) == 6
+    assert [w.line for w in module.warnings] == [13]

@@ -232,6 +232,8 @@ class _ModuleReader:
                 self._close(found.text, found.end)
                 return found.end
             self._close("", at + 1)
+            if text[at + 1 : end].lstrip().startswith(("(", "[", "<", "=")):
+                self._warn(f"not understood: {text[at : at + 60].strip()!r}", at)
             return at + 1
         if text[at] == "," and self.body:
             return self._continue(self.body[-1], at, end)
