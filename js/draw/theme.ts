@@ -162,7 +162,7 @@ export const DARK: GraphTheme = {
   families: {
     other: "#36424f",
     matmul: "#9c5c00",
-    convolution: "#5a6400",
+    convolution: "#3c4600",
     collective: "#97382a",
     custom_call: "#5f4b45",
     control_flow: "#13624a",

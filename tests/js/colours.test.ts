@@ -20,10 +20,28 @@ function contrast(a: Rgb, b: Rgb): number {
   return Math.max(of(a), of(b)) / Math.min(of(a), of(b));
 }
 
+/** What is seen without one kind of cones, on linear light (Machado, Oliveira, Fernandes 2009). */
+const BLIND = {
+  protan: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deutan: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+};
+
 /** Distance in Oklab; 0.02 is just seen side by side, 0.09 across a picture. */
-function distance(a: string, b: string): number {
+function distance(a: string, b: string, blind?: number[][]): number {
   const lab = (hex: string) => {
-    const [r, g, blue] = linear(parsed(hex));
+    const seen = linear(parsed(hex));
+    const [r, g, blue] = (blind ?? [])
+      .map((row) => row.reduce((sum, v, k) => sum + v * seen[k], 0))
+      .map((v) => Math.min(1, Math.max(0, v)))
+      .concat(blind ? [] : seen);
     const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * blue);
     const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * blue);
     const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * blue);
@@ -49,6 +67,16 @@ describe.each([
       for (const b of TOLD.slice(0, k)) {
         const found = distance(theme.families[a], theme.families[b]);
         expect(found, `${a} and ${b}`).toBeGreaterThanOrEqual(0.09);
+      }
+    }
+  });
+
+  test("products and kernels are told apart without red or green", () => {
+    const [matmul, ...others] = ["matmul", "convolution", "custom_call"];
+    for (const [kind, blind] of Object.entries(BLIND)) {
+      for (const [a, b] of [[matmul, others[0]], [matmul, others[1]], others]) {
+        const found = distance(theme.families[a], theme.families[b], blind);
+        expect(found, `${a} and ${b}, ${kind}`).toBeGreaterThanOrEqual(0.07);
       }
     }
   });
