@@ -117,7 +117,7 @@ CASES: dict[Callable[[], None], tuple[str, str]] = {
     static_value: ("static value", "by was 2.0, is 3.0"),
     static_name: ("static value", "by was 2.0, is 4.0"),
     sharding: ("sharding", "x was on P('d',) on d=8, is on P() on d=8"),
-    donation: ("donation", "donated was (), is (0,)"),
+    donation: ("donation", "argument 0 is donated now"),
     function_identity: ("function identity", "a different function object"),
     config: ("config", "jax_default_matmul_precision was None, is 'float32'"),
     structure: ("structure", "tree['b'] is new"),
@@ -172,3 +172,14 @@ def test_it_stops_and_nests() -> None:
     assert len(inner) == 1
     assert len(outer) == 2
     assert str(hs.watch().__enter__()) == "nothing was compiled"
+
+
+def test_the_same_spec_on_another_mesh_is_a_change_of_mesh() -> None:
+    double = jax.jit(lambda x: x * 2)
+    with hs.watch() as session:
+        for shape in ((2, 4), (4, 2)):
+            mesh = Mesh(np.array(jax.devices()).reshape(shape), ("a", "b"))
+            double(jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("a"))))
+    (again,) = session.recompiles
+    assert again.causes == ("mesh",)
+    assert "x was on P('a',) on a=2, b=4, is on P('a',) on a=4, b=2" in str(again)

@@ -171,16 +171,21 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
             of = f" ({a.scalar or b.scalar} of Python)" if a.scalar or b.scalar else ""
             out.append(("weak type", f"{name} is {weak} typed, {strong} typed{of}"))
         if a.sharding != b.sharding:
-            words = (
-                f"{name} was on {a.sharding or 'any device'}, is on {b.sharding or 'any device'}"
-            )
-            out.append(("sharding", words))
+            was, now_on = a.sharding or "any device", b.sharding or "any device"
+            spec, on, _ = was.partition(" on ")
+            same_spec = bool(on) and spec == now_on.partition(on)[0]
+            kind = "mesh" if same_spec else "sharding"
+            out.append((kind, f"{name} was on {was}, is on {now_on}"))
     for name in {**before.static, **now.static}:
         a_value, b_value = before.static.get(name, _UNSET), now.static.get(name, _UNSET)
         if not _equal(a_value, b_value):
             out.append(("static value", f"{name} was {_short(a_value)}, is {_short(b_value)}"))
     if before.donated != now.donated:
-        out.append(("donation", f"donated was {before.donated}, is {now.donated}"))
+        said = [f"{_argument(d)} is donated now" for d in now.donated if d not in before.donated]
+        said += [
+            f"{_argument(d)} is no longer donated" for d in before.donated if d not in now.donated
+        ]
+        out.append(("donation", ", ".join(said[:_MAX_SAID]) or "other arguments are donated"))
     if before.options != now.options:
         out.append(("jit options", "jax.jit was given different options"))
     for key in before.config:
@@ -193,6 +198,10 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
         words = "it is a different function object: define it once, outside of what calls it"
         out.append(("function identity", words))
     return out
+
+
+def _argument(donated: Any) -> str:
+    return f"argument {donated}" if isinstance(donated, int) else str(donated)
 
 
 def _equal(a: Any, b: Any) -> bool:
