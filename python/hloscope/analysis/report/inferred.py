@@ -71,10 +71,6 @@ class Inferred:
         some = how is How.ORDER or any(k in self._number for k in known)
         return how if some else How.NONE
 
-    def undecided(self, instruction: Instruction) -> bool:
-        """Whether an instruction of the last module is of one of several equal operations."""
-        return self.how(instruction) is How.ORDER
-
     @cached_property
     def counts(self) -> dict[str, int]:
         """Instructions of the last module by what their identity rests on, the surest first.
