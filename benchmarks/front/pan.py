@@ -70,6 +70,8 @@ def main() -> None:
         page.wait_for_timeout(1000)
         boxes, rows = page.evaluate(PAN, options.boxes)
         browser.close()
+    if boxes < options.boxes:
+        print(f"only {boxes:,} boxes: {options.file} has no more to open than that; take another")
     head = ["zoom", "frame ms", "p95 ms", "script ms", "p95 ms"]
     table(f"Panning the whole page with {boxes:,} boxes open", head, rows)
 

@@ -180,3 +180,12 @@ def test_a_hardware_file_that_makes_no_sense(tmp_path: Path, text: str, said: st
     with pytest.raises(HardwareError) as found:
         load(file)
     assert said in str(found.value)
+
+
+@pytest.mark.parametrize("stage", ["after_optimizations", "0003.fusion.after_dce"])
+def test_a_module_whose_name_holds_a_newline_is_listed(tmp_path: Path, stage: str) -> None:
+    text = "HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n"
+    (tmp_path / f"module_0001.jit_a\nb.{stage}.txt").write_text(text)
+    (entry,) = hs.list_modules(tmp_path)
+    assert entry.name == "jit_a\nb"
+    assert hs.read(tmp_path).module.name == "m"

@@ -23,10 +23,11 @@ _NAME = re.compile(
     r"module_(?P<number>\d{1,9})\.(?P<name>.+?)\."
     r"(?P<stage>before_optimizations|(?:[a-zA-Z][\w\-.]*_)?after_optimizations"
     r"|\d{4,6}\.[^/]*?\.?after_[^/]*?)"
-    r"\.(?P<kind>txt|hlo|pb|hlo\.txt|hlo\.pb)(?:\.gz)?\Z"
+    r"\.(?P<kind>txt|hlo|pb|hlo\.txt|hlo\.pb)(?:\.gz)?\Z",
+    re.S,  # a module's name may hold anything
 )
-_PLAIN = re.compile(r".+\.(?:txt|hlo|pb|mlir|mlirbc|stablehlo)(?:\.gz)?\Z")
-_PASS = re.compile(r"(\d{4,6})\.(.*)")
+_PLAIN = re.compile(r".+\.(?:txt|hlo|pb|mlir|mlirbc|stablehlo)(?:\.gz)?\Z", re.S)
+_PASS = re.compile(r"(\d{4,6})\.(.*)", re.S)
 MAX_FILES = 200_000
 
 
