@@ -18,6 +18,7 @@ from ...hlo.sharding_text import parse_sharding
 from ...hlo.shardy import named_mesh
 from ...hlo.slices import in_every_slice, slices_of
 from .table import table
+from .trips import multiplicity
 
 RARE = 0.05  # groups in less than this share of all uses do not shape the mesh
 
@@ -38,11 +39,12 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
     groups: Counter[tuple[object, ...]] = Counter()
     arrays: dict[tuple[object, ...], Array] = {}
     t = table(module)
+    runs = multiplicity(module)
     with_groups = [o for o in t.opcodes if is_collective(o)]
     for index in t.where(*with_groups).tolist():
         op = t.instructions[index]
         raw = groups_text(op)
-        if raw is None:
+        if raw is None or runs[op.computation.index] == 0:  # what nothing calls cuts no mesh
             continue
         found = in_every_slice(device_groups(op, replicas, partitions), slices)
         if found is not None and found.groups is not None and 1 < found.group_size < count:

@@ -36,6 +36,13 @@ class Found:
     members: set[int] = field(default_factory=set)
     transfers: list[Found] = field(default_factory=list)  # of a collective matmul
 
+    def add(self, other: Found) -> None:
+        """Takes in another print of the same transfer; the one that runs first speaks for it:
+        the order of computations in the text says nothing."""
+        self.members |= other.members
+        if other.anchor.index < self.anchor.index:
+            self.op, self.anchor = other.op, other.anchor
+
 
 def anchors(module: Module) -> dict[int, Instruction]:
     """Computation index → the fusion or async-start that runs it, from outside all fusions."""
@@ -79,11 +86,11 @@ def find(module: Module) -> list[Found]:
             which = (channel, chain and chain[1], op.shape.dense_text, op.op_name)
             key = (anchor.computation.index, found.kind, groups_text(op), *which)
             if channel is not None and key in joined:
-                joined[key].members |= found.members
+                joined[key].add(found)
                 continue
             joined[key] = found
         singles.append(found)
-    return singles
+    return sorted(singles, key=lambda f: f.op.index)
 
 
 def _meant(kind: str, op: Instruction, anchor: Instruction) -> str:

@@ -19,6 +19,7 @@ from collections import defaultdict
 from ...hlo import Instruction, Module
 from ...hlo.collective_kinds import HALO
 from ...hlo.devices import parse_pairs
+from ..base.families import is_matmul
 from ..base.table import table
 from .collectives_find import Found
 
@@ -67,7 +68,8 @@ def is_closed(op: Instruction) -> bool:
 def _computations_with_windows(module: Module) -> frozenset[int]:
     """Computations that hold a windowed op: what a fusion around one calls."""
     t = table(module)
-    return frozenset(t.computation[t.where(*_WINDOWED)].tolist())
+    rows = [i for i in t.where(*_WINDOWED).tolist() if not is_matmul(t.instructions[i])]
+    return frozenset(t.computation[rows].tolist())
 
 
 def _needed_by(f: Found, inside: frozenset[int], own: set[int]) -> Instruction | None:
@@ -91,8 +93,8 @@ def _needed_by(f: Found, inside: frozenset[int], own: set[int]) -> Instruction |
 
 
 def _is_windowed(i: Instruction, inside: frozenset[int]) -> bool:
-    if i.opcode in _WINDOWED:
-        return True
+    if i.opcode in _WINDOWED:  # XLA:TPU calls a dot a convolution: it has no edges
+        return not is_matmul(i)
     if i.opcode == "custom-call":  # a library's convolution
         return "conv" in (i.custom_call_target or "").lower()
     return i.opcode == "fusion" and any(c.index in inside for c in i.called_computations)

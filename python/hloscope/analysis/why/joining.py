@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...hlo import Instruction, parse_shape
 from ...hlo.devices import DeviceGroups
 from ..base.op_name import is_autodiff
-from ..base.operands import source_of
+from ..base.operands import source_of, step_back
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives
 from .alignment import Place, full_name, place
@@ -27,6 +27,7 @@ from .joining_slices import Exchanges
 from .partitioned import REDUCTIONS, Partitioned
 
 Key = tuple[str, object]
+_STEPS = 40  # copies, casts and slices between a value and what makes it
 
 
 class Joining:
@@ -197,6 +198,8 @@ class Joining:
                 number = source_of(operand, self.partitioned.origins.target).parameter
                 same = [i for i in found if self._argument.get(i.index) == number]
                 found = same if same and number is not None else found
+            if fed := self._fed(operand):  # unrolled layers look alike: their weights differ
+                found = [i for i in found if self._feeding[i.index] == fed] or found
             found = _narrowed(found, lambda i: _last(i.op_name) in row.op_name)[:1]
             out.append(found)
             used.update(i.index for i in found)
@@ -240,6 +243,26 @@ class Joining:
             for i in self.partitioned.collectives
             if i.operands
         }
+
+    @cached_property
+    def _feeding(self) -> dict[int, frozenset[int]]:
+        """Of what each collective moves, the arguments that it is computed from directly."""
+        return {
+            i.index: frozenset[int]().union(*map(self._fed, i.operands))
+            for i in self.partitioned.collectives
+        }
+
+    def _fed(self, value: Instruction) -> frozenset[int]:
+        """Numbers of the arguments that the op which makes ``value`` takes."""
+        target, path = self.partitioned.origins.target, list[int]()
+        maker: Instruction = value
+        for _ in range(_STEPS):
+            back = step_back(maker, path)
+            if back is None:
+                break
+            maker = back
+        numbers = {source_of(o, target).parameter for o in maker.operands}
+        return frozenset(n for n in numbers if n is not None)
 
     def _row_place(self, row: Collective) -> Place:
         return place(row.op_name, row.frames)
