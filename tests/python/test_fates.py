@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 X, V, I = jnp.ones((64, 64)), jnp.ones(64), jnp.arange(64)  # noqa: E741
-SIMPLIFIER = "StableHLO's simplifier, before XLA's first pass"
+SIMPLIFIER = "StableHLO's simplifier (before XLA's first pass)"
 layer = jax.jit(lambda p, x: jnp.tanh(x @ p))
 
 
@@ -294,3 +294,34 @@ def test_hexadecimal_values_are_bits() -> None:
     assert same_value(a, x)
     assert same_value(b, y)
     assert not same_value(a, y)
+
+
+def test_what_a_pass_bypassed_is_not_dead_code() -> None:
+    """Its users read its operand from then on, and a later pass only removed what was left."""
+    cap = hs.capture(lambda k: jax.random.bits(k, (4,)), jax.random.key(0), passes=True)
+    found = [f for f in cap.fates if f.operation.opcode == "sdy.sharding_constraint"]
+    assert found
+    assert all("simplified away" in str(f) and "parameter" in str(f) for f in found), found
+
+
+def test_collectives_that_were_combined_are_merged() -> None:
+    pytest.importorskip("libtpu")
+
+    def both(x: Any, y: Any) -> Any:
+        return jax.lax.psum(x * 2, "d"), jax.lax.psum(y + 1, "d")
+
+    f = jax.shard_map(both, in_specs=(P("d"), P("d")), out_specs=(P(), P()))
+    shape = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+    cap = hs.capture(f, shape, shape, topology="v5e:2x4", mesh={"d": 8}, passes=True)
+    kinds = {str(f) for f in cap.fates if f.operation.opcode == "all_reduce"}
+    assert len(kinds) == 2
+    assert any("was merged by all-reduce-combiner with all_reduce" in k for k in kinds), kinds
+    assert any("is %all-reduce" in k for k in kinds), kinds
+
+
+def test_a_constant_is_not_said_to_be_made_by_xla() -> None:
+    cap = hs.capture(lambda x: jnp.maximum(x @ x, 3.0) * 2.5, X)
+    cards = [cap.origins(i) for i in cap.module.instructions if i.opcode == "constant"]
+    unnamed = [str(c) for c in cards if not len(c)]
+    assert unnamed
+    assert not any("no operation" in c for c in unnamed), unnamed

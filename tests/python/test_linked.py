@@ -224,3 +224,24 @@ def test_no_mark_is_left(step: hs.Capture) -> None:
     _, columns = decode(step.stages_bytes)
     text = columns["stage_text.bytes"].tobytes().decode() + "".join(columns["strings"])
     assert not re.search(r"~\d+~", text)
+
+
+def test_sentences_name_what_an_expression_is_about_and_only_what_is_there() -> None:
+    def f(x: Any, i: Any) -> Any:
+        picked = x[i]
+        special = jax.lax.erf_inv(x * 0.5)
+        top = jax.lax.top_k(special, 2)
+        return picked, top, x.at[i].add(1.0)
+
+    linked = hs.capture(f, jnp.ones((8, 8)), jnp.arange(4), passes=True)._linked()
+    told = {k: t for s in linked.stages for k, t in s.told.items() if s.id == "source"}
+    said = "\n".join(told.values())
+    assert "`x[i]` in" in said
+    assert re.search(r"`x\[i\]` in `[^`]*` \(line \d+\) became (one|the) gather", said), said
+    assert re.search(r"`x.at\[i\].add\(1.0\)` in `[^`]*` \(line \d+\) became .*scatter", said), said
+    special = re.search(r"`jax.lax.erf_inv[^`]*` in `[^`]*` \(line \d+\) became (\d+) (\w+)", said)
+    assert special, said
+    assert special[2] == "instructions"
+    assert "chlo" not in said.lower()
+    assert not re.search(r"became \d+ custom-calls", said)
+    assert "1 instructions" not in said

@@ -195,3 +195,12 @@ def test_a_call_is_in_the_scope_of_nearly_all_its_boxes():
     assert common_to_most(merged, 0.95) == ()
     assert common_to_most(Counter({("layer_0",): 5, ("layer_1",): 5}), 0.8) == ()
     assert common_to_most(Counter(), 0.8) == ()
+
+
+def test_two_lambdas_of_one_line_are_two_functions() -> None:
+    # fmt: off
+    def f(x: Any) -> Any:
+        return jax.lax.cond(jnp.sum(x) > 0, lambda v: jnp.sin(v) * 2, lambda v: jnp.cos(v) + 1, x)
+    # fmt: on
+    calls = [c for c in calls_of(f, X) if c.name == "<lambda>"]
+    assert [(c.which, c.of) for c in calls] == [(1, 1), (1, 1)]

@@ -122,7 +122,7 @@ CASES: dict[Callable[[], None], tuple[str, str]] = {
     config: ("config", "jax_default_matmul_precision was None, is 'float32'"),
     structure: ("structure", "tree['b'] is new"),
     not_given: ("structure", "by is new"),
-    cleared: ("the same", "no longer had the first"),
+    cleared: ("the same", "no longer have had the first"),
 }
 
 
@@ -183,3 +183,51 @@ def test_the_same_spec_on_another_mesh_is_a_change_of_mesh() -> None:
     (again,) = session.recompiles
     assert again.causes == ("mesh",)
     assert "x was on P('a',) on a=2, b=4, is on P('a',) on a=4, b=2" in str(again)
+
+
+def test_a_mesh_of_other_devices_or_another_order_is_a_change_of_mesh() -> None:
+    double, triple = jax.jit(lambda x: x * 2), jax.jit(lambda x: x * 3)
+    devices = jax.devices()
+    with hs.watch() as session:
+        for order in (devices[:4], devices[3::-1], devices[4:]):
+            mesh = Mesh(np.array(order), ("a",))
+            double(jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("a"))))
+        for order in (devices, devices[::-1]):
+            mesh = Mesh(np.array(order), ("a",))
+            jax.jit(triple, out_shardings=NamedSharding(mesh, P("a")))(np.ones((8, 8)))
+    again = [c for c in session.recompiles if c.causes != ("first",)]
+    assert [c.causes for c in again[:2]] == [("mesh",), ("mesh",)]
+    order = "in another order: [0, 1, 2, 3] before, [3, 2, 1, 0] now"
+    assert f"x is on the same mesh with its devices {order}" in str(again[0])
+    assert "x is on a mesh of the same axes over other devices: [4, 5, 6, 7]" in str(again[1])
+
+
+def test_the_option_of_jit_that_changed_is_named() -> None:
+    def shifted(x: jax.Array) -> jax.Array:
+        return x - 1
+
+    mesh = Mesh(np.array(jax.devices()), ("a",))
+    back = Mesh(np.array(jax.devices()[::-1]), ("a",))
+    with hs.watch() as session:
+        for m in (mesh, back):
+            jax.jit(shifted, out_shardings=NamedSharding(m, P("a")))(np.ones((8, 8)))
+        jax.jit(shifted, compiler_options={"xla_cpu_enable_fast_math": True})(np.ones((8, 8)))
+    said = [str(c) for c in session.recompiles if "shifted" in c.function]
+    assert "out_shardings was …" in said[0]
+    assert "[0, 1, 2" in said[0]
+    assert "compiler_options" in said[1]
+
+
+def test_a_static_object_is_not_told_by_its_address() -> None:
+    class Model:
+        @partial(jax.jit, static_argnums=0)
+        def step(self, x: jax.Array) -> jax.Array:
+            return x + 1
+
+    with hs.watch() as session:
+        Model().step(np.ones(3))
+        Model().step(np.ones(3))
+    (again,) = session.recompiles
+    assert again.causes == ("static value",)
+    assert "0x" not in again.changed
+    assert "self is another Model than before" in again.changed

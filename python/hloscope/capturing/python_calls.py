@@ -236,6 +236,14 @@ def _once(frames: list[Frame]) -> tuple[Frame, ...]:
     return tuple(out)
 
 
+def _column(code: CodeType) -> int:
+    """Where a lambda's own code begins in its line; 0 for other functions."""
+    if code.co_name != "<lambda>":
+        return 0
+    columns = (p[2] for p in code.co_positions() if p[0] == code.co_firstlineno)
+    return next((c for c in columns if c), 0)
+
+
 def _frames(node: _Node | None) -> list[Frame]:
     """The frames from where the jaxpr begins to a node, outermost first."""
     out: list[Frame] = []
@@ -246,6 +254,7 @@ def _frames(node: _Node | None) -> list[Frame]:
         else:
             name = getattr(code, "co_qualname", code.co_name)
             begins = code.co_firstlineno
-            out.append(Frame(node.number, name, code.co_filename, begins, node.line))
+            column = _column(code)
+            out.append(Frame(node.number, name, code.co_filename, begins, node.line, column))
         node = node.parent
     return out[::-1]

@@ -96,7 +96,10 @@ class _Session:
             (watch_call.differences(c, call) for c in reversed(seen)), key=lambda d: len(d)
         )
         if not nearest:
-            words = "compiled again for the same arguments: jax no longer had the first"
+            words = (
+                "compiled again though nothing that is compared here has changed: jax may no "
+                "longer have had the first"
+            )
             return (SAME,), words
         kinds = tuple(dict.fromkeys(kind for kind, _ in nearest))
         said = [words for _, words in nearest]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,14 @@ from . import _compat
 
 _MAX_SAID = 4
 _UNSET = object()
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+# jax's name → what a person passes to jax.jit
+_OPTIONS = {
+    "in_shardings_leaves": "in_shardings", "out_shardings_leaves": "out_shardings",
+    "in_layouts_leaves": "the layouts of in_shardings",
+    "out_layouts_leaves": "the layouts of out_shardings", "keep_unused": "keep_unused",
+    "inline": "inline", "compiler_options_kvs": "compiler_options", "backend": "backend",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +34,8 @@ class Leaf:
     weak: bool
     sharding: str
     scalar: str  # the Python type of a plain number, "" for an array
+    devices: tuple[int, ...] = ()  # in the order of the mesh, () for what is not put anywhere
+    memory: str = ""
 
     @property
     def text(self) -> str:
@@ -40,11 +51,12 @@ class Call:
     leaves: dict[str, Leaf]
     static: dict[str, Any]
     donated: tuple[Any, ...]
-    options: str
+    options: dict[str, str]
     config: dict[str, Any]
     mesh: str
     tree: str  # containers of the arguments, those without arrays included
     keywords: frozenset[str]
+    devices: tuple[int, ...] = ()  # of the mesh, in its order
     again: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = field(default=None, repr=False)
 
 
@@ -68,13 +80,7 @@ def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
         kept = {k: v if k in static_names else _shapes(v) for k, v in kwargs.items()}
         again = (shapes, kept)
     donated = _names(info, "donate_argnums") or _names(info, "donate_argnames")
-    said = [
-        str(getattr(info, name, ""))
-        for name in (
-            "in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves",
-            "out_layouts_leaves", "keep_unused", "inline", "compiler_options_kvs", "backend",
-        )
-    ]  # fmt: skip
+    options = {said: _option(getattr(info, name, "")) for name, said in _OPTIONS.items()}
     config = {}
     for key in getattr(jax.config, "values", {}):
         with contextlib.suppress(Exception):
@@ -85,11 +91,12 @@ def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
         leaves,
         static,
         donated,
-        "; ".join(said),
+        options,
         config,
         "" if mesh is None else str(dict(mesh.shape)),
         str(jax.tree_util.tree_structure([dynamic[n] for n in sorted(dynamic)])),
         frozenset(kwargs),
+        () if mesh is None else _order(mesh),
         None if again is None else (fn, *again),
     )
 
@@ -116,11 +123,29 @@ def _leaf(value: Any) -> Leaf:
     except Exception:
         return Leaf((), type(value).__name__, False, "", "")
     scalar = type(value).__name__ if isinstance(value, bool | int | float | complex) else ""
-    sharding = ""
+    sharding, memory = "", ""
+    devices: tuple[int, ...] = ()
     if getattr(value, "committed", getattr(value, "_committed", False)):
         with contextlib.suppress(Exception):
             sharding = _said(value.sharding)
-    return Leaf(shape, dtype, weak, sharding, scalar)
+            memory = value.sharding.memory_kind or ""
+            devices = _order(getattr(value.sharding, "mesh", None))
+    return Leaf(shape, dtype, weak, sharding, scalar, devices, memory)
+
+
+def _option(value: Any) -> str:
+    """An option of jax.jit as text; jax's own text of a sharding leaves its devices out."""
+    parts = value if isinstance(value, tuple | list) else ()
+    orders = dict.fromkeys(_order(getattr(p, "mesh", None)) for p in parts)
+    on = [f" on devices {list(o)}" for o in orders if o]
+    return f"{value}{''.join(on)}"
+
+
+def _order(mesh: Any) -> tuple[int, ...]:
+    """The devices of a mesh in its order; () for a mesh without devices."""
+    with contextlib.suppress(Exception):
+        return tuple(d.id for d in mesh.devices.flat)
+    return ()
 
 
 def _said(sharding: Any) -> str:
@@ -176,24 +201,32 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
             same_spec = bool(on) and spec == now_on.partition(on)[0]
             kind = "mesh" if same_spec else "sharding"
             out.append((kind, f"{name} was on {was}, is on {now_on}"))
+        elif a.devices != b.devices:
+            out.append(("mesh", f"{name} is on {_reordered(a.devices, b.devices)}"))
+        if a.memory != b.memory and a.sharding and b.sharding:
+            out.append(("sharding", f"{name} was in {a.memory} memory, is in {b.memory} memory"))
     for name in {**before.static, **now.static}:
         a_value, b_value = before.static.get(name, _UNSET), now.static.get(name, _UNSET)
         if not _equal(a_value, b_value):
-            out.append(("static value", f"{name} was {_short(a_value)}, is {_short(b_value)}"))
+            out.append(("static value", _changed(name, a_value, b_value)))
     if before.donated != now.donated:
         said = [f"{_argument(d)} is donated now" for d in now.donated if d not in before.donated]
         said += [
             f"{_argument(d)} is no longer donated" for d in before.donated if d not in now.donated
         ]
         out.append(("donation", ", ".join(said[:_MAX_SAID]) or "other arguments are donated"))
-    if before.options != now.options:
-        out.append(("jit options", "jax.jit was given different options"))
+    for key, value in before.options.items():
+        if value != now.options.get(key, ""):
+            words = _changed(key, value, now.options.get(key, ""), str)
+            out.append(("jit options", f"{words} (an option of jax.jit)"))
     for key in before.config:
         if not _equal(before.config[key], now.config.get(key)):
             was, is_now = _short(before.config[key]), _short(now.config.get(key))
             out.append(("config", f"{key} was {was}, is {is_now}"))
     if before.mesh != now.mesh:
         out.append(("mesh", f"the mesh was {before.mesh or 'none'}, is {now.mesh or 'none'}"))
+    elif before.devices != now.devices:
+        out.append(("mesh", f"the program is on {_reordered(before.devices, now.devices)}"))
     if before.function != now.function:
         words = "it is a different function object: define it once, outside of what calls it"
         out.append(("function identity", words))
@@ -213,8 +246,31 @@ def _equal(a: Any, b: Any) -> bool:
         return a is b
 
 
+def _reordered(before: tuple[int, ...], now: tuple[int, ...]) -> str:
+    """What became of a mesh whose axes are the same."""
+    if sorted(before) == sorted(now):
+        order = f"{_short(list(before))} before, {_short(list(now))} now"
+        return f"the same mesh with its devices in another order: {order}"
+    return f"a mesh of the same axes over other devices: {_short(list(now))}"
+
+
+def _changed(name: str, before: Any, now: Any, text: Callable[[Any], str] = repr) -> str:
+    """What a value was and is; of texts that are long, the part where they differ."""
+    if before is _UNSET or now is _UNSET:
+        return f"{name} was {_short(before)}, is {_short(now)}"
+    was, is_now = (_ADDRESS.sub("", text(v)) for v in (before, now))
+    if was == is_now:
+        kind = type(now).__name__
+        return f"{name} is another {kind} than before: the two are not equal"
+    if was[:60] == is_now[:60]:
+        same = next(k for k in range(60, len(was) + 1) if was[:k] != is_now[:k]) - 20
+        return f"{name} was …{_cut(was[same:])}, is …{_cut(is_now[same:])}"
+    return f"{name} was {_cut(was)}, is {_cut(is_now)}"
+
+
 def _short(value: Any) -> str:
-    if value is _UNSET:
-        return "not given"
-    text = repr(value)
+    return "not given" if value is _UNSET else _cut(repr(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "…"

@@ -31,7 +31,8 @@ class Frame:
     """A Python frame on the stack while tracing; the same ``number`` is the same frame.
 
     ``function`` is "" for a call of jax's own, which only tells uses apart. ``begins`` is the
-    line of its definition, ``called_at`` that of the caller where it calls.
+    line of its definition, ``called_at`` that of the caller where it calls, ``column`` where in
+    its line the function begins, which tells two lambdas of one line apart.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Frame:
     file: str = ""
     begins: int = 0
     called_at: int = 0
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class _Tree:
         self.counts = {f: _is_call(f, own) for f in frames}
         self.children: dict[tuple[int, int], int] = {}
         self.calls: list[PythonCall] = []
+        self.columns: list[int] = []  # by call
         # by node; the root is node 0
         self.call = [-1]
         self.path: list[tuple[int, ...]] = [()]  # of the frames' numbers
@@ -174,6 +177,7 @@ class _Tree:
                 if self.counts.get(frame):
                     call = len(self.calls)
                     self.node_of[call] = below
+                    self.columns.append(frame.column)
                     self.calls.append(
                         PythonCall(
                             call,
@@ -194,9 +198,10 @@ class _Tree:
         number = {n: k for k, n in enumerate(in_time)} | {-1: -1}
         self.call = [number[c] for c in self.call]
         rows = [self.calls[n] for n in in_time]
-        same: dict[tuple[str, int, str], list[int]] = {}
+        same: dict[tuple[str, int, str, int], list[int]] = {}
         for k, c in enumerate(rows):
-            same.setdefault((c.file, c.begins, c.function), []).append(k)
+            column = self.columns[in_time[k]]
+            same.setdefault((c.file, c.begins, c.function, column), []).append(k)
         place = {k: (n + 1, len(all_)) for all_ in same.values() for n, k in enumerate(all_)}
         return tuple(
             replace(c, number=k, caller=number[c.caller], which=place[k][0], of=place[k][1])

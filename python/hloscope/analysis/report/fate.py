@@ -148,6 +148,21 @@ class Fates:
         return printed(lines)
 
 
+def combined(operation: Operation, found: Sequence[Instruction]) -> Instruction | None:
+    """What does an operation's work together with that of others, where only its result is left.
+
+    Collectives that were combined: one ``all-reduce`` of a tuple stands for several, and of all
+    but one only the ``get-tuple-element`` still tells.
+    """
+    opcode = hlo_opcode(operation.opcode)
+    if not found or any(i.opcode != "get-tuple-element" for i in found):
+        return None
+    whole = found[0].operands[0]
+    own = {o.operation for o in whole.origins}
+    base = whole.opcode.removesuffix("-start").removesuffix("-done")
+    return whole if base == opcode and own and operation.number not in own else None
+
+
 def names(found: Sequence[Instruction]) -> str:
     said = ", ".join(f"%{i.name}" for i in found[:3])
     return said + (f" and {len(found) - 3:,} more" if len(found) > 3 else "")

@@ -19,7 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Module, Operation, Origins
-from .fate import Fate, Fates, hlo_opcode, is_constant, names
+from .fate import Fate, Fates, combined, hlo_opcode, is_constant, names
 from .fates_constants import Constants
 from .fates_gone import Gone
 
@@ -102,8 +102,10 @@ def _present(
     number = operation.number
     if operation.is_call:
         count = called.get(number)
-        said = f"{count:,} instructions came from it" if count else ""
-        return Fate(operation, "inlined", detail=said) if count else None
+        if not count:
+            return None
+        said = f"{count:,} instruction{'s' * (count != 1)} came from it"
+        return Fate(operation, "inlined", detail=said)
     found = [module.instructions[k] for k in origins.instructions.get(number, ())]
     if not found:
         return None
@@ -115,6 +117,10 @@ def _present(
             return Fate(operation, "kept", tuple(outside))
         into = dict.fromkeys(callers[i.computation.index] for i in same)
         return Fate(operation, "fused", tuple(same), tuple(into))
+    whole = combined(operation, found)
+    if whole is not None:
+        other = origins.operations[whole.origins[0].operation]
+        return Fate(operation, "merged", (whole,), other=other, detail=f"in {names([whole])}")
     first = [i for i in found if origins.of[i.index][0].operation == number]
     if not first:
         other = origins.operations[origins.of[found[0].index][0].operation]

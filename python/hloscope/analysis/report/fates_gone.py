@@ -13,19 +13,20 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Module, Operation
-from .fate import Fate, hlo_opcode, is_constant
+from .fate import Fate, combined, hlo_opcode, is_constant
 
 if TYPE_CHECKING:
     from .passes import Passes
     from .passes_row import Pass
 
 _DEPTH = 12
-IMPORT = "StableHLO's simplifier, before XLA's first pass"
+_BACK = 5  # snapshots before what removed it, in which something else may have taken its place
+IMPORT = "StableHLO's simplifier (before XLA's first pass)"
 WITH = ", together with what used it"
 _REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
 
@@ -41,7 +42,7 @@ class Gone:
         for row in passes.rows:
             for n in row.lost:  # the last time, where it came back
                 self.lost[n] = row
-        self.read = lru_cache(maxsize=4)(passes.module)
+        self.read = lru_cache(maxsize=_BACK + 2)(passes.module)
         self.first = passes.snapshots[0].operations if passes.snapshots else None
         self.steps: dict[int, _Step] = {}
         self.untold = "no pass is known that removed it"
@@ -72,8 +73,33 @@ class Gone:
         if step is None:
             self.steps.clear()  # operations of one pass mostly come together
             before, after = self.read(row.index - 1), self.read(row.index)
-            step = self.steps[row.index] = _Step(self.operations, before, after, row.title)
-        return step.fate(operation)
+            step = self.steps[row.index] = _Step(
+                self.operations, before, after, row.title, self.made
+            )
+        fate = step.fate(operation)
+        if fate.kind == "dead" and not fate.detail:
+            return self._replaced_before(operation, row) or fate
+        return fate
+
+    def _replaced_before(self, operation: Operation, row: Pass) -> Fate | None:
+        """Where a pass lets all users read something else, and a later one removes the rest."""
+        for k in range(row.index - 1, max(row.index - _BACK, 0), -1):
+            before = self.read(k - 1)
+            assert before.origins is not None
+            found = [
+                before.instructions[n]
+                for n in before.origins.instructions.get(operation.number, ())
+            ]
+            if any(i.users or i.is_root for i in found):
+                title = self.passes.rows[k].title
+                step = _Step(self.operations, before, self.read(k), title, self.made)
+                return step.rewired(operation, found)
+        return None
+
+    def made(self, name: str) -> str:
+        """The pass in which an instruction of this name first appeared, "" for none."""
+        row = self.passes.made(name)
+        return row.title if row is not None else ""
 
     def never(self, operation: Operation) -> bool:
         """Whether not even XLA's first module knows the operation."""
@@ -89,8 +115,14 @@ class _Step:
     """One pass: the module before and after."""
 
     def __init__(
-        self, operations: Sequence[Operation], before: Module, after: Module, by: str
+        self,
+        operations: Sequence[Operation],
+        before: Module,
+        after: Module,
+        by: str,
+        made: Callable[[str], str] = lambda name: "",
     ) -> None:
+        self.made = made  # the pass that named an instruction
         self.operations, self.before, self.after, self.by = operations, before, after, by
         self.by_name = {i.name: i for i in after.instructions}
         self.names_before = {i.name for i in before.instructions}
@@ -104,7 +136,21 @@ class _Step:
         mine = [i for i in mine if hlo_opcode(i.opcode) == opcode] or mine
         if not mine:
             return Fate(operation, "unknown", by=by)
+        whole = combined(operation, mine)
+        if whole is not None:
+            other = self.operations[whole.origins[0].operation]
+            made = self.made(whole.name)
+            return Fate(operation, "merged", by=made, other=other)
         return self._of(operation, mine[0], 0)
+
+    def rewired(self, operation: Operation, found: Sequence[Instruction]) -> Fate | None:
+        """Of instructions that are still there, where their users read something else."""
+        for gone in found:
+            for user in gone.users:
+                put = self._in_place(gone, user)
+                if put is not None and put.name != gone.name:
+                    return self._replaced(operation, gone, put)
+        return None
 
     def _of(self, operation: Operation, gone: Instruction, depth: int) -> Fate:
         by = self.by
@@ -211,7 +257,7 @@ class _Step:
             what = first.detail.removesuffix(WITH) + WITH
             return Fate(operation, "rewritten", by=by, detail=what)
         if "merged" in kinds:
-            return Fate(operation, "merged", by=by, detail="with another, as what used it")
+            return Fate(operation, "merged", by=by, detail="with an equal one, as was what used it")
         if any(self.by.startswith(r) for r in _REMOVERS):
             return Fate(operation, "dead", by=by)
         return Fate(operation, "unknown", by=by)
@@ -234,14 +280,15 @@ class _Import(_Step):
         return None
 
     def _was_there(self, put: Instruction) -> bool:
-        return bool(put.origins) or put.opcode == "parameter"
+        return bool(put.origins) or put.opcode == "parameter" or _is_passed(put)
 
     def _made_from(self, put: Instruction, gone: Instruction) -> bool:
         own = {o.operation for o in put.origins}
         for before in _ancestors(gone):
             if own & {o.operation for o in before.origins}:
                 return True
-            if put.opcode == before.opcode == "parameter" and _same_shape(put, before):
+            passed = put.opcode == "parameter" or _is_passed(put)
+            if passed and before.opcode == "parameter" and _same_shape(put, before):
                 return True
         return False
 
@@ -260,6 +307,11 @@ class _Import(_Step):
             if operand is gone:
                 return same.operands[k]
         return None
+
+
+def _is_passed(i: Instruction) -> bool:
+    """An argument of a computation that takes a tuple: StableHLO has arguments for each."""
+    return i.opcode == "get-tuple-element" and i.operands[0].opcode == "parameter"
 
 
 def _same_shape(a: Instruction, b: Instruction) -> bool:

@@ -22,10 +22,17 @@ _LONGEST = 60  # characters of source in a sentence
 _BACKWARD = re.compile(r"(?:^|/)[\w()]*transpose\(")
 _HELPS = frozenset(["constant", "iota", "broadcast", "reshape", "convert", "transpose", "slice"])
 # No operation that a person wrote for its own sake, beside another of the same expression.
-_WEIGHT = {"matmul": 3, "convolution": 3, "custom-call": 3, "loop": 3, "call": 0}
+_HEAVY = 4
+_WEIGHT = {"matmul": _HEAVY, "convolution": _HEAVY, "custom-call": _HEAVY, "loop": _HEAVY}
+# What an expression is about, beside the arithmetic of its indices or of a mean.
+_WEIGHT |= dict.fromkeys(
+    "gather scatter sort reduce reduce-window select-and-scatter top-k fft cholesky conditional "
+    "triangular-solve dynamic-slice dynamic-update-slice all-gather all-reduce all-to-all "
+    "collective-permute reduce-scatter rng-bit-generator".split(),
+    3,
+) | {"call": 0}
 _NOUNS = {"dot": "matmul", "while": "loop"}
 
-_HEAVY = 3
 Calls = tuple[int, ...]
 
 
@@ -85,7 +92,8 @@ class Teller:
             calls = next((o.calls for k in inside for o in k.origins if o.operation == first), None)
         said = self._of_first(first, calls)
         rest = dict.fromkeys(self._key(k) for k in strands if self._key(k) != self._key(first))
-        subjects = [s for k in self._firsts(strands, rest) if (s := self._subject([k], None))]
+        others = [k for k in self._firsts(strands, rest) if not self._is_call(k)]
+        subjects = [s for k in others if (s := self._subject([k], None))]
         if subjects:
             more = f" and {len(subjects) - 3:,} more" if len(subjects) > 3 else ""
             said = f"{said}. `{i.name}` also does {', '.join(subjects[:3])}{more}"
@@ -177,6 +185,9 @@ class Teller:
             if self.program.lines[k] is not None:
                 first.setdefault(self._key(k), k)
         return [first[key] for key in keys if key in first]
+
+    def _is_call(self, strand: int) -> bool:
+        return strand < len(self.operations) and self.operations[strand].is_call
 
     def _is_backward(self, strand: int) -> bool:
         if strand >= len(self.operations):
@@ -318,8 +329,11 @@ class Teller:
             return fate.what if fate is not None else "is gone"
         noun = noun_of(self.operations[number])
         same = [i for i in found if _named(i, self.operations[number])]
+        found = [i for i in found if i.opcode != "get-tuple-element"] or found
         if not same and noun != "matmul":
+            opcodes = {i.opcode for i in found}
             noun = _NOUNS.get(found[0].opcode, found[0].opcode)
+            noun = noun if len(opcodes) == 1 else "instruction"
         elif same:
             found = same
         inside = [i for i in found if i.computation.index in self._fusion]
@@ -443,7 +457,7 @@ class Teller:
 
 def noun_of(operation: Operation) -> str:
     """What to call an operation: ``matmul``, else HLO's opcode."""
-    opcode = hlo_opcode(operation.opcode)
+    opcode = hlo_opcode(operation.opcode.removeprefix("chlo.").removeprefix("sdy."))
     return _NOUNS.get(opcode, opcode)
 
 

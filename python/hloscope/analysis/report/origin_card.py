@@ -106,6 +106,11 @@ class OriginCard:
             if self.inferred:
                 right = f" ({self.agreement:.0%} of such)" if self.agreement is not None else ""
                 return f"{head} has no op name of an operation; most likely XLA made it{right}"
+            if self.instruction.opcode == "constant":
+                may = "it may be one of the program or made by XLA"
+                return (
+                    f"{head} bears no name of an operation, as XLA's import leaves constants; {may}"
+                )
             return f"{head} comes from no operation: XLA made it"
         right = f", {self.agreement:.0%} of such were right" if self.agreement is not None else ""
         how = f" (inferred {self.inferred}{right})" if self.inferred else ""
