@@ -11,6 +11,7 @@ from ..analysis.base.labels import labels
 from ..analysis.base.table import table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
+from ..analysis.grouping.loop_names import loop_labels
 
 if TYPE_CHECKING:
     from .._capture import Capture
@@ -53,7 +54,7 @@ class Picture:
         self.instructions = module.instructions
         self.table = table(module)
         self.tree, self.folds = _groups(module)
-        self.labels = labels(module)
+        self.labels = loop_labels(module, labels(module))
         self.family = families(module).tolist()
         self.quiet = (flags(module) & QUIET) != 0
         self.children = self.tree.children()

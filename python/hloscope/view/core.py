@@ -18,6 +18,7 @@ from ..analysis.base.table import NO_TARGET, Ints, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
 from ..analysis.grouping.line_code import labels_with_code
+from ..analysis.grouping.loop_names import loop_labels
 from ..analysis.grouping.worth import worth_opening
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
@@ -172,6 +173,7 @@ def _instructions(b: Builder, c: Context) -> None:
     every_name = list(map(attrgetter("name"), t.instructions))
     b.text_ids("instruction.name", b.strings.names(every_name))
     words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
+    words = c.or_without("names of loops", lambda: loop_labels(module, words), lambda: words)
     b.text_column("instruction.label", words)
     b.column("instruction.opcode", "u16", t.opcode)
     zeros: Any = np.zeros(len(t.instructions), np.int64)

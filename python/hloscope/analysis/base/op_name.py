@@ -168,6 +168,17 @@ def relative(path: Path, base: Path) -> Path:
     return path[at:]
 
 
+def without_loops(path: Path) -> Path:
+    """A path without jax's words for a loop (``while/body``), which are no places."""
+    out: list[str] = []
+    inside = False
+    for part in path:
+        inside = part == "while" or (inside and part in LOOPS)
+        if not inside:
+            out.append(part)
+    return tuple(out) if len(out) < len(path) else path
+
+
 _RERUN = "rematted_computation"
 
 

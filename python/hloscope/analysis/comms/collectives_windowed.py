@@ -74,7 +74,8 @@ def _windowed_loops(module: Module) -> dict[int, Instruction]:
     return out
 
 
-def _signature(i: Instruction) -> Signature:
+def signature(i: Instruction) -> Signature:
+    """The op of the program that an instruction is of."""
     m = i.metadata
     return (m.op_name, m.stack_frame_id, m.source_file, m.source_line)
 
@@ -85,7 +86,7 @@ def _join_flat(
     """Permutes of one computation: into the loop they follow, or into rings of their own."""
     node = {f.op.index: f for f in members}
     owner = {m: f.op.index for f in members for m in f.members}
-    sign = {f.op.index: _signature(f.op) for f in members}
+    sign = {f.op.index: signature(f.op) for f in members}
     root = {k: k for k in node} | {k: k for k in loops}
 
     def top(k: int) -> int:
@@ -99,14 +100,14 @@ def _join_flat(
         pairs = f.op.attribute("source_target_pairs") or ""
         for before in _before(f.op, owner, loops):
             if before in loops:
-                if _signature(loops[before]) == sign[me]:
+                if signature(loops[before]) == sign[me]:
                     root[top(me)] = top(before)
             elif sign[before] == sign[me] and (before, pairs) not in followed:
                 followed.add((before, pairs))
                 root[top(me)] = top(before)
         if top(me) == me:
             loop = _fed(f, loops)
-            if loop is not None and _signature(loops[loop]) == sign[me]:
+            if loop is not None and signature(loops[loop]) == sign[me]:
                 root[me] = top(loop)
     _join_by_user(members, sign, root, top)
 

@@ -39,7 +39,7 @@ def count_boxes(quiet: NDArray[np.bool_], rows: Ints | slice | list[int]) -> int
 
 def simplify(top: Node, quiet: NDArray[np.bool_]) -> None:
     """Dissolves tiny scopes into their parent and lets only children vanish."""
-    nodes = _within(top)
+    nodes = within(top)
     boxes: dict[int, int] = {}
     for node in reversed(nodes):  # children first, however deep names are nested
         boxes[id(node)] = _simplify(node, quiet, boxes)
@@ -51,7 +51,7 @@ def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> i
     dissolved: list[Ints] = []
     for child in node.children:
         if inside[id(child)] < (1 if _is_part(child) else MIN_BOXES):
-            dissolved += [n.members for n in _within(child)]
+            dissolved += [n.members for n in within(child)]
         else:
             kept.append(child)
         boxes += inside[id(child)]
@@ -74,7 +74,7 @@ def _is_part(node: Node) -> bool:
     return len(names) == 1 and not names[0].endswith(CALLED) and not node.children
 
 
-def _within(top: Node) -> list[Node]:
+def within(top: Node) -> list[Node]:
     """A group and all groups in it, parents before children."""
     out = [top]
     for node in out:  # grows

@@ -27,14 +27,16 @@ import numpy as np
 
 from ..base.families import ID, families
 from ..base.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
-from ..base.op_name import CALLED, LAYER, Path, relative
+from ..base.op_name import CALLED, LAYER, Path, relative, without_loops
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
-from .group_nodes import NOTHING, Node, count_boxes, simplify
+from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .layers import layers
+from .loop_names import loop_names
 from .loose import AROUND_LOOP, gather_flat, gather_loose
 from .results import gather_results
+from .rings import gather_rings, loop_label
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
@@ -175,7 +177,8 @@ class _Builder:
                 kind = _kind(instr.opcode, role)
                 label = _label(kind, self.module.computations[callee].name, instr)
                 if label == "body" and not self.plain:
-                    label = self._body_of(callee) or label
+                    name = loop_names(self.module).get(row)
+                    label = (name.turn if name else self._body_of(callee)) or label
                 self._computation(callee, kind, label, row, int(self.group[row]), queue)
 
     def _body_of(self, c: int) -> str:
@@ -240,7 +243,7 @@ class _Builder:
         held: dict[int, list[Ints]] = {}
         for k, s in enumerate(ids.tolist()):
             end = starts[k + 1] if k + 1 < len(starts) else len(order)
-            path = relative(paths[s], base) if s >= 0 else ()
+            path = without_loops(relative(paths[s], base)) if s >= 0 else ()
             node = self._trie_node(trie, path, top)
             held.setdefault(id(node), []).append(order[starts[k] : end] + first)
         for node in trie.values():
@@ -264,6 +267,7 @@ class _Builder:
             nodes.extend(node.children)
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
+        gather_rings(self.module, within(top), self.quiet)
         if top.kind == "entry":
             output = np.flatnonzero(self.flags & OUTPUT)
             gather_results(top, self.t, self.quiet, output)
@@ -355,7 +359,7 @@ def _kind(opcode: str, role: str) -> str:
 def _label(kind: str, name: str, caller: Instruction) -> str:
     """What a called computation is to its caller: XLA's region_8.20_spmd.sunk tells nobody."""
     if kind == "body":
-        return "collective matmul" if "windowed_dot_general" in name else "body"
+        return loop_label(name) or "body"
     if kind == "branch":
         branches = [c.name for c in caller.called_computations]
         at = branches.index(name) if name in branches else 0

@@ -1,0 +1,265 @@
+"""Loops called by the person's function they are, instead of ``while`` and ``body``.
+
+    def tower(layers, x):                               tower ×8      nearly all of it is the loop
+        x, _ = lax.scan(lambda x, p: (block(p, x), None), x, layers)
+        return x.mean(1)                                  └ block     what each turn calls
+
+    def model(params, tokens):                          block ×8      embeds and predicts as well
+        x, _ = lax.scan(layer, params["embed"][tokens], params["layers"])
+        return x @ params["head"]
+
+Two loops of one name are told apart by the arguments they run over: ``tower · image ×8``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..base.flags import QUIET, flags
+from ..base.op_name import (
+    BACKWARD,
+    CALLED,
+    FORWARD,
+    LAYER,
+    LOOPS,
+    REMAT,
+    Path,
+    common_to_most,
+    relative,
+)
+from ..base.operands import step_back
+from ..base.table import Ints, Table, per_module, table
+from ..base.trips import trip_count
+from .functions import Calls, Chain, calls
+from .rings import loop_label
+from .scopes import scopes
+
+if TYPE_CHECKING:
+    from ...hlo import Instruction, Module
+
+# A turn is the function that this much of it is from.
+MOSTLY = 0.6
+# What any function makes of a turn, at least.
+ENOUGH = 0.25
+# Of the arguments that a loop runs over, to be what it is of.
+NEARLY_ALL = 0.9
+# A function is its loop when what it does beside is no more than this share of a turn.
+BESIDE = 0.25
+# Arguments are looked for behind so many steps that hand on one array.
+HANDED_ON = 6
+# Loops of a module that are named; in a module of more nobody reads their names.
+MOST_LOOPS = 2000
+
+_KEY = re.compile(r"\[['\"]?([^\]'\"]+)['\"]?\]|\.(\w+)")
+_HAND_ON = frozenset(["convert", "transpose", "all-gather", "all-gather-start", "all-gather-done"])
+_SAYS_NOTHING = LOOPS | {"body_fn", "loop_body", "scan_body", "scan_fn", "wrapped", "wrapped_fn"}
+
+
+@dataclass(frozen=True)
+class LoopName:
+    """What a loop and one turn of it are called; "" where nothing says."""
+
+    loop: str
+    turn: str
+
+
+@per_module
+def loop_names(module: Module) -> dict[int, LoopName]:
+    """Names of the loops, by instruction; those that nothing names are left out."""
+    t = table(module)
+    loops = t.where("while")
+    if not 0 < len(loops) <= MOST_LOOPS:
+        return {}
+    return _Namer(module, t, loops).names()
+
+
+def loop_labels(module: Module, words: Sequence[str]) -> list[str]:
+    """The labels of all instructions with those of named loops in place: ``tower ×8``."""
+    out = list(words)
+    for row, name in loop_names(module).items():
+        if name.loop:
+            trips = trip_count(module.instructions[row])
+            out[row] = name.loop if trips is None else f"{name.loop} ×{trips:,}"
+    return out
+
+
+class _Namer:
+    def __init__(self, module: Module, t: Table, loops: Ints) -> None:
+        self.module, self.t = module, t
+        self.found: Calls = calls(module)
+        self.quiet = (flags(module) & QUIET) != 0
+        self.bodies: dict[int, Ints] = {}
+        self.windowed: dict[int, str] = {}
+        for row in loops.tolist():
+            body = dict(t.instructions[row].called).get("body")
+            if body is not None and loop_label(body.name):
+                self.windowed[row] = loop_label(body.name)
+            elif body is not None:
+                self.bodies[row] = self._run_by(body.index)
+
+    def _run_by(self, computation: int) -> Ints:
+        """Rows of a computation and of those it calls outright."""
+        t = self.t
+        seen, left = {computation}, [computation]
+        for c in left:  # grows
+            first = int(t.first[c])
+            begin, end = t.called.offsets[first], t.called.offsets[first + int(t.size[c])]
+            if begin == end:
+                continue
+            for row, callee in zip(
+                t.called.rows[begin:end].tolist(), t.called.values[begin:end].tolist(), strict=True
+            ):
+                if callee not in seen and t.instructions[row].opcode == "call":
+                    seen.add(callee)
+                    left.append(callee)
+        return np.concatenate([np.arange(t.first[c], t.first[c] + t.size[c]) for c in left])
+
+    def names(self) -> dict[int, LoopName]:
+        around = {row: self._around(row) for row in self.bodies}
+        of_call: dict[tuple[int, Chain], list[int]] = defaultdict(list)
+        for row, chain in around.items():
+            of_call[int(self.t.computation[row]), chain[:-1]].append(row)
+        whole = {rows[0]: self._is_loop(*key, rows) for key, rows in of_call.items()}
+        called = Counter(chain[-2][1] for row, chain in around.items()
+                         if len(chain) > 1 and not self._late(row))  # fmt: skip
+        # a gradient is called as what it is the gradient of
+        scope = {row: self._scope(row) for row in around}
+        scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
+        turns = {row: scope[row] or scoped.get(c) or self._turn(row, c[:-1])
+                 for row, c in around.items()}  # fmt: skip
+        of_line = {c: turns[row] for row, c in around.items() if c and turns[row]}
+        out: dict[int, LoopName] = {}
+        for (_, call), rows in of_call.items():
+            for row in rows:
+                turn = turns[row] or of_line.get(around[row], "")
+                alone = whole[rows[0]] and (not turn or called[call[-1][1]] > 1)
+                loop = call[-1][1] if alone else turn or self._scope_around(row)
+                if loop or turn:
+                    out[row] = LoopName(loop, turn)
+        self._told_apart(out)
+        return out | {row: LoopName(label, label) for row, label in self.windowed.items()}
+
+    def _late(self, row: int) -> bool:
+        known = scopes(self.module)
+        scope = int(known.scope[row])
+        return scope >= 0 and BACKWARD in known.paths[scope]
+
+    def _around(self, row: int) -> Chain:
+        chain = int(self.found.chain[row]) if self.found.own[row] else -1
+        return self.found.chains[chain] if chain >= 0 else ()
+
+    def _chains(self, rows: Ints) -> Counter[int]:
+        """How many boxes there are of each chain."""
+        mine = self.found.own[rows] & ~self.quiet[rows]
+        ids, counts = np.unique(self.found.chain[rows][mine], return_counts=True)
+        return Counter(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+
+    def _is_loop(self, computation: int, call: Chain, loops: list[int]) -> bool:
+        """Whether a call of a function is its loop and little else."""
+        if len(call) < 2 or call[-1][1] in _SAYS_NOTHING or self._is_program(call[-1][1]):
+            return False
+        if len({self._around(row)[-1] for row in loops}) > 1:  # two loops, two lines
+            return False
+        first = int(self.t.first[computation])
+        here = np.arange(first, first + int(self.t.size[computation]))
+        here = here[self.t.opcode[here] != self.found.loop]
+        n, chains = len(call), self.found.chains
+        beside = sum(c for k, c in self._chains(here).items() if chains[k][:n] == call)
+        inside = sum(self._chains(self.bodies[row]).total() for row in loops)
+        return beside <= BESIDE * inside
+
+    def _is_program(self, name: str) -> bool:
+        return self.module.name.removeprefix("jit_").removeprefix("pmap_") == name
+
+    def _turn(self, row: int, call: Chain) -> str:
+        """The function that a turn of the loop calls, where it is one.
+
+        What the loop itself does for a turn, slicing and stacking, counts little.
+        """
+        if not call:
+            return ""
+        chains, n = self.found.chains, len(call)
+        counts = [(chains[k], c) for k, c in self._chains(self.bodies[row]).items()]
+        own = [(p, c) for p, c in counts if p[:n] == call]
+        total, depth = sum(c for _, c in own), n
+        while True:
+            called: Counter[str] = Counter()
+            for path, count in own:
+                if len(path) > depth and path[depth][1]:
+                    called[path[depth][1]] += count
+            (name, count), *_ = called.most_common(1) or [("", 0)]
+            if not name or count < max(MOSTLY * called.total(), ENOUGH * total):
+                return ""
+            if name not in _SAYS_NOTHING:
+                return name
+            own = [(p, c) for p, c in own if len(p) > depth and p[depth][1] == name]
+            depth += 1
+
+    def _scope(self, row: int) -> str:
+        """The scope a person named around most of a turn."""
+        known = scopes(self.module)
+        paths, scope = known.paths, known.scope
+        base = paths[scope[row]] if scope[row] >= 0 else ()
+        rows = self.bodies[row]
+        inside: Counter[Path] = Counter()
+        for s, quiet in zip(scope[rows].tolist(), self.quiet[rows].tolist(), strict=True):
+            if s >= 0 and not quiet:
+                inside[relative(paths[s], base)] += 1
+        path = [p for p in common_to_most(inside, MOSTLY) if p not in (FORWARD, BACKWARD)]
+        named = [p for p in path if p not in _SAYS_NOTHING and not p.endswith(CALLED)]
+        return named[0] if named else ""
+
+    def _scope_around(self, row: int) -> str:
+        """The scope that the loop itself is in."""
+        known = scopes(self.module)
+        path = known.paths[known.scope[row]] if known.scope[row] >= 0 else ()
+        last = path[-1] if path else ""
+        nothing = _SAYS_NOTHING | {FORWARD, BACKWARD, REMAT}
+        return "" if last in nothing or last.endswith((CALLED, LAYER)) else last.rpartition("/")[2]
+
+    def _told_apart(self, names: dict[int, LoopName]) -> None:
+        """Loops of one name with what tells their arguments apart behind it."""
+        same: dict[str, list[int]] = defaultdict(list)
+        for row, name in names.items():
+            same[name.loop].append(row)
+        for rows in same.values():
+            over = {row: self._arguments(row) for row in rows}
+            levels = list(zip(*over.values(), strict=False))
+            apart = next((n for n, keys in enumerate(levels) if len(set(keys)) > 1), None)
+            if apart is None:
+                continue
+            for row in rows:
+                old = names[row]
+                names[row] = LoopName(f"{old.loop} · {over[row][apart]}", old.turn)
+
+    def _arguments(self, row: int) -> Path:
+        """What the arguments that a loop runs over have in common: params, image."""
+        given = self.t.instructions[row].operands
+        values = given[0].operands if given and given[0].opcode == "tuple" else given
+        paths: Counter[Path] = Counter()
+        for value in values:
+            at: Instruction | None = value
+            path: list[int] = []
+            for _ in range(HANDED_ON):
+                if at is None or at.opcode == "parameter":
+                    break
+                back = step_back(at, path)
+                if back is None and at.opcode in _HAND_ON and len(at.operands) == 1:
+                    back = at.operands[0]
+                at = back
+            if at is not None and at.opcode == "parameter" and at.computation.is_entry:
+                paths[_keys(at.op_name)] += 1
+        return common_to_most(paths, NEARLY_ALL) if paths else ()
+
+
+def _keys(path: str) -> Path:
+    """``params['image']['qkv']`` → params, image, qkv."""
+    head = re.match(r"\w*", path)
+    assert head is not None
+    return (head[0], *(a or b for a, b in _KEY.findall(path)))

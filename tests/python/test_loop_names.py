@@ -1,0 +1,96 @@
+"""Loops are called by the function they are, not ``while`` and ``body``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import pytest
+from hloscope.analysis.base.op_name import without_loops
+from hloscope.analysis.grouping.groups import KINDS, group_tree
+from hloscope.analysis.grouping.loop_names import loop_names
+
+
+def block(p: Any, x: jax.Array) -> jax.Array:
+    x = x + jnp.sort(x @ p["up"], -1) @ p["down"]
+    return jnp.cumsum(x, 0) / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+
+def tower(layers: Any, x: jax.Array) -> jax.Array:
+    x, _ = jax.lax.scan(lambda x, p: (jax.checkpoint(block)(p, x), None), x, layers)
+    return x.mean(0)
+
+
+def two_towers(params: Any, image: jax.Array, text: jax.Array) -> jax.Array:
+    one = tower(params["image"], image @ params["patch"])
+    other = tower(params["text"], params["table"][text])
+    return jnp.square(one - other).sum()
+
+
+def one_model(params: Any, text: jax.Array) -> jax.Array:
+    x, _ = jax.lax.scan(lambda x, p: (block(p, x), None), params["table"][text], params["text"])
+    logits = x @ params["table"].T
+    return -jax.nn.log_softmax(logits).sum()
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def layers(count: int) -> dict[str, Any]:
+    return {"up": f32(count, 32, 64), "down": f32(count, 64, 32)}
+
+
+PARAMS = {"image": layers(5), "text": layers(7), "patch": f32(48, 32), "table": f32(100, 32)}
+IDS = jax.ShapeDtypeStruct((16,), jnp.int32)
+
+
+def named(module: hs.Module) -> list[tuple[str, str]]:
+    return sorted({(n.loop, n.turn) for n in loop_names(module).values()})
+
+
+@pytest.fixture(scope="module")
+def towers() -> Any:
+    return hs.capture(jax.value_and_grad(two_towers), PARAMS, f32(16, 48), IDS)
+
+
+@pytest.mark.parametrize("through_text", [False, True])
+def test_loops_of_one_function_are_told_apart_by_their_arguments(
+    towers: Any, through_text: bool, tmp_path: Path
+) -> None:
+    module = towers.module
+    if through_text:
+        (tmp_path / "step.hlo").write_text(towers.text)
+        module = hs.read(tmp_path / "step.hlo").module
+    assert named(module) == [("tower · image", "block"), ("tower · text", "block")]
+    assert len(loop_names(module)) == 4  # forward and backward
+    tree = group_tree(module)
+    bodies = [x for x, k in zip(tree.label, tree.kind, strict=True) if KINDS[k] == "body"]
+    assert bodies == ["block"] * 4
+
+
+def test_a_loop_in_a_function_that_does_more_is_called_by_its_turn() -> None:
+    step = jax.value_and_grad(one_model)
+    module = hs.capture(step, PARAMS, IDS).module
+    assert named(module) == [("block", "block")]
+
+
+def test_a_scope_around_a_turn_is_its_name() -> None:
+    def model(params: Any, x: jax.Array) -> jax.Array:
+        def turn(x: jax.Array, p: Any) -> tuple[jax.Array, None]:
+            with jax.named_scope("encoder_layer"):
+                return block(p, x), None
+
+        return jax.lax.scan(turn, x, params)[0].sum()
+
+    module = hs.capture(jax.grad(model), layers(5), f32(16, 32)).module
+    assert {n.turn for n in loop_names(module).values()} == {"encoder_layer"}
+
+
+def test_words_of_jax_for_a_loop_are_no_places() -> None:
+    assert without_loops(("forward", "while", "body", "block")) == ("forward", "block")
+    assert without_loops(("forward", "while")) == ("forward",)
+    assert without_loops(("forward", "body", "scan")) == ("forward", "body", "scan")
