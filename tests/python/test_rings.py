@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import hloscope as hs
+import numpy as np
 import pytest
+from hloscope.analysis.grouping.group_nodes import Node
 from hloscope.analysis.grouping.groups import group_tree
-from hloscope.analysis.grouping.rings import loop_label, rings
+from hloscope.analysis.grouping.rings import gather_rings, loop_label, rings
 
 NAMED = 'metadata={op_name="jit(f)/layer/dot_general"}'
 RING = (
@@ -74,6 +76,17 @@ def test_an_unrolled_ring_is_one_group(ring: list[str], label: str, tmp_path: Pa
     assert [x for x in tree.label if "windowed" in x] == [label]
     group = tree.label.index(label)
     assert {i.name for i in module.instructions if tree.group[i.index] == group} == names
+
+
+def test_permutes_without_the_products_are_not_called_a_matmul(tmp_path: Path) -> None:
+    module = module_of(SCATTERS, tmp_path)
+    ((_, rows),) = rings(module)
+    dots = [i.index for i in module.instructions if i.opcode == "dot"]
+    node = Node("scope", "layer", int(module.entry.index), path=("layer",))
+    node.members = np.setdiff1d(rows, dots)
+    before = node.members.tolist()
+    gather_rings(module, [node], np.zeros(len(module.instructions), bool))
+    assert (node.label, node.children, node.members.tolist()) == ("layer", [], before)
 
 
 def test_permutes_of_the_program_itself_are_no_ring(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def _around(pairs: str) -> int:
 
 def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
     """Makes groups of the rings, each in the group that holds most of it."""
+    product = families(module) == ID["matmul"]
     for label, rows in rings(module):
         mine = [n for n in nodes if n.computation == int(table(module).computation[rows[0]])]
         parts = [(n, np.intersect1d(n.members, rows)) for n in mine]
@@ -183,6 +184,8 @@ def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
             continue
         boxes, node, part = max(held, key=lambda h: h[0])
         if 2 * boxes < count_boxes(quiet, rows) or boxes < 2:
+            continue
+        if not product[part].any():  # the permutes alone are no matmul
             continue
         if node.children or count_boxes(quiet, node.members) > count_boxes(quiet, part):
             child = Node("scope", label, node.computation, path=(*node.path, label))
