@@ -7,6 +7,7 @@ from pathlib import Path
 import hloscope as hs
 import numpy as np
 import pytest
+from hloscope.analysis.grouping import rings as of_rings
 from hloscope.analysis.grouping.group_nodes import Node
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.rings import gather_rings, loop_label, rings
@@ -87,6 +88,19 @@ def test_permutes_without_the_products_are_not_called_a_matmul(tmp_path: Path) -
     before = node.members.tolist()
     gather_rings(module, [node], np.zeros(len(module.instructions), bool))
     assert (node.label, node.children, node.members.tolist()) == ("layer", [], before)
+
+
+def test_what_two_rings_share_is_in_one_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = module_of(GATHERS, tmp_path)
+    ((label, rows),) = rings(module)
+    monkeypatch.setattr(of_rings, "rings", lambda _: [(label, rows[:5]), (label, rows[2:])])
+    node = Node("scope", "layer", int(module.entry.index), path=("layer",))
+    node.members = np.arange(len(module.instructions))
+    gather_rings(module, [node], np.zeros(len(module.instructions), bool))
+    held = np.concatenate([node.members, *(c.members for c in node.children)])
+    assert sorted(held.tolist()) == list(range(len(module.instructions)))
 
 
 def test_permutes_of_the_program_itself_are_no_ring(tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ def anchors(module: Module) -> dict[int, Instruction]:
     return out
 
 
-def find(module: Module) -> list[Found]:
+def find(module: Module, only: str = "") -> list[Found]:
     """Logical collectives in order of their first instruction, collective matmuls apart."""
     outside = anchors(module)
     t = table(module)
-    wanted = {o for o in t.opcodes if split(o)}
+    wanted = {o for o in t.opcodes if split(o) and o.startswith(only)}
     singles: list[Found] = []
     joined: dict[tuple[object, ...], Found] = {}
     for index in t.where(*wanted).tolist():

@@ -53,7 +53,7 @@ def rings(module: Module) -> list[tuple[str, Ints]]:
     t = table(module)
     if not any(o.startswith(_PERMUTE) for o in t.opcodes):
         return []
-    permutes = [f for f in find(module) if f.kind == _PERMUTE]
+    permutes = [f for f in find(module, _PERMUTE) if f.kind == _PERMUTE]
     product = families(module) == ID["matmul"]
     quiet = (flags(module) & QUIET) != 0
     out = []
@@ -175,11 +175,21 @@ def _around(pairs: str) -> int:
 
 def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
     """Makes groups of the rings, each in the group that holds most of it."""
-    product = families(module) == ID["matmul"]
-    for label, rows in rings(module):
-        mine = [n for n in nodes if n.computation == int(table(module).computation[rows[0]])]
-        parts = [(n, np.intersect1d(n.members, rows)) for n in mine]
-        held = [(count_boxes(quiet, part), n, part) for n, part in parts if len(part)]
+    t, product = table(module), families(module) == ID["matmul"]
+    here = nodes[0].computation
+    mine = [(label, rows) for label, rows in rings(module) if t.computation[rows[0]] == here]
+    if not mine:
+        return
+    first = int(t.first[here])
+    node_of = np.full(int(t.size[here]), -1, np.int64)
+    for n, node in enumerate(nodes):
+        node_of[node.members - first] = n
+    for label, rows in mine:
+        held = []
+        for n in np.unique(node_of[rows - first]).tolist():
+            part = rows[node_of[rows - first] == n]
+            if n >= 0:
+                held.append((count_boxes(quiet, part), nodes[n], part))
         if not held:
             continue
         boxes, node, part = max(held, key=lambda h: h[0])
@@ -190,6 +200,7 @@ def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
         if node.children or count_boxes(quiet, node.members) > count_boxes(quiet, part):
             child = Node("scope", label, node.computation, path=(*node.path, label))
             child.members = part
+            node_of[part - first] = -1  # what two rings share is of the first
             node.members = np.setdiff1d(node.members, part)
             node.children.append(child)
         else:
