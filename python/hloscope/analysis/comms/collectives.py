@@ -24,6 +24,9 @@ from ...hlo.collective_kinds import OF_PERMUTES
 from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
 from ...hlo.slices import in_every_slice, slices_of
 from ..base.branches import branches, heaviest, most_runs
+from ..base.collectives_find import Found, find, payload
+from ..base.collectives_halo import join_halos
+from ..base.collectives_windowed import join_windowed
 from ..base.frames import FrameFinder
 from ..base.lines import lines
 from ..base.meshes import module_mesh
@@ -33,8 +36,6 @@ from ..base.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
 from ..base.trips import multiplicity
 from .collective import Collective, Part, Total, total_of
-from .collectives_find import Found, find, payload
-from .collectives_halo import join_halos
 from .collectives_slices import (
     exchanged,
     find_between_slices,
@@ -42,7 +43,6 @@ from .collectives_slices import (
     is_between_slices,
     name_of,
 )
-from .collectives_windowed import join_windowed
 from .wire import Traffic, add_traffic, wire_bytes
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ...hlo import Instruction, Module
 from ...hlo.collective_kinds import KINDS
 from ...hlo.devices import DeviceGroups
 from ...hlo.slices import meant_slices
+from ..base.collectives_find import Found
 from ..base.table import table
-from .collectives_find import Found
 
 _RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')
 _TYPE = re.compile(r'_xla_megascale_transfer_type="(\w+)"')

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import MATMUL
 from ...hlo.devices import parse_pairs
+from ..base.collectives_find import find
+from ..base.collectives_windowed import join_windowed, signature
 from ..base.families import ID, families
 from ..base.flags import QUIET, flags
 from ..base.table import Ints, Table, per_module, table
-from ..comms.collectives_find import find
-from ..comms.collectives_windowed import join_windowed, signature
 from .group_nodes import Node, count_boxes
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...hlo import Instruction, Module, Operation, Origin, StackFrame
+from ...hlo.collective_kinds import KINDS
 from ...hlo.places import short_place
 from ...hlo.python_calls import PythonCall
 from .fate import Fate, Fates, hlo_opcode
@@ -27,10 +28,10 @@ _WEIGHT = {"matmul": _HEAVY, "convolution": _HEAVY, "custom-call": _HEAVY, "loop
 # What an expression is about, beside the arithmetic of its indices or of a mean.
 _WEIGHT |= dict.fromkeys(
     "gather scatter sort reduce reduce-window select-and-scatter top-k fft cholesky conditional "
-    "triangular-solve dynamic-slice dynamic-update-slice all-gather all-reduce all-to-all "
-    "collective-permute reduce-scatter rng-bit-generator".split(),
+    "triangular-solve dynamic-slice dynamic-update-slice rng-bit-generator".split(),
     3,
-) | {"call": 0}
+)
+_WEIGHT |= dict.fromkeys(KINDS, 3) | {"call": 0}
 _NOUNS = {"dot": "matmul", "while": "loop"}
 
 Calls = tuple[int, ...]

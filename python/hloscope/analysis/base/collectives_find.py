@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ...hlo import Instruction, Module, Shape
 from ...hlo.collective_kinds import KINDS, split
 from ...hlo.devices import groups_text
-from ..base.table import table
+from .table import table
 
 _CHAIN = re.compile(r'\bchain_id="(\d+)"')
 

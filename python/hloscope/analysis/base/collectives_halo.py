@@ -19,9 +19,9 @@ from collections import defaultdict
 from ...hlo import Instruction, Module
 from ...hlo.collective_kinds import HALO
 from ...hlo.devices import parse_pairs
-from ..base.families import is_matmul
-from ..base.table import table
 from .collectives_find import Found
+from .families import is_matmul
+from .table import table
 
 _WINDOWED = ("convolution", "reduce-window", "select-and-scatter")
 _ENDS = frozenset({"while", "conditional", "call", "tuple"})
