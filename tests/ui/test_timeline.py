@@ -130,6 +130,10 @@ def test_a_trace_is_shown_event_by_event(renderer, open_page, tmp_path):
     )
     page.get_by_label("Device").select_option("all devices")
     assert "14 events of all devices drawn" in panel.inner_text()
+    for _ in range(100):  # drawn with the next frame
+        if canvas.bounding_box()["height"] > box["height"]:
+            break
+        page.wait_for_timeout(100)
     assert canvas.bounding_box()["height"] > box["height"]
 
 
