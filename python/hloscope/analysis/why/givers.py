@@ -10,6 +10,8 @@ from ...hlo import Instruction
 from ..base.operands import callers
 
 _CALLS = ("call", "async-start")
+_CARRIES = ("parameter", "while", "conditional", *_CALLS)
+_BARRIERS = ("opt-barrier", "optimization-barrier")
 
 
 def givers(at: Instruction) -> list[Instruction]:
@@ -19,26 +21,32 @@ def givers(at: Instruction) -> list[Instruction]:
     """
     if at.opcode == "get-tuple-element" and at.operands:
         raw = at.attribute("index") or ""
-        return _elements(at.operands[0], int(raw) if raw.isdecimal() else 0, set())
-    if at.opcode in ("parameter", "while", "conditional", *_CALLS):
+        return _elements(at.operands[0], int(raw) if raw.isdecimal() else 0)
+    if at.opcode in _CARRIES:
         return _ends(at)
     return list(at.operands)
 
 
-def _elements(whole: Instruction, index: int, seen: set[int]) -> list[Instruction]:
+def _elements(tuples: Instruction, index: int) -> list[Instruction]:
     """What element ``index`` of a tuple is, for each way that it may have come about."""
-    if whole.index in seen:
-        return []
-    seen.add(whole.index)
-    if whole.opcode == "tuple":
-        return [whole.operands[index]] if index < len(whole.operands) else []
-    if whole.opcode in ("opt-barrier", "optimization-barrier"):
-        ends = list(whole.operands)
-    elif whole.opcode in ("parameter", "while", "conditional", *_CALLS):
-        ends = _ends(whole)
-    else:
-        return list(whole.operands)
-    return [e for end in ends for e in _elements(end, index, seen)]
+    out: list[Instruction] = []
+    seen, left = {tuples.index}, [tuples]
+    while left:  # the first way first
+        whole = left.pop()
+        if whole.opcode == "tuple":
+            out += whole.operands[index : index + 1]
+            continue
+        if whole.opcode in _BARRIERS:
+            ends = list(whole.operands)
+        elif whole.opcode in _CARRIES:
+            ends = _ends(whole)
+        else:
+            out += whole.operands
+            continue
+        fresh = [e for e in dict.fromkeys(ends) if e.index not in seen]
+        seen.update(e.index for e in fresh)
+        left += reversed(fresh)
+    return out
 
 
 def _ends(at: Instruction) -> list[Instruction]:
@@ -59,7 +67,8 @@ def _handed(parameter: Instruction) -> list[Instruction]:
     if caller.opcode == "while":
         return _ends(caller)
     if caller.opcode == "conditional":  # operands: the predicate or index, then one a branch
-        number = 1 + [c.index for c in caller.called_computations].index(inside.index)
-    elif caller.opcode not in (*_CALLS, "fusion"):
-        return []
-    return [caller.operands[number]] if number < len(caller.operands) else []
+        branches = enumerate(caller.called_computations, 1)
+        numbers = [k for k, c in branches if c.index == inside.index]
+    else:
+        numbers = [number] if caller.opcode in (*_CALLS, "fusion") else []
+    return [caller.operands[k] for k in numbers if k < len(caller.operands)]
