@@ -19,6 +19,7 @@ from . import (
     parallel,
     plain,
     pods,
+    samplers,
     sequences,
     tables,
     vision,
@@ -38,4 +39,5 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
     **pods.PROGRAMS,
     **pairs.PROGRAMS,
     **newcomers.PROGRAMS,
+    **samplers.PROGRAMS,
 }

@@ -6,7 +6,14 @@ import { ItemKind } from "../../js/graph/projection.ts";
 import { EDGE_SHAPE_SIZE, type EdgeShape, EdgeShapes } from "../../js/scene/edge-shapes.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import { Flag } from "../../js/view.ts";
-import { buildModel, generator, type ModuleSpec, randomModule, transformer } from "./fixtures.ts";
+import {
+  buildModel,
+  generator,
+  type ModuleSpec,
+  ONE_LAYER,
+  randomModule,
+  transformer,
+} from "./fixtures.ts";
 
 const METRICS = new TextMetrics();
 
@@ -22,11 +29,7 @@ function shapesOf(scene: Scene, view = { x: -1e6, y: -1e6, w: 2e6, h: 2e6 }): Ed
 
 /** sin → [group: cos → tan] → add, with sin used twice. */
 const SPEC: ModuleSpec = {
-  groups: [
-    { parent: -1, kind: "module", label: "m" },
-    { parent: 0, kind: "entry", label: "main", computation: 0 },
-    { parent: 1, kind: "scope", label: "layer" },
-  ],
+  groups: ONE_LAYER,
   instructions: [
     { name: "p", opcode: "parameter", group: 1, flags: Flag.Parameter },
     { name: "sin", opcode: "sine", group: 1, operands: [0], shape: "f32[8,16]" },

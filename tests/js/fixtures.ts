@@ -436,3 +436,10 @@ export function generator(seed: number): () => number {
     return state / 4294967296;
   };
 }
+
+/** A module with one scope, "layer": group 2 within ENTRY, group 1. */
+export const ONE_LAYER: GroupSpec[] = [
+  { parent: -1, kind: "module", label: "m" },
+  { parent: 0, kind: "entry", label: "main", computation: 0 },
+  { parent: 1, kind: "scope", label: "layer" },
+];

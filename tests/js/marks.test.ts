@@ -5,15 +5,11 @@ import { TextMetrics } from "../../js/graph/metrics.ts";
 import { ItemKind } from "../../js/graph/projection.ts";
 import { edgeMarks, markAt } from "../../js/scene/marks.ts";
 import { Flag } from "../../js/view.ts";
-import { buildModel, type ModuleSpec } from "./fixtures.ts";
+import { buildModel, type ModuleSpec, ONE_LAYER } from "./fixtures.ts";
 
 /** parameter → sin → [group: copy → cos] → dot */
 const SPEC: ModuleSpec = {
-  groups: [
-    { parent: -1, kind: "module", label: "m" },
-    { parent: 0, kind: "entry", label: "main", computation: 0 },
-    { parent: 1, kind: "scope", label: "layer" },
-  ],
+  groups: ONE_LAYER,
   instructions: [
     { name: "p", opcode: "parameter", group: 1, flags: Flag.Parameter },
     { name: "sin", opcode: "sine", group: 1, operands: [0] },

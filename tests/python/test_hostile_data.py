@@ -143,7 +143,8 @@ def test_locations_of_stablehlo():
     assert obeyed(cap) == []
 
 
-def test_mesh_axes_and_keys_of_trees():
+def hostile_capture() -> hs.Capture:
+    """A program whose title, mesh axis, devices and arguments are all called ``BAD``."""
     target = Target(
         mesh=Mesh((BAD,), (4,), (0, 1, 2, 3)),
         devices=tuple(Device(k, k, BAD) for k in range(4)),
@@ -152,7 +153,11 @@ def test_mesh_axes_and_keys_of_trees():
             Argument("w", (512, 512), "float32", donated=True, parameter=1),
         ),
     )
-    cap = hs.Capture(hs.read(PROGRAM).module, target=target, title=BAD)
+    return hs.Capture(hs.read(PROGRAM).module, target=target, title=BAD)
+
+
+def test_mesh_axes_and_keys_of_trees():
+    cap = hostile_capture()
     texts = dict(printed(cap))
     assert "\\u001b" in texts["collectives"]
     assert obeyed(cap) == []

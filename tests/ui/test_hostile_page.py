@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
-from test_hostile_data import BAD, PROGRAM
+from test_hostile_data import BAD, hostile_capture
 from xplane_builder import TraceBuilder
 
 if TYPE_CHECKING:
@@ -40,19 +40,8 @@ MADE = """() => {
 
 @pytest.fixture(scope="module")
 def hostile(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    import hloscope as hs
-    from hloscope.hlo import Argument, Device, Mesh, Target
-
     folder = tmp_path_factory.mktemp("hostile")
-    target = Target(
-        mesh=Mesh((BAD,), (4,), (0, 1, 2, 3)),
-        devices=tuple(Device(k, k, BAD) for k in range(4)),
-        arguments=(
-            Argument(f"params['{BAD}']", (512, 512), "float32", parameter=0),
-            Argument("w", (512, 512), "float32", donated=True, parameter=1),
-        ),
-    )
-    cap = hs.Capture(hs.read(PROGRAM).module, target=target, title=BAD)
+    cap = hostile_capture()
     cap.hardware = "tpu-v5e"
     made = TraceBuilder(BAD)
     made.tpu(cap.module, 7)

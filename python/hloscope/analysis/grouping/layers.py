@@ -11,7 +11,6 @@ The results are paths (``op_name.py``), so that everything after treats them as 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
 from .gradients import by_weights
+from .layer_ends import looks_up, of_gradients
 from .optimisers import optimiser_name
 from .placing import place
 from .repeats import NEVER, Repeats, Stack, find, signatures
@@ -44,7 +44,6 @@ _UNNAMED = "layer"
 # Of the anchors of layers, from the function that a layer is called by: XLA merges some.
 _ALIKE = 0.95
 _BETWEEN = "between layers"
-_LOOKUP = re.compile(r"(?:^|[/(_])(?:gather|take|embed\w*|one_hot|wte)\b", re.I)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +227,7 @@ class _Finder:
         kinds = signature[found.first : found.first + len(found.position)]
         inside = Counter(kinds[found.position >= 0].tolist())
         for row in rows.tolist():
-            if inside[int(signature[row])] == 1 and self._holds_gather(np.array([row])):
+            if inside[int(signature[row])] == 1 and looks_up(self.t, np.array([row])):
                 found.position[row - found.first] = -1
 
     def _to_gradients(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
@@ -414,13 +413,13 @@ class _Finder:
             before, between = before & ~only, between | only
             only = ends & ~late[found.after] & (self.phase[rows] == IN_BACKWARD)
             ends, between = ends & ~only, between | only
-        embeds = self._holds_gather(rows[before])
+        embeds = looks_up(self.t, rows[before])
         words = {
             "before": "embedding" if embeds else "input",
             "loss": "loss" if self.phased else "head",
         }
         inner = between & self._of_one_pass(found, recedes)
-        gradients = self._needs_gradients(found) if self.phased else []
+        gradients = of_gradients(self.t, found.first, self._leads(found)) if self.phased else []
         for mask, word in (
             (before, words["before"]),
             (inner, _BETWEEN),
@@ -449,49 +448,10 @@ class _Finder:
                     name = "head"
                 self.scope[row] = self._id((*lead, name, *rest))
 
-    def _needs_gradients(self, found: Repeats) -> list[bool]:
-        """Rows that depend on a gradient, or serve gradients alone."""
-        n = len(found.position)
-        rows = slice(found.first, found.first + n)
-        scope = self.scope[rows].tolist()
-        marked = [self.paths[s][:1] if s >= 0 else () for s in scope]
-        late = [m == (BACKWARD,) for m in marked]
-        begin = int(self.t.operands.offsets[found.first])
-        end = int(self.t.operands.offsets[found.first + n])
-        users = (self.t.operands.rows[begin:end] - found.first).tolist()
-        values = (self.t.operands.values[begin:end] - found.first).tolist()
-        for v, u in zip(values, users, strict=True):
-            if 0 <= v < u and late[v]:
-                late[u] = True
-        early = [False] * n
-        for v, u in zip(reversed(values), reversed(users), strict=True):
-            if 0 <= v < u and (early[u] or not late[u]):
-                early[v] = True
-        for v, u in zip(reversed(values), reversed(users), strict=True):
-            if 0 <= v < u and late[u] and not early[v] and marked[v] != (FORWARD,):
-                late[v] = True
-        return late
-
-    def _holds_gather(self, rows: Ints) -> bool:
-        """Whether a table is looked up: a gather, or an operation that says it was one."""
-        t, gathers = self.t, self.t.by_opcode(lambda o: o == "gather", bool)
-        if gathers[rows].any():
-            return True
-        for c in set(self._called_by(rows)):
-            first = int(t.first[c])
-            if gathers[first : first + int(t.size[c])].any():
-                return True
-        names = {t.op_names[n] for n in set(t.op_name[rows].tolist())}
-        return any(_LOOKUP.search(n) for n in names)
-
-    def _called_by(self, rows: Ints) -> list[int]:
-        called = self.t.called
-        some = rows[called.counts[rows] > 0]
-        return [
-            c
-            for r in some.tolist()
-            for c in called.values[called.offsets[r] : called.offsets[r + 1]].tolist()
-        ]
+    def _leads(self, found: Repeats) -> list[Path]:
+        """The pass that each row's scope says, () where it says none."""
+        scope = self.scope[found.first : found.first + len(found.position)].tolist()
+        return [self.paths[s][:1] if s >= 0 else () for s in scope]
 
     def _name_optimiser(self, anchor: np.ndarray) -> None:
         rows = np.flatnonzero((self.phase == OPTIMISER) & (self.layer < 0) & ~self.t.silent)

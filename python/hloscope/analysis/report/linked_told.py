@@ -14,26 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...hlo import Instruction, Module, Operation, Origin, StackFrame
-from ...hlo.collective_kinds import KINDS
 from ...hlo.places import short_place
 from ...hlo.python_calls import PythonCall
 from .fate import Fate, Fates, hlo_opcode
+from .linked_nouns import HEAVY, noun_of, of_opcode, plural, plural_verb, weight_of
 
 _LONGEST = 60  # characters of source in a sentence
 _BACKWARD = re.compile(r"(?:^|/)[\w()]*transpose\(")
-_HELPS = frozenset(["constant", "iota", "broadcast", "reshape", "convert", "transpose", "slice"])
-# No operation that a person wrote for its own sake, beside another of the same expression.
-_HEAVY = 4
-_WEIGHT = {"matmul": _HEAVY, "convolution": _HEAVY, "custom-call": _HEAVY, "loop": _HEAVY}
-# What an expression is about, beside the arithmetic of its indices or of a mean.
-_WEIGHT |= dict.fromkeys(
-    "gather scatter sort reduce reduce-window select-and-scatter top-k fft cholesky conditional "
-    "triangular-solve dynamic-slice dynamic-update-slice rng-bit-generator".split(),
-    3,
-)
-_WEIGHT |= dict.fromkeys(KINDS, 3) | {"call": 0}
-_NOUNS = {"dot": "matmul", "while": "loop"}
-
 Calls = tuple[int, ...]
 
 
@@ -242,7 +229,7 @@ class Teller:
     @cached_property
     def _weights(self) -> list[int]:
         nouns = map(noun_of, self.operations)
-        return [_WEIGHT.get(noun, 1 if noun in _HELPS else 2) for noun in nouns]
+        return [weight_of(noun) for noun in nouns]
 
     def _main_with(self, strand: int) -> int:
         """The main operation of the expression that a strand is of."""
@@ -315,8 +302,7 @@ class Teller:
         if one.opcode != other.opcode:
             return False
         return (
-            self._weight(a) == _HEAVY
-            or one.name.rpartition("/")[2] == other.name.rpartition("/")[2]
+            self._weight(a) == HEAVY or one.name.rpartition("/")[2] == other.name.rpartition("/")[2]
         )
 
     def _became(self, number: int, more: Sequence[int], calls: Calls | None) -> str:
@@ -333,7 +319,7 @@ class Teller:
         found = [i for i in found if i.opcode != "get-tuple-element"] or found
         if not same and noun != "matmul":
             opcodes = {i.opcode for i in found}
-            noun = _NOUNS.get(found[0].opcode, found[0].opcode)
+            noun = of_opcode(found[0].opcode)
             noun = noun if len(opcodes) == 1 else "instruction"
         elif same:
             found = same
@@ -390,7 +376,7 @@ class Teller:
             if len(set(found_gone)) == 1:
                 what = found_gone[0]
             said = noun if count == 1 else f"{count:,} {plural(noun)}"
-            out.append(f"its {said} {_plural_verb(what) if count > 1 else what}")
+            out.append(f"its {said} {plural_verb(what) if count > 1 else what}")
         left = sum(map(len, gone.values())) - sum(len(gone[g]) for g in shown)
         if left:
             out.append(f"{left:,} more went the same way or others")
@@ -456,19 +442,6 @@ class Teller:
         return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def noun_of(operation: Operation) -> str:
-    """What to call an operation: ``matmul``, else HLO's opcode."""
-    opcode = hlo_opcode(operation.opcode.removeprefix("chlo.").removeprefix("sdy."))
-    return _NOUNS.get(opcode, opcode)
-
-
-def plural(noun: str) -> str:
-    """Several of a noun."""
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
-
-
 def _named(i: Instruction, operation: Operation) -> bool:
     return i.opcode.removesuffix("-start").removesuffix("-done") == hlo_opcode(operation.opcode)
 
@@ -488,13 +461,6 @@ def _how(fate: Fate) -> str:
     if fate.kind in ("rewritten", "folded", "merged"):
         return f"was {fate.kind}{by}"
     return f"was removed{by}" if fate.kind == "dead" else fate.what
-
-
-def _plural_verb(what: str) -> str:
-    for one, many in (("was ", "were "), ("is ", "are ")):
-        if what.startswith(one):
-            return many + what.removeprefix(one)
-    return what
 
 
 def _tail(function: str) -> str:

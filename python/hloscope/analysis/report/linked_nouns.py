@@ -1,0 +1,51 @@
+"""What operations are called in sentences, and which of an expression it is about."""
+
+from __future__ import annotations
+
+from ...hlo import Operation
+from ...hlo.collective_kinds import KINDS
+from .fate import hlo_opcode
+
+_HELPS = frozenset(["constant", "iota", "broadcast", "reshape", "convert", "transpose", "slice"])
+# No operation that a person wrote for its own sake, beside another of the same expression.
+HEAVY = 4
+_WEIGHT = {"matmul": HEAVY, "convolution": HEAVY, "custom-call": HEAVY, "loop": HEAVY}
+# What an expression is about, beside the arithmetic of its indices or of a mean.
+_WEIGHT |= dict.fromkeys(
+    "gather scatter sort reduce reduce-window select-and-scatter top-k fft cholesky conditional "
+    "triangular-solve dynamic-slice dynamic-update-slice rng-bit-generator".split(),
+    3,
+)
+_WEIGHT |= dict.fromkeys(KINDS, 3) | {"call": 0}
+_NOUNS = {"dot": "matmul", "while": "loop"}
+
+
+def noun_of(operation: Operation) -> str:
+    """What to call an operation: ``matmul``, else HLO's opcode."""
+    opcode = hlo_opcode(operation.opcode.removeprefix("chlo.").removeprefix("sdy."))
+    return of_opcode(opcode)
+
+
+def of_opcode(opcode: str) -> str:
+    """What to call an HLO opcode."""
+    return _NOUNS.get(opcode, opcode)
+
+
+def weight_of(noun: str) -> int:
+    """How likely it is that a person means this one of the operations of an expression."""
+    return _WEIGHT.get(noun, 1 if noun in _HELPS else 2)
+
+
+def plural(noun: str) -> str:
+    """Several of a noun."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def plural_verb(what: str) -> str:
+    """What several did, of what one did: "was fused" → "were fused"."""
+    for one, many in (("was ", "were "), ("is ", "are ")):
+        if what.startswith(one):
+            return many + what.removeprefix(one)
+    return what
