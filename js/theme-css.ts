@@ -291,7 +291,7 @@ button.bar:hover{background:var(--bg3)}
 .chapters{display:flex;flex-wrap:wrap;gap:2px;margin:8px 0 2px;border-bottom:1px solid var(--line)}
 .chapters button{padding:3px 10px;color:var(--dim);border-bottom:2px solid transparent;margin-bottom:-1px}
 .chapters button:hover{color:var(--text)}.chapters button[aria-pressed=true]{color:var(--text);font-weight:600;border-bottom-color:var(--accent)}
-.collective-table{overflow:hidden;border:1px solid var(--line);border-radius:4px}
+.collective-table{overflow:auto hidden;border:1px solid var(--line);border-radius:4px}.collective-table>*{min-width:var(--least)}
 .collective-sum{margin:0 0 2px;font-variant-numeric:tabular-nums}
 .collective-row{display:block;width:100%;height:42px;padding:3px 8px;text-align:left;line-height:18px;font-variant-numeric:tabular-nums}
 .collective-row .first{display:grid;grid-template-columns:var(--figures);gap:0 8px}

@@ -50,3 +50,47 @@ def test_the_card_of_a_folded_row_is_of_all_of_them(
     assert "1.75 MiB per device and execution, 7 MiB in all" in facts
     assert "1 execution each" in facts
     assert page_errors == []
+
+
+# Cells beyond what their row can be scrolled to, or narrower than their text.
+CUT = """() => {
+  const root = document.getElementById("hloscope").shadowRoot;
+  const cells = [...root.querySelectorAll(".collective-row:not(.head) span > *")];
+  return cells.filter((cell) => {
+    const end = cell.closest(".collective-row").getBoundingClientRect().right;
+    return cell.getBoundingClientRect().right > end || cell.scrollWidth > cell.clientWidth + 1;
+  }).map((cell) => cell.textContent);
+}"""
+
+
+def test_no_figure_is_cut_and_a_wait_for_links_in_use_is_said(
+    open_page: Callable[..., Page], page_errors: list[str], renderer: Path, tmp_path: Path
+) -> None:
+    """A sum right behind a permute that was started waits for both."""
+    sent = (
+        "  %start = (f32[4096,4096], f32[4096,4096]) collective-permute-start(%big), channel_id=9,"
+        " source_target_pairs={{0,1},{1,2},{2,3},{3,4},{4,5},{5,6},{6,7},{7,0}}\n"
+    )
+    done = "  %done = f32[4096,4096] collective-permute-done(%start)\n"
+    text = MODULE.replace("LAYERS", sent + LAYER.format(n=1, m=0) + done).replace("%r4", "%r1")
+    text = text.replace("(r0: f32[512,512])", "(r0: f32[512,512], big: f32[4096,4096])")
+    text = text.replace(sent, "  %big = f32[4096,4096]{1,0} parameter(1)\n" + sent)
+    cap = hs.read(text)
+    assert cap.warnings == ()
+    cap.hardware = "tpu-v5e"
+    cap.to_html(tmp_path / "page.html")
+    for width in (1500, 1280, 900):
+        page = open_page((tmp_path / "page.html").as_uri(), width=width, height=1000)
+        page.get_by_role("tab", name="Collectives", exact=True).click(timeout=30_000)
+        page.locator(".collective-row", has_text="all-reduce").click()
+        assert page.evaluate(CUT) == []
+        table = page.locator(".collective-table")
+        table.evaluate("(e) => { e.scrollLeft = e.scrollWidth; }")
+        box, exposed = table.bounding_box(), table.locator(".first > .num").last.bounding_box()
+        assert box is not None
+        assert exposed is not None
+        assert exposed["x"] + exposed["width"] <= box["x"] + box["width"]
+        facts = page.locator(".card .facts").first.inner_text()
+        assert "all of it exposed, and " in facts
+        assert "until transfers before have left the links" in facts
+    assert page_errors == []

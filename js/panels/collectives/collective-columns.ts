@@ -77,7 +77,7 @@ export const TIMES: readonly ColumnDef[] = [
   },
   {
     label: "Exposed",
-    title: "the part that the chip waits for",
+    title: "what the chip waits for them, also while others hold the links",
     number: true,
     text: (r) => time(nearly(r.waited, r.seconds)),
     order: (r) => r.waited,

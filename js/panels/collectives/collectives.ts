@@ -177,14 +177,23 @@ function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query
   };
   const element = h("div", { class: "collective-table" });
   // As wide as what is in them; only what the program calls its values is ever cut.
-  const widths = (columns: readonly ColumnDef[], rows: readonly Alike[]) =>
-    columns
-      .map((c) => {
-        const longest = rows.reduce((n, r) => Math.max(n, c.text(r).length), c.label.length + 3);
-        if (c.most) return `minmax(4ch,${Math.min(c.most, longest)}fr)`;
-        return c.number ? `minmax(${(0.9 * longest).toFixed(1)}ch,1fr)` : `${longest + 1}ch`;
-      })
-      .join(" ");
+  const widths = (columns: readonly ColumnDef[], rows: readonly Alike[], gap: number) => {
+    let least = 0; // of the line, in letters
+    const tracks = columns.map((c) => {
+      const cells = rows.reduce((n, r) => Math.max(n, c.text(r).length), 0);
+      const longest = Math.max(cells, c.label.length + 3);
+      // Letters of words are narrower than digits, those of units are not.
+      const words = 0.9 * longest + 1;
+      const room = c.most ? 4 : c.number ? Math.max(cells + 0.4, 0.85 * longest) : words;
+      const share = c.most ? Math.min(c.most, longest) : c.number ? 1 : Math.ceil(words / 8);
+      least += room;
+      return `minmax(${room.toFixed(1)}ch,${share}fr)`;
+    });
+    return {
+      tracks: tracks.join(" "),
+      least: `calc(${least.toFixed(1)}ch + ${gap * (columns.length - 1) + 16}px)`,
+    };
+  };
   const list = virtualList(
     () => ROW_HEIGHT,
     {
@@ -240,8 +249,10 @@ function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query
       head.textContent = c.label + (c === sort ? (descending ? " ↓" : " ↑") : "");
       head.setAttribute("aria-pressed", c === sort ? "true" : "false");
     }
-    element.style.setProperty("--figures", widths(figures, shown));
-    element.style.setProperty("--places", widths(PLACES, shown));
+    const [first, second] = [widths(figures, shown, 8), widths(PLACES, shown, 10)];
+    element.style.setProperty("--figures", first.tracks);
+    element.style.setProperty("--places", second.tracks);
+    element.style.setProperty("--least", `max(${first.least}, ${second.least})`);
     const rows = format.plural(shown.length, "row");
     count.textContent = `${format.count(left.length)} of ${format.plural(all.length, "collective")}${shown.length < left.length ? ` in ${rows}` : ""}`;
     fold.hidden = all.length < 2;

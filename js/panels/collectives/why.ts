@@ -107,7 +107,10 @@ function timeOf(ctx: PanelContext, alike: readonly CollectiveRow[]): [string, st
   const { wire, waited } = costs.transferTime(alike.flatMap((r) => [...r.members]));
   if (!(wire > 0)) return [];
   const hidden = wire - waited > 1e-6 * wire ? wire - waited : 0;
-  const words = `${format.seconds(waited)} exposed, ${hidden ? format.seconds(hidden) : "none"} hidden`;
+  const queued = waited - wire > 5e-3 * wire ? waited - wire : 0; // behind others on the links
+  const words = queued
+    ? `all of it exposed, and ${format.seconds(queued)} more until transfers before have left the links`
+    : `${format.seconds(waited)} exposed, ${hidden ? format.seconds(hidden) : "none"} hidden`;
   return [["Time", `${format.seconds(wire)} modelled: ${words}`]];
 }
 
