@@ -194,9 +194,9 @@ def test_a_click_pins_and_says_what_became_of_it(page: Page, cap: Any) -> None:
 
 
 def test_a_click_in_the_program_selects_in_the_graph(page: Page) -> None:
-    some = text(page, "optimized").locator(".code-line.linked code").first
-    words = some.inner_text()
-    some.click(position={"x": 30, "y": 9})
+    some = text(page, "optimized").locator(".code-line.linked").first
+    words = some.locator("code").inner_text()
+    some.locator(".number").click()
     name = page.evaluate(
         """() => {
           const root = document.querySelector('#hloscope').shadowRoot.querySelector('.root');
