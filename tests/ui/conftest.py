@@ -78,12 +78,20 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
     contexts: list[Any] = []
 
     def open_(
-        url: str, *, color_scheme: str = "light", width: int = 1280, height: int = 800, **more: Any
+        url: str,
+        *,
+        color_scheme: str = "light",
+        width: int = 1280,
+        height: int = 800,
+        script: str = "",  # runs in the page before its own
+        **more: Any,
     ) -> Page:
         context = browser.new_context(
             color_scheme=color_scheme, viewport={"width": width, "height": height}, **more
         )
         contexts.append(context)
+        if script:
+            context.add_init_script(script)
         page: Page = context.new_page()
         page.on("pageerror", lambda e: page_errors.append(f"thrown: {e}"))
         page.on(
