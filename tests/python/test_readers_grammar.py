@@ -77,6 +77,15 @@ ODD: dict[str, tuple[str, list[str], list[str]]] = {
         ["a", "z"],
         ["parameter", "constant", "reduce"],
     ),
+    "computations in place, a list of them, one in another": (
+        "ENTRY e {\n k = s32[] parameter(0)\n a = f32[8]{0} parameter(1)\n"
+        " ROOT r = f32[8]{0} conditional(k, a, a), branch_computations={\n {\n"
+        "  x = f32[8]{0} parameter(0)\n  ROOT s = f32[8]{0} fusion(x), kind=kLoop, calls=\n  {\n"
+        "   y = f32[8]{0} parameter(0)\n   ROOT n = f32[8]{0} negate(y)\n  }\n },\n {\n"
+        "  ROOT x = f32[8]{0} parameter(0)\n }\n }\n}",
+        ["k", "a", "a"],
+        ["parameter", "parameter", "conditional"],
+    ),
     "ROOT, name, shape and opcode each on a line": (
         "ENTRY\ne\n{\na\n=\nf32[4]{0}\nparameter(0)\nROOT\nr\n=\nf32[4]{0}\nadd(a\n,\na)\n}\n",
         ["a", "a"],
@@ -126,6 +135,30 @@ ODD: dict[str, tuple[str, list[str], list[str]]] = {
         ["parameter", "parameter", "dot"],
     ),
 }  # fmt: skip
+
+
+def test_computations_in_place_are_called_in_their_order() -> None:
+    m = one(f"HloModule m\n{ODD['computations in place, a list of them, one in another'][0]}\n")
+    assert m.entry is not None
+    assert m.entry.root is not None
+    first, second = m.entry.root.called_computations
+    assert [i.opcode for i in first.instructions] == ["parameter", "fusion"]
+    assert [i.opcode for i in second.instructions] == ["parameter"]
+    assert first.root is not None
+    (fused,) = first.root.called_computations
+    assert [i.opcode for i in fused.instructions] == ["parameter", "negate"]
+
+
+def test_a_brace_too_many_in_a_computation_in_place_is_said() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n a = f32[8]{0} parameter(0)\n z = f32[] constant(0)\n"
+        " ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply={\n  x = f32[] parameter(0)\n {\n"
+        " }\n  y = f32[] parameter(1)\n  ROOT s = f32[] add(x, y)\n }\n}\n"
+    )
+    m = one(text)
+    assert m.entry is not None
+    assert [i.opcode for i in m.entry.instructions] == ["parameter", "constant", "reduce"]
+    assert [w.line for w in m.warnings if "a brace too many" in w.message] == [8]
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -185,7 +185,7 @@ def _is_header(line: str) -> bool:
 def _of_instruction(m: Module, i: Instruction) -> list[str]:
     """Words, operands and attributes of one instruction's text that it does not have."""
     assert i.text_span is not None
-    if ".anon" in i.name or "=%_" in i.attribute_text:
+    if ".anon" in i.name or re.search(r"=\{?%_", i.attribute_text):
         return []  # written out within another, which has the same span
     text = m.text[slice(*i.text_span)]
     bare = plain(text)

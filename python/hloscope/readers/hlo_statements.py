@@ -167,18 +167,36 @@ def _first(find, text: str, at: int, limits: list[int]) -> int:  # type: ignore[
     return -1
 
 
-_IN_PLACE = regex(
-    rf"\b({'|'.join(CALL_ROLES)})={SPACE}\{{(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )"
-)
+_FIRST = rf"(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )"
+_IN_PLACE = regex(rf"\b({'|'.join(CALL_ROLES)})={SPACE}(\{{{SPACE})?\{{{_FIRST}")
+_ANOTHER = regex(rf"{SPACE},?{SPACE}\{{{_FIRST}")
 
 
-def computation_in_place(text: str, begin: int, end: int) -> tuple[str, int, int] | None:
-    """``to_apply={ a = … ROOT b = … }``: (role, where its body begins, its closing brace)."""
+@dataclass(slots=True)
+class InPlace:
+    """Computations written out as an attribute: of each where its body begins and its brace."""
+
+    role: str
+    bodies: list[tuple[int, int]]
+    end: int
+
+
+def computations_in_place(text: str, begin: int, end: int) -> InPlace | None:
+    """``to_apply={ a = … ROOT b = … }``, ``branch_computations={ { a = … }, { a = … } }``."""
     m = _IN_PLACE.search(text, begin, end)
     if m is None or text.count('"', begin, m.start()) % 2:
         return None
     close = scan.closing(text, m.end() - 1, end)
-    return (m.group(1), m.end(), close) if close >= 0 else None
+    if close < 0:
+        return None
+    found = InPlace(m.group(1), [(m.end(), close)], close)
+    while m.group(2) is not None and (another := _ANOTHER.match(text, close + 1, end)):
+        close = scan.closing(text, another.end() - 1, end)
+        if close < 0:
+            break
+        found.bodies.append((another.end(), close))
+        found.end = close
+    return found
 
 
 def header(limits: Limits, at: int, line_end: int) -> Header | None:

@@ -20,7 +20,6 @@ work. What neither understands is kept in the text and becomes a warning with it
 from __future__ import annotations
 
 import re
-from itertools import count
 
 from ..hlo.module import Computation, Instruction, Module
 from ..hlo.parts import FrameTable, ReadWarning, split_attributes
@@ -119,6 +118,7 @@ class _ModuleReader:
         self.by_name: dict[str, Computation] = {}
         self.names = hlo_operands.Names()
         self.nested: list[Computation] = []  # written out in place, being read
+        self.unnamed = 0  # how many names those were given
         self.out_of_order = False  # a computation within another was numbered after it
         self.entry: Computation | None = None
         self.tables = FrameTableBuilder()
@@ -392,32 +392,43 @@ class _ModuleReader:
 
     def _in_place(self, i: Instruction, begin: int, end: int) -> None:
         """Computations written out as attributes become computations with a name."""
-        names = []
-        outer = (self.open, self.body, self.root, self.unshaped)
-        while (found := hlo_statements.computation_in_place(self.text, begin, end)) is not None:
-            role, at, begin = found
-            if len(self.nested) > MAX_NESTED:
-                self._warn("computations nested too deeply are passed over", at)
-                break
-            used = {c.name for c in (*self.computations, *self.nested)}
-            name = next(n for k in count() if (n := f"_.{k}" if k else "_") not in used)
-            self._open(name, False, at)
-            assert self.open is not None
-            self.nested.append(self.open)
-            self.unshaped = {}
-            while (at := scan.skip(self.text, at)) < begin:
-                line = self.text.find("\n", at)
-                at = self._inside(at, min(line if line >= 0 else begin, begin))
-            self._close("", begin)
-            self.nested.pop()
-            self.out_of_order = True
-            self.open, self.body, self.root, self.unshaped = outer
-            names.append((role, name))
-        if names:
-            attributes = dict(i.attributes)
-            attributes |= {role: f"%{name}" for role, name in names}
+        roles: dict[str, str] = {}
+        while (found := hlo_statements.computations_in_place(self.text, begin, end)) is not None:
+            names = [n for n in (self._body(*body) for body in found.bodies) if n is not None]
+            if names:
+                listed = ", ".join(f"%{name}" for name in names)
+                roles[found.role] = f"{{{listed}}}" if len(found.bodies) > 1 else listed
+            begin = found.end
+        if roles:
+            attributes = dict(i.attributes) | roles
             i.attribute_text = ", ".join(f"{k}={v}" for k, v in attributes.items())
             i._attributes = None
+
+    def _body(self, at: int, close: int) -> str | None:
+        """Reads a computation without a name; returns the name it gets."""
+        if len(self.nested) > MAX_NESTED:
+            self._warn("computations nested too deeply are passed over", at)
+            return None
+        outer = (self.open, self.body, self.root, self.unshaped)
+        while (name := f"_.{self.unnamed}" if self.unnamed else "_") in self.by_name:
+            self.unnamed += 1
+        self.unnamed += 1
+        self._open(name, False, at)
+        inner = self.open
+        assert inner is not None
+        self.nested.append(inner)
+        self.unshaped = {}
+        while self.open is inner and (at := scan.skip(self.text, at)) < close:
+            line = self.text.find("\n", at)
+            at = self._inside(at, min(line if line >= 0 else close, close))
+        if self.open is inner:
+            self._close("", close)
+        elif rest := self.text[at:close].strip():
+            self._warn(f"passed over, behind a brace too many: {rest[:60]!r}", at)
+        self.nested.pop()
+        self.out_of_order = True
+        self.open, self.body, self.root, self.unshaped = outer
+        return name
 
     def _continue(self, i: Instruction, at: int, end: int) -> int:
         """Attributes on a line of their own belong to the instruction before it."""

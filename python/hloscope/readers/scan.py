@@ -22,7 +22,8 @@ _ARRAY_SHAPE = regex(
     rf"[a-z][a-z0-9]*{SPACE}\[(?:[^\[\]\n=<]|<=)*+\](?:{SPACE}\{{{SPACE}(?:[\d:][^{{}}]*+)?\}})?"
 )
 _WORD = regex(r"[^\s(]*")
-_BODY = regex(rf"\{{{SPACE}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")  # a computation in place
+# a computation in place, or the first of a list of them
+_BODY = regex(rf"(?:\{{{SPACE}){{1,2}}(?:ROOT\b{SPACE})?%?[^\s=(),{{}}\"]+ = ")
 _KEY = regex(r"([\w.\-]+)=")
 _PLAIN = regex(r"(?:[^\s,{}()\[\]\"'/]++|/(?![/*]))++")
 _COMMENT = regex(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+', re.S)
