@@ -103,7 +103,7 @@ class ElementNames:
             return self._passed(n, k, steps)
         if op in _FORWARDS and operands:
             return self._element(operands[0], k, steps - 1)
-        if op in ("fusion", "call", "async-start", "custom-call"):
+        if op in ("fusion", "call", "call-start", "async-start", "custom-call"):
             root = self._root(n)
             if root >= 0 and self.opcode[root] == "tuple":
                 inside = self._operands(root)

@@ -20,7 +20,7 @@ _MOVES = frozenset({
     "pad", "concatenate", "copy-start", "copy-done", "bitcast-convert",
 })  # fmt: skip
 _SILENT = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
-_INTO = ("fusion", "call", "async-start", "map")  # operand k is parameter k
+_INTO = ("fusion", "call", "call-start", "async-start", "map")  # operand k is parameter k
 _LOOKED_THROUGH = ("while", "conditional", "optimization-barrier", "opt-barrier")
 _ROUNDS = 256  # instructions without a line between one and what gives it, at most
 

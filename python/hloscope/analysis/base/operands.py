@@ -128,7 +128,7 @@ def _outside(at: Instruction, path: list[int]) -> Instruction | None:
     number = at.parameter_number
     if caller is None or at.computation.is_entry or number is None:
         return None
-    if caller.opcode in ("fusion", "call", "async-start"):
+    if caller.opcode in ("fusion", "call", "call-start", "async-start"):
         return caller.operands[number] if number < len(caller.operands) else None
     if caller.opcode == "conditional":  # operands: the predicate or index, then one a branch
         branch = 1 + [c.index for c in caller.called_computations].index(at.computation.index)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from .table import Table
 
 # What runs the computations it calls, as against fusing them or applying them to elements.
-RUNS = frozenset(["while", "conditional", "call", "async-start"])
+RUNS = frozenset(["while", "conditional", "call", "call-start", "async-start"])
 
 # Values of several sources: one late part does not make the others late.
 _BUNDLES = frozenset(["tuple", "get-tuple-element", "opt-barrier", "while", "conditional", "call"])

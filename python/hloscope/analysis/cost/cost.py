@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 CONTAINERS = frozenset(
-    {"while", "call", "conditional", "async-start", "async-update", "async-done"}
+    "while call conditional async-start async-update async-done call-start call-update "
+    "call-done".split()
 )
 
 

@@ -34,7 +34,8 @@ Bools = npt.NDArray[np.bool_]
 NOTHING = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all add-dependency domain "
     "opt-barrier partition-id replica-id while call conditional async-start async-update "
-    "async-done copy-done send-done recv-done get-dimension-size".split()
+    "async-done call-start call-update call-done copy-done send-done recv-done "
+    "get-dimension-size".split()
 ) | {f"{k.name}-done" for k in KINDS.values() if k.is_async}
 _STARTS = frozenset(
     {"copy-start", "send", "recv"} | {f"{k.name}-start" for k in KINDS.values() if k.is_async}
@@ -74,7 +75,8 @@ def bytes_accessed(
             out[n] = size[n] + (storage_bytes(i.shape) if of_shape(i.operands[0].shape) else 0)
         else:
             out[n] = _special(i, size)
-    for n in np.flatnonzero(t.by_opcode(lambda o: wrapped(o) is not None, bool) & plain):
+    started = t.by_opcode(lambda o: wrapped(o) is not None and o not in NOTHING, bool)
+    for n in np.flatnonzero(started & plain):
         out[n] = _started(t.instructions[n], of_shape)
     _fusions(t, size, out, plain)
     return out

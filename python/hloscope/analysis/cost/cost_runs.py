@@ -88,7 +88,7 @@ def _role(opcode: str, role: str) -> Role | None:
         return Role.BRANCH
     if opcode in ("async-update", "async-done") or opcode.endswith(("-update", "-done")):
         return None  # names again what its start calls
-    if opcode == "call" or (opcode.endswith("-start") and role == "calls"):
+    if opcode in ("call", "call-start") or (opcode.endswith("-start") and role == "calls"):
         return Role.CALL
     return Role.REDUCER
 

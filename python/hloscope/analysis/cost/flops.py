@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module, Shape
-from ..base.async_opcodes import wrapped
+from ...hlo.collective_kinds import KINDS
+from ..base.async_opcodes import produced, wrapped
 from .flops_calls import (
     CONVOLUTION_CALLS,
     attributes_head,
@@ -148,7 +149,9 @@ class _Counter:
         else:
             rule = RULES.get(opcode)
             inside = None if rule else wrapped(opcode)
-            if inside and (inside[1] != "start" or inside[0] in FREE):
+            if inside:
+                if inside[1] == "start" and inside[0] not in FREE:
+                    self._started(i, inside[0])
                 return
             try:
                 flops, heavy = rule(i) if rule else (math.nan, 0.0)
@@ -157,6 +160,19 @@ class _Counter:
             self.flops[i.index] = flops
             self.transcendentals[i.index] = heavy
             self.dtype[i.index] = next((s.element_type for s in i.shape.leaves()), "")
+
+    def _started(self, i: Instruction, opcode: str) -> None:
+        """``add-start`` and its like: what ``opcode`` takes for what comes out in the end."""
+        leaves = list(produced(i).leaves())
+        elements = float(sum(s.elements for s in leaves))
+        kind = KINDS.get(opcode)
+        if opcode in TRANSCENDENTAL:
+            self.transcendentals[i.index] = elements
+        elif opcode in ELEMENTWISE or (kind is not None and kind.reduces):
+            self.flops[i.index] = elements
+        else:
+            self.flops[i.index] = math.nan
+        self.dtype[i.index] = next((s.element_type for s in leaves), "")
 
     def _custom_call(self, i: Instruction) -> None:
         target = i.custom_call_target or ""

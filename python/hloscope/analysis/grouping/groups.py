@@ -64,7 +64,7 @@ _ROLE_KINDS = {
     "false_computation": "branch",
 }
 _MOVED = (ID["elementwise"], ID["data_movement"])
-_CALLERS = frozenset(["call", "async-start", "map", "custom-call"])
+_CALLERS = frozenset(["call", "call-start", "async-start", "map", "custom-call"])
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...hlo import Instruction
 from ..base.operands import callers
 
-_CALLS = ("call", "async-start")
+_CALLS = ("call", "call-start", "async-start")
 _CARRIES = ("parameter", "while", "conditional", *_CALLS)
 _BARRIERS = ("opt-barrier", "optimization-barrier")
 
