@@ -297,7 +297,7 @@ export class TextModel {
   }
 }
 
-/** Throws BadBlock for what is no text block. */
+/** Throws BadBlock for what is not a text block. */
 export async function decodeText(gz: Uint8Array): Promise<TextModel> {
   const raw = await gunzip(gz, TEXT_MAGIC);
   const block = decodeBlock<{ columns: ViewHeader["columns"]; version: number }>(

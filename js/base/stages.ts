@@ -78,7 +78,7 @@ export class StagesModel {
   }
 }
 
-/** Throws BadBlock for what is no stages block of a View with so many instructions. */
+/** Throws BadBlock for what is not a stages block of a View with so many instructions. */
 export async function decodeStages(gz: Uint8Array, instructions: number): Promise<StagesModel> {
   const raw = await gunzip(gz, STAGES_MAGIC);
   const block = decodeBlock<StagesHeader>(raw, STAGES_MAGIC, VIEW_VERSION);

@@ -67,7 +67,7 @@ export function paintInstructions(
     for (let i = 0; i < n; i++) if (added[i] > 0) total += added[i];
     high = Math.max(high, total);
   }
-  // Nor less than one decade: 4 µs beside 3 µs is no red beside yellow.
+  // Nor less than one decade: 4 µs beside 3 µs is not red beside yellow.
   const known = high >= low;
   const least = log && known ? Math.min(high / 10, Math.max(low, high * DECADES)) : low;
   const atMost = least > low;

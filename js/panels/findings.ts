@@ -30,7 +30,7 @@ export const findings: Panel = {
       );
     } else {
       element.append(
-        note(`Nothing to report. ${format.count(found.rules)} rules ran, and none applies.`),
+        note(`Nothing to report. ${format.count(found.rules)} rules ran, and none applied.`),
       );
     }
     if (found.unasked) {

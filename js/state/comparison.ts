@@ -25,7 +25,7 @@ const UNITS: Record<string, number> = {
 };
 const SECONDS: Record<string, number> = { "": 1, s: 1, ms: 1e-3, us: 1e-6, µs: 1e-6, ns: 1e-9 };
 
-/** Null for what is no comparison; then it is a word like any other. */
+/** Null for what is not a comparison; then it is a word like any other. */
 export function parseComparison(text: string): Comparison | null {
   const found = /^([a-z]+)(>=|<=|>|<|=)([\d.]+(?:e[+-]?\d+)?)([a-zµ]*)$/i.exec(text);
   if (!found) return null;

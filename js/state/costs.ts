@@ -23,7 +23,7 @@ export class Costs {
   /** Executions, with the trip counts set by hand. */
   runs: Float64Array;
   chip: Chip | null;
-  /** Seconds of one execution; NaN unknown, 0 for what is no unit. */
+  /** Seconds of one execution; NaN unknown, 0 for what is not a unit. */
   seconds: Float64Array;
   bound: Uint8Array;
   /**

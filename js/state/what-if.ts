@@ -36,7 +36,7 @@ export interface CostColumns {
 }
 
 export interface Modelled {
-  /** Seconds of one execution; NaN unknown, 0 for what is no unit. */
+  /** Seconds of one execution; NaN unknown, 0 for what is not a unit. */
   seconds: Float64Array;
   bound: Uint8Array;
   /** What each adds to the step, all executions: these sum to the total (`step_seconds`). */

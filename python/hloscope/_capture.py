@@ -126,7 +126,7 @@ class Capture:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader could not understand and passed over."""
+        """What a reader could not understand and skipped."""
         return tuple(str(w) for w in self.module.warnings)
 
     @cached_property
@@ -405,7 +405,7 @@ class Capture:
         One run to warm up, then ``steps`` measured ones. The result is also in
         ``cap.measured`` and in the views made from then on. Raises ``ValueError`` for a
         capture that is not of a live, compiled program, ``CaptureError`` for arguments
-        that are no arrays and for devices that are not attached.
+        that are not arrays and for devices that are not attached.
         """
         if self._run is None:
             raise ValueError(
@@ -438,7 +438,7 @@ class Capture:
         if not found.counts.any():
             has = ", ".join(sorted({o.module for o in trace.ops if o.module})[:10])
             raise ReadError(
-                f"the trace has no time of {self.module.name!r}"
+                f"the trace has no times for {self.module.name!r}"
                 + (f"; it has {has}" if has else ": it has no HLO operations at all")
             )
         remember(self.module, found)

@@ -60,7 +60,7 @@ def read_programs(
         made = _of_file(data, origin, hardware, trace)
     found = Programs(tuple(made.rows), made.chosen, made.why, origin=origin)
     if trace is None:
-        note = "how often and in what order they ran no dump says: give a trace with profile="
+        note = "a dump does not say how often or in what order they ran: give a trace with profile="
         return replace(found, notes=(note,))
     found = _with_calls(found, trace, made.keys)
     if profile is None:
@@ -96,7 +96,7 @@ def _of_folder(path: Path, hardware: str | None, trace: Trace | None) -> _Made:
             continue
         _add(made, module, entry.index, entry.stage, hardware, trace)
         made.rows[-1] = replace(made.rows[-1], name=entry.name)
-    made.why = "what read() takes, the one with the largest file; another by module=N"
+    made.why = "what read() picks, for it has the largest file; choose another with module=N"
     return made
 
 
@@ -106,11 +106,11 @@ def _of_file(data: bytes | str, origin: str, hardware: str | None, trace: Trace 
     for number, module in enumerate(modules):
         _add(made, module, number, "", hardware, trace)
     if isinstance(data, bytes) and is_trace(data):
-        made.why = "what read() takes, the one with most measured time; another by module=N"
+        made.why = "what read() picks, for it has most measured time; choose another with module=N"
     else:
         counts = [len(m.instructions) for m in modules]
         made.chosen = counts.index(max(counts))
-        made.why = "what read() takes, the one with most instructions; another by module=N"
+        made.why = "what read() picks, for it has most instructions; choose another with module=N"
     return made
 
 
@@ -223,7 +223,7 @@ def _chosen_by_time(found: Programs, is_folder: bool) -> Programs:
     name = max(seconds, key=lambda n: seconds[n])
     same = [k for k, r in enumerate(found.rows) if r.name == name and r.number is not None]
     most = same[-1] if is_folder else max(same, key=lambda k: found.rows[k].instructions or 0)
-    why = "what read() takes, the one with most time in the trace; another by module=N"
+    why = "what read() picks, for it has most time in the trace; choose another with module=N"
     return replace(found, chosen=most, why=why)
 
 

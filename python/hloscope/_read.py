@@ -41,7 +41,7 @@ def read(
     the id of a chip to model time on, such as "tpu-v5e": a dump does not say what it is for.
     Raises ``ReadError``, and ``HardwareError`` for a chip nobody knows.
 
-    The log of Alpa's automatic stage construction, with any text around it, is no program: for
+    The log of Alpa's automatic stage construction, with any text around it, is not a program: for
     one a ``StageLog`` is returned.
 
         >>> read("module_0001.jit_step.cpu_after_optimizations.txt")

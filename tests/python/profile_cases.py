@@ -179,7 +179,7 @@ def test_a_trace_is_read_by_itself_and_with_a_dump(traced: Any, tmp_path: Path) 
         np.testing.assert_allclose(both.measured.seconds.sum(), alone.measured.seconds.sum())
     other = tmp_path / "other.hlo"
     other.write_text("HloModule other\nENTRY e { ROOT p = f32[] parameter(0) }")
-    with pytest.raises(hs.ReadError, match=f"no time of 'other'; it has .*{cap.module.name}"):
+    with pytest.raises(hs.ReadError, match=f"no times for 'other'; it has .*{cap.module.name}"):
         hs.read(other, profile=file)
 
 

@@ -189,7 +189,7 @@ def test_an_element_type_nobody_knows_is_said() -> None:
     )
     said = [str(w) for w in module.warnings]
     assert len(said) == 2
-    assert said[0].startswith("line 4, column 7: 'f2' is no element type known here")
+    assert said[0].startswith("line 4, column 7: 'f2' is not an element type known here")
 
 
 def test_a_proto_says_so_too_and_shapes_without_elements_are_no_news() -> None:
@@ -202,7 +202,7 @@ def test_a_proto_says_so_too_and_shapes_without_elements_are_no_news() -> None:
     a.shape.dimensions.append(8)
     a.shape.element_type = 77
     said = [w.message for w in read_proto(made.SerializeToString()).warnings]
-    assert said == ["'type77' is no element type known here: 0 bytes are counted"]
+    assert said == ["'type77' is not an element type known here: 0 bytes are counted"]
     for shape, size in (("b(f32[8]{0})", 32), ("opaque[]", 0), ("token[]", 0)):
         found = module(f"ROOT a = {shape} parameter(0)")
         assert found.warnings == ()

@@ -330,7 +330,7 @@ def test_what_needs_the_optimised_program_is_said_to_be_unasked():
     assert "exposed-collective" in found.unasked
     assert "large-constant" not in found.unasked
     asked = len(found.rules) - len(found.unasked)
-    assert f"{asked} rules ran, and none applies" in str(found)
+    assert f"{asked} rules ran, and none applied" in str(found)
     assert f"{len(found.unasked)} rules need the optimised program" in str(found)
     assert (
         module("(x: f32[8]) -> f32[8] {\n  ROOT %x = f32[8]{0} parameter(0)\n}").findings.unasked

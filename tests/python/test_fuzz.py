@@ -192,12 +192,12 @@ def test_an_instruction_after_a_damaged_end_of_its_computation_is_said() -> None
     text = f"{head}  %t = f32[4]{{\n}}\n{lost}"
     for following in ("", "\n" + head + "  ROOT %c = f32[4]{0} negate(%a)\n}\n"):
         (m,) = read_modules(text + following)
-        assert any(w.line == 6 and "passed over" in w.message for w in m.warnings)
+        assert any(w.line == 6 and "skipped" in w.message for w in m.warnings)
         assert unaccounted(text + following, [m]) == []
     (whole,) = read_modules(
         f"{head}  ROOT %c = f32[4]{{0}} negate(%a)\n}}\nI am = done (with it)\n"
     )
-    assert not any("passed over" in w.message for w in whole.warnings)
+    assert not any("skipped" in w.message for w in whole.warnings)
 
 
 def test_a_damaged_comma_between_the_shapes_of_a_tuple_is_said() -> None:

@@ -145,7 +145,7 @@ def test_models_that_cannot_be_cut() -> None:
             [(layer, PARAMS), (layer, {"w1": array(3, 3), "w2": array(3, 3)})], array(4, 64),
             devices=2, microbatches=2,
         )  # fmt: skip
-    with pytest.raises(CaptureError, match="layer 0 is no pair"):
+    with pytest.raises(CaptureError, match="layer 0 is not a pair"):
         hs.plan_stages([layer], array(4, 64), devices=2, microbatches=2)
     with pytest.raises(ValueError, match="give devices="):
         hs.plan_stages([(layer, PARAMS)], array(4, 64), microbatches=2)

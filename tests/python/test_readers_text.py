@@ -388,7 +388,7 @@ def test_unknown_opcodes_shapes_and_numbers_survive() -> None:
     assert m.instructions[1].channel_id is None
     assert [w.message for w in m.warnings] == [
         "not a dimension: '99999999999999999999' in 'f32[99999999999999999999]{0}'",
-        "'f77x' is no element type known here: 0 bytes are counted",
+        "'f77x' is not an element type known here: 0 bytes are counted",
     ]
 
 

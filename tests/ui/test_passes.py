@@ -246,4 +246,4 @@ def test_a_kernel_that_fails_is_quoted(
         "say('msg:custom', {kind: 'error', id: sent.find((m) => m.kind === 'passes').id,"
         " message: 'ReadError: the dump is gone'})"
     )
-    page.wait_for_selector("text=The passes are not here: ReadError: the dump is gone")
+    page.wait_for_selector("text=The passes are missing: ReadError: the dump is gone")

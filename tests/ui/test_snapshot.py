@@ -524,5 +524,5 @@ def test_a_page_without_text_says_so(
     page.get_by_text("over this page's limit").wait_for()
     page.get_by_role("tab", name="Details").click()
     page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "dot.1"))
-    page.get_by_text("Attributes and text are not here").wait_for()
+    page.get_by_text("Attributes and text are missing").wait_for()
     assert page_errors == []

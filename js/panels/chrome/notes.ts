@@ -19,7 +19,7 @@ export function highlightNote(graph: HTMLElement, store: Store, signal: AbortSig
       {
         class: "tool",
         type: "button",
-        "aria-label": "Clear what is lit",
+        "aria-label": "Clear highlights",
         onclick: () => store.highlight(null),
       },
       "×",

@@ -37,7 +37,7 @@ export function strip(ctx: PanelContext): Strip {
       "aria-valuemin": 1,
       "aria-valuemax": Math.max(1, order.length),
       "aria-valuenow": 1,
-      title: "Click to jump, drag to light a range",
+      title: "Click to jump, drag to highlight a range",
     },
     canvas,
   );
@@ -90,7 +90,7 @@ export function strip(ctx: PanelContext): Strip {
       if (numeric) {
         let most = 0;
         for (let k = begin; k < end; k++) most = Math.max(most, index[order[k]]);
-        if (most === 1) continue; // 0 is no bar
+        if (most === 1) continue; // 0 is not a bar
         const known = most > 1;
         const tall = known ? Math.max(3, ((most - 1) / (top - 1)) * (height - 2)) : 2;
         g.fillStyle = known ? colors[most] : unknown;

@@ -171,7 +171,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
             run: () => void copyText(nameOf(model, selection)),
           },
           {
-            label: "Copy names of what is lit or selected",
+            label: "Copy names of what is highlighted or selected",
             disabled: none && !store.get("highlight"),
             run: () => {
               const all = store.get("highlight")?.instructions ?? instructionsOf(model, selection);

@@ -40,7 +40,7 @@ export const code: Panel = {
           h(
             "div",
             { class: "empty" },
-            note(`The texts are not here: ${error.message}`),
+            note(`The texts are missing: ${error.message}`),
             h(
               "button",
               { class: "mini", type: "button", onclick: () => code.render(element, ctx) },
@@ -167,7 +167,7 @@ async function filled(
       entryLine(ctx, text),
     );
   } catch (error) {
-    if (!signal.aborted) pane.fail(`Its text is not here: ${(error as Error).message}`);
+    if (!signal.aborted) pane.fail(`Its text is missing: ${(error as Error).message}`);
   }
 }
 

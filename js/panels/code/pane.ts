@@ -91,7 +91,7 @@ export function codePane(
       { class: "mini", type: "button", "aria-label": words, title: words, onclick: () => step(by) },
       sign,
     );
-  const before = stepper(-1, "‹", `Linked line before, in ${stage.title}`);
+  const before = stepper(-1, "‹", `Previous linked line in ${stage.title}`);
   const after = stepper(1, "›", `Next linked line in ${stage.title}`);
   const finder = findBar(
     pane,

@@ -20,7 +20,7 @@ export function ruler(marks: () => Marks, go: (line: number) => void, signal: Ab
   const canvas = h("canvas", { width: WIDTH, "aria-hidden": "true" });
   const element = h(
     "div",
-    { class: "ruler", title: "Where lit lines are; click to go there" },
+    { class: "ruler", title: "Where highlighted lines are; click to go there" },
     canvas,
   );
   const lineAt = (event: MouseEvent) => {

@@ -70,14 +70,14 @@ export const TIMES: readonly ColumnDef[] = [
   },
   {
     label: "Hidden",
-    title: "the part that runs beside other work",
+    title: "the part hidden behind other work",
     number: true,
     text: (r) => time(nearly(hidden(r), r.seconds)),
     order: hidden,
   },
   {
     label: "Exposed",
-    title: "what the chip waits for them, also while others hold the links",
+    title: "what the chip waits for them, including while other transfers hold the links",
     number: true,
     text: (r) => time(nearly(r.waited, r.seconds)),
     order: (r) => r.waited,
@@ -96,7 +96,7 @@ export const PLACES: readonly ColumnDef[] = [
   },
 ];
 
-/** Numbers of layers are no difference. */
+/** Layer numbers make no difference. */
 const digits = (text: string) => text.replace(/\d+/g, "#");
 
 export function foldAlike(

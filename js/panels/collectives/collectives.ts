@@ -265,7 +265,7 @@ function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query
   const showCard = () => {
     fill(
       card,
-      chosen ? collectiveCard(ctx, chosen.first, chosen.rows) : note("No such collective."),
+      chosen ? collectiveCard(ctx, chosen.first, chosen.rows) : note("No collective matches."),
     );
   };
   const follow = () => {

@@ -109,7 +109,7 @@ function timeOf(ctx: PanelContext, alike: readonly CollectiveRow[]): [string, st
   const hidden = wire - waited > 1e-6 * wire ? wire - waited : 0;
   const queued = waited - wire > 5e-3 * wire ? waited - wire : 0; // behind others on the links
   const words = queued
-    ? `all of it exposed, and ${format.seconds(queued)} more until transfers before have left the links`
+    ? `all of it exposed, and ${format.seconds(queued)} more waiting for earlier transfers to free the links`
     : `${format.seconds(waited)} exposed, ${hidden ? format.seconds(hidden) : "none"} hidden`;
   return [["Time", `${format.seconds(wire)} modelled: ${words}`]];
 }

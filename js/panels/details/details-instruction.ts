@@ -221,6 +221,6 @@ async function fillFromText(ctx: PanelContext, i: number, element: HTMLElement):
     );
   } catch (error) {
     if (!ctx.signal.aborted)
-      fill(element, note(`Attributes and text are not here: ${(error as Error).message}`));
+      fill(element, note(`Attributes and text are missing: ${(error as Error).message}`));
   }
 }

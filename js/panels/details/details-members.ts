@@ -43,7 +43,7 @@ export function families(ctx: PanelContext, members: readonly number[]): HTMLEle
       value: n,
       text: format.count(n),
       color: `var(--hlo-family-${f})`,
-      title: "Light these in the graph",
+      title: "Highlight these in the graph",
       onclick: highlighter(
         ctx,
         model.header.families[f]?.label ?? "other",

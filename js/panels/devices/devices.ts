@@ -46,7 +46,11 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   ctx.signal.addEventListener("abort", () => watch.disconnect(), { once: true });
   const mapBox = h("div");
   const arrayBox = h("div");
-  const say = h("p", { class: "note", "aria-live": "polite" }, "Hover a device for what it holds.");
+  const say = h(
+    "p",
+    { class: "note", "aria-live": "polite" },
+    "Hover over a device to see what it holds.",
+  );
   const balance = h("p", { class: "note" });
   const amounts = deviceMetrics(ctx.model, found);
   const metric = h("select", { "aria-label": "Colour devices by", onchange: () => paint() });

@@ -56,7 +56,11 @@ export function tilesView(
     (d) => d !== row && d !== column,
   );
   const fixed = new Map(others.map((d) => [d, 0]));
-  const say = h("p", { class: "note", "aria-live": "polite" }, "Hover a tile for its indices.");
+  const say = h(
+    "p",
+    { class: "note", "aria-live": "polite" },
+    "Hover over a tile to see its indices.",
+  );
   const sliders = others
     .filter((d) => tiles[d] > 1)
     .map((d) => {

@@ -26,7 +26,7 @@ export function measuredHeat(
   );
   // Beyond eight times there is nothing more to tell apart.
   const limit = Math.log2(Math.min(8, Math.max(1.1, ...times)));
-  const say = h("p", { class: "note", "aria-live": "polite" }, "Point at a cell to read it.");
+  const say = h("p", { class: "note", "aria-live": "polite" }, "Hover over a cell to read it.");
   const legend = h("div", { class: "heat-legend" });
   let cell = 0;
   let at = { row: -1, device: -1 };

@@ -198,7 +198,7 @@ function table(
   return h("div", null, shown, rest);
 }
 
-/** The shape of one leaf; the whole shape where the value is no tuple. */
+/** The shape of one leaf; the whole shape where the value is not a tuple. */
 function shapeOf(ctx: PanelContext, memory: Memory, b: number): string {
   const whole = ctx.model.denseShape(memory.buffer.instruction[b]);
   if (!whole.startsWith("(")) return whole;

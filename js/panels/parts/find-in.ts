@@ -105,8 +105,8 @@ export function findBar(
     { class: "find-in", role: "search" },
     input,
     said,
-    button("‹", "Found line before  Shift+Enter", () => go(at - 1)),
-    button("›", "Next found line  Enter", () => go(at + 1)),
+    button("‹", "Previous match  Shift+Enter", () => go(at - 1)),
+    button("›", "Next match  Enter", () => go(at + 1)),
     button("×", "Close  Esc", close),
   );
   element.hidden = true;

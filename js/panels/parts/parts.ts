@@ -23,7 +23,7 @@ export function facts(rows: [name: string, value: Child | Child[]][]): HTMLEleme
   );
 }
 
-/** A column of figures; what is false or null is no column. */
+/** A column of figures; what is false or null is not a column. */
 export type Head = [label: string, kind: "text" | "number", title?: string] | false | null;
 
 export function figuresTable(heads: Head[], body: HTMLElement): HTMLElement {

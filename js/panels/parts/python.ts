@@ -112,7 +112,7 @@ function fusion(ctx: PanelContext, i: number, inside: number[]): Child {
       h(
         "p",
         { class: "note" },
-        `It is there as ${guess.words} `,
+        `It appears as ${guess.words} `,
         selectionLink(ctx, { kind: "instruction", index: guess.via }),
       ),
   );

@@ -49,7 +49,7 @@ export const passes: Panel = {
           failed ? "Try again" : "Show the passes",
         );
         const said =
-          failed === "Cancelled." ? failed : failed && `The passes are not here: ${failed}`;
+          failed === "Cancelled." ? failed : failed && `The passes are missing: ${failed}`;
         fill(
           element,
           h("div", { class: "empty" }, said ? note(said) : null, note(loader.price), go),
@@ -98,7 +98,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
   const did = h("span", { class: "pass-did", role: "status" });
   const back = h(
     "button",
-    { class: "tool", type: "button", title: "Pass before (← or k)", onclick: () => step(-1) },
+    { class: "tool", type: "button", title: "Previous pass (← or k)", onclick: () => step(-1) },
     "←",
   );
   const on = h(

@@ -31,7 +31,7 @@ export const hloText: Panel = {
         if (ctx.signal.aborted) return;
         fill(
           element,
-          note(`The text is not here: ${error.message}`),
+          note(`The text is missing: ${error.message}`),
           h("button", { type: "button", onclick: () => hloText.render(element, ctx) }, "Try again"),
         );
       });

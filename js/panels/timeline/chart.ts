@@ -46,7 +46,7 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
   const canvas = h("canvas", { role: "img", tabindex: "0" });
   const room = h("div", { class: "timeline-room" });
   const box = h("div", { class: "timeline-box" }, canvas, room);
-  const hint = "Drag to move, turn the wheel to zoom, double-click to fill the view with one.";
+  const hint = "Drag to move, scroll to zoom, double-click to fill the view with one event.";
   said.textContent = hint;
   let [wide, high] = [0, 0];
 

@@ -37,7 +37,7 @@ def leave_out_own_frames() -> None:
 
 def mesh_context(mesh: jax.sharding.Mesh) -> contextlib.AbstractContextManager[Any]:
     """The mesh as jax's current mesh, so that bare PartitionSpecs and shard_map find it."""
-    # jax.sharding.set_mesh of jax 0.6 and 0.7 is no context manager: it sets the mesh for good.
+    # jax.sharding.set_mesh of jax 0.6 and 0.7 is not a context manager: it sets the mesh for good.
     for owner, name in ((jax, "set_mesh"), (jax.sharding, "use_mesh")):
         setter = getattr(owner, name, None)
         if setter is not None:

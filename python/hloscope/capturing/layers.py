@@ -41,7 +41,9 @@ def from_functions(layers: Sequence[Any], args: Sequence[Any]) -> list[Piece]:
     out = []
     for n, layer in enumerate(layers):
         if not (isinstance(layer, tuple | list) and len(layer) == 2 and callable(layer[0])):
-            raise CaptureError(f"layer {n} is no pair (function, params): {type(layer).__name__}")
+            raise CaptureError(
+                f"layer {n} is not a pair (function, params): {type(layer).__name__}"
+            )
         fn, params = layer
         params = abstract((params,), {})[0][0]
 

@@ -75,7 +75,7 @@ def positional_names(fn: Any, count: int) -> list[str]:
 def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True, own: bool = True) -> Any:
     """Every array in a pytree as a ShapeDtypeStruct on ``mesh``, by its own PartitionSpec.
 
-    Arrays without a NamedSharding are replicated. What is no array stays (static arguments).
+    Arrays without a NamedSharding are replicated. What is not an array stays (static arguments).
     ``sharded=False`` leaves arrays without one to ``in_shardings``, ``own=False`` all of them.
     """
 

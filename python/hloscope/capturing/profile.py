@@ -30,7 +30,7 @@ def run_profiled(
 
     Arguments are put where the program wants them; static ones may be among them. Donated
     arguments stay usable: every step gets a copy. Raises ``CaptureError`` for arguments that
-    are no arrays, and for a topology without devices.
+    are not arrays, and for a topology without devices.
     """
     check_runnable(args, kwargs, steps)
     devices = _compat.partition_devices(None, compiled)

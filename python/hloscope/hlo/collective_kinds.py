@@ -95,7 +95,7 @@ MATMUL, HALO = OF_PERMUTES = ("collective-matmul", "halo-exchange")
 
 
 def split(opcode: str) -> tuple[str, str] | None:
-    """("all-reduce", "-start") of an opcode; None when it is no collective."""
+    """("all-reduce", "-start") of an opcode; None when it is not a collective."""
     for form in FORMS:
         if opcode.endswith(form) and opcode[: -len(form)] in KINDS:
             return opcode[: -len(form)], form

@@ -278,6 +278,6 @@ def _counts_of_groups(module: Module) -> tuple[int, int]:
             continue
         replicas = group_mode(i) in ("cross_replica", "cross_replica_and_partition")
         top = max(ids, default=0) + 1
-        if top <= 1 << 20:  # a damaged number is no count
+        if top <= 1 << 20:  # a damaged number is not a count
             found[replicas] = max(found[replicas], top)
     return found[True], found[False]

@@ -225,7 +225,7 @@ class Instruction:
 
     @property
     def tuple_index(self) -> int | None:
-        """Which element a get-tuple-element takes; None elsewhere and where it is no number."""
+        """Which element a get-tuple-element takes; None elsewhere and where it is not a number."""
         if self.opcode != "get-tuple-element":
             return None
         return columns.element_index(self.attribute_text)

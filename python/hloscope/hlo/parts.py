@@ -11,7 +11,7 @@ from .shape import split_top
 
 @dataclass(frozen=True, slots=True)
 class ReadWarning:
-    """Something a reader could not understand and passed over. 1-based line and column."""
+    """Something a reader could not understand and skipped. 1-based line and column."""
 
     message: str
     line: int | None = None
@@ -207,7 +207,7 @@ _QUOTED = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def parse_metadata(raw: str) -> Metadata:
-    """``metadata={op_name="…" stack_frame_id=3}`` → Metadata; unknown fields are passed over."""
+    """``metadata={op_name="…" stack_frame_id=3}`` → Metadata; unknown fields are skipped."""
     if not raw:
         return _NO_METADATA
     strings = {k: unescape(v) for k, v in _QUOTED_FIELD.findall(raw)}

@@ -228,7 +228,7 @@ class _Tree:
 
 
 def _is_call(frame: Frame, own: bool) -> bool:
-    """Whether a frame is a call to count; ``own``: the person has files that are no library."""
+    """Whether a frame is a call to count; ``own``: the person has files outside libraries."""
     if not frame.function or _NO_CALL.search(frame.function):
         return False
     return not (own and is_library(frame.file))

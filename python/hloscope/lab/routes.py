@@ -136,7 +136,7 @@ class ReadHandler(_Handler):
         for name in _CHOICES:
             value = self.get_query_argument(name, None, strip=False)
             if value is not None and len(value) > 1000:
-                raise HTTPError(400, f"this is no {name.replace('_', ' ')}: {value[:50]!r}")
+                raise HTTPError(400, f"this is not a {name.replace('_', ' ')}: {value[:50]!r}")
             if value is not None:
                 found[name.replace("_", "-")] = value
         return found

@@ -173,6 +173,6 @@ def _death(code: int) -> str:
 
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
-            more = ", perhaps for want of memory" if name == "SIGKILL" else ""
-            return f"its process died of {name}{more}"
+            more = ", perhaps out of memory" if name == "SIGKILL" else ""
+            return f"its process was killed by {name}{more}"
     return f"its process ended with status {code}"

@@ -6,7 +6,7 @@
                better; large groups first
     pairs      two groups at once on one axis, where one alone would have to gather
     meshes     the best so far on the other meshes
-    again      from the best that was no starting point yet, until the budget is spent
+    again      from the best that was not yet a starting point, until the budget is spent
 
 Everything is decided by costs alone, in a fixed order, so that the same candidates are looked at
 whatever runs them.

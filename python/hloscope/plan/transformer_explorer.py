@@ -89,7 +89,7 @@ def explorer(model: Transformer, **sliders: Sequence[int]) -> Explorer:
     """Sliders by name of a size ("batch", "seq", "embed", "depth", …) or "chips".
 
     Without any: batch, seq, embed and chips, at halves and multiples of the model's own.
-    Raises ``ValueError`` for a name that is no whole size and for too many
+    Raises ``ValueError`` for a name that is not a whole size and for too many
     cases.
     """
     s = model.sizes

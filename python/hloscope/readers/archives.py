@@ -82,9 +82,9 @@ def unpack(data: bytes, name: str) -> Path:
             if isinstance(e, ReadError):
                 raise
             raise ReadError(f"{where} cannot be unpacked: {e}"[:300]) from None
-        skipped.append(f"what follows, for the archive is damaged ({e})"[:200])
+        skipped.append(f"the rest, because the archive is damaged ({e})"[:200])
     if data[257:262] == b"ustar" and data[-512:].strip(b"\0"):
-        skipped.append("what follows, for the archive is damaged (cut off)")
+        skipped.append("the rest, because the archive is damaged (cut off)")
     folder = _dump_folder(root, where)
     _KEPT.append(kept)
     while len(_KEPT) > MAX_KEPT:
@@ -92,12 +92,12 @@ def unpack(data: bytes, name: str) -> Path:
     if skipped:
         more = f" and {len(skipped) - 5} more" if len(skipped) > 5 else ""
         listed = ", ".join(s[:80] for s in skipped[:5])
-        _NOTES[folder] = (f"passed over in {where}, no plain files within it: {listed}{more}",)
+        _NOTES[folder] = (f"skipped in {where}, not plain files within it: {listed}{more}",)
     return folder
 
 
 def notes(folder: Path) -> tuple[str, ...]:
-    """What was passed over when this folder was unpacked."""
+    """What was skipped when this folder was unpacked."""
     return _NOTES.get(folder, ())
 
 

@@ -30,7 +30,7 @@ MAX_TEXTS = 5000  # distinct ones that are tried
 
 def unknown_element(kind: str) -> str:
     """What is said of an element type whose size is not known."""
-    return f"{kind!r} is no element type known here: 0 bytes are counted"
+    return f"{kind!r} is not an element type known here: 0 bytes are counted"
 
 
 # `1,0:T(8,128)(2,1)S(1)`: dimensions, then what only a compiler needs

@@ -304,7 +304,7 @@ class _ModuleReader:
         """``at_end``: of what stands after the module, only what could be an instruction."""
         for line, where in self.stray:
             if not at_end or _SHAPED_INSTRUCTION.match(line):
-                self._warn(f"passed over, no part of the module: {line!r}", where)
+                self._warn(f"skipped, not part of the module: {line!r}", where)
         self.stray = []
 
     def _open(self, name: str, is_entry: bool, begin: int) -> None:
@@ -407,7 +407,7 @@ class _ModuleReader:
     def _body(self, at: int, close: int) -> str | None:
         """Reads a computation without a name; returns the name it gets."""
         if len(self.nested) > MAX_NESTED:
-            self._warn("computations nested too deeply are passed over", at)
+            self._warn("computations nested too deeply are skipped", at)
             return None
         outer = (self.open, self.body, self.root, self.unshaped)
         while (name := f"_.{self.unnamed}" if self.unnamed else "_") in self.by_name:

@@ -100,7 +100,7 @@ def shape_end(text: str, at: int, limit: int) -> int:
 class Attributes:
     """``text``: the attributes as XLA spells them, ``a=1, b={2}``; ``end``: just after them.
 
-    ``strange``: offset of something that is no attribute (kept in ``text``), else -1.
+    ``strange``: offset of something that is not an attribute (kept in ``text``), else -1.
     """
 
     text: str

@@ -76,7 +76,7 @@ def is_stablehlo(data: bytes) -> bool:
 def read_all(text: str, warnings: list[ReadWarning] | None = None) -> list[Module]:
     """Every module of a text, in order; at least one.
 
-    Never fails: what cannot be understood is passed over with a warning.
+    Never fails: what cannot be understood is skipped with a warning.
     """
     modules: list[Module] = []
     reader = _Reader(text, 0, list(warnings or ()))
@@ -186,7 +186,7 @@ class _Reader:
             self.closed = self.depth <= 0
             self._module_attributes(bare.lstrip("}) "))
         else:
-            self._warn(f"passed over, not a function: {bare[:60]!r}", span[0])
+            self._warn(f"skipped, not a function: {bare[:60]!r}", span[0])
 
     def _set_header(self, attributes: dict[str, str]) -> None:
         self.module.attributes = attributes
@@ -364,7 +364,7 @@ class _Reader:
         if op is None or owner is None:
             return
         if scope.depth >= MAX_DEPTH:
-            self._warn(f"regions nested deeper than {MAX_DEPTH} are passed over", span[0])
+            self._warn(f"regions nested deeper than {MAX_DEPTH} are skipped", span[0])
             return
         base = f"{scope.computation.name}.{op.opcode.split('.')[-1]}.{owner.name}"
         inner = _Scope(self._computation(f"{base}.{len(scope.regions)}", span), scope, owner)

@@ -183,7 +183,7 @@ def _read_host(data: bytes, name: str) -> tuple[Found, list[ReadWarning]]:
             lost = saved_as_text(data)
             raise ReadError(f"not a profiler trace (xplane.pb): {error}{lost}") from None
         names = ", ".join(text(p.name) for p in space.planes)
-        warnings.append(ReadWarning(f"{name} breaks off; these planes are whole: {names}"))
+        warnings.append(ReadWarning(f"{name} is cut off; these planes are complete: {names}"))
     if not space.planes:
         raise ReadError(f"{name} has no planes: it is empty or not an xplane.pb")
     warnings += [ReadWarning(f"{name}: {text(e)}") for e in (*space.errors, *space.warnings)]

@@ -32,7 +32,7 @@ class TraceLane:
     ``seconds`` how long each took by the device's.
 
     ``text`` is an index into ``texts`` of each event's name: of an operation its HLO name.
-    ``program`` is an index into ``programs``, -1 for what is no operation. ``beside`` marks
+    ``program`` is an index into ``programs``, -1 for what is not an operation. ``beside`` marks
     a lane that runs beside the operations: asynchronous ones, SparseCores.
     """
 

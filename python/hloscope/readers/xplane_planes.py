@@ -301,7 +301,7 @@ class _Plane:
             _draw(events, where, out)
 
     def label(self, event: Any) -> str:
-        """What an event is called that is no operation."""
+        """What an event is called that is not an operation."""
         entry = self.events.get(event.metadata_id)
         return (text(entry.display_name) or text(entry.name)) if entry is not None else "?"
 

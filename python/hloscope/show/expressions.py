@@ -228,7 +228,7 @@ def _evaluate(node: ast.expr, name: str, shell: Any) -> Any:
 
 
 def _as_path(text: str, names: Mapping[str, Any]) -> Path | None:
-    """The file meant: a quoted string, or bare text that is no expression over known names."""
+    """The file meant: a quoted string, or bare text that is not an expression over known names."""
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:

@@ -5,7 +5,7 @@
 
 An ``async-start`` that wraps one operation prints as that operation's opcode with a suffix; the
 result is a tuple of the operands, what comes out, and a context (``HloAsyncInstruction``).
-Opcodes of their own, such as ``copy-start`` and ``all-reduce-start``, are no such spelling.
+Opcodes of their own, such as ``copy-start`` and ``all-reduce-start``, are not spelled so.
 """
 
 from __future__ import annotations

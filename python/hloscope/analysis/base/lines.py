@@ -183,7 +183,7 @@ def _parts(found: Lines, t: Table) -> None:
     """Gives what calls computations and has no line that of the heaviest part in them."""
     frame, n = found.frame, len(found.frame)
     applied = np.array([r == "to_apply" for r in t.called_roles], bool)
-    applied &= ~t.by_opcode(lambda o: o == "call", bool)[t.called.rows]  # a reducer is no part
+    applied &= ~t.by_opcode(lambda o: o == "call", bool)[t.called.rows]  # a reducer is not a part
     callers, called = t.called.rows[~applied], t.called.values[~applied]
     weight = weights(t)
     for _ in range(_DEEP):

@@ -123,7 +123,7 @@ def _scope(parts: list[str]) -> Path:
             transforms.add(wrapper)
         if not phase and ("transpose" in transforms or "jvp" in transforms):
             phase = BACKWARD if "transpose" in transforms else FORWARD
-            if all(p in LOOPS for p in out):  # a loop over batches is no place
+            if all(p in LOOPS for p in out):  # a loop over batches is not a place
                 out.clear()
             out.append(phase)
         function = position == 0 and bool(transforms & _FUNCTION) and not phase
@@ -169,7 +169,7 @@ def relative(path: Path, base: Path) -> Path:
 
 
 def without_loops(path: Path) -> Path:
-    """A path without jax's words for a loop (``while/body``), which are no places."""
+    """A path without jax's words for a loop (``while/body``), which are not places."""
     out: list[str] = []
     inside = False
     for part in path:

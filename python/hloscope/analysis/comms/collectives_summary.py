@@ -16,7 +16,7 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     ``wire_bytes`` is what one device sends. ``lower_bound`` stands in a row when a trip count
     or a wire formula in it is unknown, ``…_least`` where figures depend on which branches of
     conditionals run: the plain ones are the most, and those of all rows, ``wire_bytes`` beside
-    them, are no sum of rows that exclude one another.
+    them, are not a sum of rows that exclude one another.
     """
     rows = []
     found = collectives(module, target)

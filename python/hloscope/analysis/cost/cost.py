@@ -6,7 +6,7 @@
     roofline.py     seconds on a chip
        └─▶ Cost: per instruction, in total, and beside XLA's own figures
 
-Only *units* take time: instructions of executed computations that are no containers. A
+Only *units* take time: instructions of executed computations that are not containers. A
 container (while, call, conditional, async-start) shows what is inside; totals add units.
 """
 

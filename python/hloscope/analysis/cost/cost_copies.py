@@ -66,7 +66,7 @@ def copies(module: Module) -> Copies:
 
 
 def copy_ends(i: Instruction) -> tuple[Shape, Shape] | None:
-    """What a copy or its start reads and what comes out; None where that is no array."""
+    """What a copy or its start reads and what comes out; None where that is not an array."""
     if not i.operands:
         return None
     target = i.shape

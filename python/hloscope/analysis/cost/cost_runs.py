@@ -158,7 +158,7 @@ def count_runs(
 
     ``work`` is a figure per instruction by which the costliest branch of a conditional is
     chosen. ``trips`` gives trip counts by name of the ``while``, over what the dump says;
-    a name that is no loop of the module raises ``ValueError``. ``once`` counts every body
+    a name that is not a loop of the module raises ``ValueError``. ``once`` counts every body
     and condition once, as XLA's cost analysis does. ``least`` takes the branches with least work;
     ``counts`` are trip counts by index of the ``while``, where they are worked out already.
     """

@@ -24,7 +24,7 @@ def cost_table(cost: Cost, rows: int = 12) -> str:
     declared = cost.total_matrix_flops - cost.total_matmul_flops
     if declared > 0:
         lines.append(
-            f"  {quantity(declared, 'FLOP')} as authors of kernels declare them, timed as matmuls"
+            f"  {quantity(declared, 'FLOP')} declared by the authors of kernels, timed as matmuls"
         )
     if cost.ranges:
         units = {"flops": "FLOP", "bytes_accessed": "B", "seconds": "s"}

@@ -88,10 +88,10 @@ def exposed(facts: Facts) -> Iterator[Finding]:
 def _hidden(waited: float, wire: float) -> str:
     """What part of the time on the wire is waited for; more than all of it on links in use."""
     if waited <= 1.005 * wire:
-        return f"{duration(waited)} of {duration(wire)} on the wire have no compute beside them"
+        return f"{duration(waited)} of {duration(wire)} on the wire are not hidden behind compute"
     return (
-        f"none of {duration(wire)} on the wire has compute beside it, and {duration(waited - wire)}"
-        " more are waited until transfers before have left the links"
+        f"none of {duration(wire)} on the wire is hidden behind compute, and"
+        f" {duration(waited - wire)} more are spent waiting for earlier transfers to free the links"
     )
 
 
@@ -135,8 +135,8 @@ def _advice(facts: Facts, row: Collective) -> str:
     if row.inserted and row.kind == "reduce-scatter":
         return (
             "a contracted dimension is sharded and each device keeps a part of the sum: that is as"
-            " little as such a sum takes. Give it independent work to run beside, or shard another"
-            " dimension of the operands"
+            " little as such a sum takes. Give it independent work to overlap with, or shard"
+            " another dimension of the operands"
         )
     if row.inserted and row.kind == "all-gather" and row.phase == "optimiser":
         return (
@@ -153,7 +153,7 @@ def _advice(facts: Facts, row: Collective) -> str:
             "the sharding changes between two operations: put a with_sharding_constraint where"
             " the two can agree"
         )
-    return "start it earlier, or give it independent work to run beside"
+    return "start it earlier, or give it independent work to overlap with"
 
 
 def _is_accumulated(row: Collective) -> bool:

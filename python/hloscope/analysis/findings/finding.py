@@ -182,7 +182,7 @@ class Findings:
         lines = [printable(str(self.headline))]
         if not self.rows:
             asked = len(self.rules) - len(self.unasked)
-            lines.append(f"Nothing to report: {asked} rules ran, and none applies.")
+            lines.append(f"Nothing to report: {asked} rules ran, and none applied.")
         lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]
         lines += [f"not worked out: {reason}" for reason in self.failed]
         if self.unasked:

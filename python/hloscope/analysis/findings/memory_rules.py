@@ -111,7 +111,7 @@ def _elementwise(facts: Facts, user: Instruction, parameter: Instruction, leaf: 
     if number is None or number >= len(inside.parameters):
         return False
     if any(x.opcode in _MIXING for x in inside.instructions):
-        # A chip updates weights where it makes their gradient; x + f(x) alone is no update.
+        # A chip updates weights where it makes their gradient; x + f(x) alone is not an update.
         return bool(np.any(phases(facts.module) == BACKWARD)) and _updated_in(
             user, inside.parameters[number], leaf
         )

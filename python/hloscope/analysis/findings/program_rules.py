@@ -84,7 +84,7 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
     held = _held(facts)
     stacks: dict[tuple[int, ...], tuple[str, Instruction]] = {}
     for run in found.runs:
-        # A tree of collectives or a solver's sweep repeats as well, and is no layer.
+        # A tree of collectives or a solver's sweep repeats as well, and is not a layer.
         if not (facts.cost.matmul_flops[[s[0] for s in run.stack.spine]] > 0).any():
             continue
         first = t.instructions[run.stack.spine[0][0]]
@@ -99,11 +99,11 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
             "unrolled",
             f"{len(numbers)} layers are written out one by one: {total:,} of"
             f" {len(t.instructions):,} instructions",
-            f"`{name}` stands there {len(numbers)} times with the same matmuls of the same shapes,"
+            f"`{name}` appears {len(numbers)} times with the same matmuls of the same shapes,"
             f" about {total // len(numbers):,} instructions each: time to compile and the size of"
             " the program grow with every layer",
             "stack the layers' parameters along a new first axis and run one layer in jax.lax.scan"
-            " (nn.scan in Flax): it compiles once, at the price of a slice of the stack a step",
+            " (nn.scan in Flax): it compiles once, at the cost of slicing the stack in each step",
             WORTH_SAYING,
             None,
             None,

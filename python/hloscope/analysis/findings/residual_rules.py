@@ -80,7 +80,7 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "stored-larger",
             f"The backward pass gets {row.shape.dense_text} ({size(row.bytes)}), stored"
-            f" {times:.3g} times as large as what it is made from",
+            f" {times:.3g} times the size of what it is made from",
             f"each slice is {how} before it is stored: %{source.name} makes it from"
             f" {_from(source)}",
             _ADVICE[how],

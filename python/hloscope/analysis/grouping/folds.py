@@ -176,7 +176,7 @@ def _runs(
         few = few and _consecutive(sorted(numbers.values()))
         if few and len({_numbered(g, tree, children) for g in ordered}) == 1:
             # a person's own numbers say more than what XLA made of each level; stages of three
-            # and of four units are no levels
+            # and of four units are not levels
             found = _alike(ordered, group_class, contents, LAYER_SHARE, shapes=False)
             if len(found[0]) == 1 and not found[1]:
                 sets, left = found

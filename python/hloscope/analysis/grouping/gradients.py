@@ -51,7 +51,7 @@ def by_weights(
 ) -> Gradients | None:
     """Stacks with those of gradients as the weights say; None where there is nothing to mend.
 
-    ``late`` are rows of the backward pass that are no recomputation.
+    ``late`` are rows of the backward pass that are not recomputation.
     """
     if all(recedes) or len(anchors) > MOST_ANCHORS or not late[anchors].any():
         return None

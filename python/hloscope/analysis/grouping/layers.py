@@ -95,7 +95,7 @@ class _Finder:
         t = self.t
         anchor = np.isin(self.family, [ID[f] for f in _ANCHORS])
         anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
-        # products of an optimiser, as muon has them, are no layers of the model
+        # products of an optimiser, as muon has them, are not layers of the model
         anchor &= (self.phase != OPTIMISER) | (self.family == ID["collective"])
         fusions = self._held_by_fusions()
         apart = (self.phase == OPTIMISER) & ~anchor
@@ -326,7 +326,7 @@ class _Finder:
         return depths.most_common(1)[0][0] if depths else 0
 
     def _beside(self, found: Repeats, shared: Path) -> bool:
-        """Whether a function has lines of which no layer has any: ``loss`` is no layer.
+        """Whether a function has lines of which no layer has any: ``loss`` is not a layer.
 
         What comes of a layer's own lines is the layer's, also where no layer has it. And a
         function that calls the optimiser is the step.

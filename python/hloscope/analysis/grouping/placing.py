@@ -1,6 +1,6 @@
 """Which layer each row lies in, once the spines of the stacks are known.
 
-A row that is no anchor of a spine lies between the last layer that it depends on and the first
+A row that is not an anchor of a spine lies between the last layer that it depends on and the first
 that depends on it; where these differ its kind decides (what opens or closes layers elsewhere
 does so here), then what it serves.
 """

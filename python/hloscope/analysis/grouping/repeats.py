@@ -10,7 +10,7 @@ are *anchors*; two anchors of one line, name (but for numbers) and kind have one
 
 Signatures of one count that feed each other in turn are a *stack*. Two stacks of one count (an
 encoder and a decoder, forward and backward) do not feed each other in turn and stay apart.
-An instruction that is no such anchor lies between the last layer that it depends on and the
+An instruction that is not such an anchor lies between the last layer that it depends on and the
 first that depends on it; where these differ it goes to the only layer it serves (a prefetch, a
 norm), else to the one it closes (a residual sum).
 """

@@ -49,7 +49,7 @@ def loop_label(body: str) -> str:
 
 @per_module
 def rings(module: Module) -> list[tuple[str, Ints]]:
-    """The label and the instructions of every ring that is no loop."""
+    """The label and the instructions of every ring that is not a loop."""
     t = table(module)
     if not any(o.startswith(_PERMUTE) for o in t.opcodes):
         return []
@@ -195,7 +195,7 @@ def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
         boxes, node, part = max(held, key=lambda h: h[0])
         if 2 * boxes < count_boxes(quiet, rows) or boxes < 2:
             continue
-        if not product[part].any():  # the permutes alone are no matmul
+        if not product[part].any():  # the permutes alone are not a matmul
             continue
         if node.children or count_boxes(quiet, node.members) > count_boxes(quiet, part):
             child = Node("scope", label, node.computation, path=(*node.path, label))

@@ -44,7 +44,7 @@ def scopes(module: Module) -> Scopes:
     """The scope of every instruction."""
     t = table(module)
     parsed = [parse_op_name(n) for n in t.places]
-    if not any(p is not None and BACKWARD in p for p in parsed):  # one phase is no phase
+    if not any(p is not None and BACKWARD in p for p in parsed):  # one phase is not a phase
         parsed = [p and tuple(c for c in p if c != FORWARD) for p in parsed]
     parsed = _in_full(parsed)
     ids, paths = intern([p for p in parsed])

@@ -120,7 +120,7 @@ def _chain(
     if i.index in chain:
         return ""
     if not _may_run_again(i):
-        return f"it depends on {i.opcode} %{i.name}, which is not run twice"
+        return f"it depends on {i.opcode} %{i.name}, which must not run twice"
     if depth > 24 or len(chain) > 64:
         return "recomputing it would reach too far back"
     live = memory.liveness

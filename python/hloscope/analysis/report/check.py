@@ -1,7 +1,7 @@
 """Budgets: limits a program must keep, for tests and CI.
 
     budgets ─▶ RULES (check_rules.py), each ─▶ breaches   over the limit
-                                              problems   cannot be evaluated, so it is no pass
+                                              problems   cannot be evaluated, so it does not pass
 
 Adding a budget is a field in check_result.py, a keyword here, a rule in check_rules.py.
 """

@@ -1,7 +1,7 @@
 """What two programs cost by source line and by scope, where that differs.
 
 A line is known by its file, function and text where the source was kept, so that an edit
-above it is no difference; else by its number.
+above it is not a difference; else by its number.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def fates(
     called = _through_calls(origins)
     gone = Gone(origins.operations, passes, stablehlo) if passes is not None else None
     if gone is not None and module.origins is None:
-        gone.untold += "; it may be one of several equal ones that nothing tells apart"
+        gone.untold += "; it may be one of several equal ones that cannot be told apart"
     rows = {o.number: _present(module, origins, o, callers, called) for o in origins.operations}
     missing = [o for o in origins.operations if rows[o.number] is None]
     nameless = [o for o in missing if o.opcode == "constant" and (gone is None or gone.never(o))]

@@ -31,7 +31,7 @@ class Wholes:
         self.w, self.named = walk, named
 
     def of(self, n: int, c: str) -> int:
-        """-1 where it is no part of another."""
+        """-1 where it is not a part of another."""
         line, operands = self.w.present(n), self.w.present_operands(n)
         if line.opcode.endswith(("-done", "-update")) and operands:
             return self._if_named(operands[0], c)

@@ -99,7 +99,7 @@ class Inferred:
         some = f"; {equals:,} are each one of several equal operations, unknown which"
         some = some if equals else ""
         return (
-            "Nobody marked this dump. Instructions are followed from its first module by name, "
+            "This dump has no marks. Instructions are followed from its first module by name, "
             f"structure and metadata, which is inferred: of {sum(counts.values()):,} at the end "
             f"{said or 'none'}{some}; {none:,} are arguments, made by XLA, or of unknown origin."
         )

@@ -412,11 +412,11 @@ class Teller:
 
     @cached_property
     def _placed(self) -> dict[int, list[int]]:
-        """Strand that is no operation → its instructions; filled by who makes them."""
+        """Strand that is not an operation → its instructions; filled by who makes them."""
         return {}
 
     def place(self, strand: int, instruction: int) -> None:
-        """Tells that an instruction is of a strand that is no operation."""
+        """Tells that an instruction is of a strand that is not an operation."""
         self._placed.setdefault(strand, []).append(instruction)
 
     def _snippet(self, at: StackFrame) -> str:

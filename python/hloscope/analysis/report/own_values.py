@@ -92,7 +92,7 @@ def _pairs(values: Any, column: str) -> tuple[Iterator[tuple[Any, float]], str]:
     if isinstance(values, Mapping) or hasattr(values, "items"):  # a Series too
         return ((k, _number(k, v)) for k, v in values.items()), getattr(values, "name", None) or ""
     raise ValueError(
-        "values are a mapping of instruction names to numbers, a Series, a DataFrame or a CSV"
+        "values must be a mapping of instruction names to numbers, a Series, a DataFrame or a CSV"
         f" file with a column 'name', not {type(values).__name__}"
     )
 

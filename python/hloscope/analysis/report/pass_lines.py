@@ -80,7 +80,7 @@ class Reader:
         self._known: dict[str, Line | None] = {}
 
     def read(self, text: str) -> list[Body]:
-        """The computations of a dump; what is no instruction is passed over."""
+        """The computations of a dump; what is not an instruction is skipped."""
         known = self._known
         fresh: dict[str, Line | None] = {}
         bodies: list[Body] = []

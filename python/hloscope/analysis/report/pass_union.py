@@ -1,6 +1,6 @@
 """All instructions that ever were in a module, as one module that can be grouped and laid out.
 
-Each stands there once, as its last line has it, in the computation it was in: what is kept
+Each appears once, as its last line has it, in the computation it was in: what is kept
 between passes has one place in the picture. It is for the picture alone; what it holds never
 was in one program, so nothing is counted on it.
 """

@@ -105,7 +105,7 @@ class Provenance:
         if self.before is None or self.mesh is None:
             return replace(known, unknown="the program before partitioning was not captured")
         if row.axes is None and self.joining is None:
-            return replace(known, unknown="its groups are no mesh axes")
+            return replace(known, unknown="its groups match no mesh axes")
         cards = self.parts(row)
         if any(c.by_user for c in cards) and len(cards) > 1:
             return self._written(row)

@@ -129,7 +129,7 @@ def write(text: str, output: str | None, style: Callable[[str], str] | None = No
     """To ``output``, or to standard output when it is absent or ``-``.
 
     ``style`` says how to paint a line of it on a terminal. A reader that has gone, such as
-    ``| head``, is no error: the command goes on to its exit status.
+    ``| head``, is not an error: the command goes on to its exit status.
     """
     if output is None or output == "-":
         if sys.stdout is None:
