@@ -65,7 +65,7 @@ export function legend(
           {
             class: "key",
             type: "button",
-            title: `Light ${categories[k] ?? rest} in the graph`,
+            title: `Highlight ${categories[k] ?? rest} in the graph`,
             onclick: () => light(k),
           },
           h("i", { "aria-hidden": "true", style: { background: colors[k] } }),

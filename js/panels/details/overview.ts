@@ -108,7 +108,7 @@ function opcodes(ctx: PanelContext): HTMLElement {
     label: op,
     value: n,
     text: format.count(n),
-    title: `Light every ${op} in the graph`,
+    title: `Highlight every ${op} in the graph`,
     onclick: highlighter(ctx, `opcode ${op}`, (i) => model.opcode(i) === op),
   });
   const shown = bars(rows.slice(0, 10).map(bar));
