@@ -29,7 +29,8 @@ import pytest
 FILES = set(json.loads(os.environ["MUTATE_FILES"]))
 ADDRESS = os.environ["MUTATE_SOCKET"]
 MEMORY = 8 << 30
-SLOW = 1.0  # seconds of processor: a test that takes more while its lines are traced is left out
+SLOW = 5.0  # seconds of processor: a test that takes more while its lines are traced is left out
+STUCK = 120.0  # seconds of the clock
 COMPILED = "compiled"  # the fixture of tests that compile programs
 FUNCTIONS: dict[str, list[FunctionType]] = {}  # of FILES, as the tests have them
 INLINE = 0x02  # CO_NEWLOCALS: a function; class bodies and modules run when they are imported
@@ -73,12 +74,14 @@ class Cover:
         self.now, self.last = set(), item.nodeid
         began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SLOW)
+        signal.setitimer(signal.ITIMER_REAL, STUCK)
         sys.settrace(self.trace)
         try:
             return (yield)
         finally:
             sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds[item.nodeid] = time.process_time() - began
             for name in getattr(item, "fixturenames", ()):
                 self.now |= self.fixtures.get(name, set())
@@ -93,26 +96,38 @@ class Cover:
         return {"lines": self.lines, "seconds": self.seconds, "failed": sorted(self.failed)}
 
 
-def too_slow(number: int, frame: object) -> None:
-    raise TimeoutError("slow")
+def cover(session: pytest.Session, compiling: bool, limit: float) -> dict[str, Any] | None:
+    """Runs what was collected, in its order; a fork ends at a slow test, another goes on behind it.
+
+    An exception in the middle of a compiler would leave its locks held.
+    """
+    items = [i for i in session.items if compiling or COMPILED not in i.fixturenames]
+    found: dict[str, Any] = {"lines": {}, "seconds": {}, "failed": []}
+    while items:
+        part = forked(lambda rest=items: cover_until_slow(session, rest), limit, None)
+        if part is None:
+            return None
+        for line, tests in part["lines"].items():
+            found["lines"].setdefault(line, []).extend(tests)
+        found["seconds"] |= part["seconds"]
+        found["failed"] += part["failed"]
+        items = items[part["done"] :]
+    return found
 
 
-def cover(session: pytest.Session, compiling: bool) -> dict[str, Any]:
-    """Runs what was collected, in the order that it was collected in."""
+def cover_until_slow(session: pytest.Session, items: list[pytest.Item]) -> dict[str, Any]:
     seen = Cover()
     session.config.pluginmanager.register(seen)
+    number = {item.nodeid: k for k, item in enumerate(items)}
+
+    def too_slow(signum: int, frame: object) -> None:
+        seen.failed.add(seen.last)
+        answer(seen.answer() | {"done": number[seen.last] + 1})
+
     signal.signal(signal.SIGPROF, too_slow)
-    items = [i for i in session.items if compiling or COMPILED not in i.fixturenames]
-    while items:
-        try:
-            run(session, items, lambda: False)
-            break
-        except TimeoutError:  # slow, and outside of what pytest guards: without that test, then
-            session._setupstate.teardown_exact(None)
-            at = next(k for k, item in enumerate(items) if item.nodeid == seen.last)
-            seen.failed.add(seen.last)
-            items = items[at + 1 :]
-    return seen.answer()
+    signal.signal(signal.SIGALRM, too_slow)
+    run(session, items, lambda: False)
+    return seen.answer() | {"done": len(items)}
 
 
 # -- tests on changed sources ----------------------------------------------------------------
@@ -193,6 +208,16 @@ def quiet() -> None:
         settings.load_profile("mutate")
 
 
+ANSWERS: list[Any] = []  # in a fork: where its answer goes
+
+
+def answer(made: Any) -> None:
+    """Ends the fork."""
+    pickle.dump(made, ANSWERS[0])
+    ANSWERS[0].flush()
+    os._exit(0)
+
+
 def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
     """What ``work`` returns in a fork; ``otherwise`` when that ends in any other way, or late."""
     ours, theirs = socket.socketpair()
@@ -202,8 +227,8 @@ def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
         ours.close()
         try:
             quiet()
-            with theirs.makefile("wb") as out:
-                pickle.dump(work(), out)
+            ANSWERS[:] = [theirs.makefile("wb")]
+            answer(work())
         except BaseException:
             os.write(log, traceback.format_exc().encode())
         finally:
@@ -212,8 +237,8 @@ def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
     os.close(log)
     ours.settimeout(limit)
     try:
-        with ours.makefile("rb") as answer:
-            return pickle.load(answer)
+        with ours.makefile("rb") as stream:
+            return pickle.load(stream)
     except (EOFError, OSError, pickle.UnpicklingError):
         return otherwise
     finally:
@@ -230,14 +255,12 @@ def serve(session: pytest.Session, connection: socket.socket) -> None:
         for line in stream:
             asked = json.loads(line)
             if asked["what"] == "ids":
-                answer: Any = [item.nodeid for item in session.items]
+                said: Any = [item.nodeid for item in session.items]
             elif asked["what"] == "cover":
-                answer = forked(
-                    lambda a=asked: cover(session, a["compiling"]), asked["limit"], None
-                )
+                said = cover(session, asked["compiling"], asked["limit"])
             else:
-                answer = forked(lambda a=asked: try_change(session, a), asked["limit"], "no end")
-            stream.write(json.dumps(answer).encode() + b"\n")
+                said = forked(lambda a=asked: try_change(session, a), asked["limit"], "no end")
+            stream.write(json.dumps(said).encode() + b"\n")
             stream.flush()
 
 

@@ -270,3 +270,50 @@ def test_the_marker_is_kept_in_the_file(server: Server, new_page: Callable[[], P
     marker = data["application/vnd.hloscope.view+json"]
     assert marker["name"] == "one"
     assert marker["instructions"] == 3
+
+
+VIEWS = 20
+RESTARTED = """async () => {
+  const all = [...window.jupyterapp.shell.widgets('main')];
+  const { kernel } = all.find((w) => w.sessionContext).sessionContext.session;
+  await kernel.restart();
+  await kernel.info;
+  return kernel.status;
+}"""
+# Of every output of the notebook, drawn or not: JupyterLab attaches those near the viewport only.
+SCROLLED = """async (k) => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  await content.scrollToItem(k, 'center');
+}"""
+
+
+def test_a_kernel_restarts_under_twenty_views(server: Server, new_page: Callable[[], Page]) -> None:
+    page = new_page()
+    thrown: list[str] = []
+    page.on("pageerror", lambda e: thrown.append(str(e)))
+    texts = [MODULE.replace("jit_one", f"jit_{k}") for k in range(VIEWS)]
+    for k, text in enumerate(texts):
+        (server.root / f"twenty_{k}.hlo").write_text(text)
+    shown = [f"import hloscope as hs\nhs.read('twenty_{k}.hlo')" for k in range(VIEWS)]
+    open_notebook(page, server, "twenty.ipynb", *shown)
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page)).to_have_count(VIEWS)
+    wait_idle(page)
+    expect(rows(page).locator(".hloscope-capture-tag")).to_have_count(0)
+    page.evaluate(RESTARTED)
+    wait_idle(page)
+    # each is told to be of a kernel that ended, and is there as before
+    expect(rows(page).locator(".hloscope-capture-tag")).to_have_count(VIEWS)
+    expect(panel(page).get_by_role("status")).to_contain_text("of a kernel that has ended")
+    cells = page.locator(".jp-Notebook .jp-CodeCell")
+    for k in range(VIEWS):
+        page.evaluate(SCROLLED, k)
+        view = cells.nth(k).locator(".hloscope-saved")
+        expect(view.locator("canvas").first).to_be_visible()
+        expect(view.get_by_text(f"jit_{k}", exact=True).first).to_be_visible()
+    # the new kernel shows the same, in the same places
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page).locator(".hloscope-capture-tag")).to_have_count(0)
+    expect(rows(page)).to_have_count(VIEWS)
+    wait_idle(page)
+    assert thrown == []

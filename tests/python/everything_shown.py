@@ -1,0 +1,78 @@
+"""Every figure and word that a program's views show, as lines of text that a golden keeps.
+
+    everything(capture)      ["summary.flops = 2.8311e+06", …, "instruction 12: name=dot.3 …", …]
+
+One line a leaf of what is JSON, one a row of what is columns, then the results' own texts.
+Figures have six digits: enough to see any other, and the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import hloscope as hs
+import numpy as np
+from hloscope.view.schema import joined
+
+# Peak figures of every chip: the same for all programs, and not of them.
+LEFT_OUT = ("extras.cost.hardware", "extras.findings.unasked")
+OTHER_CHIPS = ("h100", "cpu")
+LONGEST = 300  # characters of a text
+
+
+def everything(cap: hs.Capture) -> list[str]:
+    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    parts = {k: header[k] for k in ("counts", "title", "subtitle", "summary", "extras", "warnings")}
+    lines = [line for k, v in parts.items() for line in leaves(k, v)]
+    lines += rows(header, columns)
+    for name in ("collectives", "shardings", "memory", "source", "findings"):
+        lines += [f"{name}: {line.rstrip()}" for line in str(getattr(cap, name)).splitlines()]
+    for chip in OTHER_CHIPS:
+        lines += [f"{chip}: {line.rstrip()}" for line in str(cap.cost(chip)).splitlines()]
+    for c in cap.collectives:
+        lines += [f"why {c.name}: {line.rstrip()}" for line in str(cap.why(c)).splitlines()]
+    if cap.module.origins is not None:
+        lines += [f"fates: {line.rstrip()}" for line in str(cap.fates).splitlines()]
+        cards = ((i, cap.origins(i)) for i in cap.module.instructions)
+        lines += [f"origins {i.name}: {str(card)!r}" for i, card in cards]
+    return lines
+
+
+def leaves(path: str, value: Any) -> Iterator[str]:
+    if path in LEFT_OUT:
+        return
+    if isinstance(value, dict):
+        for k, v in value.items():
+            yield from leaves(f"{path}.{k}", v)
+    elif isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
+        for k, v in enumerate(value):
+            yield from leaves(f"{path}[{k}]", v)
+    else:
+        shown = [plain(v) for v in value] if isinstance(value, list) else plain(value)
+        yield f"{path} = {shown}"
+
+
+def plain(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return str(value).replace("\n", "\\n")[:LONGEST]
+
+
+def rows(header: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
+    """Columns of one table and one length side by side, texts in place of their numbers."""
+    texts = columns["strings"]
+    tables: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for name, spec in header["columns"].items():
+        if name not in columns or name == "strings":
+            continue
+        table, _, column = name.partition(".")
+        values = columns[name].tolist()
+        shown = (
+            [plain(texts[v]) for v in values] if spec.get("text") else [plain(v) for v in values]
+        )
+        tables.setdefault((table, len(values)), {})[column] = shown
+    for (table, count), found in tables.items():
+        for k in range(count):
+            told = " ".join(f"{c}={v[k]}" for c, v in found.items() if v[k] not in ("", "0"))
+            yield f"{table} {k}: {told}"

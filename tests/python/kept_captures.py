@@ -1,0 +1,122 @@
+"""Captures as files: what capturing knows beside the text, so that no test compiles for it.
+
+    save(path, capture)       the module's text, its target, where its instructions come from
+    load(path)                a Capture of the same, without a compiler
+
+Made anew with ``python tests/python/kept_captures.py NAME@TOPOLOGY …`` from ``tests/corpus/``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+from hloscope.hlo.module import Module
+from hloscope.hlo.origins import Operation, Origin, Origins
+from hloscope.hlo.python_calls import Frame
+from hloscope.hlo.target import Argument, Device, Mesh, Target
+
+FOLDER = Path(__file__).resolve().parents[1] / "golden" / "programs"
+READERS = ("before_partitioning", "after_partitioning")
+
+
+def save(path: Path, capture: hs.Capture, replaced: dict[str, str]) -> None:
+    """``replaced``: folders of this machine, and what stands for them."""
+    target, known = capture.target, capture.module.origins
+    said = {k: v for k in READERS if (v := _text(getattr(target, k))) is not None}
+    plain = asdict(replace(target, before_partitioning=None, after_partitioning=None))
+    made = {
+        "text": capture.text,
+        "target": {k: v for k, v in plain.items() if k not in READERS},
+        "modules": said,
+        "stablehlo": capture.at("stablehlo").text,
+        "origins": None
+        if known is None
+        else {
+            "operations": [asdict(o) for o in known.operations],
+            "of": [[[o.operation, o.calls] for o in of] for of in known.of],
+        },
+    }
+    text = json.dumps(made)
+    for folder, stands in replaced.items():
+        text = text.replace(folder, stands)
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def _text(reader: Any) -> str | None:
+    found = reader() if reader is not None else None
+    return found.text if found is not None else None
+
+
+def load(path: Path) -> hs.Capture:
+    kept = json.loads(gzip.decompress(path.read_bytes()))
+    module = hs.read(kept["text"]).module
+    if kept["origins"] is not None:
+        module.origins = Origins(
+            tuple(_operation(o) for o in kept["origins"]["operations"]),
+            tuple(tuple(Origin(n, tuple(c)) for n, c in of) for of in kept["origins"]["of"]),
+        )
+    target = _target(kept["target"])
+    read = {k: _reader(text) for k, text in kept["modules"].items()}
+    title = path.name.partition(".")[0]
+    stages = {"stablehlo": lambda: hs.read(kept["stablehlo"])}
+    return hs.Capture(module, replace(target, **read), title=title, stages=stages)
+
+
+def _reader(text: str) -> Any:
+    def read() -> Module:
+        return hs.read(text).module
+
+    return read
+
+
+def _operation(kept: dict[str, Any]) -> Operation:
+    frames = tuple(Frame(**_tuples(f)) if isinstance(f, dict) else f for f in kept["frames"])
+    return Operation(**{**kept, "frames": frames})
+
+
+def _target(kept: dict[str, Any]) -> Target:
+    made: dict[str, Any] = {k: v for k, v in kept.items() if not isinstance(v, list)}
+    for name, cls in (("devices", Device), ("arguments", Argument), ("results", Argument)):
+        made[name] = tuple(cls(**_tuples(d)) for d in kept[name])
+    made["mesh"] = Mesh(**_tuples(kept["mesh"])) if kept["mesh"] else None
+    made["compiler_messages"] = tuple(kept["compiler_messages"])
+    assert made.keys() | {*READERS} == {f.name for f in fields(Target)}
+    return Target(**made)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON were tuples."""
+    if isinstance(value, list):
+        return tuple(_tuples(v) for v in value)
+    return {k: _tuples(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def main() -> None:
+    os.environ |= {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+    }
+    repo = FOLDER.parents[2]
+    sys.path.insert(0, str(repo / "tests"))
+    from corpus.build import build
+
+    replaced = {f"{repo}/": "/src/", sys.prefix: "/python"}
+    for spec in sys.argv[1:]:
+        name, _, topology = spec.partition("@")
+        capture = build(name, topology or None).recaptured
+        stem = f"{name}-{topology.partition(':')[0]}" if topology else name
+        save(FOLDER / f"{stem}.capture.gz", capture, replaced)
+        print(stem, len(capture.module.instructions), "instructions")
+
+
+if __name__ == "__main__":
+    main()

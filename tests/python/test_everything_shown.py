@@ -1,0 +1,41 @@
+"""Every figure and word of small real programs against goldens: what changes is seen and meant.
+
+    HLOSCOPE_ACCEPT=1 python -m pytest tests/python/test_everything_shown.py     accepts them
+
+Each of these programs has something that few others have: loops in loops, branches, halos, a ring
+of permutes, remat, ragged products, gathers of a table over devices. Captures know what a dump
+does not: arguments, a mesh, where instructions come from. What the figures *should* be
+is for the tests of their subjects; here nothing may change without a word.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import os
+from pathlib import Path
+
+import hloscope as hs
+import pytest
+from everything_shown import everything
+from kept_captures import FOLDER, load
+
+FILES = sorted([*FOLDER.glob("*.capture.gz"), *FOLDER.glob("*.hlo.gz")])
+MOST = 40  # lines of a difference that are printed
+
+
+@pytest.mark.parametrize("kept", FILES, ids=lambda p: p.name.removesuffix(".gz"))
+def test_nothing_changes_without_a_word(kept: Path) -> None:
+    cap = hs.read(kept) if kept.name.endswith(".hlo.gz") else load(kept)
+    cap.hardware = "tpu-v5e"
+    now = [*everything(cap), ""]
+    path = kept.with_name(f"{kept.name.partition('.')[0]}.shown.gz")
+    before = gzip.decompress(path.read_bytes()).decode().split("\n") if path.exists() else []
+    if os.environ.get("HLOSCOPE_ACCEPT"):
+        if now != before:
+            path.write_bytes(gzip.compress("\n".join(now).encode(), 9, mtime=0))
+        return
+    if now != before:
+        changed = difflib.unified_diff(before, now, "golden", "now", lineterm="", n=0)
+        told = [line[:300] for line, _ in zip(changed, range(MOST), strict=False)]
+        pytest.fail("\n".join(told), pytrace=False)
