@@ -1,13 +1,15 @@
-"""Every figure and word that a program's views show, as lines of text that a golden keeps.
+"""Every figure and name that a program's views show, as lines of text that a golden keeps.
 
     everything(capture)      ["summary.flops = 2.8311e+06", …, "instruction 12: name=dot.3 …", …]
 
 One line a leaf of what is JSON, one a row of what is columns, then the results' own texts.
-Figures have six digits: enough to see any other, and the same on every machine.
+Figures have six digits: enough to see any other, and the same on every machine. Of sentences
+only figures and names are kept: they may be worded better without anybody asking this file.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +19,9 @@ from hloscope.view.schema import joined
 
 # Peak figures of every chip: the same for all programs, and not of them.
 LEFT_OUT = ("extras.cost.hardware", "extras.findings.unasked")
+RESULTS = ("collectives", "shardings", "memory", "source", "findings")
+SENTENCES = ("extras.findings", "warnings", "extras.memory.note")
+TOLD = re.compile(r"[\d%`_/'(]")
 OTHER_CHIPS = ("h100", "cpu")
 LONGEST = 300  # characters of a text
 
@@ -26,17 +31,20 @@ def everything(cap: hs.Capture) -> list[str]:
     parts = {k: header[k] for k in ("counts", "title", "subtitle", "summary", "extras", "warnings")}
     lines = [line for k, v in parts.items() for line in leaves(k, v)]
     lines += rows(header, columns)
-    for name in ("collectives", "shardings", "memory", "source", "findings"):
-        lines += [f"{name}: {line.rstrip()}" for line in str(getattr(cap, name)).splitlines()]
-    for chip in OTHER_CHIPS:
-        lines += [f"{chip}: {line.rstrip()}" for line in str(cap.cost(chip)).splitlines()]
-    for c in cap.collectives:
-        lines += [f"why {c.name}: {line.rstrip()}" for line in str(cap.why(c)).splitlines()]
+    texts: dict[str, object] = {n: getattr(cap, n) for n in RESULTS}
+    texts |= {chip: cap.cost(chip) for chip in OTHER_CHIPS}
+    texts |= {f"why {c.name}": cap.why(c) for c in cap.collectives}
     if cap.module.origins is not None:
-        lines += [f"fates: {line.rstrip()}" for line in str(cap.fates).splitlines()]
-        cards = ((i, cap.origins(i)) for i in cap.module.instructions)
-        lines += [f"origins {i.name}: {str(card)!r}" for i, card in cards]
+        texts["fates"] = cap.fates
+        texts |= {f"origins {i.name}": cap.origins(i) for i in cap.module.instructions}
+    for name, text in texts.items():
+        lines += [f"{name}: {said(line)}" for line in str(text).splitlines()]
     return lines
+
+
+def said(line: str) -> str:
+    """Figures, and names of instructions, operations, axes, files."""
+    return " ".join(w for w in line.split() if TOLD.search(w))
 
 
 def leaves(path: str, value: Any) -> Iterator[str]:
@@ -50,6 +58,8 @@ def leaves(path: str, value: Any) -> Iterator[str]:
             yield from leaves(f"{path}[{k}]", v)
     else:
         shown = [plain(v) for v in value] if isinstance(value, list) else plain(value)
+        if path.startswith(SENTENCES):
+            shown = said(str(shown))
         yield f"{path} = {shown}"
 
 

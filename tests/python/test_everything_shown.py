@@ -1,4 +1,4 @@
-"""Every figure and word of small real programs against goldens: what changes is seen and meant.
+"""Every figure and name of small real programs against goldens: what changes is seen and meant.
 
     HLOSCOPE_ACCEPT=1 python -m pytest tests/python/test_everything_shown.py     accepts them
 
