@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -62,13 +63,42 @@ def compiled() -> dict[str, bytes]:
 
     lowered = jax.jit(f).lower(jnp.ones((8, 8)), jnp.ones((8, 8)), 1)
     program = lowered.compile()
+    ir = lowered.compiler_ir("stablehlo")
     proto = program.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
-    return {
-        "compiled.hlo": str(program.as_text()).encode(),
-        "compiled.pb": bytes(proto),
-        "lowered.mlir": lowered.as_text().encode(),
-        "lowered with locations.mlir": lowered.as_text(debug_info=True).encode(),
-    }
+    module = program.runtime_executable().hlo_modules()[0]
+    return (
+        reports(lowered)
+        | printed(module)
+        | {
+            "compiled.hlo": str(program.as_text()).encode(),
+            "compiled.pb": bytes(proto),
+            "lowered.mlir": lowered.as_text().encode(),
+            "lowered with locations.mlir": lowered.as_text(debug_info=True).encode(),
+            "generic.mlir": ir.operation.get_asm(print_generic_op_form=True).encode(),
+        }
+    )
+
+
+def printed(module: object) -> dict[str, bytes]:
+    """The program as XLA prints it with other options: computations in place, types of operands."""
+    from jaxlib import _hlo
+
+    options = {k: getattr(_hlo.HloPrintOptions, k)() for k in ("canonical", "short_parsable")}
+    return {f"{k}.hlo": module.to_string(o).encode() for k, o in options.items()}  # type: ignore[attr-defined]
+
+
+def reports(lowered: object) -> dict[str, bytes]:
+    """What XLA writes beside its dumps."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "xla_dump_to": folder,
+            "xla_dump_hlo_as_proto": True,
+            "xla_dump_hlo_as_text": True,
+        }
+        lowered.compile(compiler_options=options)  # type: ignore[attr-defined]
+        ends = ("buffer-assignment.txt", "memory-usage-report.txt", "after_optimizations.hlo.pb")
+        files = sorted(Path(folder).iterdir())
+        return {e: f.read_bytes() for e in ends for f in files if f.name.endswith(e)}
 
 
 def main() -> int:

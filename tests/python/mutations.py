@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 import re
+import tarfile
+import zipfile
 from collections.abc import Callable
 
 from hloscope.hlo import Module
@@ -112,6 +115,65 @@ def long_attributes(r: random.Random, data: bytes) -> bytes:
     return data
 
 
+_STAMP = b"I0521 12:04:45.883483    1509 service.cc:186] "
+_BEFORE = (b"[rank0]: ", b"> ", _STAMP, b"trainer-1  | ", b"\x1b[32m", b"12: ", b"# ", b"    ")
+
+
+def log_prefixes(r: random.Random, data: bytes) -> bytes:
+    """What loggers put before each line of a stretch or of all; some lines without."""
+    lines, before = data.split(b"\n"), r.choice(_BEFORE)
+    begin = r.choice((0, r.randrange(len(lines))))
+    end = r.choice((len(lines), r.randrange(begin, len(lines)) + 1))
+    skipped = r.choice((0.0, 0.0, 0.02, 0.5))
+    return b"\n".join(
+        before + line if begin <= n < end and r.random() >= skipped else line
+        for n, line in enumerate(lines)
+    )
+
+
+def archives(r: random.Random, data: bytes) -> bytes:
+    """A folder packed: the dump, a report and something else, then damaged or not."""
+    packed = io.BytesIO()
+    files = {"d/module_0001.f.after_optimizations.txt": data, "d/notes.txt": b"x = {\n" * 9,
+             "../up.hlo": data[:500], "d/module_0002.g.hlo.pb": flip(r, data)}  # fmt: skip
+    if r.random() < 0.5:
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as z:
+            for name, content in files.items():
+                z.writestr(name, content)
+    else:
+        with tarfile.open(fileobj=packed, mode=r.choice(("w", "w:gz"))) as t:
+            for name, content in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                t.addfile(info, io.BytesIO(content))
+    return r.choice((flip, cut, lambda r, d: d))(r, packed.getvalue())
+
+
+def two_dumps(r: random.Random, data: bytes) -> bytes:
+    """One dump behind or within another, with or without a line between."""
+    at = r.choice((len(data), r.randrange(len(data) + 1)))
+    other = data if r.random() < 0.5 else data[_span(r, data, 20_000)[0] :]
+    return data[:at] + r.choice((b"", b"\n", b"\n-----\n", b"\n}\n")) + other + data[at:]
+
+
+def in_place(r: random.Random, data: bytes) -> bytes:
+    """Computations written out as attributes, one in another or in a list, closed or not."""
+    one = b"{\n a = f32[] parameter(0)\n ROOT b = f32[] negate(a)\n}"
+    values = (
+        b"to_apply=" + one,
+        b"calls=\n" + one,
+        b"branch_computations={\n" + one + b",\n" + one + b"}",
+        b"called_computations={\n" + one + b"\n}",
+        b"calls={\n c = f32[] add(d, d), calls=\n" + one + b"\n}",
+        b"branch_computations={\n" + one + b",\n{\n",
+        b"to_apply={\n {\n }\n a = f32[] parameter(0)\n }",
+    )
+    ends = [m.start() for m in re.finditer(rb"\)\n", data)]
+    for at in sorted(r.sample(ends, min(len(ends), 4)), reverse=True):
+        data = data[: at + 1] + b", " + r.choice(values) + data[at + 1 :]
+    return data
+
+
 MUTATIONS: dict[str, Mutation] = {
     "cut": cut,
     "swap": swap,
@@ -123,6 +185,10 @@ MUTATIONS: dict[str, Mutation] = {
     "lines swapped": splice,
     "odd blanks": odd_blanks,
     "long attributes": long_attributes,
+    "computations in place": in_place,
+    "log prefixes": log_prefixes,
+    "two dumps": two_dumps,
+    "archives": archives,
     "gzip": compressed,
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hloscope as hs
 import pytest
 from hloscope import read
 from hloscope.hlo.compare import differences
@@ -245,3 +246,40 @@ def test_calls_of_what_is_not_there_and_shared_ids_are_said(built):
     said = [str(w) for w in m.warnings]
     assert any("computations share an id" in w for w in said)
     assert any("which is not here" in w for w in said)
+
+
+EVERYONE = """HloModule m, num_partitions=4
+
+%sum {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %r = f32[] add(%x, %y)
+}
+
+ENTRY %e {
+  %p = f32[64]{0} parameter(0)
+  ROOT %all = f32[64]{0} all-reduce(%p), channel_id=1, GROUPS, to_apply=%sum
+}
+"""
+
+
+@pytest.mark.parametrize("groups", ["replica_groups={}", "replica_groups={{0}}"])
+def test_a_proto_that_does_not_count_its_devices_leaves_what_is_sent_unknown(groups, tmp_path):
+    text, proto = through_xla(EVERYONE.replace("GROUPS", groups))
+    (tmp_path / "m.hlo.pb").write_bytes(proto)
+    of_text, of_proto = hs.read(text), hs.read(tmp_path / "m.hlo.pb")
+    assert of_text.warnings == ()
+    assert [r.wire_bytes for r in of_text.collectives] == [384]
+    assert [r.wire_bytes for r in of_proto.collectives] == [None]
+    (warning,) = of_proto.warnings
+    assert "does not say on how many devices" in str(warning)
+    assert "%all names no groups" in str(warning)
+
+
+def test_groups_that_name_devices_count_them(tmp_path):
+    named = "replica_groups={{0,1,2,3}}, use_global_device_ids=true"
+    _, proto = through_xla(EVERYONE.replace("GROUPS", named))
+    (tmp_path / "m.hlo.pb").write_bytes(proto)
+    cap = hs.read(tmp_path / "m.hlo.pb")
+    assert cap.warnings == ()
+    assert [r.wire_bytes for r in cap.collectives] == [384]

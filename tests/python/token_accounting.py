@@ -27,7 +27,7 @@ _MLIR_OP = re.compile(
     r'\s*(?:(%[\w$.\-]+)(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*)?'
     r'"?((?:stablehlo|mhlo|chlo|sdy)\.[\w.\-]+(?!\s*=)|(?:func\.)?call|(?:func\.)?return)\b'
 )  # fmt: skip
-_HEADER = re.compile(r"(?:ENTRY\s)?\s*%?[^\s=(),{}]+\s*(?:\(.*\)\s*->.*)?\{\s*\Z", re.S)
+_HEADER = re.compile(r"\s*(?:ENTRY\s)?\s*%?[^\s=(),{}]+\s*(?:\(.*\)\s*->.*)?\{\s*\Z", re.S)
 _ANOTHER = re.compile(r"\s%[\w$.\-]+ = [^%]")
 _LITERALS = {"constant", "parameter", "iota"}
 
@@ -141,6 +141,10 @@ def _spans(m: Module) -> Iterator[tuple[Instruction, int, int]]:
 
 def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
     out, told, covered = [], _told(m), set[int]()
+    own = m.text.split("\n")  # without what loggers put before each line
+    if own and not lines[m.first_line + len(own) - 2].endswith(own[-1]):
+        own.pop()  # something stands behind the module's end
+    lines = [*lines[: m.first_line - 1], *own, *lines[m.first_line - 1 + len(own) :]]
     for i, first, last in _spans(m):
         mine = range(first, last + 1)
         covered.update(mine)
@@ -156,20 +160,29 @@ def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
         while to >= first and not _HEADER.match(plain("\n".join(lines[first - 1 : to]))):
             to -= 1
         covered.update(range(first, to + 1))
+    closing_lines = set[int]()  # from a computation's brace to the end of its attributes
+    for c in m.computations:
+        if c.attribute_text and c.text_span:
+            last = _line_of(m, c.text_span[1])
+            before = next((n for n in range(last, m.first_line, -1) if n in covered), last)
+            closing_lines.update(range(before, last + 1))
+    bare = plain("\n".join(lines)).split("\n")  # comments reach over lines
     first_body = min(covered, default=end)
     for n in range(m.first_line, end + 1):
         if n in covered or n in told:
             continue
         line = plain(lines[n - 1]).strip()
-        if not _WORD.search(line) or n == m.first_line or _is_header(line):
+        if (
+            not _WORD.search(line)
+            or not _WORD.search(bare[n - 1])
+            or n == m.first_line
+            or _is_header(line)
+        ):
             continue
         said = re.sub(r"/\*.*?\*/|//.*", "", lines[n - 1])
         if n <= first_body and not Counter(_WORD.findall(said)) - header:
             continue  # the module's attributes go on
-        if (
-            re.match(r"\s*(\},|execution)", lines[n - 1])
-            and re.sub(r"\s|^\s*\},", "", lines[n - 1]) in threads
-        ):
+        if n in closing_lines and re.sub(r"\s", "", said).removeprefix("},") in threads:
             continue
         if _TABLE.match(lines[n - 1].strip()) and (m.frames != FrameTable() or line in _TITLES):
             continue
@@ -248,6 +261,9 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
     for i, first, last in _spans(m):
         for n in range(first, last + 1):
             covered.setdefault(n, []).append(i)
+    for _, first, last in _spans(m):  # an open bracket's lines are said at its first
+        if first in told:
+            told.update(n for n in range(first, last + 1) if len(covered[n]) == 1)
     text = plain("\n".join(lines)).split("\n")
     for n in range(m.first_line, end + 1):
         op = _MLIR_OP.match(text[n - 1]) or _MLIR_OP.match(lines[n - 1])

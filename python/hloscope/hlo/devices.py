@@ -188,6 +188,14 @@ def device_groups(instruction: Instruction, replicas: int, partitions: int) -> D
     return _expand(printed, mode, replicas, partitions)
 
 
+def names_nobody(instruction: Instruction) -> bool:
+    """Whether a collective runs over all devices or partitions that there are, however many."""
+    if instruction.attribute("source_target_pairs") is not None:
+        return False
+    everyone = groups_text(instruction) in (None, "", "{}")
+    return everyone or group_mode(instruction) == "cross_replica_and_partition"
+
+
 # The expansions made so far: the same few groups repeat thousands of times in a module.
 _EXPANDED: dict[tuple[str, str, int, int], DeviceGroups] = {}
 

@@ -59,7 +59,7 @@ def _read_stablehlo(data: bytes, name: str) -> list[Module]:
 READERS: tuple[Reader, ...] = (
     Reader("profiler trace", is_trace, trace_modules, sure=True),
     Reader("a file beside a dump", compiled.is_beside, compiled.refuse_beside, sure=True),
-    Reader("HLO proto", proto.is_proto, lambda d, name: [proto.read_proto(d, name)]),
+    Reader("HLO proto", proto.is_proto, proto.read_file),
     Reader("StableHLO bytecode", mlir_bytecode.is_bytecode, mlir_bytecode.read_bytecode),
     Reader("exported program", mlir_bytecode.is_exported, mlir_bytecode.read_exported),
     Reader("compilation cache", compiled.is_cache_entry, compiled.read_cache_entry, sure=True),

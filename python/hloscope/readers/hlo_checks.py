@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 
 from ..hlo.collective_kinds import KINDS
 from ..hlo.columns import NEVER_CALLS, called_names
-from ..hlo.devices import groups_text, parse_groups
+from ..hlo.devices import device_counts, groups_text, names_nobody, parse_groups
 from ..hlo.module import Instruction, Module
+from ..hlo.parts import ReadWarning
 from ..hlo.regex import regex
 from ..hlo.shape import Shape
 from ..hlo.sharding import Sharding
@@ -48,6 +49,20 @@ def unclear_layouts(shape: Shape) -> list[str]:
             or (layout.minor_to_major and sorted(layout.minor_to_major) != [*range(leaf.rank)])
         )
     ]
+
+
+def unsaid_devices(module: Module) -> None:
+    """Warns where a proto names neither how many devices there are nor who of them talks."""
+    if device_counts(module) != (1, 1) or "num_partitions" in module.attributes:
+        return
+    found = [i for i in module.instructions if i.opcode in _COLLECTIVES and names_nobody(i)]
+    if found:
+        more = f" and {len(found) - 1} more name" if len(found) > 1 else " names"
+        message = (
+            f"the proto does not say on how many devices it runs, and %{found[0].name}{more} "
+            "no groups: what is sent is unknown; the text of the same dump says it"
+        )
+        module.warnings = (*module.warnings, ReadWarning(message))
 
 
 def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:

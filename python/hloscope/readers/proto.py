@@ -32,7 +32,7 @@ _OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
 _ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 MAX_WARNINGS = 200
 
-__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_proto"]
+__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_file", "read_proto"]
 
 
 def is_proto(data: bytes) -> bool:
@@ -111,6 +111,13 @@ def read_proto(data: bytes, name: str = "") -> Module:
         names = {i.id: text_of(i.name) for c in message.computations for i in c.instructions}
         module.buffer_assignment = buffer_assignment(assignment, names)
     return module
+
+
+def read_file(data: bytes, name: str) -> list[Module]:
+    """As ``read_proto``, of a file of which nobody knows more than it says."""
+    module = read_proto(data, name)
+    hlo_checks.unsaid_devices(module)
+    return [module]
 
 
 def _parse(kind: str, data: bytes) -> tuple[Any, bool]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import OF_PERMUTES
-from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups
+from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups, names_nobody
 from ...hlo.slices import in_every_slice, slices_of
 from ..base.branches import branches, heaviest, most_runs
 from ..base.collectives_find import Found, find, payload
@@ -198,6 +198,8 @@ class _Maker:
     def __init__(self, module: Module, target: Target, replicas: int, partitions: int):
         self.target = target
         self.replicas, self.partitions = replicas, partitions
+        # A proto may leave out on how many devices its program runs, which text always says.
+        self.nobody_counts = module.source_text is None and replicas * partitions == 1
         self.mesh = module_mesh(module, target)
         self.slices = slices_of(module, target)
         self.devices = replicas * partitions * max(1, len(self.slices))
@@ -215,7 +217,8 @@ class _Maker:
             return groups_between(op, self.slices)
         found = self._groups.get(groups_key(op))
         if found is None:
-            local = device_groups(op, self.replicas, self.partitions)
+            unsaid = self.nobody_counts and names_nobody(op)
+            local = None if unsaid else device_groups(op, self.replicas, self.partitions)
             found = self._groups[groups_key(op)] = in_every_slice(local, self.slices)
         return found
 
