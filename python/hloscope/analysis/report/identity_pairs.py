@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Calls = tuple[int, ...]
 _INDEX = re.compile(r"\bindex=(\d{1,9})")
+_SAYS_SHARDING = re.compile(
+    r'custom_call_target="(?:xla\.sdy\.\w+|Sharding|SPMDFullToShardShape|SPMDShardToFullShape)"'
+)
 _DEPTH = 24
 # One operand in, the same values out.
 PASSING = frozenset(["bitcast", "copy", "reshape", "transpose", "convert", "broadcast"])
@@ -90,7 +93,7 @@ class Pairs:
     @staticmethod
     def _skips(line: Line, old: Line) -> bool:
         """Of two that pass values on, copies and bitcasts are looked past first."""
-        return old.opcode not in PASSING or line.opcode in ("copy", "bitcast")
+        return not _passes(old) or line.opcode in ("copy", "bitcast")
 
     def _root(self, name: str) -> int:
         body = self.w.before.get(name)
@@ -207,10 +210,18 @@ class Pairs:
             return
         if (line.opcode in CUTTING or is_collective(line.opcode)) and a:
             self._push(a[1 if line.opcode == "select" and len(a) == 3 else 0], y, calls)
-        elif line.opcode in PASSING and len(a) == 1 and self._skips(line, old):
+        elif _passes(line) and len(a) == 1 and self._skips(line, old):
             self._push(a[0], y, calls)
-        elif old.opcode in PASSING and len(b) == 1:
+        elif _passes(old) and len(b) == 1:
             self._push(n, b[0], calls)
+
+
+def _passes(line: Line) -> bool:
+    """Whether what comes out are the values that go in: so are custom calls that only tell how
+    an array is to lie on the devices."""
+    if line.opcode == "custom-call":
+        return _SAYS_SHARDING.search(line.attributes) is not None
+    return line.opcode in PASSING
 
 
 def element(line: Line) -> int:

@@ -172,15 +172,21 @@ class Row(Known):
     def _called_as(self, outer: str, found: Iterable[int]) -> list[int]:
         """Those whose computation is called under a name that ``outer`` ends with."""
         w = self.w
-        out = []
-        for y in found:
-            name = w.names_before.get(w.place[y], "")
-            for k in w.callers.get(name, ()):
-                by = w.line[k].op_name if k in w.line else ""
-                if by and (outer == by or outer.endswith("/" + by)):
-                    out.append(y)
-                    break
-        return out
+        known: dict[int, bool] = {}
+
+        def called(place: int) -> bool:
+            if place not in known:
+                known[place] = False
+                known[place] = any(
+                    (by := w.line[k].op_name) == outer
+                    or (by and outer.endswith("/" + by))
+                    or (not by and k in w.place and called(w.place[k]))  # as what calls that
+                    for k in w.callers.get(w.names_before.get(place, ""), ())
+                    if k in w.line
+                )
+            return known[place]
+
+        return [y for y in found if called(w.place[y])]
 
     def _take(self, n: int, c: str, family: int, how: How) -> None:
         """Within a family, what is of the same opcode: the likest before, or the helper."""

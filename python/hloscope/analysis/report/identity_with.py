@@ -2,7 +2,7 @@
 
 %s = collective-permute-start(%x)      %d = collective-permute-done(%s)      what %s is of
 %w = while(%t), body=%b                %g = get-tuple-element(%w), index=1   what %w is of
-%f = fusion(%x), calls=%c              what the result of %c is of
+%f = fusion(%x), calls=%c              what the result of %c is of, or what gave it its op name
 %sub.2 in %c                           %sub.2.clone.1 in %d                  what %sub.2 is of
 """
 
@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .identity_pairs import element
+from .identity_pairs import PASSING, element
+from .op_names import components
 from .pass_lines import called
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Wholes:
         if line.opcode == "get-tuple-element" and operands:
             return self._element(operands[0], element(line), c)
         if line.opcode == "fusion":
-            return self._if_named(self._root(n), c)
+            root = self._if_named(self._root(n), c)
+            return root if root >= 0 else self._inside(n, c)
         source = _CLONE.sub("", line.name)
         if source != line.name:
             found = self.named.get(source, -1)
@@ -63,6 +65,19 @@ class Wholes:
             if body is not None:
                 return next((alive.get(x.name, -1) for x in reversed(body.lines) if x.root), -1)
         return -1
+
+    def _inside(self, n: int, c: str) -> int:
+        """What a fusion around something heavier than its result has the op name of."""
+        w = self.w
+        frame, out = w.present(n).frame, (-1, -1)
+        for name in called(w.present(n)):
+            alive = w.alive.get(w.place_of.get(name, -1), {})
+            for k in alive.values():
+                line = w.present(k)
+                if c in components(line.op_name):
+                    rank = 2 * (line.opcode not in PASSING) + (line.frame == frame)
+                    out = max(out, (rank, k))
+        return out[1]
 
     def _if_named(self, n: int, c: str) -> int:
         return n if n >= 0 and c in self.w.present(n).op_name else -1

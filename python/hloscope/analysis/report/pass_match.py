@@ -44,7 +44,7 @@ def computations(before: Mapping[str, Body], now: Mapping[str, Body]) -> dict[st
         a = before.get(b.name)
         if a is None or id(a) in found or id(b) in found:
             continue
-        if _akin(a, b) or (not anew and _share_a_name(a, b)):
+        if _akin(a, b) or _stays(a, b) or (not anew and _share_a_name(a, b)):
             pairs.append((a, b))
     for key in (_contents, _stem_and_size):
         _pair(pairs, gone, new, key)
@@ -89,6 +89,13 @@ def _work(body: Body) -> Counter[str]:
 def _share_a_name(a: Body, b: Body) -> bool:
     """Whether anything is as it was: where one was fused or inlined, its parameters stay."""
     return bool({(x.name, x.opcode) for x in a.lines} & {(x.name, x.opcode) for x in b.lines})
+
+
+def _stays(a: Body, b: Body) -> bool:
+    """Whether half of it is there as it was, as where its calls were inlined: with them went all
+    that they called, which is as many names as where everything was written anew."""
+    had, has = ({(x.name, x.opcode, x.dense, x.op_name) for x in body.lines} for body in (a, b))
+    return 2 * len(had & has) >= len(had) > 0
 
 
 def instructions(gone: Sequence[Line], new: Sequence[Line]) -> list[tuple[Line, Line]]:
