@@ -424,7 +424,7 @@ class _ModuleReader:
         if self.open is inner:
             self._close("", close)
         elif rest := self.text[at:close].strip():
-            self._warn(f"passed over, behind a brace too many: {rest[:60]!r}", at)
+            self._warn(f"skipped, behind a brace too many: {rest[:60]!r}", at)
         self.nested.pop()
         self.out_of_order = True
         self.open, self.body, self.root, self.unshaped = outer

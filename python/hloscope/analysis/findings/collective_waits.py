@@ -88,10 +88,10 @@ def exposed(facts: Facts) -> Iterator[Finding]:
 def _hidden(waited: float, wire: float) -> str:
     """What part of the time on the wire is waited for; more than all of it on links in use."""
     if waited <= 1.005 * wire:
-        return f"{duration(waited)} of {duration(wire)} on the wire are not hidden behind compute"
+        return f"{duration(waited)} of {duration(wire)} on the wire is not hidden behind compute"
     return (
         f"none of {duration(wire)} on the wire is hidden behind compute, and"
-        f" {duration(waited - wire)} more are spent waiting for earlier transfers to free the links"
+        f" {duration(waited - wire)} more is spent waiting for earlier transfers to free the links"
     )
 
 
