@@ -15,6 +15,7 @@ from typing import Any
 
 import hloscope as hs
 import numpy as np
+from hloscope.hlo import Module
 from hloscope.view.schema import joined
 
 # Peak figures of every chip: the same for all programs, and not of them.
@@ -86,3 +87,18 @@ def rows(header: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
         for k in range(count):
             told = " ".join(f"{c}={v[k]}" for c, v in found.items() if v[k] not in ("", "0"))
             yield f"{table} {k}: {told}"
+
+
+def dumped(module: Module) -> list[str]:
+    """What a reader found: a line an instruction, with its operands, calls and attributes."""
+    lines = [f"{module.name} {module.dialect} {sorted(module.attributes)} {module.warnings}"]
+    for c in module.computations:
+        lines.append(f"{c.name} entry={c.is_entry} root={c.root.name if c.root else None}")
+    for i in module.instructions:
+        told = [f"{i.name} {i.opcode} {i.shape} <- {[o.name for o in i.operands]}"]
+        told += [f"{role} {c.name}" for role, c in i.called]
+        told += [f"{c.name} before" for c in i.control_predecessors]
+        for word in (i.parameter_number, i.literal, i.sharding_text, i.metadata, i.frames):
+            told.append(str(word)[:LONGEST])
+        lines.append(" | ".join(told).replace("\n", "\\n"))
+    return lines

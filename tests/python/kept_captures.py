@@ -3,7 +3,8 @@
     save(path, capture)       the module's text, its target, where its instructions come from
     load(path)                a Capture of the same, without a compiler
 
-Made anew with ``python tests/python/kept_captures.py NAME@TOPOLOGY …`` from ``tests/corpus/``.
+Made anew with ``python tests/python/kept_captures.py NAME@TOPOLOGY …`` from ``tests/corpus/``;
+after ``--dump``, text and proto of the programs named instead.
 """
 
 from __future__ import annotations
@@ -110,12 +111,24 @@ def main() -> None:
     from corpus.build import build
 
     replaced = {f"{repo}/": "/src/", sys.prefix: "/python"}
-    for spec in sys.argv[1:]:
+    dumps = "--dump" in sys.argv
+    for spec in sys.argv[2 if dumps else 1 :]:
         name, _, topology = spec.partition("@")
-        capture = build(name, topology or None).recaptured
+        built = build(name, topology or None)
         stem = f"{name}-{topology.partition(':')[0]}" if topology else name
-        save(FOLDER / f"{stem}.capture.gz", capture, replaced)
-        print(stem, len(capture.module.instructions), "instructions")
+        if dumps:
+            dump(stem, built.text.encode(), built.proto, str(repo))
+        else:
+            save(FOLDER / f"{stem}.capture.gz", built.recaptured, replaced)
+        print(stem, len(built.module.instructions), "instructions")
+
+
+def dump(stem: str, text: bytes, proto: bytes, repo: str) -> None:
+    """With a folder as long as this one in place of it: a proto counts its bytes."""
+    other = "/home/programs".ljust(len(repo), "_")[: len(repo)]
+    for suffix, data in (("hlo", text), ("pb", proto)):
+        plain = data.replace(repo.encode(), other.encode())
+        (FOLDER / f"{stem}.{suffix}.gz").write_bytes(gzip.compress(plain, 9, mtime=0))
 
 
 if __name__ == "__main__":

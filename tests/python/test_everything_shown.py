@@ -17,10 +17,11 @@ from pathlib import Path
 
 import hloscope as hs
 import pytest
-from everything_shown import everything
+from everything_shown import dumped, everything
 from kept_captures import FOLDER, load
 
 FILES = sorted([*FOLDER.glob("*.capture.gz"), *FOLDER.glob("*.hlo.gz")])
+PROTOS = sorted(FOLDER.glob("*.pb.gz"))
 MOST = 40  # lines of a difference that are printed
 
 
@@ -28,14 +29,37 @@ MOST = 40  # lines of a difference that are printed
 def test_nothing_changes_without_a_word(kept: Path) -> None:
     cap = hs.read(kept) if kept.name.endswith(".hlo.gz") else load(kept)
     cap.hardware = "tpu-v5e"
-    now = [*everything(cap), ""]
+    now = [*everything(cap), *in_other_dialects(cap), ""]
     path = kept.with_name(f"{kept.name.partition('.')[0]}.shown.gz")
     before = gzip.decompress(path.read_bytes()).decode().split("\n") if path.exists() else []
     if os.environ.get("HLOSCOPE_ACCEPT"):
         if now != before:
             path.write_bytes(gzip.compress("\n".join(now).encode(), 9, mtime=0))
         return
+    assert_same(before, now)
+
+
+def in_other_dialects(cap: hs.Capture) -> list[str]:
+    """What was read of the text itself, of its StableHLO and of dumps around the partitioner."""
+    modules = {"": cap.module}
+    if cap.target.before_partitioning is not None:
+        modules |= {"stablehlo": cap.at("stablehlo").module}
+        modules |= {"before": cap.target.before_partitioning()}
+    return [f"read {name} {line}" for name, m in modules.items() if m for line in dumped(m)]
+
+
+def assert_same(before: list[str], now: list[str]) -> None:
     if now != before:
-        changed = difflib.unified_diff(before, now, "golden", "now", lineterm="", n=0)
+        changed = difflib.unified_diff(before, now, "before", "now", lineterm="", n=0)
         told = [line[:300] for line, _ in zip(changed, range(MOST), strict=False)]
         pytest.fail("\n".join(told), pytrace=False)
+
+
+@pytest.mark.parametrize("proto", PROTOS, ids=lambda p: p.name.removesuffix(".pb.gz"))
+def test_a_proto_shows_what_its_text_shows(proto: Path) -> None:
+    text = proto.with_name(proto.name.replace(".pb.", ".hlo."))
+    found = [hs.read(path, hardware="tpu-v5e") for path in (proto, text)]
+    assert found[0].module.instructions
+    told = ([line for line in everything(c) if not line.startswith("subtitle")] for c in found)
+    assert_same(*told)
+    assert_same(*(dumped(c.module)[1:] for c in found))  # the head's options differ
