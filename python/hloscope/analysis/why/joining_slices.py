@@ -135,9 +135,22 @@ class Exchanges:
         self.rows, self.partitioned, self.stands_for = rows, partitioned, stands_for
         self.pool, self.near, self.made_by, self.own = pool, near, made_by, own
         self._before: dict[int, set[int]] = {}
+        self._asked: set[int] = set()  # rows whose parts are being looked for
 
     def parts(self, row: Collective) -> list[list[list[Instruction]]]:
-        """For each part of the row one list an array in it; [] where one is lost."""
+        """For each part of the row one list an array in it; [] where one is lost.
+
+        Rows of a loop can each lie behind the other: on the way to itself a row is passed over.
+        """
+        if row.index in self._asked:
+            return []
+        self._asked.add(row.index)
+        try:
+            return self._parts(row)
+        finally:
+            self._asked.discard(row.index)
+
+    def _parts(self, row: Collective) -> list[list[list[Instruction]]]:
         out: list[list[list[Instruction]]] = []
         values = row.instruction.operands[: len(row.parts)]
         if row.instruction.opcode == "recv" or len(values) < len(row.parts):
@@ -162,7 +175,7 @@ class Exchanges:
         out: list[list[Instruction]] = []
         for number, part in ends.rows:
             before = self.rows[number]
-            if before.network == row.network:
+            if before.network == row.network or number in self._asked:
                 continue  # what a buffer held before: results of earlier turns
             for one in self.stands_for(before, part) or [[]]:
                 first = {i.index for i in one}
