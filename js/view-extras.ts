@@ -263,6 +263,8 @@ export interface WhyCard {
   opcode: string;
   shape: string;
   line: string;
+  /** The line that tables have for it, where that is another, and why: "train.py:8, inferred". */
+  listed: string;
   operand: string;
   had: string;
   needs: string;

@@ -163,7 +163,8 @@ function named(ctx: PanelContext, row: CollectiveRow, card: WhyCard | null): HTM
     row.written === "user"
       ? "The program requests it by name."
       : "Autodiff requests it, for the gradient of the line it is named after.";
-  return [note(said), ...around(ctx, card, "Also requested at")];
+  const at = card?.listed ? [facts([["At", lineLink(ctx, card.line)], listed(card)])] : [];
+  return [note(said), ...at, ...around(ctx, card, "Also requested at")];
 }
 
 /** Who called the line, and for what else the collective is. */
@@ -193,11 +194,17 @@ function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
     ["Needed", card.needs.replace(/^needed as /, "")],
   ];
   if (card.line) rows.push(["At", lineLink(ctx, card.line)]);
+  if (card.listed) rows.push(listed(card));
   return [
     facts(rows),
     ...around(ctx, card, "And by"),
     h("ul", { class: "list origins" }, ...card.origins.map((o) => originRow(ctx, o))),
   ];
+}
+
+/** The line of the table's row, where the card has another. */
+function listed(card: WhyCard): [string, string] {
+  return ["In tables at", card.listed];
 }
 
 /** "propagated along tanh ← multiply ← dot", where Shardy recorded it. */

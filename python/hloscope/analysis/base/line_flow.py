@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import Computation, Instruction, Module
+from ...hlo.collective_kinds import is_collective
 from .table import Ints, Table, per_module, per_table, table
 
 _MOVES = frozenset({
     "copy", "transpose", "bitcast", "reshape", "convert", "broadcast", "slice", "dynamic-slice",
     "pad", "concatenate", "copy-start", "copy-done", "bitcast-convert",
 })  # fmt: skip
+_STACK = "dynamic-update-slice"
 _SILENT = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
 _INTO = ("fusion", "call", "call-start", "async-start", "map")  # operand k is parameter k
 _LOOKED_THROUGH = ("while", "conditional", "optimization-barrier", "opt-barrier")
@@ -43,6 +45,12 @@ class Flow:
         order, at = self._by_dst
         return list(self.src[order[at[row] : at[row + 1]]].tolist())
 
+    def of_arrays(self, t: Table) -> Flow:
+        """Without scalars that arrays take: where it is read and written, padded with what."""
+        elements = np.array([s.elements if s.is_array else 0 for s in t.shapes] or [0])[t.shape]
+        keep = (elements[self.src] != 1) | (elements[self.dst] <= 1)
+        return Flow(self.src[keep], self.dst[keep], self.size)
+
     @cached_property
     def _by_src(self) -> tuple[Ints, Ints]:
         return _sorted(self.src, self.size)
@@ -60,7 +68,15 @@ def _sorted(keys: Ints, size: int) -> tuple[Ints, Ints]:
 @per_table
 def is_move(t: Table) -> NDArray[np.bool_]:
     """Copies, casts, reshapes, slices, and fusions of nothing else."""
-    move = t.by_opcode(lambda o: o in _MOVES, bool)
+    return _with_fusions(t, t.by_opcode(lambda o: o in _MOVES, bool))
+
+
+def stacks(t: Table) -> NDArray[np.bool_]:
+    """What writes into a larger array, and fusions of that and of moves."""
+    return _with_fusions(t, t.by_opcode(lambda o: o in _MOVES or o == _STACK, bool)) & ~is_move(t)
+
+
+def _with_fusions(t: Table, move: NDArray[np.bool_]) -> NDArray[np.bool_]:
     quiet = move | t.by_opcode(lambda o: o in _SILENT, bool)
     only = t.reduce_by_computation(np.minimum, quiet.astype(np.int8), 0) > 0
     fusion = t.by_opcode(lambda o: o == "fusion", bool)
@@ -99,9 +115,10 @@ def flow(module: Module) -> Flow:
     stay, rest = ~into & ~through & ~of_loop, ~into & ~through & of_loop
     more = _elements(module, t)
     out, back = _results(module, t)
+    array, taken = _combined(t)
     return Flow(
-        np.concatenate((src[stay], src[into], more[0], out, src[rest])),
-        np.concatenate((dst[stay], inner, more[1], back, dst[rest])),
+        np.concatenate((array, src[stay], src[into], more[0], out, src[rest])),
+        np.concatenate((taken, dst[stay], inner, more[1], back, dst[rest])),
         len(t.opcode),
     )
 
@@ -184,6 +201,20 @@ def _out(called: Computation, caller: Instruction, pairs: list[tuple[int, int]])
         _pass((called.root,), (caller,), pairs)
 
 
+def _combined(t: Table) -> tuple[Ints, Ints]:
+    """Edges past a combined collective, array by array: each is of another op."""
+    pairs: list[tuple[int, int]] = []
+    for row in t.where(*(o for o in t.opcodes if is_collective(o))).tolist():
+        i = t.instructions[row]
+        if i.shape.is_tuple and len(i.operands) == len(i.shape.tuple_shapes) > 1:
+            for u in i.users:
+                raw = u.attribute("index") if u.opcode == "get-tuple-element" else None
+                if raw is not None and raw.isdecimal() and int(raw) < len(i.operands):
+                    pairs.append((i.operands[int(raw)].index, u.index))
+    columns = np.array(pairs, np.int64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
+
+
 def _results(module: Module, t: Table) -> tuple[Ints, Ints]:
     """Edges from what a fusion or call computes to itself."""
     rows, values = t.called.rows, t.called.values
@@ -194,8 +225,12 @@ def _results(module: Module, t: Table) -> tuple[Ints, Ints]:
     pairs: list[tuple[int, int]] = []
     of_tuples = t.by_opcode(lambda o: o == "tuple", bool)[out]
     for r, caller in zip(out[of_tuples].tolist(), back[of_tuples].tolist(), strict=True):
-        _pass((t.instructions[r],), (t.instructions[caller],), pairs)
-        pairs += [(o.index, caller) for o in t.instructions[r].operands]
+        fusion = t.instructions[caller]
+        _pass((t.instructions[r],), (fusion,), pairs)
+        # What is taken element by element goes there: a transfer that a fusion only passes on
+        # while it computes is not for what it computes.
+        if not fusion.users or any(u.opcode != "get-tuple-element" for u in fusion.users):
+            pairs += [(o.index, caller) for o in t.instructions[r].operands]
     more = np.array(pairs, np.int64).reshape(-1, 2)
     return np.concatenate((out, more[:, 0])), np.concatenate((back, more[:, 1]))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ...hlo import FrameTable, Instruction, Module, StackFrame
 from ...hlo.places import short_place
 from .frames import own_line
-from .line_flow import Flow, flow, is_move, nearest, weights
+from .line_flow import Flow, flow, is_move, nearest, stacks, weights
 from .table import Ints, Table, per_module, table
 
 NONE, OWN, PART, NAMED, SERVES, OF, INSIDE = range(7)
@@ -31,6 +31,7 @@ NONE, OWN, PART, NAMED, SERVES, OF, INSIDE = range(7)
 _FINISHING = ("all-reduce", "reduce-scatter", "get-tuple-element", "tuple")
 _SAYS_MATMUL = ("dot_general", "conv_general_dilated", "ragged_dot", "dot-general")
 _LOST_OFTEN = ("dot", "convolution", "custom-call")
+_TELL_NOTHING = ("while", "constant", "iota")  # what carries it, or what it is stacked into
 _FAR = 6  # reshapes and transposes between a matmul and the one that names it, at most
 _DEEP = 12  # computations in computations
 
@@ -157,11 +158,17 @@ def _infer(found: Lines, t: Table) -> None:
     edges = flow(found.module)
     _named(found, t, edges)
     known = frame > 0
-    ahead, behind = nearest(edges.src, edges.dst, known), nearest(edges.dst, edges.src, known)
+    lost = ~known & ~_arguments(found.module, t)
+    ahead, behind = _both_ways(edges, known)
+    of_loops = _of_loops(found, t)
+    if of_loops.any():  # what a loop's own slices carry is for what takes it, if anything does
+        telling = ~t.by_opcode(lambda o: o in _TELL_NOTHING, bool)
+        farther = _both_ways(edges.of_arrays(t), known & telling & ~of_loops)
+        ahead = np.where(farther[0] >= 0, farther[0], ahead)
+        behind = np.where(farther[1] >= 0, farther[1], behind)
     finishing = t.by_opcode(lambda o: o.startswith(_FINISHING), bool)
     first = np.where(finishing, behind, ahead)
     second = np.where(finishing, ahead, behind)
-    lost = ~known & ~_arguments(found.module, t)
     use = np.where(first >= 0, first, second)
     forward = np.where(first >= 0, ~finishing, finishing)
     rows = np.flatnonzero(lost & (use >= 0))
@@ -169,6 +176,32 @@ def _infer(found: Lines, t: Table) -> None:
     found.via[rows] = use[rows]
     frame[rows] = frame[use[rows]]
     _around(found, t, lost)
+
+
+def _both_ways(edges: Flow, known: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """The nearest known row ahead of each that is not, and behind it; -1 for none."""
+    return nearest(edges.src, edges.dst, known), nearest(edges.dst, edges.src, known)
+
+
+def _of_loops(found: Lines, t: Table) -> NDArray[np.bool_]:
+    """Slices and stacks that a scan makes of what it carries: moves with the line of a loop."""
+    out = np.zeros(len(t.opcode), bool)
+    places = {_place(found, row) for row in t.where("while").tolist()} - {None}
+    if places:
+        moves = is_move(t) | stacks(t)
+        frames = np.unique(found.frame[moves])
+        inside = [f for f in frames.tolist() if f and _own(found, f) in places]
+        out = moves & np.isin(found.frame, inside)
+    return out
+
+
+def _place(found: Lines, row: int) -> tuple[str, int] | None:
+    return _own(found, int(found.frame[row]))
+
+
+def _own(found: Lines, frame: int) -> tuple[str, int] | None:
+    at = own_line(found.table.stack(frame)) if frame else None
+    return (at.file, at.line) if at is not None else None
 
 
 def _arguments(module: Module, t: Table) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...hlo import Instruction, parse_shape
 from ...hlo.devices import DeviceGroups
+from ...hlo.slices import slices_of
 from ..base.op_name import is_autodiff
 from ..base.operands import source_of, step_back
 from ..comms.collective import Collective
@@ -45,15 +46,45 @@ class Joining:
         """One list a part; of a combined one each collective is in one part only."""
         if row.is_of_permutes:
             return [self._permute(row, p.instruction) for p in row.parts]
+        flown = self._exchanges.parts(row) if self._is_told_by_flow(row) else []
+        if not any(flown):
+            return self._by_size(row)
+        by_size = self._by_size(row) if not all(flown) else []
+        out: list[list[Instruction]] = []
+        for k, part in enumerate(flown):
+            rest = [by_size[k]] if len(by_size) == len(flown) else [[]]
+            found = part or rest
+            out += [_narrowed(one, lambda i: self._phase(i) == row.phase) for one in found]
+        return out
+
+    def _is_told_by_flow(self, row: Collective) -> bool:
+        """Whether it may be a step of another, or has lost the name that would tell."""
+        single = len(row.parts) < 2 or row.kind == "all-to-all"
+        nameless = not row.op_name and row.kind in REDUCTIONS
+        return bool(row.network) and (self._is_step(row) or not single or nameless)
+
+    def _by_size(self, row: Collective) -> list[list[Instruction]]:
         pool = self._pool.get((row.kind, _who(row.groups)), [])
         if not self._is_step(row) and (len(row.parts) < 2 or row.kind == "all-to-all"):
-            return [self._one(row, pool)]
-        if row.network and (flown := self._exchanges.parts(row)):
-            arrays = [one for part in flown for one in part]
-            return [_narrowed(one, lambda i: self._phase(i) == row.phase) for one in arrays]
+            one = self._one(row, pool)
+            return [one or (self._of_one_line(row) if row.network else [])]
+        if not self._is_step(row):
+            return self._combined(row, pool)
         if row.network == "dcn" and self._exchanges.has_row_behind(row):
-            return [[]]  # what it is a step of was not found: its size alone proves nothing
-        return self._within(row) if self._is_step(row) else self._combined(row, pool)
+            return [self._of_one_line(row)]  # what it is a step of was not found
+        found = self._within(row)
+        return found if any(found) or len(row.parts) > 1 else [self._of_one_line(row)]
+
+    def _of_one_line(self, row: Collective) -> list[Instruction]:
+        """All that it can be a step of, where one line of the program asks for each by name.
+
+        The size alone proves nothing where the partitioner's own are among them.
+        """
+        elements = sum(_count(p.shape) for p in row.parts)
+        fits = [i for i in self._whole_of(row) if self._exchanges.fits(row, elements, [[i]])]
+        lines = {(f.file, f.line) for i in fits for f in i.frames[:1]}
+        written = all(map(self.partitioned.is_written, fits))
+        return fits if written and len(lines) == 1 else []
 
     def _is_step(self, row: Collective) -> bool:
         """Whether it is a part of a collective over both networks."""
@@ -104,15 +135,31 @@ class Joining:
             if row.kind in steps and found is not None:
                 if found.pairs is not None and row.groups is not None:
                     pairs, whole = row.groups.pairs, _pairs(found.pairs)
-                    if row.network == "dcn":  # of two slices it only says which, not the way
-                        whole |= {(b, a) for a, b in whole}
-                    if pairs is not None and _pairs(pairs) <= whole:
+                    if pairs is None:
+                        continue
+                    if row.network == "dcn":  # it says which slices, not who in them
+                        crossing = self._crossing(whole)
+                        if crossing and crossing <= self._crossing(_pairs(pairs)):
+                            out.append(i)
+                    elif _pairs(pairs) <= whole:
                         out.append(i)
                     continue
                 sets = [set(g) for g in found.rows()]
                 if all(any(g <= s for s in sets) for g in groups):
                     out.append(i)
         return out
+
+    def _crossing(self, pairs: set[tuple[int, ...]]) -> set[frozenset[int]]:
+        """Which slices pairs of devices go between."""
+        found = {frozenset(self._slice.get(d, 0) for d in pair) for pair in pairs}
+        return {slices for slices in found if len(slices) > 1}
+
+    @cached_property
+    def _slice(self) -> dict[int, int]:
+        """Number of the slice that each device is in."""
+        p = self.partitioned
+        slices = slices_of(self.rows[0].instruction.module, p.origins.target)
+        return {d: n for n, devices in enumerate(slices) for d in devices}
 
     def _step(
         self, row: Collective, pool: list[Instruction], elements: int, near: set[Place]
@@ -176,7 +223,10 @@ class Joining:
             found = [i for i in fits if self._row_place(row) in self._around[i.index]]
         if not found:
             found = exact or fits
-        return self._moving(row, found)
+        found = self._moving(row, found)
+        if row.op_name or not row.phase:
+            return found
+        return _narrowed(found, lambda i: self._phase(i) == row.phase)
 
     def _moving(self, row: Collective, found: list[Instruction]) -> list[Instruction]:
         """Those that move the argument which the row moves."""

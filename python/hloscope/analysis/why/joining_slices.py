@@ -138,7 +138,7 @@ class Exchanges:
         self._asked: set[int] = set()  # rows whose parts are being looked for
 
     def parts(self, row: Collective) -> list[list[list[Instruction]]]:
-        """For each part of the row one list an array in it; [] where one is lost.
+        """For each part of the row one list an array in it; [] for a part that is lost.
 
         Rows of a loop can each lie behind the other: on the way to itself a row is passed over.
         """
@@ -158,9 +158,8 @@ class Exchanges:
         pool = self.pool(row)
         for value, part in zip(values, row.parts, strict=True):
             found = self._arrays(row, value, pool)
-            if not found or not self._fit(row, parse_shape(part.shape).elements, found):
-                return []
-            out.append(found)
+            fits = found and self.fits(row, parse_shape(part.shape).elements, found)
+            out.append(found if fits else [])
         return out
 
     def has_row_behind(self, row: Collective) -> bool:
@@ -203,7 +202,7 @@ class Exchanges:
                 known |= {j.index for j in _collectives_behind(o)}
         return known
 
-    def _fit(self, row: Collective, elements: int, found: list[list[Instruction]]) -> bool:
+    def fits(self, row: Collective, elements: int, found: list[list[Instruction]]) -> bool:
         """Whether one of each list makes up the array, padding and all.
 
         A step moves all of it, or the share of a device where the slice has split it.

@@ -47,13 +47,15 @@ def _reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
     if target.before_partitioning is None:
         return (None,) * len(rows)
     answers = Provenance(target, rows)
-    return tuple(answers.why(row) for row in rows)
+    return tuple(_beside_row(answers.why(row), row) for row in rows)
 
 
 def explain(module: Module, target: Target, row: Collective) -> Why:
     """The card of one collective of the module, with what the compiler said about it."""
     rows = collectives(module, target)
-    card = reasons(module, target)[row.index] or Provenance(target, rows).why(row)
+    card = reasons(module, target)[row.index]
+    if card is None:
+        card = _beside_row(Provenance(target, rows).why(row), row)
     members = set(row.members)
     said = (m for m in compiler_messages(module, target) if members & set(m.instructions))
     return replace(card, collective=f"{row.name} over {row.axes_or_groups}", messages=tuple(said))
@@ -119,16 +121,20 @@ class Provenance:
         The partitioner's own may have been put together with it.
         """
         found = self.joining.parts(row) if self.joining is not None else []
-        if self.joining is None or len(found) < 2 or not all(found):
+        nameless = not row.op_name  # its line is only inferred: whoever asked is at another
+        if self.joining is None or not all(found) or (len(found) < 2 and not nameless):
+            if nameless and row.inferred:
+                return Why(unknown="it has lost its name, and with it the line that asks for it")
             return _by_name(row.op_name, row.frames)
         each = []
         for one in found:
             written = self.joining.partitioned.is_written(one[0])
-            card = _by_name(full_name(one[0]), one[0].frames)
-            each.append(card if written else self._joined(row, one))
+            each.append(self._asked_for(row, one) if written else self._joined(row, one))
         first = next((c for c in each if c.by_user), None)
         if first is None:
-            return _by_name(row.op_name, row.frames)
+            return each[0] if nameless else _by_name(row.op_name, row.frames)
+        if len(each) == 1:
+            return first
         return replace(first, parts=tuple(dict.fromkeys(each)))
 
     def parts(self, row: Collective) -> list[Why]:
@@ -153,7 +159,7 @@ class Provenance:
             return Why(unknown="no collective of the partitioned program has its groups and size")
         assert self.joining is not None
         if all(self.joining.partitioned.is_written(i) for i in found):
-            return _by_name(full_name(found[0]), found[0].frames)
+            return self._asked_for(row, found)
         each = {tuple(self.joining.partitioned.causes(i)) for i in found}
         causes = list(dict.fromkeys(c for one in each for c in one))
         if () in each or not causes:
@@ -168,6 +174,14 @@ class Provenance:
             causes.sort(key=lambda c: place(c.op.op_name, c.op.frames) != at)
             return _of_axes(self._merged([self.card(c) for c in causes]), row)
         return _of_axes(self._agreed(causes), row)
+
+    def _asked_for(self, row: Collective, found: list[Instruction]) -> Why:
+        """Of collectives that the program asks for, any of which the row may be."""
+        cards = {c.line: c for c in (_by_name(full_name(i), i.frames) for i in reversed(found))}
+        if len(cards) > 1 and not row.op_name:
+            lines = ", ".join(whole_place(line) for line in reversed(cards))
+            return Why(unknown=f"{len(cards)} lines ask for one like it: {lines}")
+        return _by_name(full_name(found[0]), found[0].frames)
 
     def _contradicts(self, cause: Cause, moves: Source) -> bool:
         """Whether the cause is of another argument than the row moves."""
@@ -235,6 +249,14 @@ def _telling(origins: Iterable[Origin]) -> tuple[Origin, ...]:
     known = {(o.axis, o.of) for o in found if o.kind != "unknown"}
     known |= {(axis, "result") for axis, of in known if of == "operand"}
     return tuple(o for o in found if o.kind != "unknown" or (o.axis, o.of) not in known)
+
+
+def _beside_row(card: Why, row: Collective) -> Why:
+    """With the line that tables have for the row, where the card has another."""
+    if not card.line or not row.line or row.line == card.line:
+        return card
+    how = f"inferred: {row.inferred}" if row.inferred else "the line XLA gave it"
+    return replace(card, listed=f"{whole_place(row.line)}, {how}")
 
 
 def _by_name(op_name: str, frames: tuple[StackFrame, ...]) -> Why:

@@ -34,6 +34,7 @@ class Why:
     by_autodiff: bool = False  # then: a derivative does, of what is at ``line``
     callers: tuple[str, ...] = ()  # lines that called ``line``, the nearest first
     parts: tuple[Why, ...] = ()  # of one that serves several ops: the card of each
+    listed: str = ""  # the line that tables have for it, where that is another, and why
     # of ``cap.why`` alone:
     collective: str = field(default="", compare=False)  # "all-gather.3 over model"
     messages: tuple[CompilerMessage, ...] = field(default=(), compare=False)
@@ -52,6 +53,7 @@ class Why:
             "opcode": self.opcode,
             "shape": self.shape,
             "line": self.line,
+            "line_listed": self.listed or None,
             "callers": list(self.callers),
             "operand": self.operand,
             "had": self.had,
@@ -73,7 +75,8 @@ class Why:
         }
 
     def __str__(self) -> str:
-        rows = [*self._rows(), *(("XLA warned", str(m)) for m in self.messages)]
+        rows = [*self._rows(), *([("in tables at", self.listed)] if self.listed else [])]
+        rows += [("XLA warned", str(m)) for m in self.messages]
         width = max(len(name) for name, _ in rows)
         lines = [f"  {name:<{width}}  {value}" for name, value in rows]
         return printed([self.collective or "why", *lines])

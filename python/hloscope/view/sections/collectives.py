@@ -104,6 +104,7 @@ def _card(card: Why) -> dict[str, Any]:
         "opcode": card.opcode,
         "shape": card.shape,
         "line": card.line,
+        "listed": card.listed,
         "operand": card.operand,
         "had": card.had,
         "needs": card.needs,
