@@ -58,6 +58,24 @@ def test_it_is_a_transfer_and_a_wrapped_collective_a_collective() -> None:
     assert family("never-heard-of-start") == "other"
 
 
+def test_a_background_update_reads_and_writes_the_update_alone() -> None:
+    cap = hs.read(
+        """HloModule m, is_scheduled=true
+ENTRY main {
+  p = f32[1024,1024]{1,0} parameter(0)
+  u = f32[256,1024]{1,0:S(1)} parameter(1)
+  z = s32[] constant(0)
+  s = ((f32[1024,1024]{1,0}, f32[256,1024]{1,0:S(1)}, s32[], s32[]), f32[1024,1024]{1,0}, u32[]) dynamic-update-slice-start(p, u, z, z)
+  ROOT d = f32[1024,1024]{1,0} dynamic-update-slice-done(s)
+}
+"""  # noqa: E501
+    )
+    row = cap.cost("tpu-v5e").row(cap.module.find("s").index)
+    assert row.flops == 0
+    assert row.bytes_accessed == 2 * 256 * 1024 * 4
+    assert row.seconds == pytest.approx(256 * 1024 * 4 / 819e9)  # the update lies in VMEM
+
+
 CALLED = """HloModule m, is_scheduled=true
 %sum {
   %x = f32[] parameter(0)

@@ -95,6 +95,9 @@ def _started(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
         source = i.operands[0].shape
         read = storage_bytes(result) if of_shape(source) else 0
         return float(read + written)
+    if wrapped(i.opcode) == ("dynamic-update-slice", "start") and len(i.operands) > 1:
+        update = i.operands[1].shape  # the rest stays in place
+        return float(of_shape(update) + (storage_bytes(update) if written else 0))
     return float(sum(of_shape(o.shape) for o in i.operands) + written)
 
 
