@@ -141,9 +141,7 @@ def _spans(m: Module) -> Iterator[tuple[Instruction, int, int]]:
 
 def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
     out, told, covered = [], _told(m), set[int]()
-    own = m.text.split("\n")  # without what loggers put before each line
-    if own and not lines[m.first_line + len(own) - 2].endswith(own[-1]):
-        own.pop()  # something stands behind the module's end
+    own = m.text.split("\n")  # without what loggers put before each line, or behind the last
     lines = [*lines[: m.first_line - 1], *own, *lines[m.first_line - 1 + len(own) :]]
     for i, first, last in _spans(m):
         mine = range(first, last + 1)
@@ -255,6 +253,12 @@ def parts(text: str) -> list[str]:
     return [*out, text[begin:]]
 
 
+def _leaves_open(line: list[str]) -> bool:
+    """Whether a line opens more brackets than it closes, so that more belongs to it."""
+    bare = plain("".join(line))
+    return sum(bare.count(c) for c in "([{") > sum(bare.count(c) for c in ")]}")
+
+
 def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
     """Lines that begin an operation which is no instruction; values that became no operand."""
     out, told, covered = [], _told(m), dict[int, list[Instruction]]()
@@ -264,6 +268,10 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
     for _, first, last in _spans(m):  # an open bracket's lines are said at its first
         if first in told:
             told.update(n for n in range(first, last + 1) if len(covered[n]) == 1)
+    for n in sorted(told):
+        if _leaves_open(lines[n - 1 : n]):
+            while (n := n + 1) <= end and n not in covered:
+                told.add(n)
     text = plain("\n".join(lines)).split("\n")
     for n in range(m.first_line, end + 1):
         op = _MLIR_OP.match(text[n - 1]) or _MLIR_OP.match(lines[n - 1])
