@@ -159,3 +159,30 @@ def test_no_groups_beside_explicit_ones_mean_all_devices_that_those_name() -> No
         rows = hs.read(text.replace("ID1", one).replace("ID2", two)).collectives
         assert [r.group_size for r in rows] == [2, 4]
         assert [r.wire_bytes for r in rows] == [4096, 6144]
+
+
+def test_groups_of_what_nothing_calls_count_no_devices():
+    """A dead computation left over from a larger program."""
+    text = """HloModule m
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %plus = f32[] add(%a, %b)
+}
+
+%dead (p: f32[4]) -> f32[4] {
+  %p = f32[4] parameter(0)
+  ROOT %old = f32[4] all-reduce(%p), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%sum
+}
+
+ENTRY %main (x: f32[4]) -> f32[4] {
+  %x = f32[4] parameter(0)
+  %c = f32[4] all-reduce(%x), replica_groups={{0,1},{2,3}}, to_apply=%sum
+  ROOT %all = f32[4] all-reduce(%c), replica_groups={}, to_apply=%sum
+}
+"""
+    module = hs.read(text).module
+    assert device_counts(module) == (4, 1)
+    whole = device_groups(module.find("all"), *device_counts(module))
+    assert whole.rows() == [[0, 1, 2, 3]]

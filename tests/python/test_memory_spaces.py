@@ -99,3 +99,10 @@ def test_a_real_trace_with_parameters_on_the_host(real: Path) -> None:
     assert round(named["HBM"].peak_bytes / 2**30, 3) == 20
     assert round(named["host"].peak_bytes / 2**30, 3) == 15
     assert memory.peak_bytes == named["HBM"].peak_bytes
+
+
+def test_a_space_without_a_name_is_called_by_its_number():
+    from hloscope.analysis.base.memory_spaces import space_name
+
+    assert [space_name(n, "tpu") for n in (0, 1, 4)] == ["HBM", "VMEM", "memory space 4"]
+    assert [space_name(n, "cpu") for n in (0, 1, 5)] == ["device memory", "memory space 1", "host"]

@@ -272,11 +272,30 @@ def device_counts(module: Module, target: Target | None = None) -> tuple[int, in
     return max(replicas, of_groups[0]), max(named, of_groups[1])
 
 
+def _computations_that_run(module: Module) -> set[int] | None:
+    """Indices of those that the entry computation reaches; None without one."""
+    if module.entry is None:
+        return None
+    found, waiting = {module.entry.index}, [module.entry]
+    for c in waiting:
+        for i in c.instructions:
+            for called in i.called_computations:
+                if called.index not in found:
+                    found.add(called.index)
+                    waiting.append(called)
+    return found
+
+
 def _counts_of_groups(module: Module) -> tuple[int, int]:
     """(replicas, partitions) that groups name at least: texts written by hand have no counts
-    in their header, and ``replica_groups={}`` beside explicit ones means all of those."""
+    in their header, and ``replica_groups={}`` beside explicit ones means all of those.
+
+    Only of what runs: a computation that nothing calls may be of another program."""
     found = {True: 1, False: 1}  # whether replicas
+    runs = _computations_that_run(module)
     for i in module.instructions:
+        if runs is not None and i.computation.index not in runs:
+            continue
         if "replica_groups=" in i.attribute_text:
             groups = parse_groups(groups_text(i) or "")
             ids = [] if groups is None else [n for row in groups.rows() for n in row]

@@ -2,10 +2,12 @@
 
            TPU           GPU             CPU, unknown
     S(0)   HBM           device memory   device memory
-    S(1)   VMEM          device memory   S(1)
-    S(2)   sync flags    device memory   S(2)
+    S(1)   VMEM          device memory   -
+    S(2)   sync flags    device memory   -
     S(5)   host          host            host
-    S(6)   SMEM          S(6)            S(6)
+    S(6)   SMEM          -               -
+
+All others are shown as what they are called: "memory space 4".
 
 0, 1 and 5 are XLA's own (``kDefaultMemorySpace``, ``kGenericFastMemorySpace`` and
 ``kHostMemorySpace`` of ``xla/layout.h``). On GPU 1 and 2 colour buffers for collectives and
@@ -56,10 +58,10 @@ def main_spaces(on: str) -> tuple[int, ...]:
 
 
 def space_name(space: int, on: str) -> str:
-    """ "HBM", "VMEM", "host", …; "S(3)" for one that nobody names."""
+    """ "HBM", "VMEM", "host", …; "memory space 3" for one that nobody names."""
     if space in main_spaces(on):
         space = MAIN
-    return (_TPU if on == "tpu" else _OTHER).get(space, f"S({space})")
+    return (_TPU if on == "tpu" else _OTHER).get(space, f"memory space {space}")
 
 
 def space_names(on: str) -> tuple[str, ...]:
