@@ -497,3 +497,31 @@ def test_what_a_constant_takes_on_the_wire_is_said_once(seeds):
     cap.hardware = "h100"
     said = [f for f in cap.findings if any("all-to-all" in i.opcode for i in f.instructions)]
     assert [f.rule for f in said] == ["collective-of-constant"]
+
+
+def test_the_zeros_that_a_windowed_sum_begins_with_are_no_constant_on_the_wire():
+    ring = "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
+    spmd = 'frontend_attributes={is_spmd_generated="true"}, metadata={op_name="jit(f)/dot_general"}'
+    dot = "dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, " + spmd[48:]
+    text = f"""HloModule jit_f, is_scheduled=true, num_partitions=4
+
+ENTRY %main (x: f32[512,512], w: f32[512,512]) -> f32[512,512] {{
+  %x = f32[512,512] parameter(0)
+  %w = f32[512,512] parameter(1)
+  %zero = f32[] constant(0)
+  %zeros = f32[512,512] broadcast(%zero), dimensions={{}}
+  %got.0 = f32[512,512] collective-permute(%zeros), channel_id=1, {ring}, {spmd}
+  %part.0 = f32[512,512] {dot}
+  %sum.0 = f32[512,512] add(%got.0, %part.0)
+  %got.1 = f32[512,512] collective-permute(SECOND), channel_id=2, {ring}, {spmd}
+  %part.1 = f32[512,512] {dot}
+  ROOT %sum.1 = f32[512,512] add(%got.1, %part.1)
+}}
+"""
+    for second, kinds, said in (
+        ("%sum.0", ["collective-matmul"], False),
+        ("%zeros", ["collective-permute"] * 2, True),
+    ):
+        cap = hs.read(text.replace("SECOND", second), hardware="tpu-v5e")
+        assert [r.kind for r in cap.collectives] == kinds
+        assert bool(cap.findings.of("collective-of-constant")) is said

@@ -30,7 +30,14 @@ SAME = frozenset({
 
 
 def moves_constants(row: Collective) -> bool:
-    operands = row.instruction.operands
+    """Whether all that a row moves is constant.
+
+    The first permute of a windowed sum carries its zeros, the others what was added to them.
+    """
+    here = row.instruction.computation
+    beside = [p.instruction for p in row.parts if p.instruction.computation is here]
+    senders = {row.instruction, *beside}
+    operands = [o for i in senders for o in i.operands]
     return bool(operands) and all(_is_constant(o) for o in operands)
 
 
