@@ -365,6 +365,8 @@ export interface MoreSummary {
     wire_bytes_least?: number;
     /** A trip count or a formula is unknown in some of them. */
     lower_bound?: boolean;
+    /** Of programs on several TPU slices: "dcn" between them, "ici" within one. */
+    network?: string;
   }[];
   /** What one device sends in all: of branches that exclude one another only one counts. */
   wire_bytes?: number | null;
