@@ -56,6 +56,18 @@ def test_default_is_the_last_stage_of_the_biggest(dump: Path) -> None:
     assert any("choose with module=" in w and "jit_small" in w for w in cap.warnings)
 
 
+def test_names_with_a_time_before_them(dump: Path, tmp_path: Path) -> None:
+    """xla_dump_include_timestamp: each file has its own, in microseconds."""
+    for k, file in enumerate(sorted(dump.iterdir())):
+        (tmp_path / f"{1795379623462835 + 997 * k}.{file.name}").write_bytes(file.read_bytes())
+    plain, timed = list_modules(dump), list_modules(tmp_path)
+    assert [(e.index, e.name, e.stage) for e in timed] == [
+        (e.index, e.name, e.stage) for e in plain
+    ]
+    assert read(tmp_path).module.name == "jit_large"
+    assert len(read(tmp_path).passes) == len(read(dump).passes)
+
+
 def test_choosing(dump: Path) -> None:
     assert read(dump, module="jit_small").module.name == "jit_small"
     number = next(e.index for e in list_modules(dump) if e.name == "jit_small")

@@ -7,6 +7,7 @@
            │    └ module name (may hold dots)
            └ number
 
+With ``xla_dump_include_timestamp`` microseconds and a dot stand before each name.
 Directories of other files work too: each ``.hlo``, ``.txt``, ``.pb``, ``.mlir`` is a module.
 """
 
@@ -20,7 +21,7 @@ from .entries import ModuleEntry, suggest
 from .errors import ReadError
 
 _NAME = re.compile(
-    r"module_(?P<number>\d{1,9})\.(?P<name>.+?)\."
+    r"(?:(?P<time>\d{10,20})\.)?module_(?P<number>\d{1,9})\.(?P<name>.+?)\."
     r"(?P<stage>before_optimizations|(?:[a-zA-Z][\w\-.]*_)?after_optimizations"
     r"|\d{4,6}\.[^/]*?\.?after_[^/]*?)"
     r"\.(?P<kind>txt|hlo|pb|hlo\.txt|hlo\.pb)(?:\.gz)?\Z",
