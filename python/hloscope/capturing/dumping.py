@@ -65,12 +65,18 @@ def bytes_needed(lowered: Any, *, every_pass: bool = False) -> int:
     per_text, per_bytecode, floor = _EVERY_PASS if every_pass else _SOME_PASSES
     try:
         operation = lowered.compiler_ir("stablehlo").operation
-        text = operation.get_asm(large_elements_limit=16, enable_debug_info=False)
+        text = text_of(lowered)
         bytecode = _Counter()
         operation.write_bytecode(bytecode)
     except Exception:  # MLIR's Python interface moves with jaxlib
         return _UNKNOWN
     return max(per_text * len(text), per_bytecode * bytecode.count) + floor
+
+
+def text_of(lowered: Any) -> str:
+    """The program's StableHLO without large constants and places in the source."""
+    operation = lowered.compiler_ir("stablehlo").operation
+    return str(operation.get_asm(large_elements_limit=16, enable_debug_info=False))
 
 
 class _Counter:

@@ -132,7 +132,8 @@ class Program:
                 self._without_dump(room.why_not)
                 return
             try:
-                dumping_to = {**(options or {}), **provenance.options(room.path)}
+                safe = provenance.origins_are_safe(lowered)
+                dumping_to = {**(options or {}), **provenance.options(room.path, origins=safe)}
                 if every:
                     dumping_to |= every_pass.options(room.path)
                     dumping_to["xla_dump_hlo_as_proto"] = devices[0].platform == "tpu"
@@ -145,6 +146,8 @@ class Program:
                 self._compiled = lowered.compile(compiler_options=options)
                 return
             self._read_dump(room, len(devices))
+            if not safe and not every and self._optimized is not None:
+                self._warn(self._optimized, provenance.CRASHES)
 
     def _keep_what_was_made(self, error: Exception, room: dumping.DumpFolder) -> bool:
         """Takes the module that did not fit from its dump; False where there is none."""

@@ -11,20 +11,28 @@ some names differ. Measured: a 2-layer step writes 3 MB and compiles as fast as 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PASSES = "shardy-verbose|shardy-xla|spmd-partitioning"
+from . import dumping
+
+PASSES = "shardy-xla|spmd-partitioning"
+ORIGINS = "shardy-verbose"
+CRASHES = (
+    "Shardy was not asked for the origins of shardings, as it crashes on shard_map in a loop, a "
+    "branch or remat: why a collective is there rests on names and lines alone"
+)
 MAX_FILE_BYTES = 24 << 20
 MAX_TOTAL_BYTES = 64 << 20
 
 
-def options(folder: str) -> dict[str, Any]:
-    """Compiler options that write the dumps into ``folder``."""
+def options(folder: str, *, origins: bool = True) -> dict[str, Any]:
+    """Compiler options that write the dumps into ``folder``; ``origins``: those of shardings."""
     return {
         "xla_dump_to": folder,
-        "xla_dump_hlo_pass_re": PASSES,
+        "xla_dump_hlo_pass_re": f"{ORIGINS}|{PASSES}" if origins else PASSES,
         "xla_dump_hlo_as_text": True,
         "xla_dump_hlo_as_proto": True,
     }
@@ -37,6 +45,52 @@ def wanted(devices: Sequence[Any], compiler_options: Mapping[str, Any] | None) -
     if len(devices) == 1 and getattr(devices[0], "platform", "") != "tpu":
         return False
     return not any(str(k).startswith("xla_dump_") for k in compiler_options or {})
+
+
+_FLOWS = re.compile(r" (?:stablehlo\.(?:while|case|if|optimization_barrier)|sdy\.data_flow_edge)\b")
+_CALLS = re.compile(r"\bcall @([\w$.\-]+)\(|\bcall @\"([^\"]+)\"")
+_FUNCTION = re.compile(r"  func\.func (?:public |private |nested )?@(?:([\w$.\-]+)|\"([^\"]+)\")\(")
+
+
+def origins_are_safe(lowered: Any) -> bool:
+    """Whether Shardy may be asked for origins; False where the program cannot be looked at."""
+    try:
+        return not crashes_shardy(dumping.text_of(lowered))
+    except Exception:  # MLIR's Python interface moves with jaxlib
+        return False
+
+
+def crashes_shardy(stablehlo: str) -> bool:
+    """Whether Shardy takes the process down when it is asked for the origins of shardings.
+
+    It dies of a segmentation fault (seen with jax 0.10 on CPU and TPU) where a manual computation
+    reads what a loop, a branch or a barrier around it passes on. What is inside of the manual
+    computation does no harm.
+    """
+    if "sdy.manual_computation" not in stablehlo:
+        return False
+    flows: set[str] = set()  # functions with such an operation outside of manual computations
+    calls: dict[str, set[str]] = {}
+    function, manual = "", 0
+    for line in stablehlo.splitlines():
+        indent = len(line) - len(line.lstrip(" "))
+        if found := _FUNCTION.match(line):
+            function, manual = found[1] or found[2], 0
+            calls[function] = set()
+        elif manual and indent > manual:
+            continue
+        else:
+            manual = indent if "sdy.manual_computation" in line else 0
+            calls.setdefault(function, set()).update(a or b for a, b in _CALLS.findall(line))
+            if _FLOWS.search(line):
+                flows.add(function)
+    reached, waiting = set[str](), ["main"]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += calls.get(name, ())
+    return bool(reached & flows)
 
 
 _FINAL = ("after_codegen", "after_optimizations")
