@@ -7,6 +7,7 @@ from typing import Any
 import hloscope as hs
 import numpy as np
 import pytest
+from kept_captures import FOLDER, load, save
 
 NEVER = "all_gather"
 
@@ -78,7 +79,7 @@ def test_the_audit_shows_which_of_gathered_or_sharded_was_stacked(
 
 
 def norm_then_two_products(policy: Any) -> hs.Capture:
-    """Seed 001's function with a tanh between the products, for v5e:2x4."""
+    """Seed 001's function with a tanh between the products, for v5e:2x4; compiling takes 15 s."""
     import jax
     import jax.numpy as jnp
     from jax.ad_checkpoint import checkpoint_name
@@ -113,9 +114,19 @@ def norm_then_two_products(policy: Any) -> hs.Capture:
     )
 
 
-def test_two_policies_of_seed_001s_program_on_a_real_topology(libtpu: None) -> None:
-    kept = norm_then_two_products(policies().everything_saveable).memory
-    again = norm_then_two_products(policies().save_any_names_but_these(NEVER)).memory
+def keep() -> None:
+    """Compiles the captures anew that the test below reads."""
+    for name, policy in (
+        ("remat_everything_saved", policies().everything_saveable),
+        ("remat_gathered_again", policies().save_any_names_but_these(NEVER)),
+    ):
+        found = norm_then_two_products(policy)
+        save(FOLDER / f"{name}.capture.gz", found, {f"{FOLDER.parents[2]}/": "/src/"})
+
+
+def test_two_policies_of_seed_001s_program_on_a_real_topology() -> None:
+    kept = load(FOLDER / "remat_everything_saved.capture.gz").memory
+    again = load(FOLDER / "remat_gathered_again.capture.gz").memory
     assert kept.xla_peak_bytes == 56_636_928
     assert again.xla_peak_bytes == 44_054_016
     for memory in (kept, again):
