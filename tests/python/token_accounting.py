@@ -286,7 +286,8 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
                 out.append(f"line {n} is nowhere: {lines[n - 1].strip()[:70]!r}")
             continue
         rest = _ANOTHER.split(text[n - 1][op.end() :])[0]
-        used = set(re.findall(r"%[\w$.\-]+", rest.split(" : ")[0]))
+        # `%inside = %outside` names a region's argument first
+        used = set(re.findall(r"%[\w$.\-]++(?!\s*=)", rest.split(" : ")[0]))
         have = [o for i in here for o in i.operands]
         elsewhere = not op[1] and not told.isdisjoint((n - 2, n - 1))
         spelled = opcode not in ("while", "reduce") and "(%" not in rest[1:]
