@@ -103,7 +103,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any]]] 
     ),
     "a loop of one turn": (
         lambda x: jax.lax.fori_loop(0, 1, lambda _, c: jnp.sin(c), x), (X,),
-        {("while", 0): ("rewritten", None, ""), ("sine", 0): ("fused", "", "in %")},
+        {("while", 0): ("rewritten", "simplify-while-loops", "what its body does stands in its"),
+         ("compare", 0): ("dead", "simplify-while-loops", "the loop whose end it decides"),
+         ("sine", 0): ("fused", "", "in %")},
     ),
     "a known branch": (
         lambda x: jax.lax.cond(True, jnp.sin, jnp.cos, x), (X,),
@@ -205,7 +207,29 @@ TPU: dict[str, dict[Any, Any]] = {
     },
     "a loop of one turn": {
         ("sine", 0): ("kept", "", "%sin"),
-        ("compare", 0): ("dead", "hlo-module-dce", "nothing used"),
+        ("while", 0): ("rewritten", "hlo-module-dce", "what its body does stands in its place"),
+        ("compare", 0): ("dead", "hlo-module-dce", "the loop whose end it decides is gone"),
+    },
+    "plus zero": {("add", 0): ("rewritten", SIMPLIFIER, "parameter %x")},
+    "times one": {("multiply", 0): ("rewritten", SIMPLIFIER, "parameter %x")},
+    "transposed twice": {("transpose", 1): ("rewritten", SIMPLIFIER, "parameter %x")},
+    "negated twice": {("negate", 1): ("rewritten", "algsimp", "parameter %x")},
+    "a known branch": {
+        ("case", 0): ("rewritten", SIMPLIFIER, "sine"), ("sine", 0): ("kept", "", "%sin"),
+    },
+    "a barrier": {
+        ("optimization_barrier", 0): ("rewritten", "cse_barrier_expander", "sine"),
+    },
+    "vmap": {("dot_general", 0): ("rewritten", "", "as convolution")},
+    "custom_vjp": {
+        ("multiply", 0): ("rewritten", SIMPLIFIER, "cosine"), ("cosine", 0): ("kept", "", "%cos"),
+    },
+    "sort": {("sort", 0): ("kept", "", "%sort")},
+    "squared": {("power", 0): ("rewritten", "", "as multiply")},
+    "iota stays": {("iota", 0): ("fused", "", "in %")},
+    "a custom call": {("divide", 0): ("rewritten", "", "as multiply")},
+    "pallas": {
+        ("while", 0): ("rewritten", "hlo-module-dce", "what its body does stands in its place"),
     },
     "remat": {("optimization_barrier", 0): ("rewritten", "tuple-simplifier", "away")},
     "a choice that is known": {("select", 0): ("rewritten", "algsimp", "parameter %x")},

@@ -13,6 +13,7 @@ them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from .passes_row import Pass
 
 _DEPTH = 12
+_CARRIES = ("parameter", "constant", "tuple", "get-tuple-element")
 _BACK = 5  # snapshots before what removed it, in which something else may have taken its place
 IMPORT = "StableHLO's simplifier (before XLA's first pass)"
 WITH = ", together with what used it"
+_LOOPS = ("while", "case", "if")
 _REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
 
 
@@ -69,6 +72,8 @@ class Gone:
             if self.never(operation):
                 return self._never(operation)
             return Fate(operation, "unknown", detail=self.untold)
+        if operation.opcode in _LOOPS:
+            row = self._last_of_itself(operation, row)
         step = self.steps.get(row.index)
         if step is None:
             self.steps.clear()  # operations of one pass mostly come together
@@ -80,6 +85,17 @@ class Gone:
         if fate.kind == "dead" and not fate.detail:
             return self._replaced_before(operation, row) or fate
         return fate
+
+    def _last_of_itself(self, operation: Operation, row: Pass) -> Pass:
+        """The pass that took a loop away, where tuples and their parts outlived it."""
+        opcode = hlo_opcode(operation.opcode)
+        for k in range(row.index, max(row.index - _BACK, 0), -1):
+            before = self.read(k - 1)
+            assert before.origins is not None
+            found = before.origins.instructions.get(operation.number, ())
+            if any(before.instructions[n].opcode == opcode for n in found):
+                return self.passes.rows[k]
+        return row
 
     def _replaced_before(self, operation: Operation, row: Pass) -> Fate | None:
         """Where a pass lets all users read something else, and a later one removes the rest."""
@@ -157,6 +173,11 @@ class _Step:
         still = self._same(gone)
         if still is not None and still.opcode == gone.opcode:
             return Fate(operation, "rewritten", by=by, detail=f"as {still.opcode} without a name")
+        unrolled = self._unrolled(gone)
+        if unrolled:
+            return Fate(operation, "rewritten", by=by, detail=unrolled)
+        if gone.is_root and self._ends_a_loop(gone):
+            return Fate(operation, "dead", by=by, detail="the loop whose end it decides is gone")
         users = [u for u in gone.users if u.opcode != "tuple" or not u.is_root]
         if not gone.users and not gone.is_root:
             return Fate(operation, "dead", by=by)
@@ -174,6 +195,44 @@ class _Step:
         if depth < _DEPTH:
             return self._with_users(operation, gone, users, depth)
         return Fate(operation, "unknown", by=by)
+
+    def _unrolled(self, gone: Instruction) -> str:
+        """What is said of a loop of which the body stands in its place, once or several times."""
+        after = self.after.find_computation(gone.computation.name)
+        body = next((c for role, c in gone.called if role == "body"), None)
+        if gone.opcode != "while" or body is None or after is None:
+            return ""
+        own = {
+            (o.operation, i.opcode)
+            for i in body.instructions
+            if i.opcode not in _CARRIES
+            for o in i.origins
+        }
+        before = {i.name for i in gone.computation.instructions}
+        turns = Counter(
+            (o.operation, i.opcode)
+            for i in after.instructions
+            if i.name not in before
+            for o in i.origins
+            if (o.operation, i.opcode) in own
+        )
+        if not turns:
+            return ""
+        most = max(turns.values())
+        times = f", {most:,} times" if most > 1 else ""
+        return f"away: what its body does stands in its place{times}"
+
+    def _ends_a_loop(self, gone: Instruction) -> bool:
+        """Whether this is the condition of a loop that is gone."""
+        if self.after.find_computation(gone.computation.name) is not None:
+            return False
+        loops = [
+            i
+            for i in self.before.instructions
+            if i.opcode == "while"
+            and any(role == "condition" and c is gone.computation for role, c in i.called)
+        ]
+        return bool(loops) and all(self._same(i) is None for i in loops)
 
     def _same(self, i: Instruction) -> Instruction | None:
         """The same instruction afterwards."""
