@@ -46,9 +46,17 @@ def wrapped(proto: bytes) -> tuple[bytes, bytes]:
     return whole.SerializeToString(), snapshot.SerializeToString()
 
 
+def with_frames(text: Any) -> Any:
+    """The module of a text that a current XLA printed; older ones print no stack frames."""
+    module = read_modules(text)[0]
+    if not module.frames.frames:
+        pytest.skip("this XLA leaves stack frames out of its text")
+    return module
+
+
 def test_the_three_messages(built: Any) -> None:
     whole, snapshot = wrapped(built.proto)
-    text = read_modules(built.text)[0]
+    text = with_frames(built.text)
     for data, name in ((built.proto, "HloModule"), (whole, "HloProto"), (snapshot, "HloSnapshot")):
         assert message_name(data) == name
         module = read(data).module
@@ -96,7 +104,7 @@ def test_xla_s_own_buffer_assignment(compiled: Callable[..., Any]) -> None:
 
 
 def test_frames_equal_the_text_s(built: Any) -> None:
-    text, proto = read_modules(built.text)[0], read_modules(built.proto)[0]
+    text, proto = with_frames(built.text), read_modules(built.proto)[0]
     assert proto.frames.frames
     assert text.frames == proto.frames
     stacks = {i.frames for i in proto.instructions if i.frames}
@@ -116,7 +124,7 @@ def test_gzip_and_file_names_do_not_matter(built: Any, tmp_path: Path) -> None:
 def test_a_cut_proto_keeps_whole_computations(built: Any) -> None:
     whole = read_proto(built.proto)
     for data in (built.proto, *wrapped(built.proto)):
-        module = read_proto(data[: data.index(whole.computations[-1].name.encode()) + 400])
+        module = read_proto(data[: data.rindex(whole.computations[-1].name.encode()) + 400])
         assert 0 < len(module.instructions) < len(whole.instructions)
         assert "cut off or damaged" in module.warnings[0].message
 
