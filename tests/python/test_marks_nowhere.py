@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import gzip
+import html
 import inspect
+import io
 import json
 import re
 import warnings
@@ -14,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
+import jax
+import jax.numpy as jnp
 import pytest
 from corpus.build import make
 from hloscope.capturing.marks import HELPERS, Marked
 from hloscope.hlo import Operation
+from hloscope.show.cli import main
 
 MARK = re.compile(r"~\d+~")
 _BLOCK = re.compile(r"[A-Za-z0-9+/=]{2000,}")
@@ -73,14 +78,48 @@ def everything(cap: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
     yield "the bundle", json.dumps(cap._repr_mimebundle_(), default=str)
     page = folder / "page.html"
     cap.to_html(page, passes=True)
-    whole = page.read_text()
-    yield "the page", whole
+    yield from parts("the page", page.read_text())
+
+
+def parts(at: str, page: str) -> Iterator[tuple[str, str]]:
+    """A page, and what is packed in it."""
+    yield at, page
     blocks = 0
-    for found in _BLOCK.findall(whole):
+    for found in _BLOCK.findall(page):
         with contextlib.suppress(Exception):
+            unpacked = gzip.decompress(base64.b64decode(found)).decode("latin-1")
             blocks += 1
-            yield "a block of the page", gzip.decompress(base64.b64decode(found)).decode("latin-1")
-    assert blocks
+            yield f"a block of {at}", unpacked
+    assert blocks, at
+
+
+def exports(cap: hs.Capture, other: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
+    """What leaves by other doors: tables, notebooks, diffs, pictures, files, commands, errors."""
+    for name in ("cost", "memory", "source", "passes", "fates"):
+        found = getattr(cap, name)
+        found = found() if inspect.isroutine(found) else found
+        yield f"{name} as CSV", found.to_pandas().to_csv()
+    for mime, data in cap._repr_mimebundle_()[0].items():
+        said = html.unescape(data) if isinstance(data, str) else json.dumps(data)
+        yield f"{mime} of a saved notebook", said
+        if mime == "text/html":
+            yield from parts("a saved notebook", said)
+    changed = hs.diff(cap, other)
+    yield "a diff", str(changed) + json.dumps(changed.to_dict(), default=str)
+    changed.to_html(folder / "diff.html")
+    yield from parts("the page of a diff", (folder / "diff.html").read_text())
+    yield "the picture as DOT", str(cap.to_dot())
+    for what in (cap.origins, cap.fate, cap.passes.__getitem__):
+        with pytest.raises(Exception) as caught:
+            what("no-such-thing")
+        yield "an error", str(caught.value)
+    file = folder / "step.hlo"
+    file.write_text(cap.text)
+    for command in ("summary", "dot", "json"):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            main([command, str(file)])
+        yield f"hloscope {command}", out.getvalue()
 
 
 @pytest.mark.parametrize(("name", "topology"), [("scan_gradient", None), ("inner_jits", "v5e:2x4")])
@@ -98,6 +137,33 @@ def test_nothing_of_a_mark_is_left_anywhere(
         found = MARK.search(text)
         assert not found, (at, text[max(0, found.start() - 80) : found.end() + 80])
     assert searched > 100
+
+
+def test_nothing_of_a_mark_leaves_by_another_door(tmp_path: Path) -> None:
+    cap, other = (
+        hs.capture(make(name, None).lower(), passes=True) for name in ("inner_jits", "custom_rule")
+    )
+    found = {at: MARK.search(text) for at, text in exports(cap, other, tmp_path)}
+    assert not any(found.values()), found
+    assert len(found) > 15
+
+
+def test_nothing_of_a_mark_is_in_what_is_watched(tmp_path: Path) -> None:
+    with hs.watch() as session:
+        fn = jax.jit(lambda x: jnp.sin(x) @ x)
+        fn(jnp.ones((8, 8)))
+        fn(jnp.ones((4, 4)))
+    session.to_html(tmp_path / "watched.html")
+    opened = session[len(session) - 1].capture(passes=True)
+    assert opened.module.origins is not None
+    for text in (
+        str(session),
+        session.to_pandas().to_csv(),
+        json.dumps(session._repr_mimebundle_(), default=str),
+        (tmp_path / "watched.html").read_text(),
+        opened.text + str(opened) + str(opened.fates),
+    ):
+        assert not MARK.search(text)
 
 
 def test_a_helper_that_is_left_alone_does_not_stand_for_its_operation() -> None:
