@@ -38,4 +38,4 @@ class How(IntEnum):
         return _AGREEMENT[self]
 
 
-_AGREEMENT = (1.0, 0.95, 0.95, 0.53, 0.5, 0.99)
+_AGREEMENT = (1.0, 1.0, 0.97, 0.53, 0.5, 0.99)
