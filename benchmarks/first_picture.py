@@ -73,7 +73,7 @@ def main() -> None:
             counts = by_hand.get(file.name.partition(".")[0])
             if not stated and counts is not None:
                 wrong = judge_counts(module, counts, tree, folded)
-                truth, right = sorted(counts, reverse=True), not wrong
+                truth, right = list(counts), not wrong
             said += [f"{file.name}: {w}" for w in wrong]
             rows.append((file.name, len(module.instructions), truth, right, len(loose),
                          min(1.0, boxed / total) if total else None))  # fmt: skip

@@ -39,6 +39,7 @@ _MOVES = frozenset(
 class Stack:
     name: str
     count: int
+    most: int = 0  # with those of other shapes: a stage's first block changes the size
     # product row → layer (-1: of a loop), forward and backward
     forward: dict[int, int] = field(default_factory=dict)
     backward: dict[int, int] = field(default_factory=dict)
@@ -49,7 +50,7 @@ def stacks(module: Any) -> list[Stack]:
     """Stacks that the arguments of ENTRY state and that products use."""
     if module.entry is None:
         return []
-    families = _families(module)
+    families, most = _families(module)
     walk = _Walk(module)
     for i in module.entry.instructions:
         if i.opcode == "parameter" and len(i.shape.dimensions) > 1:
@@ -62,7 +63,7 @@ def stacks(module: Any) -> list[Stack]:
         sliced = {n for t in tags if t[1] < 0 and (n := walk.sliced.get((row, t[0])))}
         if len(numbered) == 1 and not sliced:
             family, k = next(iter(numbered))
-            stack = found.setdefault((family, 0), Stack(family, sizes[family]))
+            stack = found.setdefault((family, 0), Stack(family, sizes[family], most[family]))
         elif len(sliced) == 1 and not numbered:
             k, n = -1, next(iter(sliced))
             stack = found.setdefault(("loop", n), Stack(f"loop ×{n}", n, loop=True))
@@ -77,8 +78,12 @@ def stacks(module: Any) -> list[Stack]:
     return [s for s in found.values() if s.forward and (s.loop or s.count > 1)]
 
 
-def _families(module: Any) -> dict[str, tuple[str, int]]:
-    """Argument path → (family, layer): the outermost number with equal shapes for all."""
+def _families(module: Any) -> tuple[dict[str, tuple[str, int]], dict[str, int]]:
+    """Argument path → (family, layer): the outermost number with equal shapes for all.
+
+    And how many layers each family has with those of other shapes.
+    """
+    most: dict[str, int] = {}
     shapes = {
         i.op_name: i.shape.dense_text
         for i in module.entry.instructions
@@ -100,12 +105,13 @@ def _families(module: Any) -> dict[str, tuple[str, int]]:
             continue
         if alike == 2 and len(common) < 3:
             continue
+        most[family] = len(layers)
         head, _, tail = family.partition("#")
         for path in shapes:
             m = re.match(re.escape(head) + r"(\d+)" + re.escape(tail), path)
             if m is not None and path not in out and int(m.group(1)) in mine:
                 out[path] = (family, int(m.group(1)) - mine[0])
-    return out
+    return out, most
 
 
 class _Walk:
@@ -190,6 +196,23 @@ def _fused_with_others(module: Any, products: dict[int, int]) -> set[int]:
     return {row for row in products if len(of[outermost[row]]) > 1}
 
 
+def _moved_out(module: Any, products: dict[int, int]) -> set[int]:
+    """Products that the compiler took out of the loop that most of their layers are in.
+
+    What is the same in every turn is computed once, before the loop: the keys of a prompt that
+    each step of a sampler attends to. No box holds both it and what is in the loop.
+    """
+    loop = {}
+    callers = {c.index: i for i in reversed(module.instructions) for c in i.called_computations}
+    for row in products:
+        at = callers.get(module.instructions[row].computation.index)
+        while at is not None and at.opcode != "while":
+            at = callers.get(at.computation.index)
+        loop[row] = -1 if at is None else at.index
+    most = Counter(loop.values()).most_common(1)[0][0] if loop else -1
+    return {row for row, of in loop.items() if most >= 0 and of < 0}
+
+
 def judge(module: Any, stack: Stack, tree: Any, folds: Any) -> str:
     """'' where the groups are the layers; else what is wrong, in a few words."""
     sides = [("forward", stack.forward)]
@@ -198,7 +221,8 @@ def judge(module: Any, stack: Stack, tree: Any, folds: Any) -> str:
     check = _loop if stack.loop else _fold
     for side, all_of_them in sides:
         fused = _fused_with_others(module, all_of_them)  # of no one layer: nothing to judge
-        products = {row: k for row, k in all_of_them.items() if row not in fused}
+        moved = _moved_out(module, all_of_them)
+        products = {row: k for row, k in all_of_them.items() if row not in fused | moved}
         wrong = check(module, stack, products, tree, folds)
         if wrong:
             return f"{side}: {wrong}"
@@ -248,7 +272,8 @@ def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
             of_layer[products[row]][member] += 1
         home = {k: c.most_common(1)[0][0] for k, c in of_layer.items()}
         right = sum(members.get(row) == home.get(k, -1) for row, k in products.items())
-        if not len(layers) <= count <= stack.count:  # the first layer's input needs no gradient
+        # the first layer's input needs no gradient
+        if not len(layers) <= count <= max(stack.count, stack.most):
             best = best or f"a fold of {count}"
         elif len(set(home.values())) < len(home):
             best = best or "two layers in one group"
@@ -262,10 +287,13 @@ def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
     return best or "no fold"
 
 
-def judge_counts(module: Any, counts: tuple[int, ...], tree: Any, folds: Any) -> list[str]:
+def judge_counts(
+    module: Any, counts: tuple[int | tuple[int, ...], ...], tree: Any, folds: Any
+) -> list[str]:
     """What is missing of counts that a person stated, where arguments state none.
 
-    Each is a fold of so many groups with a product in every one, or a loop that runs so often.
+    Each is a fold of so many groups with a product in every one, or a loop that runs so often;
+    a tuple holds counts of which any one is right.
     """
     from hloscope.analysis.base.families import ID, families
     from hloscope.analysis.base.trips import trip_count
@@ -278,9 +306,10 @@ def judge_counts(module: Any, counts: tuple[int, ...], tree: Any, folds: Any) ->
                 holds[g] = True
     found = Counter(len(f.members) for f in folds.folds if all(holds[g] for g in f.members))
     found.update(trip_count(i) for i in module.instructions if i.opcode == "while")
-    return [
-        f"{found[n]} of {want} times {n}" for n, want in Counter(counts).items() if found[n] < want
-    ]
+    asked = Counter(n for n in counts if isinstance(n, int))
+    wrong = [f"{found[n]} of {want} times {n}" for n, want in asked.items() if found[n] < want]
+    either = [n for n in counts if not isinstance(n, int)]
+    return wrong + [f"none of {n}" for n in either if not any(found[k] for k in n)]
 
 
 def _depth(module: Any, tree: Any, group: int) -> int:

@@ -21,12 +21,14 @@ from . import (
     pods,
     samplers,
     sequences,
+    strangers,
+    strangers_flax,
     tables,
     vision,
 )
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
-PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
+PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int | tuple[int, ...], ...]]] = {
     **decoders.PROGRAMS,
     **flax_models.PROGRAMS,
     **vision.PROGRAMS,
@@ -40,4 +42,6 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int, ...]]] = {
     **pairs.PROGRAMS,
     **newcomers.PROGRAMS,
     **samplers.PROGRAMS,
+    **strangers.PROGRAMS,
+    **strangers_flax.PROGRAMS,
 }

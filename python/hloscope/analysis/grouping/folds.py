@@ -33,6 +33,7 @@ LEVELS = 3
 
 _FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))
 _NUMBER = re.compile(r"\d+")
+_INDEXES = ("s32", "s64", "u32", "u64", "pred")  # tokens, labels, masks: no weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class _Contents:
         return self.cache[g, shapes]
 
     def weights(self, g: int) -> Counter[str]:
-        """Shapes of the arguments of ENTRY, matrices and more, that a group is given."""
+        """Shapes of the arguments of ENTRY, matrices and more of no integers, that it is given."""
         t = self.table
         mine = np.concatenate([self._rows(x) for x in self._subtree(g)]).tolist()
         given = {
@@ -130,7 +131,10 @@ class _Contents:
         }
         parameter = [o for o in given if t.opcodes[t.opcode[o]] == "parameter"]
         shapes = [t.shapes[t.shape[o]] for o in parameter]
-        return Counter(s.dense_text for s in shapes if len(s.dimensions) > 1)
+        weights = [
+            s for s in shapes if len(s.dimensions) > 1 and not s.dense_text.startswith(_INDEXES)
+        ]
+        return Counter(s.dense_text for s in weights)
 
     def _rows(self, g: int) -> Ints:
         return np.asarray(self.order[self.bounds[g] : self.bounds[g + 1]])
@@ -169,7 +173,8 @@ def _runs(
     for stem, numbered in _stems([(g, tree.label[g]) for g in named]).items():
         ordered = [g for _, g in sorted(numbered)]
         numbers = {g: n for n, g in numbered}
-        layers = all(tree.layer[g] for g in ordered)
+        found_here = all(tree.layer[g] for g in ordered)
+        layers = found_here or all(tree.named[g] for g in ordered)
         share = LAYER_SHARE if layers else NEAR_SHARE
         sets, left = _alike(ordered, group_class, contents, share)
         few = len(ordered) >= LEVELS and 2 * len(left) >= len(ordered) and not layers
@@ -204,7 +209,7 @@ def _runs(
             sets = _interleaved(sets, contents, numbers)
         for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
-            if layers:
+            if found_here:
                 label += _inside(members[0], tree, children)
             out.append((label, members))
     return out

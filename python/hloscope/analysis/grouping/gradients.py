@@ -13,17 +13,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.operands import source_of
-from ..base.table import NO_TARGET, Ints, Table
+from ..base.table import Ints, Table
 from .repeats import Graph, Repeats, Stack
-
-if TYPE_CHECKING:
-    from ...hlo import Instruction
+from .witness import weights as weights_of
 
 # Of the products with a layer's weights, so many in their place are enough.
 AGREE = 0.9
@@ -55,7 +51,7 @@ def by_weights(
     """
     if all(recedes) or len(anchors) > MOST_ANCHORS or not late[anchors].any():
         return None
-    weights = {row: _weights(t.instructions[row]) for row in anchors.tolist()}
+    weights = {row: weights_of(t.instructions[row]) for row in anchors.tolist()}
     slots, twice = _slots(found, recedes, weights)
     if not slots:
         return None
@@ -101,21 +97,6 @@ class _Kept:
     stack: Stack
     number: int  # among the stacks there were, or of the one that it is the gradient of
     layers: tuple[int, ...]  # of that; () for a stack that was there
-
-
-def _weights(anchor: Instruction) -> list[int]:
-    """Arguments that only copies, casts and gathers stand between them and the product."""
-    operands = anchor.operands
-    if anchor.opcode == "while" and operands and operands[0].opcode == "tuple":
-        operands = operands[0].operands
-    out = []
-    for o in operands:
-        made = o.opcode == "get-tuple-element" and o.operands and o.operands[0].opcode == "while"
-        if not made and (len(o.shape.dimensions) > 1 or o.shape.is_tuple):
-            source = source_of(o, NO_TARGET)
-            if source.kind == "argument":
-                out.append(source.instruction.index)
-    return out
 
 
 def _slots(

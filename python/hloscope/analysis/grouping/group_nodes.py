@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.op_name import BACKWARD, CALLED, FORWARD, Path
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path
 from ..base.table import Ints
 
 # A scope with fewer boxes than this is not worth opening.
@@ -29,6 +29,7 @@ class Node:
     members: Ints = field(default_factory=lambda: NOTHING)
     fold_hint: str = ""  # equal and not empty: one fold, whatever the labels
     index: int = -1
+    named: bool = False  # a layer of a stack, as the person named it
 
 
 def count_boxes(quiet: NDArray[np.bool_], rows: Ints | slice | list[int]) -> int:
@@ -50,7 +51,8 @@ def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> i
     kept: list[Node] = []
     dissolved: list[Ints] = []
     for child in node.children:
-        if inside[id(child)] < (1 if _is_part(child) else MIN_BOXES):
+        alone = _is_part(child) or (child.path and child.path[-1].endswith(LAYER))
+        if inside[id(child)] < (1 if alone else MIN_BOXES):
             dissolved += [n.members for n in within(child)]
         else:
             kept.append(child)

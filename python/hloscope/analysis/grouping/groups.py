@@ -80,6 +80,7 @@ class GroupTree:
     order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
     hint: list[str]
     layer: list[bool]  # whether it is one layer of a stack that was found by repetition
+    named: list[bool]  # the same of a layer that a scope of the person's is
     group: Ints  # one row per instruction: innermost group that holds it
     of_computation: Ints  # a row a computation
 
@@ -113,6 +114,9 @@ class _Builder:
             found = layers(module)
             self.scopes: Scopes = found.scopes
             self.loops = found.loops
+            self.named: dict[int, list[Path]] = {}
+            for run in found.runs:
+                self.named.setdefault(run.stack.computation, []).extend(run.scopes)
             self.calls = calls(module)
             self.family = families(module)
         self.budget = Budget()
@@ -246,6 +250,10 @@ class _Builder:
             path = without_loops(relative(paths[s], base)) if s >= 0 else ()
             node = self._trie_node(trie, path, top)
             held.setdefault(id(node), []).append(order[starts[k] : end] + first)
+        for path in self.named.get(top.computation, ()):
+            layer = trie.get(without_loops(relative(path, base)))
+            if layer is not None and layer is not top:
+                layer.named = True
         for node in trie.values():
             mine = held.get(id(node))
             node.members = np.sort(np.concatenate(mine)) if mine else NOTHING
@@ -314,6 +322,7 @@ class _Builder:
             order=order,
             hint=[g.fold_hint for g in self.nodes],
             layer=[bool(g.path) and g.path[-1].endswith(LAYER) for g in self.nodes],
+            named=[g.named for g in self.nodes],
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
         )

@@ -31,6 +31,7 @@ from .placing import place
 from .repeats import NEVER, Repeats, Stack, find, signatures
 from .scopes import Scopes, scopes
 from .true_calls import with_true_calls
+from .witness import layers_of
 
 if TYPE_CHECKING:
     from ...hlo import Module
@@ -56,6 +57,7 @@ class Run:
     named: bool
     recedes: bool  # its first layer is the model's last: gradients, recomputation
     identity: tuple[int, ...]  # what layer k shares with its gradient
+    scopes: frozenset[Path] = frozenset()  # of layers that the person's scopes tell apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,8 @@ class _Finder:
             recedes = [self._recedes(s) for s in whole]
             before = self.layers
             identity = self._identity(whole, recedes)
-            found = place(t, c, whole, identity, signature, apart, recedes)
+            told = self._told(whole, identity, recedes, rows) if stacks else {}
+            found = place(t, c, whole, identity, signature, apart, recedes, told)
             if stacks and self.phased:
                 late = self.phase == IN_BACKWARD
                 better = by_weights(t, found, recedes, rows, late)
@@ -126,7 +129,8 @@ class _Finder:
                     self.layers = before
                     recedes = [self._recedes(s) for s in better.stacks]
                     identity = self._identity(better.stacks, recedes, better.of)
-                    found = place(t, c, better.stacks, identity, signature, apart, recedes)
+                    told = self._told(better.stacks, identity, recedes, rows)
+                    found = place(t, c, better.stacks, identity, signature, apart, recedes, told)
             if stacks:
                 self._free_lookups(found, signature)
                 self._to_gradients(found, recedes, identity)
@@ -141,6 +145,17 @@ class _Finder:
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
         scoped = with_true_calls(self.module, self.scopes, scoped)
         return Layers(tuple(self.runs), self.layer, self.loops, scoped)
+
+    def _told(
+        self,
+        stacks: tuple[Stack, ...],
+        identity: list[list[int]],
+        recedes: list[bool],
+        rows: Ints,
+    ) -> dict[int, int]:
+        """Anchors → the number of the layer that their weights are of in the model's own stacks."""
+        own = [(s.spine, identity[n]) for n, s in enumerate(stacks) if not recedes[n]]
+        return layers_of(self.t, own, rows.tolist())
 
     def _work(self, anchor: Mask) -> Ints:
         """How many anchors each instruction stands for: a loop for all those inside it."""
@@ -265,10 +280,19 @@ class _Finder:
                         for r in self.runs)  # fmt: skip
             if (twin is None or again) and not named:
                 name = self._unlike(prefix, name)
-            run = Run(stack, name, prefix, named, recedes[n], tuple(identity[n]))
+            apart = self._apart(stack) if named else frozenset()
+            run = Run(stack, name, prefix, named, recedes[n], tuple(identity[n]), apart)
             self.runs.append(run)
             if not named:
                 self._rewrite(run, rows, of_row)
+
+    def _apart(self, stack: Stack) -> frozenset[Path]:
+        """The scope of each layer, where the layers have one each."""
+        layers = [Counter(self._paths_of(list(rows))) for rows in zip(*stack.spine, strict=True)]
+        paths = [common_to_most(paths, _ALIKE) for paths in layers]
+        depth = len(common(paths)) + 1
+        found = frozenset(p[:depth] for p in paths if len(p) >= depth)
+        return found if len(found) == stack.count else frozenset()
 
     def _unlike(self, prefix: Path, name: str) -> str:
         """``name``, or with a letter where another stack has it: theirs are other layers."""

@@ -26,11 +26,13 @@ def place(
     signature: Ints,
     apart: NDArray[np.bool_],
     recedes: list[bool],
+    told: dict[int, int] | None = None,
 ) -> Repeats:
     """Which layer each row of ``c`` belongs to.
 
     ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone;
-    ``apart`` are rows that join no layer (an optimiser's); ``recedes`` tells stacks of gradients.
+    ``apart`` are rows that join no layer (an optimiser's); ``recedes`` tells stacks of gradients;
+    ``told``: of some rows the number that identifies their layer, as their weights say.
     """
     g = Graph(t, c)
     start, at = [], 0
@@ -46,8 +48,11 @@ def place(
     for v, u in zip(g.values, g.users, strict=True):
         if after[v] > after[u]:
             after[u] = after[v]
-    # What a row serves directly: layers met first on the ways down from it.
+    late = [back for stack, back in zip(stacks, recedes, strict=True) for _ in range(stack.count)]
+    # What a row serves directly: layers met first on the ways down from it. The model's serve what
+    # they do to the model: their gradients lead on to the gradients of earlier layers.
     low, high = [NEVER] * g.size, [-1] * g.size
+    model_low, model_high = [NEVER] * g.size, [-1] * g.size
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
         if before[u] < before[v]:
             before[v] = before[u]
@@ -57,6 +62,13 @@ def place(
             low[v] = a
         if b > high[v]:
             high[v] = b
+        if p >= 0 and late[p]:
+            continue
+        a, b = (who[p], who[p]) if p >= 0 else (model_low[u], model_high[u])
+        if a < model_low[v]:
+            model_low[v] = a
+        if b > model_high[v]:
+            model_high[v] = b
     joint = _joined(t, g, own, who)
     last = {s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
     silent = t.silent[g.first : g.first + g.size].tolist()
@@ -66,7 +78,9 @@ def place(
     closes: Counter[tuple[int, int]] = Counter()
     kind = signature[g.first : g.first + g.size].tolist()
     free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
-    opens, ends_it = _sides(kind, after, before, free, start, stacks, recedes)
+    known = _told(told or {}, g.first, who, late, after, before)
+    opens, ends_it = _sides(kind, after, before, free, start, stacks, recedes, known)
+    mine = _served(g, kind, after, before, free, late, start, stacks)
     first = set(start)
     gap: list[int] = []
     joins: Counter[tuple[int, int]] = Counter()
@@ -77,11 +91,17 @@ def place(
         if not free[i]:
             continue
         a, b = after[i], before[i]
-        if a == b or (a >= 0 and (kind[i], _begin(start, a)) in ends_it):
+        if i in known:
+            position[i] = known[i]
+        elif i in mine:
+            position[i] = b
+        elif a == b or (a >= 0 and (kind[i], _begin(start, a)) in ends_it):
             position[i] = a
         elif b < NEVER and (kind[i], _begin(start, b)) in opens:
             position[i] = b
-        elif b < NEVER and low[i] == high[i] == who[b]:
+        elif b < NEVER and who[b] == (
+            _only(low[i], high[i]) if late[b] else _only(model_low[i], model_high[i])
+        ):
             if a in last and b in first:
                 gap.append(i)
                 continue
@@ -108,6 +128,67 @@ def place(
     )
 
 
+def _told(
+    told: dict[int, int],
+    first: int,
+    who: list[int],
+    late: list[bool],
+    after: list[int],
+    before: list[int],
+) -> dict[int, int]:
+    """Where rows lie whose weights tell it: of the layers they are between, and these first."""
+    places: dict[int, list[int]] = {}
+    for p, number in enumerate(who):
+        places.setdefault(number, []).append(p)
+    out = {}
+    for row, number in told.items():
+        i = row - first
+        a, b = after[i], before[i]
+        between = [p for p in places.get(number, ()) if a <= p <= b]
+        if b == NEVER:  # the model's layers are all needed for something
+            between = [p for p in between if p == a or late[p]]
+        ends = [p for p in between if p in (a, b)]
+        if ends or len(between) == 1:
+            out[i] = (ends or between)[-1]
+    return out
+
+
+def _served(
+    g: Graph,
+    kind: list[int],
+    after: list[int],
+    before: list[int],
+    free: list[bool],
+    late: list[bool],
+    start: list[int],
+    stacks: tuple[Stack, ...],
+) -> set[int]:
+    """Rows that depend on no layer and are there for one alone: what a layer makes of a condition.
+
+    Such rows are alike in most layers; the embedding, which serves the first, is like none.
+    """
+    last = [-1] * g.size  # the last layer that something is of that they are needed for
+    for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
+        if before[u] == NEVER or late[before[u]]:
+            continue
+        p = after[u] if after[u] >= 0 else last[u]
+        if p > last[v]:
+            last[v] = p
+    layers: dict[tuple[int, int], set[int]] = {}
+    rows = []
+    for i, b in enumerate(before):
+        if free[i] and after[i] < 0 and b < NEVER and not late[b] and 0 <= last[i] <= b:
+            layers.setdefault((kind[i], _begin(start, b)), set()).add(b)
+            rows.append(i)
+    count = dict(zip(start, (s.count for s in stacks), strict=True))
+    often = {key for key, found in layers.items() if 2 * len(found) > count[key[1]]}
+    return {i for i in rows if (kind[i], _begin(start, before[i])) in often}
+
+
+def _only(low: int, high: int) -> int:
+    return low if low == high else -1
+
+
 def _sides(
     kind: list[int],
     after: list[int],
@@ -116,6 +197,7 @@ def _sides(
     start: list[int],
     stacks: tuple[Stack, ...],
     recedes: list[bool],
+    known: dict[int, int],
 ) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """Signatures that open a layer and that close one, with where their stack starts.
 
@@ -123,6 +205,7 @@ def _sides(
     layer as often as between two, and less often after the last, opens: ``q = x @ wq`` where
     the spine is of other products. The other way round it closes, as the gradient of that does;
     of the model's first layer that gradient may be needed by nothing and be missing.
+    Where weights tell of some on which side they are, the others like them are there too.
     """
     last = {s: s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
     first: Counter[tuple[int, int]] = Counter()
@@ -140,9 +223,17 @@ def _sides(
             first[kind[i], of_b] += 1
         if of_a >= 0 and a == last[of_a]:
             final[kind[i], of_a] += 1
-    opens, closes = set(), set()
+    opens: set[tuple[int, int]] = set()
+    closes: set[tuple[int, int]] = set()
+    sides: Counter[tuple[int, int]] = Counter()
+    for i, p in known.items():
+        if after[i] != before[i] and p in (after[i], before[i]):
+            sides[kind[i], _begin(start, p)] += 1 if p == before[i] else -1
     gradients = {s for s, back in zip(start, recedes, strict=True) if back}
     for key, n in between.items():
+        if sides[key]:
+            (opens if sides[key] > 0 else closes).add(key)
+            continue
         gaps = last[key[1]] - key[1] if key[1] >= 0 else 0
         if final[key] < first[key] and 2 * first[key] * gaps >= n:
             opens.add(key)

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.table import Ints, Table
+from .witness import MOST_ANCHORS, runs
 
 # Signatures looked at in one computation, the commonest first.
 MOST_SIGNATURES = 96
@@ -144,7 +145,15 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     depth = g.depth(counted)
     instances = [sorted((r - g.first for r in rows), key=lambda r: (depth[r], r)) for rows in found]
     parts = _by_shape(instances, t, g.first)
-    needs = _Needs(g, instances + parts)
+    told = _by_arguments(instances, t, g.first, len(anchors))
+    needs = _Needs(g, [*instances, *parts, *(run for of in told for run in of)])
+    numbered: dict[int, int] = {}  # first row of a run → how many products its line has
+    whole, instances = instances, []
+    for rows, of in zip(whole, told, strict=True):
+        # what only some are fed by has the weights' own gradients among it
+        fed = bool(of) and all(needs.feeds(run, run) for run in of)
+        instances += of if fed else [rows]
+        numbered.update({run[0]: len(rows) for run in of if fed})
     instances = [rows for rows in instances if len(rows) > 1 and needs.feeds(rows, rows)]
     parts = [rows for rows in parts if len(rows) > 1 and needs.feeds(rows, rows)]
     spines = [*_once_a_layer(instances, parts), *parts]
@@ -161,8 +170,9 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
                 break
         else:
             candidates.append([rows])
-    candidates = [s for s in candidates if _works(s, work, g.first) >= AGREE.get(len(s[0]), 1)]
-    candidates.sort(key=lambda s: (-_weight(s), s[0][0]))
+    candidates = [s for s in candidates if any(rows[0] in numbered for rows in s)
+                  or _works(s, work, g.first) >= AGREE.get(len(s[0]), 1)]  # fmt: skip
+    candidates.sort(key=lambda s: (-_weight(s, numbered), s[0][0]))
     chosen: list[Signatures] = []
     for stack in candidates:
         around = [n for n, s in enumerate(chosen) if needs.overlaps(stack, s)]
@@ -179,6 +189,14 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     return tuple(
         Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
     )
+
+
+def _by_arguments(instances: Signatures, t: Table, first: int, anchors: int) -> list[Signatures]:
+    """The runs over numbered arguments of each of ``instances``, [] of those in none."""
+    if anchors > MOST_ANCHORS:
+        return [[] for _ in instances]
+    found = [runs(t, [r + first for r in rows]) for rows in instances]
+    return [[[r - first for r in run] for run in of] for of in found]
 
 
 def _once_a_layer(instances: Signatures, parts: Signatures) -> Signatures:
@@ -204,8 +222,9 @@ def _works(stack: Signatures, work: Ints, first: int) -> int:
     return sum(int(work[rows[0] + first]) for rows in stack)
 
 
-def _weight(stack: Signatures) -> float:
-    return len(stack) * math.log2(1 + len(stack[0]))
+def _weight(stack: Signatures, numbered: dict[int, int]) -> float:
+    """How much a stack explains: of a run over numbered arguments, all runs of its line."""
+    return len(stack) * math.log2(1 + max(numbered.get(r[0], len(r)) for r in stack))
 
 
 class _Needs:

@@ -1,0 +1,143 @@
+"""Layers as the arguments of their weights number them, and what a layer makes of a condition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hloscope.analysis.grouping.folds import folds
+from hloscope.analysis.grouping.groups import group_tree
+from hloscope.analysis.grouping.layers import layers
+from hloscope.hlo import Module
+from hloscope.readers import read_modules
+
+F = "f32[64,64]{1,0}"
+
+
+class Program:
+    """Products of one line, each with an argument of its own or with one used before."""
+
+    def __init__(self) -> None:
+        self.head = [f"  x = {F} parameter(0)"]
+        self.rows: list[str] = []
+        self.at: dict[str, int] = {}
+
+    def weight(self, path: str) -> str:
+        if path not in self.at:
+            self.at[path] = n = len(self.at) + 1
+            meta = f'metadata={{op_name="{path}"}}'
+            self.head.append(f"  w{n} = {F} parameter({n}), {meta}")
+        return f"w{self.at[path]}"
+
+    def dot(self, left: str, path: str, scope: str = "", end: str = "dot_general") -> str:
+        name = f"d{len(self.rows)}"
+        dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        self.rows.append(
+            f"  {name} = {F} dot({left}, {self.weight(path)}), {dims}, "
+            f'metadata={{op_name="jit(f)/{scope}{end}"}}'
+        )
+        return name
+
+    def op(self, opcode: str, *operands: str, scope: str = "") -> str:
+        name = f"e{len(self.rows)}"
+        meta = f'metadata={{op_name="jit(f)/{scope}{opcode}"}}'
+        self.rows.append(f"  {name} = {F} {opcode}({', '.join(operands)}), {meta}")
+        return name
+
+    def module(self, result: str) -> Module:
+        rows = [*self.head, *self.rows, f"  ROOT r = {F} negate({result})"]
+        (module,) = read_modules("\n".join(["HloModule m", "", "ENTRY m {", *rows, "}", ""]))
+        return module
+
+
+def dense(p: Program, x: str, paths: list[str], scope: str = "") -> str:
+    for path in paths:
+        x = p.op("tanh", p.dot(x, path, scope), scope=scope)
+        x = p.op("add", x, x, scope=scope)
+    return x
+
+
+def counts(module: Module) -> list[int]:
+    return [r.stack.count for r in layers(module).runs]
+
+
+def members(module: Module) -> Counter[int]:
+    tree = group_tree(module)
+    return Counter(len(f.members) for f in folds(module, tree).folds)
+
+
+def three(name: str) -> list[str]:
+    return [f"p['{name}'][{k}]['w']" for k in range(3)]
+
+
+def test_two_stacks_of_one_line_are_told_apart_by_their_arguments() -> None:
+    p = Program()
+    module = p.module(dense(p, dense(p, "x", three("encoder")), three("decoder")))
+    assert counts(module) == [3, 3]
+    assert members(module) == {3: 2}
+
+
+def test_the_same_weights_again_are_another_pass_over_the_same_layers() -> None:
+    p = Program()
+    x = "x"
+    for _ in range(4):
+        x = p.dot(dense(p, x, three("layers")), "p['out']", end="head")
+    module = p.module(x)
+    assert counts(module) == [3, 3, 3, 3]
+
+
+def test_three_products_of_unnumbered_arguments_are_no_layers() -> None:
+    p = Program()
+    module = p.module(dense(p, "x", ["p['a']", "p['b']", "p['c']"]))
+    assert counts(module) == []
+
+
+def test_stages_of_one_network_are_one_stack() -> None:
+    p = Program()
+    paths = [f"p['stages'][{s}]['layers'][{k}]['w']" for s in range(3) for k in range(2)]
+    assert counts(p.module(dense(p, "x", paths))) == [6]
+
+
+def layer_of(module: Module, name: str) -> int:
+    assert module.entry is not None
+    return int(layers(module).layer[module.entry._by_name[name].index])
+
+
+def conditioned(gate_alone: bool) -> tuple[Module, list[str]]:
+    """Five layers, each with a product of the condition: a gate that the next layer sees too."""
+    p = Program()
+    x, made = p.dot("x", "p['in']", end="embed"), []
+    for k in range(5):
+        of = f"p['layers'][{k}]"
+        gate = p.dot("x", f"{of}['ada']" if gate_alone else "p['ada']", end="condition")
+        made.append(gate)
+        h = p.op("multiply", p.op("tanh", p.dot(x, f"{of}['up']", end="up")), gate)
+        h = p.dot(h, f"{of}['down']", end="down")
+        x = p.op("add", x, p.op("multiply", h, gate))
+    return p.module(p.dot(x, "p['out']", end="head")), made
+
+
+def test_what_a_layer_makes_of_a_condition_is_in_the_layer() -> None:
+    module, made = conditioned(gate_alone=True)
+    assert [layer_of(module, name) for name in made] == [0, 1, 2, 3, 4]
+    module, made = conditioned(gate_alone=False)  # nothing but the data flow says so
+    assert [layer_of(module, name) for name in made] == [0, 1, 2, 3, 4]
+
+
+def test_the_embedding_is_in_no_layer() -> None:
+    module, _ = conditioned(gate_alone=True)
+    assert layer_of(module, "d0") == -1
+
+
+def test_layers_a_person_numbered_are_one_fold_though_the_last_does_more() -> None:
+    p = Program()
+    x: Any = "x"
+    for k in range(4):
+        scope = f"layer_{k}/"
+        x = dense(p, x, [f"p['layers'][{k}]['{n}']" for n in "abcd"], scope)
+        if k == 3:
+            for _ in range(9):
+                x = p.op("cosine", x, scope=scope)
+    module = p.module(x)
+    tree = group_tree(module)
+    assert [f.label for f in folds(module, tree).folds] == ["layer_[0..3]"]
