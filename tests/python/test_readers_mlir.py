@@ -272,3 +272,21 @@ def test_leaves_of_a_long_tuple_are_all_sharded() -> None:
     )
     outputs = [r for r in cap.shardings if r.role == "output"]
     assert sum(r.bytes_per_device for r in outputs) == n * 32
+
+
+def test_a_bracket_left_open_in_the_generic_form_costs_its_own_operation() -> None:
+    text = """"builtin.module"() <{sym_name = "m"}> ({
+  "func.func"() <{function_type = (tensor<8xf32>) -> tensor<8xf32>, sym_name = "main"}> ({
+  ^bb0(%arg0: tensor<8xf32>):
+    "stablehlo.custom_call"(%arg0) <{call_target_name = "a", has_side_effect = true}> : (tensor<8
+    "stablehlo.custom_call"(%arg0) <{call_target_name = "b"}> : (tensor<8xf32>) -> ()
+    %0 = "stablehlo.negate"(%arg0) : (tensor<8xf32>) -> tensor<8xf32>
+    "func.return"(%0) : (tensor<8xf32>) -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+    (m,) = read_modules(text)
+    assert [i.opcode for i in m.instructions] == [
+        "parameter", "custom_call", "custom_call", "negate", "return"
+    ]  # fmt: skip
+    assert {w.line for w in m.warnings} == {4}

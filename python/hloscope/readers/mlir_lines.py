@@ -35,7 +35,8 @@ _SEVERAL = regex(
 # The first line of an operation, a function or a module; no line within brackets looks so.
 _NEXT = regex(
     r"[ \t]*(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*(?:\"?[a-z_]\w*\.|call )"
-    r"|(?:stablehlo\.|func\.|sdy\.)?return(?=[ \n])|\"?func\.func\b|module\b|\^bb\d)"
+    r"|(?:stablehlo\.|func\.|sdy\.)?return(?=[ \n])|\"[a-z_]\w*\.[\w.]+\"\(|func\.func\b"
+    r"|module\b|\^bb\d)"
 )
 _RETURN = regex(r"(?:\w+\.)?return\b")
 _LEADING = ("->", ":", ",", "<{", "attributes ", "attributes{", "loc(", ")", "]", ">", "=")
