@@ -246,3 +246,29 @@ def test_of_equal_arguments_each_output_is_offered_to_another() -> None:
     text += "\n  ROOT out = (f32[64]{0}, f32[64]{0}, f32[64]{0}) tuple(n0, n1, n2)\n}\n"
     rows = [d for d in hs.read(text).memory.donations if d.outcome == "could be donated"]
     assert [(d.parameter, d.output) for d in rows] == [(0, (0,)), (1, (1,)), (2, (2,))]
+
+
+def test_an_element_that_nothing_takes_has_a_place_of_its_own():
+    """The indices of a TPU sort: XLA does not put them where the output is not yet written."""
+    text = """HloModule m, is_scheduled=true
+
+%less (a: f32[], b: f32[], c: s32[], d: s32[]) -> pred[] {
+  %a = f32[]{:T(128)} parameter(0)
+  %b = f32[]{:T(128)} parameter(1)
+  %c = s32[]{:T(128)} parameter(2)
+  %d = s32[]{:T(128)} parameter(3)
+  ROOT %lt = pred[]{:T(512)} compare(%a, %b), direction=LT
+}
+
+ENTRY %main (x: f32[512,4096]) -> f32[512,4096] {
+  %x = f32[512,4096]{1,0:T(8,128)} parameter(0)
+  %copy = f32[512,4096]{0,1:T(8,128)S(1)} copy(%x)
+  %iota = s32[512,4096]{0,1:T(8,128)S(1)} iota(), iota_dimension=1
+  %sort = (f32[512,4096]{0,1:T(8,128)S(1)}, s32[512,4096]{0,1:T(8,128)}) sort(%copy, %iota), dimensions={1}, to_apply=%less
+  %first = f32[512,4096]{0,1:T(8,128)S(1)} get-tuple-element(%sort), index=0
+  ROOT %out = f32[512,4096]{1,0:T(8,128)} copy(%first)
+}
+"""  # noqa: E501
+    array = 512 * 4096 * 4
+    memory = hs.read(text, hardware="tpu-v5e").memory
+    assert 0 <= memory.simulated_bytes - 3 * array < 64 << 10  # argument, output, indices

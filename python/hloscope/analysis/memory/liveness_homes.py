@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...hlo import Shape
 from .liveness_sharing import Sharing
 from .liveness_values import OUTPUT, TEMP
 
@@ -45,10 +46,13 @@ def homes(live: Liveness, can: Sharing) -> Ints:
     temps = temps[np.lexsort((position[temps], -live.size[temps]))]
     rest = np.cumsum(live.size[temps][::-1])[::-1]
     temps = temps[rest > _NEGLIGIBLE * float(live.size[live.kind != TEMP].sum())]
+    made_by = live.module.instructions
     instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
     several = _several_ranges(live)
     rank = _rank(rooms.columns[:2, : rooms.used], made)
     for b in temps.tolist():
+        if start[b] == end[b] and _is_element_on_tpu(made_by[int(live.defined_by[b])].shape):
+            continue  # nothing takes it: XLA:TPU leaves it on the heap
         fits = rooms.fitting(size[b], start[b], end[b])
         mine = []
         if len(fits) > 1:
@@ -65,6 +69,11 @@ def homes(live: Liveness, can: Sharing) -> Ints:
             rooms.take(w, b, several.get(b, [(start[b], end[b])]), instants)
             break
     return home
+
+
+def _is_element_on_tpu(made: Shape) -> bool:
+    """Whether values of a result are elements of a tuple, with the tiles of a TPU's layouts."""
+    return made.is_tuple and any(x.layout is not None and x.layout.tiles for x in made.leaves())
 
 
 def _rank(windows: Ints, made: Ints) -> Ints:
