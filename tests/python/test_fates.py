@@ -267,7 +267,8 @@ def test_constants_say_where_they_are() -> None:
     }
     told = {written[f.operation.number]: f for f in cap.fates if f.operation.number in written}
     assert told["dense<2.500000e+00>"].kind == "fused"
-    assert told["dense<5.000000e-01>"].kind == "fused"
+    # newer XLA multiplies by 0.125 once instead of running the loop
+    assert told["dense<5.000000e-01>"].kind in ("fused", "folded")
     assert told["dense<3>"].kind in ("kept", "fused"), "the bound of the loop"
     for literal, fate in told.items():
         assert "into what uses it" not in str(fate)
