@@ -65,6 +65,9 @@ def test_every_array_of_a_dump_with_annotations() -> None:
         BOTH: 1, "P(('axis_0', 'axis_1'),)": 1, "replicated": 1, "{maximal device=2}": 1,
     }  # fmt: skip
     assert "2 × P('axis_0', 'axis_1')  96 B  sum, …" in str(found)
+    least, most = sorted({int(b) for b in found.device_bytes()})
+    assert most - least == 8  # what one device holds alone
+    assert f"4 parameters, {least} B – {most} B per device" in str(found)
     assert (len(found.parameters), len(found.outputs), len(found)) == (4, 2, 11)
 
 

@@ -78,10 +78,13 @@ class Shardings:
 
         NaN where an array has neither a sharding nor a local shape to tell.
         """
-        out = np.full(self.num_devices, self.unannotated.get(role, 0.0))
-        for row in self.rows:
-            if row.role != role:
-                continue
+        rows = [row for row in self.rows if row.role == role]
+        return self._held(rows) + self.unannotated.get(role, 0.0)
+
+    def _held(self, rows: list[ShardedArray]) -> npt.NDArray[np.float64]:
+        """Bytes of some arrays on each device."""
+        out = np.zeros(self.num_devices)
+        for row in rows:
             if row.sharding.kind == "maximal" and row.sharding.device is not None:
                 if row.sharding.device < self.num_devices:
                     out[row.sharding.device] += row.bytes_per_device
@@ -113,8 +116,10 @@ class Shardings:
             rows = [r for r in self.rows if r.role == role]
             if not rows:
                 continue
-            held = sum(r.bytes_per_device for r in rows)
-            lines.append(f"{len(rows)} {role}s, {size(held)} per device")
+            held = self._held(rows)
+            least, most = held.min(), held.max()
+            whole = size(most) if not least < most else f"{size(least)} – {size(most)}"
+            lines.append(f"{len(rows)} {role}s, {whole} per device")
             kinds: dict[str, list[ShardedArray]] = {}
             for r in rows:
                 kinds.setdefault(r.text, []).append(r)
