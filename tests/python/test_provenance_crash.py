@@ -33,6 +33,9 @@ def scanned(w: Any, x: Any) -> Any:
 CRASHING = {
     "scan": scanned,
     "remat": jax.grad(lambda w, x: jax.checkpoint(layer)(x, w[0]).sum()),
+    "branch": jax.grad(
+        lambda w, x: jax.lax.cond(x.sum() > 0, lambda: layer(x, w[0]), lambda: x).sum()
+    ),
     "loop": lambda w, x: jax.lax.fori_loop(0, 3, lambda _, c: jax.jit(layer)(c, w[0]), x),
 }
 

@@ -47,7 +47,9 @@ def wanted(devices: Sequence[Any], compiler_options: Mapping[str, Any] | None) -
     return not any(str(k).startswith("xla_dump_") for k in compiler_options or {})
 
 
-_FLOWS = re.compile(r" (?:stablehlo\.(?:while|case|if|optimization_barrier)|sdy\.data_flow_edge)\b")
+_FLOWS = re.compile(  # branches are printed in the generic form, in quotes
+    r"[ \"](?:stablehlo\.(?:while|case|if|optimization_barrier)|sdy\.data_flow_edge)\b"
+)
 _CALLS = re.compile(r"\bcall @([\w$.\-]+)\(|\bcall @\"([^\"]+)\"")
 _FUNCTION = re.compile(r"  func\.func (?:public |private |nested )?@(?:([\w$.\-]+)|\"([^\"]+)\")\(")
 
