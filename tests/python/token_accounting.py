@@ -40,11 +40,14 @@ def unaccounted_proto(data: bytes, module: Module, kind: str) -> list[str]:
     if module.warnings:
         return []
     for _ in range(("HloModule", "HloProto", "HloSnapshot").index(kind)):
-        data = next((v for n, v in _fields(data) if n == 1), b"")
+        # a message that comes twice is merged, which is what its parts in a row are
+        data = b"".join(v for n, v in _fields(data, packed=True) if n == 1)
     computations = [v for n, v in _fields(data) if n == 3]
     instructions = [v for c in computations for n, v in _fields(c) if n == 2]
-    ids = {k: sum(_ids(i, k) for i in instructions) for k in (36, 38)}
     opcodes = [next((v for n, v in _fields(i) if n == 2), b"") for i in instructions]
+    # what a damaged parameter or constant calls stands among its attributes
+    callers = [i for i, o in zip(instructions, opcodes, strict=True) if o not in _LEAVES]
+    ids = {k: sum(_ids(i, k) for i in of) for k, of in ((36, instructions), (38, callers))}
     wrapped = sum(o == b"async-start" for o in opcodes)
     # An asynchronous operation stands for a computation that holds it and its parameters.
     folded = len(computations) - len(module.computations)
@@ -61,8 +64,11 @@ def unaccounted_proto(data: bytes, module: Module, kind: str) -> list[str]:
     return out
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(field number, its bytes) of a message; numbers as their varint."""
+_LEAVES = (b"parameter", b"constant")
+
+
+def _fields(data: bytes, *, packed: bool = False) -> Iterator[tuple[int, bytes]]:
+    """(field number, its bytes) of a message; numbers as their varint, or left out: ``packed``."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -74,7 +80,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
             end = at + size
         else:
             end = at + {1: 8, 5: 4}.get(tag & 7, len(data))
-        yield tag >> 3, data[at:end]
+        if not packed or tag & 7 == 2:
+            yield tag >> 3, data[at:end]
         at = end
 
 
