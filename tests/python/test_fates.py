@@ -64,6 +64,37 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any]]] 
         lambda x: (x @ x) + (x @ x), (X,),
         {("dot_general", 1): ("merged", "cse", "with dot_general")},
     ),
+    "chosen by a constant": (
+        lambda x: jax.lax.select(jnp.full((64,), True), jnp.sin(x), jnp.cos(x) * 3), (V,),
+        {("sine", 0): ("fused", "", "in %"), ("cosine", 0): ("dead", None, "no longer needed"),
+         ("multiply", 0): ("dead", None, "no longer needed")},
+    ),
+    "joined, then cut away": (
+        lambda x, y: jnp.concatenate([x, y.T * 2])[:64], (X, X),
+        {("multiply", 0): ("dead", SIMPLIFIER, "concatenate"),
+         ("transpose", 0): ("dead", SIMPLIFIER, "no longer needed"),
+         ("slice", 0): ("rewritten", SIMPLIFIER, "parameter %x")},
+    ),
+    "joined, one part cut": (
+        lambda x, y: jnp.concatenate([jnp.sin(x), y * 2])[:32], (X, X),
+        {("multiply", 0): ("dead", None, ""), ("sine", 0): ("fused", "", "in %")},
+    ),
+    "joined, the transposed part cut": (
+        lambda x, y: jnp.concatenate([x, y.T.T])[64:], (X, X),
+        {("transpose", 0): ("rewritten", SIMPLIFIER, "parameter %y"),
+         ("transpose", 1): ("rewritten", SIMPLIFIER, "parameter %y")},
+    ),
+    "written over": (
+        lambda x, y: jax.lax.dynamic_update_slice(jnp.sin(x), jnp.cos(y), (0, 0)), (X, X),
+        {("sine", 0): ("dead", None, "no longer needed"), ("cosine", 0): ("fused", "", "in %")},
+    ),
+    "operands change places": (
+        jax.nn.sigmoid, (V,),
+        {("broadcast_in_dim", 0): ("folded", SIMPLIFIER, "to a constant")},
+    ),
+    "iota of more dimensions": (
+        lambda i: jax.nn.one_hot(i, 16), (I,), {("iota", 0): ("rewritten", None, "as iota")},
+    ),
     "constants": (
         lambda x: x + jnp.full((64,), 2) * jnp.full((64,), 3), (I,),
         {("multiply", 0): ("folded", "", "to a constant")},
@@ -182,6 +213,26 @@ def test_the_fate_the_pass_and_the_sentence(name: str) -> None:
         assert kind is None or fate.kind == kind, (opcode, str(fate))
         assert by is None or fate.by == by, (opcode, fate.by)
         assert words in str(fate), str(fate)
+
+
+def test_of_a_function_that_left_something_it_is_not_said_that_nothing_is_left() -> None:
+    found = hs.capture(jax.jit(lambda x: jnp.cumsum(x, 0)), X).fates
+    left = {f.operation.function for f in found if f.instructions}
+    calls = [f for f in found if f.operation.is_call]
+    assert any(f.operation.callee in left for f in calls)
+    for f in calls:
+        assert f.operation.callee not in left or "nothing" not in str(f), str(f)
+
+
+def test_a_shard_map_is_inlined_though_a_constant_bears_its_name() -> None:
+    def inner(x: Any) -> Any:
+        return jax.lax.psum(x.sum(0), "d") + jax.lax.psum(jnp.ones(64), "d")
+
+    fn = jax.shard_map(inner, mesh=mesh(), in_specs=P("d"), out_specs=P())
+    found = hs.capture(jax.jit(fn), X).fates
+    whole = [f for f in found if f.operation.opcode == "sdy.manual_computation"]
+    assert [f.kind for f in whole] == ["inlined"] * len(whole)
+    assert all("folded" not in str(f) for f in whole)
 
 
 # what is otherwise on a TPU: products are convolutions, and small things stay out of fusions

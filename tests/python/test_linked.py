@@ -149,6 +149,18 @@ def test_without_passes_it_says_that_they_were_not_kept() -> None:
     assert "passes were not kept" in told or "gone" not in told
 
 
+def test_that_passes_were_not_kept_is_said_once_of_an_expression() -> None:
+    def f(x: Any, s: Any) -> Any:
+        return jax.nn.logsumexp(x.reshape(8, 8, 8) * s, axis=(1, 2), keepdims=True).sum()
+
+    fn = jax.jit(jax.value_and_grad(f))
+    source = stage(hs.capture(fn, jnp.ones((8, 64)), jnp.ones(8))._linked(), "source")
+    said = source.told[row(source, "jax.nn.logsumexp(x.reshape(8, 8, 8)")]
+    parts = [p for p in said.split("`") if "not kept" in p]
+    assert parts
+    assert all(p.count("not kept") == 1 for p in parts), said
+
+
 def test_a_dump_without_marks_is_inferred(step: hs.Capture) -> None:
     module = read_modules(step.text)[0]
     cap = hs.Capture(module)

@@ -95,6 +95,33 @@ CAUSES: dict[str, tuple[Callable[[], None], str, str]] = {
         "structure",
         "p['b'] is new",
     ),
+    "None before": (
+        lambda: twice(
+            jax.jit(lambda x, m: x if m is None else x * m),
+            (jnp.ones(8), None),
+            (jnp.ones(8), jnp.ones(8)),
+        ),
+        "structure",
+        "m was None, is float32[8]",
+    ),
+    "None now": (
+        lambda: twice(
+            jax.jit(lambda x, m: x if m["b"] is None else x * m["b"]),
+            (jnp.ones(8), {"b": jnp.ones(8)}),
+            (jnp.ones(8), {"b": None}),
+        ),
+        "structure",
+        "m['b'] was float32[8], is None",
+    ),
+    "None before, arrays within now": (
+        lambda: twice(
+            jax.jit(lambda x, m: x if m is None else x * m["b"] + m["c"]),
+            (jnp.ones(8), None),
+            (jnp.ones(8), {"b": jnp.ones(8), "c": jnp.ones(8)}),
+        ),
+        "structure",
+        "m was None, holds arrays now",
+    ),
     "the last batch": (
         lambda: twice(jax.jit(lambda a: a.sum()), (jnp.ones((32, 4)),), (jnp.ones((17, 4)),)),
         "shape",

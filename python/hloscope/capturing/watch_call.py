@@ -57,6 +57,7 @@ class Call:
     tree: str  # containers of the arguments, those without arrays included
     keywords: frozenset[str]
     devices: tuple[int, ...] = ()  # of the mesh, in its order
+    nones: frozenset[str] = frozenset()  # arguments, and parts of them, that were None
     again: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = field(default=None, repr=False)
 
 
@@ -70,10 +71,16 @@ def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
     static |= {k: v for k, v in kwargs.items() if k in static_names}
     dynamic = {names[n]: a for n, a in enumerate(args) if n not in numbers}
     dynamic |= {k: v for k, v in kwargs.items() if k not in static_names}
-    leaves = {}
-    for path, leaf in jax.tree_util.tree_flatten_with_path(dynamic)[0]:
+    leaves: dict[str, Leaf] = {}
+    nones = set()
+    flat = jax.tree_util.tree_flatten_with_path(dynamic, is_leaf=lambda value: value is None)[0]
+    for path, leaf in flat:
         first, *rest = path
-        leaves[f"{first.key}{jax.tree_util.keystr(tuple(rest))}"] = _leaf(leaf)
+        name = f"{first.key}{jax.tree_util.keystr(tuple(rest))}"
+        if leaf is None:
+            nones.add(name)
+        else:
+            leaves[name] = _leaf(leaf)
     again: Any = None
     with contextlib.suppress(Exception):
         shapes = tuple(a if n in numbers else _shapes(a) for n, a in enumerate(args))
@@ -97,6 +104,7 @@ def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
         str(jax.tree_util.tree_structure([dynamic[n] for n in sorted(dynamic)])),
         frozenset(kwargs),
         () if mesh is None else _order(mesh),
+        frozenset(nones),
         None if again is None else (fn, *again),
     )
 
@@ -172,7 +180,8 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
     gone = [n for n in before.leaves if n not in now.leaves]
     new = [n for n in now.leaves if n not in before.leaves]
     if gone or new:
-        said = [f"{n} is new" for n in new[:_MAX_SAID]] + [f"{n} is gone" for n in gone[:_MAX_SAID]]
+        said = list(dict.fromkeys(_new(n, before.nones, now) for n in new))[:_MAX_SAID]
+        said += list(dict.fromkeys(_gone(n, before, now.nones) for n in gone))[:_MAX_SAID]
         out.append(("structure", ", ".join(said)))
     elif before.keywords != now.keywords:
         given = sorted(now.keywords - before.keywords)
@@ -231,6 +240,25 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
         words = "it is a different function object: define it once, outside of what calls it"
         out.append(("function identity", words))
     return out
+
+
+def _new(name: str, nones: frozenset[str], now: Call) -> str:
+    if name in nones:
+        return f"{name} was None, is {now.leaves[name].text}"
+    was = _part_of(name, nones)
+    return f"{was} was None, holds arrays now" if was else f"{name} is new"
+
+
+def _gone(name: str, before: Call, nones: frozenset[str]) -> str:
+    if name in nones:
+        return f"{name} was {before.leaves[name].text}, is None"
+    became = _part_of(name, nones)
+    return f"{became} held arrays, is None" if became else f"{name} is gone"
+
+
+def _part_of(name: str, nones: frozenset[str]) -> str:
+    """What was None where a part of it is an array in the other call."""
+    return next((n for n in nones if name.startswith((f"{n}[", f"{n}."))), "")
 
 
 def _argument(donated: Any) -> str:

@@ -16,12 +16,13 @@ what is gone, the pass after which it was gone and what stood in its place are i
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Module, Operation, Origins
 from .fate import Fate, Fates, combined, hlo_opcode, is_constant, names
 from .fates_constants import Constants
-from .fates_gone import Gone
+from .fates_gone import NOTHING_LEFT, Gone
 
 if TYPE_CHECKING:
     from .passes import Passes
@@ -65,7 +66,26 @@ def fates(
     constants = Constants(module, stablehlo)
     for operation in nameless:
         rows[operation.number] = constants.fate(operation, rows)
-    return Fates(tuple(row for row in rows.values() if row is not None), module.origins is None)
+    found = [row for row in rows.values() if row is not None]
+    return Fates(tuple(_calls_left(found)), module.origins is None)
+
+
+def _calls_left(rows: list[Fate]) -> list[Fate]:
+    """Of calls that no instruction came through, whether something of their function is left."""
+    inside: dict[str, list[Fate]] = {}
+    for row in rows:
+        inside.setdefault(row.operation.function, []).append(row)
+    left = {f for f, own in inside.items() if any(r.instructions for r in own)}
+    for _ in inside:  # functions that call those
+        more = {r.operation.function for r in rows if r.operation.callee in left} - left
+        if not more:
+            break
+        left |= more
+    said = "no instruction is known to have come through it"
+    return [
+        replace(r, detail=said) if r.detail == NOTHING_LEFT and r.operation.callee in left else r
+        for r in rows
+    ]
 
 
 def _not_told(operation: Operation) -> Fate:
@@ -100,6 +120,8 @@ def _present(
     called: dict[int, int],
 ) -> Fate | None:
     number = operation.number
+    if operation.opcode == "sdy.manual_computation":  # its name is at what lost its own
+        return Fate(operation, "inlined", detail="what it holds took its place")
     if operation.is_call:
         count = called.get(number)
         if not count:

@@ -30,8 +30,12 @@ _CARRIES = ("parameter", "constant", "tuple", "get-tuple-element")
 _BACK = 5  # snapshots before what removed it, in which something else may have taken its place
 IMPORT = "StableHLO's simplifier (before XLA's first pass)"
 WITH = ", together with what used it"
+NOTHING_LEFT = "nothing of it is left"
 _LOOPS = ("while", "case", "if")
+_COMMUTE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
 _REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
+# what gives back some of its operands, and may lose others unused: the first that it can lose
+_CHOOSES = {"select": 1, "concatenate": 0, "pad": 0, "dynamic-update-slice": 0}
 
 
 class Gone:
@@ -65,7 +69,7 @@ class Gone:
         row = self.lost.get(operation.number)
         if operation.is_call or operation.opcode.startswith("sdy."):
             by = row.title if row is not None else ""
-            what = "nothing of it is left" if operation.is_call else "what it holds is there"
+            what = NOTHING_LEFT if operation.is_call else "what it holds took its place"
             if operation.opcode in ("func.call", "call", "sdy.manual_computation"):
                 return Fate(operation, "inlined", by=by, detail=what)
         if row is None or row.index == 0:
@@ -142,6 +146,7 @@ class _Step:
         self.operations, self.before, self.after, self.by = operations, before, after, by
         self.by_name = {i.name: i for i in after.instructions}
         self.names_before = {i.name for i in before.instructions}
+        self.puts: dict[int, Instruction] = {}  # index of what is gone → what took its place
 
     def fate(self, operation: Operation) -> Fate:
         number, by = operation.number, self.by
@@ -250,10 +255,39 @@ class _Step:
         same = self._same(user)
         if same is None or same.opcode != user.opcode or len(same.operands) != len(user.operands):
             return None
-        for k, operand in enumerate(user.operands):
-            if operand is gone:
-                return same.operands[k]
-        return None
+        return self._read_instead(gone, user, same)
+
+    def _read_instead(
+        self, gone: Instruction, user: Instruction, same: Instruction
+    ) -> Instruction | None:
+        if gone not in user.operands:
+            return None
+        k = user.operands.index(gone)
+        two = user.opcode in _COMMUTE and len(user.operands) == 2
+        if two and self._is(same.operands[k], user.operands[1 - k]):
+            return same.operands[1 - k]  # they changed places
+        return same.operands[k]
+
+    def _is(self, put: Instruction, before: Instruction) -> bool:
+        """Whether an instruction is one that was there before."""
+        return put.name == before.name
+
+    def _drops(self, user: Instruction, gone: Instruction) -> bool:
+        """Whether what took the place of a user that chooses is of another operand."""
+        put, first = self.puts.get(user.index), _CHOOSES.get(hlo_opcode(user.opcode))
+        if put is None or first is None or gone in user.operands[:first]:
+            return False
+        read = [put] if self._was_there(put) else put.operands
+        others = [o for o in user.operands[first:] if o is not gone]
+        return bool(read) and all(self._is_of_others(r, gone, others) for r in read)
+
+    def _is_of_others(
+        self, put: Instruction, gone: Instruction, others: Sequence[Instruction]
+    ) -> bool:
+        if any(self._is(put, o) for o in others):
+            return True
+        mine = any(self._is(put, o) for o in [gone, *_ancestors(gone)])
+        return not mine and any(self._is(put, a) for o in others for a in _ancestors(o))
 
     def _root(self, gone: Instruction) -> Instruction | None:
         name = gone.computation.name
@@ -262,7 +296,8 @@ class _Step:
 
     def _replaced(self, operation: Operation, gone: Instruction, put: Instruction) -> Fate:
         by = self.by
-        if self._same(gone) is put:
+        self.puts[gone.index] = put
+        if self._same(gone) is put or put.opcode == "iota":
             return Fate(operation, "rewritten", by=by, detail=f"as {put.opcode}")
         if is_constant(put):
             if operation.opcode in ("constant", "iota"):
@@ -304,10 +339,17 @@ class _Step:
     ) -> Fate:
         """Its users went in the same pass: with them, or since nobody needed it any more."""
         by = self.by
-        found = [self._of(operation, u, depth + 1) for u in users[:4] if self._same(u) is None]
-        kinds = {f.kind for f in found}
+        gone_too = [u for u in users[:4] if self._same(u) is None]
+        fates = [(u, self._of(operation, u, depth + 1)) for u in gone_too]
+        for user, _ in fates:
+            if user.index in self.puts:
+                self.puts.setdefault(gone.index, self.puts[user.index])
+        found = [f for u, f in fates if not self._drops(u, gone)]
+        kinds = {f.kind for f in found} | ({"dead"} if len(found) < len(fates) else set())
         if kinds and kinds <= {"dead", "folded"}:
-            if all(is_constant(o) for o in gone.operands) or is_constant(gone):
+            if "folded" in kinds and (
+                all(is_constant(o) for o in gone.operands) or is_constant(gone)
+            ):
                 return Fate(operation, "folded", by=by, detail="to a constant with what used it")
             what = f"what used it, {_said(users[0])}, no longer needed it"
             return Fate(operation, "dead", by=by, detail=what)
@@ -362,10 +404,21 @@ class _Import(_Step):
         same = self._same(user)
         if same is None or len(same.operands) != len(user.operands):
             return None
-        for k, operand in enumerate(user.operands):
-            if operand is gone:
-                return same.operands[k]
-        return None
+        return self._read_instead(gone, user, same)
+
+    def _is(self, put: Instruction, before: Instruction) -> bool:
+        if before.opcode == "parameter":
+            entry = put.computation.is_entry and before.computation.is_entry
+            number = _argument(put)
+            return entry and number is not None and number == _argument(before)
+        same = self._same(before)
+        return same is not None and same is put
+
+
+def _argument(i: Instruction) -> int | None:
+    """The number of a parameter."""
+    text = i.argument_text if i.opcode == "parameter" else ""
+    return int(text) if text.isdecimal() else None
 
 
 def _is_passed(i: Instruction) -> bool:

@@ -20,6 +20,7 @@ from .fate import Fate, Fates, hlo_opcode
 from .linked_nouns import HEAVY, noun_of, of_opcode, plural, plural_verb, weight_of
 
 _LONGEST = 60  # characters of source in a sentence
+_UNTOLD = "gone; the passes were not kept, so which one removed"
 _BACKWARD = re.compile(r"(?:^|/)[\w()]*transpose\(")
 Calls = tuple[int, ...]
 
@@ -341,6 +342,7 @@ class Teller:
         """What became of the rest of an expression: what stayed in a word, what went in full."""
         stayed: dict[str, int] = {}
         gone: dict[tuple[str, str], list[str]] = {}  # noun and how → in full, of each
+        untold: dict[str, int] = {}
         home = {self._home(i) for k in mains for i in self._instructions(k, calls)}
         for k in others:
             o = self.operations[k]
@@ -359,16 +361,10 @@ class Teller:
             elif fate is not None and (fate.kind != "unknown" or fate.by):
                 gone.setdefault((noun, _how(fate)), []).append(fate.what)
             elif noun not in ("constant", "iota"):
-                what = "is gone; the passes were not kept, so which one removed it is unknown"
-                gone.setdefault((noun, what), []).append(what)
+                untold[noun] = untold.get(noun, 0) + 1
         out = []
         if stayed:
-            words = [n if c == 1 else f"{c:,} {plural(n)}" for n, c in stayed.items()]
-            more = f" and {len(words) - 3:,} more" if len(words) > 3 else ""
-            listed = ", ".join(words[:3])
-            if len(words) in (2, 3):
-                listed = ", ".join(words[:-1]) + f" and {words[-1]}"
-            out.append(f"with its {listed}{more}")
+            out.append(f"with its {_counted(stayed)}")
         shown = sorted(gone, key=lambda g: g[0] in ("constant", "iota"))[:3]
         for noun, what in shown:
             found_gone = gone[noun, what]
@@ -380,6 +376,10 @@ class Teller:
         left = sum(map(len, gone.values())) - sum(len(gone[g]) for g in shown)
         if left:
             out.append(f"{left:,} more went the same way or others")
+        if untold:
+            many = sum(untold.values()) > 1
+            what = f"are {_UNTOLD} them" if many else f"is {_UNTOLD} it"
+            out.append(f"its {_counted(untold)} {what} is unknown")
         return out
 
     def _home(self, i: Instruction) -> int:
@@ -440,6 +440,14 @@ class Teller:
                 raw, more = raw[at.column or 0 :], " …"
         text = raw.decode("utf-8", "replace").strip() + more
         return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _counted(nouns: Mapping[str, int]) -> str:
+    """``broadcast, 3 reshapes and 2 more``."""
+    words = [n if c == 1 else f"{c:,} {plural(n)}" for n, c in nouns.items()]
+    if len(words) > 3:
+        return ", ".join(words[:3]) + f" and {len(words) - 3:,} more"
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
 
 
 def _named(i: Instruction, operation: Operation) -> bool:

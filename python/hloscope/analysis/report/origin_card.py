@@ -96,7 +96,7 @@ class OriginCard:
         return self.origins[k]
 
     def __str__(self) -> str:
-        made = f", named so by {self.made_by}" if self.made_by else ""
+        made = f", named so {_when(self.made_by)}" if self.made_by else ""
         head = f"%{self.instruction.name} ({self.instruction.opcode}{made})"
         if not self.origins:
             if self.instruction.opcode == "parameter":
@@ -111,7 +111,7 @@ class OriginCard:
                 return (
                     f"{head} bears no name of an operation, as XLA's import leaves constants; {may}"
                 )
-            return f"{head} comes from no operation: XLA made it"
+            return f"{head} bears no name of an operation: XLA made it"
         right = f", {self.agreement:.0%} of such were right" if self.agreement is not None else ""
         how = f" (inferred {self.inferred}{right})" if self.inferred else ""
         return printed([f"{head} comes from{how}", *(f"  {o}" for o in self.origins)])
@@ -166,3 +166,11 @@ def origin_card(
     if how is None or (instruction.opcode == "parameter" and not rows):
         return OriginCard(instruction, tuple(rows), made_by)
     return OriginCard(instruction, tuple(rows), made_by, str(how), how.agreement)
+
+
+def _when(made_by: str) -> str:
+    """``by dce``; what no pass did is told by what went before or came after it."""
+    if made_by.startswith(("after all passes", "before any pass")):
+        return made_by
+    pipeline = made_by.removeprefix("start of ")
+    return f"before {pipeline}" if pipeline != made_by else f"by {made_by}"
