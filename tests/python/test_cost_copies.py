@@ -165,7 +165,7 @@ def test_what_a_kernels_author_declares_is_timed_as_matmuls_may_be() -> None:
     assert cost.total_flops == 17_179_869_184
     assert cost.total_matmul_flops == 0
     assert kernel.seconds == pytest.approx(17_179_869_184 / V5E.matmul["bf16"])
-    assert "17.2 GFLOP as authors of kernels declare them" in repr(cost)
+    assert "17.2 GFLOP declared by the authors of kernels" in repr(cost)
     # 48 MiB are read and written, 16 of them in VMEM
     assert cost.main_bytes[kernel.instruction.index] == 32 * MIB
     assert cost.bytes[kernel.instruction.index] == 48 * MIB

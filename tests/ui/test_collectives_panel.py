@@ -92,5 +92,5 @@ def test_no_figure_is_cut_and_a_wait_for_links_in_use_is_said(
         assert exposed["x"] + exposed["width"] <= box["x"] + box["width"]
         facts = page.locator(".card .facts").first.inner_text()
         assert "all of it exposed, and " in facts
-        assert "until transfers before have left the links" in facts
+        assert "waiting for earlier transfers to free the links" in facts
     assert page_errors == []
