@@ -431,3 +431,25 @@ def test_a_large_module_keeps_few_lines_in_the_page(
     )
     expect(text(page, "source").locator(".code-line.lit").first).to_be_visible()
     assert page_errors == []
+
+
+def test_what_is_copied_is_what_is_said_and_bears_no_mark(page: Page) -> None:
+    page.evaluate(
+        """() => {
+          window.copied = [];
+          const writeText = async (text) => { window.copied.push(text); };
+          Object.defineProperty(navigator, 'clipboard', {value: {writeText}, configurable: true});
+        }"""
+    )
+    click(page, "source", "h = x @ w.T")
+    page.get_by_role("button", name="Copy this sentence").click()
+    click(page, "optimized", " tanh(")
+    page.get_by_role("tab", name="Details", exact=True).click()
+    copies = page.get_by_role("tabpanel").get_by_role("button", name=re.compile("^Copy"))
+    for button in copies.all():
+        if button.is_visible():
+            button.click()
+    copied = page.evaluate("window.copied")
+    assert "`x @ w.T` in `layer`" in copied[0]
+    assert len(copied) > 1
+    assert not [text for text in copied if re.search(r"~\d+~", text)]
