@@ -10,8 +10,8 @@ from hloscope.analysis.grouping.loose import FLAT
 OPCODES = ("cosine", "sine", "negate", "sqrt", "abs", "exponential")
 
 
-def _program(loose: int) -> str:
-    """Two layers between loose chains of scalars: before, between and after them."""
+def _program(loose: int, layers: int = 2) -> str:
+    """Layers between loose chains of scalars: before, between and after them."""
     lines = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
 
     def chain(name: str, start: str) -> str:
@@ -32,10 +32,9 @@ def _program(loose: int) -> str:
         return f"t{k}.5"
 
     at = chain("a", "x")
-    at = layer(0, at)
-    at = chain("b", at)
-    at = layer(1, at)
-    at = chain("c", at)
+    for k in range(layers):
+        at = layer(k, at)
+        at = chain("bcdefg"[k], at)
     lines += [f"  ROOT r = f32[64,64] negate({at})", "}"]
     return "\n".join(lines)
 
@@ -102,3 +101,57 @@ def test_what_stands_between_landmarks_is_a_part():
 
 def test_a_few_boxes_stay_as_they_are():
     assert _first_level(_flat(FLAT)) == ([], FLAT + 1)
+
+
+def _step(loose: int, parts: bool) -> str:
+    """A forward pass with and without parts, and what lies loose in it."""
+    rows = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
+    at = "x"
+    for part in ("embed", "block", "head"):
+        scope = f"{part}/" if parts else ""
+        for k in range(4):
+            meta = f'metadata={{op_name="jit(f)/jvp()/{scope}tanh"}}'
+            rows.append(f"  {part}{k} = f32[64,64] tanh({at}), {meta}")
+            at = f"{part}{k}"
+    for k in range(loose):
+        meta = f'metadata={{op_name="jit(f)/jvp()/{OPCODES[k % 3]}"}}'
+        rows.append(f"  l{k} = f32[64,64] {OPCODES[k % 3]}(x), {meta}")
+    for k in range(8):
+        meta = 'metadata={op_name="jit(f)/transpose(jvp())/abs"}'
+        rows.append(f"  b{k} = f32[64,64] abs({at}), {meta}")
+        at = f"b{k}"
+    names = [at, *(f"l{k}" for k in range(loose))]
+    shape = ", ".join("f32[64,64]" for _ in names)
+    return "\n".join([*rows, f"  ROOT r = ({shape}) tuple({', '.join(names)})", "}"])
+
+
+def _in_forward(text: str) -> tuple[list[str], int]:
+    tree = group_tree(hs.read(text).module)
+    (forward,) = (g for g, label in enumerate(tree.label) if label == "forward")
+    labels = [tree.label[g] for g in tree.children()[forward]]
+    return labels, int((tree.group == forward).sum())
+
+
+def test_what_lies_loose_in_a_crowded_pass_is_gathered():
+    labels, loose = _in_forward(_step(9, parts=True))
+    assert {"embed", "block", "head"} < set(labels)
+    assert loose == 0
+
+
+def test_results_of_one_kind_in_a_crowded_pass_are_one_group():
+    labels, _ = _in_forward(_step(18, parts=True))
+    assert [name for name in labels if "×" in name] == ["cosine ×6", "sine ×6", "negate ×6"]
+
+
+def test_a_pass_without_parts_or_of_few_boxes_stays():
+    labels, loose = _in_forward(_step(4, parts=True))
+    assert sorted(labels) == ["block", "embed", "head"]
+    assert loose == 4
+    labels, loose = _in_forward(_step(9, parts=False))
+    assert labels == []
+
+
+def test_gatherings_of_one_name_are_numbered():
+    labels, _ = _first_level(_program(3, layers=4))
+    between = [name for name in labels if name.startswith("cosine")]
+    assert [name.partition(" ")[2] for name in between] == ["", "2"]

@@ -27,14 +27,14 @@ import numpy as np
 
 from ..base.families import ID, families
 from ..base.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
-from ..base.op_name import CALLED, LAYER, Path, relative, without_loops
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, relative, without_loops
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .layers import layers
 from .loop_names import loop_names
-from .loose import AROUND_LOOP, gather_flat, gather_loose
+from .loose import AROUND_LOOP, PASS, gather_flat, gather_loose
 from .results import gather_results
 from .rings import gather_rings, loop_label
 
@@ -63,6 +63,7 @@ _ROLE_KINDS = {
     "true_computation": "branch",
     "false_computation": "branch",
 }
+_PASSES = ((FORWARD,), (BACKWARD,))
 _MOVED = (ID["elementwise"], ID["data_movement"])
 _CALLERS = frozenset(["call", "call-start", "async-start", "map", "custom-call"])
 
@@ -285,11 +286,15 @@ class _Builder:
             gather_flat(top, self.t, self.quiet, landmark)
             size = int(self.t.size[top.computation])
             around = [n for n in nodes if n is not top and n.kind == "scope"]
-            around = [n for n in around if self._holds_loop(n)]
+            passes = [n for n in top.children if n.children and n.path[:1] in _PASSES]
+            around = [n for n in around if self._holds_loop(n) or any(n is p for p in passes)]
             if size * len(around) <= MOST_WALKED:
+                stays = landmark[~np.isin(self.family[landmark], _MOVED)]
                 for node in around:
-                    stays = landmark[~np.isin(self.family[landmark], _MOVED)]
-                    gather_loose(node, self.t, self.quiet, stays, AROUND_LOOP)
+                    loop = self._holds_loop(node)
+                    if not loop:
+                        gather_results(node, self.t, self.quiet, output, PASS)
+                    gather_loose(node, self.t, self.quiet, stays, AROUND_LOOP if loop else PASS)
 
     def _holds_loop(self, node: Node) -> bool:
         return bool(self.is_loop[node.members].any())

@@ -121,16 +121,17 @@ class _Finder:
             before = self.layers
             identity = self._identity(whole, recedes)
             told = self._told(whole, identity, recedes, rows) if stacks else {}
-            found = place(t, c, whole, identity, signature, apart, recedes, told)
-            if stacks and self.phased:
-                late = self.phase == IN_BACKWARD
+            late = self.phase == IN_BACKWARD if self.phased else None
+            found = place(t, c, whole, identity, signature, apart, recedes, told, late)
+            if stacks and late is not None:
                 better = by_weights(t, found, recedes, rows, late)
                 if better is not None:
                     self.layers = before
                     recedes = [self._recedes(s) for s in better.stacks]
                     identity = self._identity(better.stacks, recedes, better.of)
                     told = self._told(better.stacks, identity, recedes, rows)
-                    found = place(t, c, better.stacks, identity, signature, apart, recedes, told)
+                    of = better.stacks
+                    found = place(t, c, of, identity, signature, apart, recedes, told, late)
             if stacks:
                 self._free_lookups(found, signature)
                 self._to_gradients(found, recedes, identity)

@@ -22,6 +22,8 @@ from .group_nodes import Node, count_boxes
 MOST = 12
 # And a scope around a loop: the weights of all layers, brought into order before it.
 AROUND_LOOP = 6
+# And a pass, which is looked at beside another.
+PASS = 8
 # And ENTRY where there is nothing but boxes: so many can be read.
 FLAT = 15
 # Parts by schedule that it is cut into.
@@ -83,8 +85,10 @@ def _gather(node: Node, t: Table, loose: Ints, depth: Ints) -> None:
             continue
         label = "inputs" if d == 0 else "outputs" if d == last else ""
         label = label or "·".join(words_of_mask(telling_mask(t, rows))) or "between"
+        name, again = label, 1
         while label in taken:
-            label += " and more"
+            again += 1
+            label = f"{name} {again}"
         taken.add(label)
         node.children.append(Node("component", label, node.computation, members=rows))
         node.members = np.setdiff1d(node.members, rows, assume_unique=True)

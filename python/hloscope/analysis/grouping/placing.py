@@ -27,12 +27,15 @@ def place(
     apart: NDArray[np.bool_],
     recedes: list[bool],
     told: dict[int, int] | None = None,
+    gradient: NDArray[np.bool_] | None = None,
 ) -> Repeats:
     """Which layer each row of ``c`` belongs to.
 
     ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone;
     ``apart`` are rows that join no layer (an optimiser's); ``recedes`` tells stacks of gradients;
-    ``told``: of some rows the number that identifies their layer, as their weights say.
+    ``told``: of some rows the number that identifies their layer, as their weights say;
+    ``gradient``: rows of the backward pass. Weights it updates may be used once more: it serves no
+    layer of the model for that.
     """
     g = Graph(t, c)
     start, at = [], 0
@@ -79,6 +82,10 @@ def place(
     kind = signature[g.first : g.first + g.size].tolist()
     free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
     known = _told(told or {}, g.first, who, late, after, before)
+    serves = [_only(a, b) for a, b in zip(model_low, model_high, strict=True)]
+    if gradient is not None:
+        for i in np.flatnonzero(gradient[g.first : g.first + g.size]).tolist():
+            serves[i] = -1
     opens, ends_it = _sides(kind, after, before, free, start, stacks, recedes, known)
     mine = _served(g, kind, after, before, free, late, start, stacks)
     first = set(start)
@@ -99,9 +106,7 @@ def place(
             position[i] = a
         elif b < NEVER and (kind[i], _begin(start, b)) in opens:
             position[i] = b
-        elif b < NEVER and who[b] == (
-            _only(low[i], high[i]) if late[b] else _only(model_low[i], model_high[i])
-        ):
+        elif b < NEVER and who[b] == (_only(low[i], high[i]) if late[b] else serves[i]):
             if a in last and b in first:
                 gap.append(i)
                 continue

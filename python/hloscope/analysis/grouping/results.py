@@ -20,10 +20,12 @@ MANY = 6
 CROWDED = 16
 
 
-def gather_results(node: Node, t: Table, quiet: NDArray[np.bool_], output: Ints) -> None:
+def gather_results(
+    node: Node, t: Table, quiet: NDArray[np.bool_], output: Ints, crowded: int = CROWDED
+) -> None:
     """Moves direct members that are results of equal kind into groups of their own, in place."""
     members = node.members
-    if count_boxes(quiet, members) < CROWDED:
+    if count_boxes(quiet, members) < crowded:
         return
     leaving = members[~quiet[members] & _reaches_root(t, quiet, output)[members]]
     by_kind: dict[str, list[int]] = {}
