@@ -148,9 +148,10 @@ export interface Total {
   /** The most, of branches that exclude one another. */
   wire: number;
   leastWire: number;
+  /** Both in words, as `wireText`. */
+  sent: string;
   payload: number;
   leastPayload: number;
-  atLeast: boolean; // a trip count or formula in it is unknown
 }
 
 /** "0–8" executions of what is in a branch, "8" of the rest; "?" unknown. */
@@ -194,6 +195,14 @@ export function span(
   return [least, most];
 }
 
+/** Wire bytes of all: "≥" where a trip count or formula is unknown, "unknown" where nothing is known. */
+export function wireText(rows: readonly CollectiveRow[]): string {
+  const [least, most] = span(rows, totalWire);
+  if (!most && rows.some((r) => Number.isNaN(r.wire))) return "unknown";
+  const atLeast = rows.some((r) => !Number.isFinite(r.wire) || !Number.isFinite(r.executions));
+  return `${atLeast ? "≥ " : ""}${spanned(least, most)}`;
+}
+
 /** Sums of rows that share a key, most wire bytes first. */
 export function totalsBy(
   rows: readonly CollectiveRow[],
@@ -209,8 +218,8 @@ export function totalsBy(
   const totals = [...groups].map(([name, found]): Total => {
     const [leastWire, wire] = span(found, totalWire);
     const [leastPayload, payload] = span(found, totalPayload);
-    const atLeast = found.some((r) => !Number.isFinite(r.wire) || !Number.isFinite(r.executions));
-    return { key: name, count: found.length, wire, leastWire, payload, leastPayload, atLeast };
+    const sent = wireText(found);
+    return { key: name, count: found.length, wire, leastWire, sent, payload, leastPayload };
   });
   return totals.sort((a, b) => b.wire - a.wire || b.payload - a.payload);
 }

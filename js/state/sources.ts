@@ -95,7 +95,7 @@ export class Sources {
         seconds: known(seconds),
         flops: flops[i] * again(i),
         bytes: known(bytes),
-        wire: wire[i],
+        wire: known(wire[i]),
       };
       add(found.figures, figures);
       if (guessed?.[i]) add(found.inferred, figures);

@@ -66,7 +66,7 @@ describe("totals", () => {
         leastWire: 250,
         payload: 400,
         leastPayload: 400,
-        atLeast: false,
+        sent: "250 B",
       },
       {
         key: "data",
@@ -75,13 +75,17 @@ describe("totals", () => {
         leastWire: 75,
         payload: 100,
         leastPayload: 100,
-        atLeast: true,
+        sent: "≥ 75 B",
       },
     ]);
   });
   test("a formula that is unknown adds nothing and shows as at least", () => {
     const [t] = totalsBy([row({ wire: Number.NaN }), row({})], () => "all");
-    expect([t.wire, t.atLeast]).toEqual([150, true]);
+    expect([t.wire, t.sent]).toEqual([150, "≥ 150 B"]);
+  });
+  test("where no formula is known, what is sent is unknown rather than nothing", () => {
+    const [t] = totalsBy([row({ wire: Number.NaN }), row({ wire: 0 })], () => "all");
+    expect(t.sent).toBe("unknown");
   });
   test("filter holds every word, in any text", () => {
     const rows = [row({}), row({ line: "b/eval.py:2", moves: "x" })];

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
+import numpy as np
 import pytest
 from hloscope import read
 from hloscope.hlo.compare import differences
+from hloscope.plan.figures import figures
 from hloscope.readers import ReadError, read_modules
 from hloscope.readers.proto import is_proto, message_name, read_buffer_assignment, read_proto
 from hloscope.readers.proto_literals import float_text
 from hloscope.readers.proto_schema import message_class
+from hloscope.show.text import summary_text
 from xla_oracle import through_xla
 
 
@@ -282,6 +285,45 @@ def test_a_proto_that_does_not_count_its_devices_leaves_what_is_sent_unknown(gro
     (warning,) = of_proto.warnings
     assert "does not say on how many devices" in str(warning)
     assert "%all names no groups" in str(warning)
+
+
+def test_what_is_sent_and_unknown_is_shown_as_unknown_everywhere(tmp_path):
+    """Nobody knows what the only collective takes: neither 0 bytes nor 0 seconds."""
+    _, proto = through_xla(EVERYONE.replace("GROUPS", "replica_groups={}"))
+    (tmp_path / "m.hlo.pb").write_bytes(proto)
+    cap = hs.read(tmp_path / "m.hlo.pb", hardware="tpu-v5e")
+    assert cap.collectives.wire_bytes is None
+    assert cap.collectives.total.is_lower_bound
+    assert "unknown" in str(cap.collectives).splitlines()[-1]
+    summary = cap.summary
+    assert summary["wire_bytes"] is None
+    assert [row["wire_bytes"] for row in summary["collectives"]] == [None]
+    seconds = summary["modelled_seconds"]
+    assert [seconds[k] for k in ("collective", "exposed", "total")] == [None] * 3
+    roofline = cap.cost().roofline
+    assert [i.name for i in roofline.unmodelled] == ["all"]
+    assert np.isnan(roofline.step_seconds).sum() == 1
+    assert "modelled on TPU v5e: unknown" in str(cap.cost())
+    shown = summary_text(cap)
+    assert re.search(r"modelled +unknown on tpu-v5e", shown)
+    assert re.search(r"wire +unknown: 1 all-reduce", shown)
+    assert hs.check(cap, max_wire_bytes="1TiB").problems
+    assert figures(cap).seconds is None
+    assert figures(cap).wire_bytes is None
+
+
+def test_time_beside_an_unknown_collective_is_the_least_there_is(tmp_path):
+    text = EVERYONE.replace("GROUPS", "replica_groups={}").replace(
+        "all-reduce(%p)", "all-reduce(%n)"
+    )
+    text = text.replace("  ROOT %all", "  %n = f32[64]{0} negate(%p)\n  ROOT %all")
+    _, proto = through_xla(text)
+    (tmp_path / "m.hlo.pb").write_bytes(proto)
+    cap = hs.read(tmp_path / "m.hlo.pb", hardware="tpu-v5e")
+    seconds = cap.summary["modelled_seconds"]
+    assert seconds["total"] > 0
+    assert seconds["communication_is_least"]
+    assert re.search(r"modelled +≥ ", summary_text(cap))
 
 
 def test_groups_that_name_devices_count_them(tmp_path):

@@ -8,6 +8,7 @@ import {
   spanned,
   totalsBy,
   totalWire,
+  wireText,
 } from "../../state/collectives.ts";
 import { costsOf } from "../../state/costs.ts";
 import { shortLine } from "../../state/places.ts";
@@ -108,13 +109,14 @@ export const collectives: Panel = {
     const head = h("p", { class: "collective-sum" });
     const sum = () => {
       const [least, most] = span(found.rows, totalWire);
+      const timeless = !most && found.rows.some((r) => Number.isNaN(r.wire));
       const t = costs?.totals;
       const part = t && t.collective > 0 ? Math.round((100 * t.exposed) / t.collective) : 0;
       const time =
-        costs?.chip && t
+        costs?.chip && t && !timeless
           ? ` · ${format.seconds(t.collective)} modelled, ${format.seconds(t.exposed)} of it exposed (${part} %), ${format.seconds(Math.max(0, t.collective - t.exposed))} hidden`
           : "";
-      head.textContent = `${format.plural(found.rows.length, "collective")} · ${spanned(least, most)} on the wire per device${least === most ? "" : " depending on which branches run"}${time}`;
+      head.textContent = `${format.plural(found.rows.length, "collective")} · ${wireText(found.rows)} on the wire per device${least === most ? "" : " depending on which branches run"}${time}`;
     };
     costs?.on(() => {
       sum();
@@ -291,7 +293,7 @@ function totalsTable(
   const shown = sums.slice(0, 24).map((t) => ({
     label: t.key,
     value: t.wire,
-    text: `${t.atLeast ? "≥ " : ""}${spanned(t.leastWire, t.wire)} · ${format.count(t.count)}`,
+    text: `${t.sent} · ${format.count(t.count)}`,
     title: `${format.plural(t.count, "collective")}, payload ${spanned(t.leastPayload, t.payload)}`,
     onclick: () => pick(t.key),
   }));

@@ -76,6 +76,10 @@ const FIGURES_OF_BRANCHES: Record<string, [unit: string, said: string]> = {
   seconds: ["s", "modelled"],
 };
 
+/** The modelled step; unknown where that of all that takes time is. */
+const modelled = (t: Costs["totals"]): string =>
+  t.unknown && !t.total ? "unknown" : format.seconds(t.total);
+
 function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   const t = costs.totals;
   const isGlobal = ctx.model.header.summary.shapes === "global";
@@ -85,7 +89,7 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
     ["Bytes accessed", format.bytes(t.bytes)],
     ["Intensity", `${format.quantity(t.flops / t.bytes)} FLOP/B`],
   ];
-  if (costs.chip) rows.push(["Modelled time", format.seconds(t.total)]);
+  if (costs.chip) rows.push(["Modelled time", modelled(t)]);
   const unknown = t.unknown
     ? note(
         `Without ${format.plural(t.unknown, "operation")} whose cost is unknown, such as custom calls.`,
@@ -113,7 +117,7 @@ function split(costs: Costs): HTMLElement[] {
   if (!costs.chip) return [note("Choose a chip to see modelled time.")];
   const t = costs.totals;
   const share = (v: number) =>
-    t.total > 0 ? `${format.seconds(v)} · ${Math.round((100 * v) / t.total)} %` : "0 s";
+    t.total > 0 ? `${format.seconds(v)} · ${Math.round((100 * v) / t.total)} %` : modelled(t);
   const hidden = Math.max(0, t.collective - t.exposed);
   const rows = [
     { label: "compute", value: t.compute, text: share(t.compute), color: "var(--compute)" },

@@ -80,9 +80,9 @@ def figures(
         notes.append(f"FLOPs unknown for {len(cost.unknown_flops)} instructions")
     roofline = cost.roofline
     made = Figures(
-        seconds=None if roofline is None else roofline.total_seconds,
+        seconds=None if roofline is None or roofline.unknown_transfers else roofline.known_seconds,
         hardware="" if roofline is None else roofline.hardware.id,
-        wire_bytes=None if unknown else float(found.wire_bytes),
+        wire_bytes=None if unknown else float(found.total.wire_bytes),
         peak_bytes=float(memory.peak_bytes),
         peak_source=memory.peak_source,
         flops=cost.total_flops,

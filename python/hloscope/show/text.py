@@ -59,6 +59,10 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
         words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
         bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
         total = spanned(seconds.get("total_least", seconds["total"]), seconds["total"], duration)
+        if seconds["total"] is None:
+            total, least = "unknown", ""
+        elif seconds.get("communication_is_least"):
+            least = "≥ "
         told = f"{least}{total} on {s['hardware']}"
         rows.append(("modelled", f"{told}: {bound}" if bound else told))
     return rows
@@ -84,8 +88,10 @@ def _collectives(s: Summary, capture: Capture) -> list[Row]:
     found = s.get("collectives")
     if not found:
         return []
-    ordered = sorted(found, key=lambda row: -row["wire_bytes"])
+    ordered = sorted(found, key=lambda row: -(row["wire_bytes"] or 0))
     parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
+    if s["wire_bytes"] is None:
+        return [("wire", f"unknown: {', '.join(parts)}")]
     least = "≥ " if any("lower_bound" in row for row in found) else ""
     wire = spanned(s.get("wire_bytes_least", s["wire_bytes"]), s["wire_bytes"], size)
     by = " depending on which branches run" if "wire_bytes_least" in s else ""

@@ -171,6 +171,7 @@ class Total:
     ``wire_bytes`` is what one device sends. Of branches of one conditional only one runs: the
     figures are the most, ``least_…`` the least (``base.branches``). ``is_lower_bound``: a trip
     count or a wire formula is unknown in some of them; they count once, or not.
+    ``wire_is_unknown``: of nothing that is sent is known how much; ``wire_bytes`` is 0 then.
     """
 
     key: tuple[str | None, ...]
@@ -182,6 +183,12 @@ class Total:
     least_payload_bytes: int
     least_wire_bytes: int
     is_lower_bound: bool
+    wire_is_unknown: bool = False
+
+    @property
+    def known_wire_bytes(self) -> int | None:
+        """``wire_bytes``, or None where nothing of it is known."""
+        return None if self.wire_is_unknown else self.wire_bytes
 
     @property
     def is_range(self) -> bool:
@@ -209,4 +216,5 @@ def total_of(key: tuple[str | None, ...], rows: list[Collective]) -> Total:
         least_payload_bytes=int(payload[0]),
         least_wire_bytes=int(wire[0]),
         is_lower_bound=any(r.is_unknown or r.wire_bytes is None for r in rows),
+        wire_is_unknown=not wire[1] and any(r.wire_bytes is None for r in rows),
     )

@@ -122,12 +122,13 @@ class Collectives:
         return self.total.payload_bytes
 
     @property
-    def wire_bytes(self) -> int:
-        """Sent by one device in all executions; kinds without a formula are left out.
+    def wire_bytes(self) -> int | None:
+        """Sent by one device in all executions; None where nothing of it is known.
 
-        Where branches differ, of those that send most; ``total`` has the least as well.
+        What is unknown is left out beside what is known: ``total.is_lower_bound``. Where
+        branches differ, of those that send most; ``total`` has the least as well.
         """
-        return self.total.wire_bytes
+        return self.total.known_wire_bytes
 
     @cached_property
     def total(self) -> Total:

@@ -14,7 +14,8 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     """One row per kind and axes; bytes are summed over executions.
 
     ``wire_bytes`` is what one device sends. ``lower_bound`` stands in a row when a trip count
-    or a wire formula in it is unknown, ``…_least`` where figures depend on which branches of
+    or a wire formula in it is unknown, and ``wire_bytes`` is None when none of it is known;
+    ``…_least`` where figures depend on which branches of
     conditionals run: the plain ones are the most, and those of all rows, ``wire_bytes`` beside
     them, are not a sum of rows that exclude one another.
     """
@@ -28,7 +29,7 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
             "count": t.count,
             "executions": t.executions,
             "payload_bytes": t.payload_bytes,
-            "wire_bytes": t.wire_bytes,
+            "wire_bytes": t.known_wire_bytes,
         }
         if found.num_slices:
             row["network"] = network

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..text.units import printed, size, spanned
 
 if TYPE_CHECKING:
+    from .collective import Total
     from .collectives import Collectives
 
 
@@ -33,7 +34,7 @@ def text(found: Collectives) -> str:
             kind, axes_or_groups, str(t.count),
             low + spanned(t.least_executions, t.executions, str),
             low + spanned(t.least_payload_bytes, t.payload_bytes, size),
-            low + spanned(t.least_wire_bytes, t.wire_bytes, size),
+            _wire(t),
         ))  # fmt: skip
     widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]))]
     lines = []
@@ -42,12 +43,15 @@ def text(found: Collectives) -> str:
         lines.append("  ".join(cells).rstrip())
     if found.num_slices:  # what crosses between slices goes over another network
         each = sorted(found.totals(("network",)), key=lambda t: str(t.key))
-        said = (
-            f"{t.key[0]} {'≥ ' * t.is_lower_bound}{spanned(t.least_wire_bytes, t.wire_bytes, size)}"
-            for t in each
-        )
+        said = (f"{t.key[0]} {_wire(t)}" for t in each)
         lines.append("wire per device and network: " + ", ".join(said))
     if (total := found.total).is_range:
         wire = spanned(total.least_wire_bytes, total.wire_bytes, size)
         lines.append(f"in all {wire} per device, depending on which branches of conditionals run")
     return printed([head, *lines])
+
+
+def _wire(t: Total) -> str:
+    if t.wire_is_unknown:
+        return "unknown"
+    return "≥ " * t.is_lower_bound + spanned(t.least_wire_bytes, t.wire_bytes, size)

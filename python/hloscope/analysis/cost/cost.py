@@ -169,14 +169,14 @@ class Cost:
 
     @cached_property
     def wire(self) -> Floats:
-        """Bytes that one device sends by each start of a transfer, all executions.
+        """Bytes that one device sends by each start of a transfer, all executions; NaN unknown.
 
         Where branches differ, of those that send most.
         """
         sent = np.zeros(len(self.runs))
         for t in self.transfers:
             sent[t.start] += t.wire_bytes
-        return sent * self.wire_runs
+        return np.where(self.wire_runs > 0, sent * self.wire_runs, 0.0)
 
     @property
     def hardware(self) -> Hardware | None:

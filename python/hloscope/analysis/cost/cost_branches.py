@@ -66,6 +66,6 @@ def wire_runs(cost: Cost) -> Floats:
         return cost.runs
     sent = np.zeros(len(cost.runs))
     for t in cost.transfers:
-        sent[t.start] += t.wire_bytes
+        sent[t.start] += np.nan_to_num(t.wire_bytes)
     counted = count_runs(cost.module, calls, sent, counts=cost.execution.trips)
     return np.asarray(counted.runs[table(cost.module).computation])

@@ -117,6 +117,7 @@ class Roofline:
         out = np.where(alone, self.seconds * self.runs, 0.0)
         for t, waited in zip(self.transfers, self.waited_seconds.tolist(), strict=True):
             out[t.start] += waited
+        out[(self.bound_by == collective) & np.isnan(self.seconds) & (self.runs > 0)] = np.nan
         if self.copy_seconds > 0:
             moved = np.where(self.bound_by == copy, self.seconds * self.runs, 0.0)
             out += moved * (self.copy_wait_seconds / self.copy_seconds)
@@ -139,27 +140,47 @@ class Roofline:
         busy = self.compute_seconds + self.memory_seconds
         return busy + self.exposed_seconds + self.copy_wait_seconds
 
+    @cached_property
+    def unknown_transfers(self) -> int:
+        """Collectives that run and of which nobody knows how long they take."""
+        of = self.bound_by == BOUNDS.index("collective")
+        return int((of & np.isnan(self.seconds) & (self.runs > 0)).sum())
+
+    @property
+    def known_seconds(self) -> float | None:
+        """``total_seconds``; None where it is 0 because what takes time is unknown."""
+        unknown = any(self.runs[i.index] > 0 for i in self.unmodelled)
+        return None if unknown and not self.total_seconds else self.total_seconds
+
     def to_dict(self) -> dict[str, Any]:
+        sent, waited = (
+            None if self.unknown_transfers and not s else s
+            for s in (self.collective_seconds, self.exposed_seconds)
+        )
+        least = {"communication_is_least": True} if self.unknown_transfers else {}
         return {
             "hardware": self.hardware.id,
             "modelled_seconds": {
                 "compute": self.compute_seconds,
                 "memory": self.memory_seconds,
-                "collective": self.collective_seconds,
-                "exposed": self.exposed_seconds,
+                "collective": sent,
+                "exposed": waited,
                 "copies": self.copy_wait_seconds,
-                "total": self.total_seconds,
-            },
+                "total": self.known_seconds,
+            }
+            | least,
             "not_modelled": [i.name for i in self.unmodelled],
         }
 
     def text(self) -> list[str]:
         """Two or three lines for a person."""
+        found = self.to_dict()["modelled_seconds"]
+        least = "≥ " if self.unknown_transfers and found["total"] is not None else ""
         lines = [
-            f"modelled on {self.hardware.label}: {duration(self.total_seconds)}"
+            f"modelled on {self.hardware.label}: {least}{duration(found['total'])}"
             f" = compute {duration(self.compute_seconds)} + memory"
             f" {duration(self.memory_seconds)} + exposed communication"
-            f" {duration(self.exposed_seconds)}"
+            f" {duration(found['exposed'])}"
             + (f" + copies {duration(self.copy_wait_seconds)}" if self.copy_wait_seconds else "")
         ]
         hidden = self.copy_seconds - self.copy_wait_seconds

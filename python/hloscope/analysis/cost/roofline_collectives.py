@@ -57,6 +57,9 @@ class Levels:
     far: Cost
 
 
+_UNKNOWN = Levels(*[(float("nan"), float("nan"))] * 3)
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """Parameters of one execution of a collective; ``hardware`` turns them into seconds.
@@ -75,7 +78,7 @@ class Transfer:
 
     @property
     def wire_bytes(self) -> float:
-        """What one device sends when all are behind one switch, or between slices."""
+        """What one device sends when all are behind one switch, or between slices; NaN unknown."""
         return self.levels[-1].switch[1] + self.levels[-1].far[1]
 
     @property
@@ -158,6 +161,8 @@ class TransferMaker:
         groups: DeviceGroups | None,
     ) -> Transfer:
         """The parameters of one collective, or of one permute of a collective matmul."""
+        if row.wire_bytes is None and groups is None:  # nobody says who sends, and to whom
+            return Transfer(row.index, start, done, (_UNKNOWN,) * (MAX_BLOCK + 1), True)
         size = groups.group_size if groups is not None else row.group_size
         at = groups.key if groups is not None else None, row.axes
         if at not in self._groups:

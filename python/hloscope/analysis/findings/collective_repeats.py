@@ -98,7 +98,7 @@ def _slices(i: Instruction) -> bool:
 
 def _is_trifle(facts: Facts, wire_bytes: float) -> bool:
     """Under a hundredth of what is sent: a gradient's norm, a loss."""
-    return wire_bytes < 0.01 * facts.collectives.wire_bytes
+    return wire_bytes < 0.01 * facts.collectives.total.wire_bytes
 
 
 def of_constant(facts: Facts) -> Iterator[Finding]:

@@ -102,6 +102,7 @@ class Headline:
     memory_bytes: float | None  # of the device
     largest: str  # the category with most bytes at the peak
     largest_bytes: int
+    is_least: bool = False  # what some collectives take is unknown
 
     def parts(self) -> list[str]:
         """One figure each, in words."""
@@ -109,7 +110,10 @@ class Headline:
         if not self.is_optimised:
             parts.append("not optimised yet: no step time")
         if self.seconds is not None:
-            parts.append(f"step {duration(self.seconds)} {self.seconds_are} on {self.hardware}")
+            least = "≥ " if self.is_least and self.seconds_are != "measured" else ""
+            parts.append(
+                f"step {least}{duration(self.seconds)} {self.seconds_are} on {self.hardware}"
+            )
         if self.mfu is not None:
             most = "" if self.seconds_are == "measured" else "≤ "
             parts.append(f"MFU {most}{percent(self.mfu)}")

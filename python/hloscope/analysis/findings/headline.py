@@ -33,6 +33,7 @@ def headline(facts: Facts) -> Headline:
         hardware=chip.label if chip is not None else None,
         seconds=seconds,
         seconds_are="modelled" if seconds else "unknown",
+        is_least=bool(seconds and r is not None and r.unknown_transfers),
         is_optimised=facts.is_optimised,
         mfu=mfu(facts, seconds),
         bound_by=bound,

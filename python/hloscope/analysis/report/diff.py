@@ -235,7 +235,7 @@ def _totals(sums: list[dict[str, Any]], rows: list[tuple[Collective, ...]]) -> t
     def total(name: str, unit: str, key: str) -> Delta:
         return Delta(name, unit, sums[0].get(key), sums[1].get(key))
 
-    wire = [total_of((), list(side)).wire_bytes for side in rows]
+    wire = [total_of((), list(side)).known_wire_bytes for side in rows]
     return (
         total("instructions", "", "instructions"),
         total("computations", "", "computations"),

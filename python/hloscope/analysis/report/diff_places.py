@@ -92,7 +92,7 @@ def _scopes(p: Program, names: dict[str, str]) -> Sums:
     seconds = np.zeros(len(cost.runs)) if r is None else np.nan_to_num(r.step_seconds)
     wire = np.zeros(len(cost.runs))
     for t in cost.transfers:
-        wire[t.start] += t.wire_bytes * cost.runs[t.start]
+        wire[t.start] += np.nan_to_num(t.wire_bytes) * cost.runs[t.start]
     out: Sums = defaultdict(lambda: [0.0, 0.0, 0.0])
     for n in np.flatnonzero((seconds > 0) | (wire > 0)).tolist():
         path = parse_op_name(p.module.instructions[n].op_name)

@@ -299,7 +299,7 @@ def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
     r = cost.roofline
     if r is not None:
         seconds = np.nan_to_num(r.step_seconds)
-    return [flops, np.nan_to_num(cost.bytes) * runs, seconds, cost.wire]
+    return [flops, np.nan_to_num(cost.bytes) * runs, seconds, np.nan_to_num(cost.wire)]
 
 
 def source(module: Module, target: Target) -> Source:
