@@ -7,7 +7,9 @@ Prints a row a program: modelled time without communication, XLA's ``estimated_c
 chip's clock, their ratio; then the median ratio, over programs and over operations, the rank
 correlation of operations (Spearman), and what is above XLA's estimate. The corpus' programs are
 tiny, and XLA's estimates of tiny operations are mostly fixed costs that no bound may count: the
-operations that XLA gives 10 µs and more have figures of their own.
+operations that XLA gives 10 µs and more have figures of their own. So have those whose result is
+in main memory: on a chip with much VMEM nearly all of a tiny program stays there, where a bound
+by main memory's bandwidth says next to nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def main() -> None:
     import numpy as np
 
     ratios, above = [], []
-    pairs: list[tuple[float, float]] = []
+    pairs: list[tuple[float, float, bool]] = []  # ours, XLA's, whether the result is in HBM
     print(f"{'program':24} {'modelled':>12} {'XLA':>12} {'ratio':>8}")
     for name, cost in costs(options):
         r, cycles = cost.roofline, cost.total_estimated_cycles
@@ -55,14 +57,20 @@ def main() -> None:
         print(f"{name[:24]:24} {ours * 1e6:9.2f} µs {xla * 1e6:9.2f} µs {ours / xla:8.3f}")
         for n, count in cost.estimated_cycles.items():
             if cost.is_unit[n] and count and not np.isnan(r.seconds[n]):
-                pairs.append((float(r.seconds[n]), count / clock))
+                i = cost.module.instructions[n]
+                in_main = all("S(" not in x.layout.text for x in i.shape.leaves() if x.layout)
+                pairs.append((float(r.seconds[n]), count / clock, in_main))
                 if r.seconds[n] > count / clock:
                     above.append(f"{name} %{cost.module.instructions[n].name}")
     if not pairs:
         sys.exit("no program here has estimated_cycles and a chip with a clock")
     print(f"median ratio: {np.median(ratios):.3f} of {len(ratios)} programs")
-    for least, said in ((0.0, "operations"), (1e-5, "operations of 10 µs and more")):
-        found = np.array([p for p in pairs if p[1] >= least])
+    for chosen, said in (
+        (pairs, "operations"),
+        ([p for p in pairs if p[2]], "operations with results in main memory"),
+        ([p for p in pairs if p[1] >= 1e-5], "operations of 10 µs and more"),
+    ):
+        found = np.array([p[:2] for p in chosen])
         if len(found) < 3:
             continue
         ranks = [np.argsort(np.argsort(x, kind="stable"), kind="stable") for x in found.T]

@@ -51,6 +51,14 @@ ENTRY main {
 """  # noqa: E501
 
 
+def test_mfu_counts_what_a_kernel_declares() -> None:
+    """An upper bound that leaves a kernel's work out would be none."""
+    cap = hs.read(KERNEL, hardware="tpu-v5e")
+    headline = cap.findings.headline
+    rate = cap.cost().hardware.matmul["bf16"]
+    assert headline.mfu == pytest.approx(17179869184 / (rate * headline.seconds))
+
+
 def test_a_copy_to_vmem_reads_main_memory_once_and_runs_beside() -> None:
     cost = hs.read(PREFETCHED).cost(V5E)
     copy = cost.module.find("copy-start").index

@@ -86,9 +86,9 @@ class Finding:
 class Headline:
     """The program in figures; None is unknown. Times are of one step on one device.
 
-    ``mfu`` is matmul FLOPs over what the chip could do in that time (Chowdhery et al. 2022,
-    "PaLM", appendix B, with the FLOPs that are compiled): with a measured step measured, else
-    an upper bound, as the modelled time is a lower one.
+    ``mfu`` is FLOPs of matmuls and kernels over what the chip could do in that time (Chowdhery
+    et al. 2022, "PaLM", appendix B, with the FLOPs that are compiled): with a measured step
+    measured, else an upper bound, as the modelled time is a lower one.
     """
 
     hardware: str | None

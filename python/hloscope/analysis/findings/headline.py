@@ -46,9 +46,12 @@ def headline(facts: Facts) -> Headline:
 
 
 def mfu(facts: Facts, seconds: float | None) -> float | None:
-    """Matmul FLOPs over what the chip could do in ``seconds``; None without a chip."""
+    """FLOPs for the matrix unit over what the chip could do in ``seconds``; None without a chip.
+
+    Those that the authors of kernels declare are among them: attention, grouped matmuls.
+    """
     cost = facts.cost
     if cost.hardware is None or not seconds:
         return None
     peak = max(cost.hardware.matmul.get("bf16", 0.0), cost.hardware.matmul.get("f16", 0.0))
-    return cost.total_matmul_flops / (peak * seconds) if peak else None
+    return cost.total_matrix_flops / (peak * seconds) if peak else None
