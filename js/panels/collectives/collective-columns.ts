@@ -25,9 +25,10 @@ export interface ColumnDef {
 }
 
 const runs = ({ first }: Alike) => `× ${executionsText(first)}`;
-const time = (v: number) => (Number.isNaN(v) ? "" : v > 0 ? format.seconds(v) : "0");
+const time = (v: number) => (v === 0 ? "0" : Number.isNaN(v) ? "unknown" : format.seconds(v));
+const known = (v: number) => (Number.isNaN(v) ? -1 : v);
 const hidden = (r: Alike) => Math.max(0, r.seconds - r.waited);
-const nearly = (v: number, of: number) => (v > 1e-6 * of ? v : 0);
+const nearly = (v: number, of: number) => (v <= 1e-6 * of ? 0 : v);
 
 export const FIGURES: readonly ColumnDef[] = [
   {
@@ -66,21 +67,21 @@ export const TIMES: readonly ColumnDef[] = [
     title: "modelled seconds on the wire, all executions",
     number: true,
     text: (r) => time(r.seconds),
-    order: (r) => r.seconds,
+    order: (r) => known(r.seconds),
   },
   {
     label: "Hidden",
     title: "the part hidden behind other work",
     number: true,
     text: (r) => time(nearly(hidden(r), r.seconds)),
-    order: hidden,
+    order: (r) => known(hidden(r)),
   },
   {
     label: "Exposed",
     title: "what the chip waits for them, including while other transfers hold the links",
     number: true,
     text: (r) => time(nearly(r.waited, r.seconds)),
-    order: (r) => r.waited,
+    order: (r) => known(r.waited),
   },
 ];
 
@@ -117,9 +118,11 @@ export function foldAlike(
     }
     row.rows.push(r);
     row.wire += totalWire(r);
-    const { wire, waited } = costs?.chip
-      ? costs.transferTime(r.members)
-      : { wire: Number.NaN, waited: Number.NaN };
+    // What is sent in unknown amounts takes unknown time.
+    const { wire, waited } =
+      costs?.chip && !Number.isNaN(r.wire)
+        ? costs.transferTime(r.members)
+        : { wire: Number.NaN, waited: Number.NaN };
     row.seconds += wire;
     row.waited += waited;
   }
