@@ -90,10 +90,15 @@ def test_the_same_weights_again_are_another_pass_over_the_same_layers() -> None:
     assert counts(module) == [3, 3, 3, 3]
 
 
-def test_three_products_of_unnumbered_arguments_are_no_layers() -> None:
-    p = Program()
-    module = p.module(dense(p, "x", ["p['a']", "p['b']", "p['c']"]))
-    assert counts(module) == []
+def test_only_numbers_within_arguments_tell_layers_apart() -> None:
+    def found(paths: list[str]) -> list[int]:
+        p = Program()
+        return counts(p.module(dense(p, "x", paths)))
+
+    assert found(three("encoder") + three("decoder")) == [3, 3]
+    assert found([f"p['{name}']" for name in "abcdef"]) == [6]
+    # numbers of the arguments themselves are anybody's: a function of v0, v1, …
+    assert found([f"{name}{k}" for name in "vw" for k in range(3)]) == [6]
 
 
 def test_stages_of_one_network_are_one_stack() -> None:
@@ -166,3 +171,18 @@ def test_gradients_are_in_no_layer_of_a_later_pass_with_the_updated_weights() ->
     given = (table(module), entry.index, stacks, [[0, 1], [2, 3]], kinds, nothing, [False, False])
     assert place(*given).position[row[gradient]] == 3
     assert place(*given, {}, of).position[row[gradient]] == -1
+
+
+def test_scopes_that_hold_a_few_layers_each_stay_around_them():
+    def levels(named: bool) -> set[str]:
+        p, x = Program(), "x"
+        for level in range(3):
+            scope = f"down_{level}/" if named else ""
+            x = dense(p, x, [f"blocks[{2 * level + k}]" for k in range(2)], scope)
+            x = p.op("sine", x, scope=scope)
+        tree = group_tree(p.module(x))
+        parents = (tree.label[g] if g >= 0 else "" for g in tree.parent)
+        return {f"{a} > {b}" for a, b in zip(parents, tree.label, strict=True)}
+
+    assert {f"down_{n // 2} > layer {n}" for n in range(6)} <= levels(True)
+    assert "m > layer 5" in levels(False)

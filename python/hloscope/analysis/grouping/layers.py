@@ -285,7 +285,8 @@ class _Finder:
             run = Run(stack, name, prefix, named, recedes[n], tuple(identity[n]), apart)
             self.runs.append(run)
             if not named:
-                self._rewrite(run, rows, of_row)
+                held = dict(zip(number.tolist(), self._held_by_scopes(run), strict=False))
+                self._rewrite(run, rows, of_row, held)
 
     def _apart(self, stack: Stack) -> frozenset[Path]:
         """The scope of each layer, where the layers have one each."""
@@ -294,6 +295,23 @@ class _Finder:
         depth = len(common(paths)) + 1
         found = frozenset(p[:depth] for p in paths if len(p) >= depth)
         return found if len(found) == stack.count else frozenset()
+
+    def _held_by_scopes(self, run: Run) -> list[Path]:
+        """For each layer the scope below the prefix that holds it; [] where they say nothing.
+
+        Levels of a network that a person named hold a few layers each: ``down_1`` two blocks.
+        """
+        whole = (*run.prefix, run.name)
+        layers = list(zip(*run.stack.spine, strict=True))
+        found = []
+        for rows in layers:
+            paths = Counter(_without_phase(p) for p in self._paths_of(list(rows)))
+            shared = common_to_most(paths, _ALIKE)
+            around = whole if _begins(shared, whole) else run.prefix
+            found.append(shared[: len(around) + 1] if _begins(shared, around) else ())
+        parts = [k for n, k in enumerate(found) if not n or found[n - 1] != k]
+        told = all(len(k) > len(run.prefix) for k in parts) and len(set(parts)) == len(parts)
+        return found if told and 1 < len(parts) < len(layers) else []
 
     def _unlike(self, prefix: Path, name: str) -> str:
         """``name``, or with a letter where another stack has it: theirs are other layers."""
@@ -379,7 +397,7 @@ class _Finder:
         loud = loud[self.phase[loud] != OPTIMISER]
         return sum(map(test, loud.tolist()))
 
-    def _rewrite(self, run: Run, rows: Ints, of_row: Ints) -> None:
+    def _rewrite(self, run: Run, rows: Ints, of_row: Ints, held: dict[int, Path]) -> None:
         spine = [r for s in run.stack.spine for r in s]
         phase = Counter(p[:1] for p in self._paths_of(spine) if p[:1] in _PHASES)
         lead: Path = phase.most_common(1)[0][0] if phase else ()
@@ -391,9 +409,10 @@ class _Finder:
             if key not in known:
                 rest = _without_phase(self._path(row))
                 whole = (*run.prefix, run.name)
-                around = whole if _begins(rest, whole) else run.prefix
+                around = held.get(k, whole if _begins(rest, whole) else run.prefix)
                 rest = rest[len(common([rest, around])) :]
-                known[key] = self._id((*lead, *run.prefix, f"{run.name} {k}{LAYER}", *rest))
+                hangs = held.get(k, run.prefix)
+                known[key] = self._id((*lead, *hangs, f"{run.name} {k}{LAYER}", *rest))
             self.scope[row] = known[key]
 
     def _id(self, path: Path) -> int:
