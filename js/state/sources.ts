@@ -39,6 +39,8 @@ function add(to: Figures, from: Figures): void {
 
 export class Sources {
   unattributed: Figures = zero();
+  /** How many operations that run have no known figure: they are in no sum. */
+  unknown: Figures = zero();
   private lines: LineFigures[] = [];
   private readonly library = new Map<number, boolean>();
 
@@ -82,9 +84,16 @@ export class Sources {
       }
       return found;
     };
+    this.unknown = zero();
     for (let i = 0; i < frames.length; i++) {
       const unit = costs.unit[i] > 0;
       const seconds = unit ? costs.step[i] : 0;
+      if (unit && costs.runs[i] > 0) {
+        this.unknown.flops += Number(Number.isNaN(costs.flops[i]));
+        this.unknown.bytes += Number(Number.isNaN(costs.bytes[i]));
+        this.unknown.seconds += Number(Number.isNaN(seconds));
+        this.unknown.wire += Number(Number.isNaN(wire[i]));
+      }
       const bytes = unit ? costs.bytes[i] * costs.runs[i] : 0;
       const ran = known(measured?.[i] ?? 0);
       if (!(seconds > 0 || flops[i] > 0 || bytes > 0 || wire[i] > 0 || ran > 0)) continue;

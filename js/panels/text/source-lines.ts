@@ -69,7 +69,11 @@ export const sourceLines: Panel = {
       const whose =
         figure === "live" ? "arguments and values without a line" : "operations that name no line";
       const said = lost > 0 ? `${text(figure, lost)} of ${whose}.` : "All of it has a line.";
-      if (files.length) body.append(h("p", { class: "note unattributed" }, said));
+      const unknown = sources.unknown[figure];
+      const lacking = unknown
+        ? ` ${LABELS[figure]} of ${format.plural(unknown, "operation")} is unknown, and in no figure here.`
+        : "";
+      if (files.length) body.append(h("p", { class: "note unattributed" }, said + lacking));
       follow();
       point();
     };

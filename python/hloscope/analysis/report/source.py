@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 FIGURES = ("flops", "bytes_accessed", "seconds", "wire_bytes", "live_bytes")
+_CALLED = {
+    "flops": "FLOPs", "bytes_accessed": "bytes accessed", "seconds": "modelled time",
+    "wire_bytes": "wire bytes",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Source:
     unattributed: Figures  # of instructions without a line
     has_seconds: bool
     sources: dict[str, str]
+    unknown: dict[str, int]  # figure → operations that run and have no known one: in no sum
 
     @cached_property
     def own_lines(self) -> tuple[SourceLine, ...]:
@@ -165,8 +170,14 @@ class Source:
         )
         head = ("line", "FLOPs", "modelled", "wire", "live at peak", "inferred", "source")
         if not any(r[-2] for r in rows):
-            return "\n".join(grid((*head[:-2], head[-1]), [(*r[:-2], r[-1]) for r in rows]))
-        return "\n".join(grid(head, rows))
+            made = grid((*head[:-2], head[-1]), [(*r[:-2], r[-1]) for r in rows])
+        else:
+            made = grid(head, rows)
+        left_out = [
+            f"{_CALLED[k]} of {n:,} operation{'s' * (n > 1)}" for k, n in self.unknown.items()
+        ]
+        said = [f"unknown, and in no figure: {', '.join(left_out)}"] if left_out else []
+        return "\n".join([*made, *said])
 
     def _share(self, x: SourceLine) -> str:
         """How much of what stands on a line is inferred: "98 %"; "" for nothing."""
@@ -218,7 +229,18 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
         sums.add(stacks.places(f), by_all[:, f], by_guess[:, f], rows_of.get(f, ()))
     sources = dict(cost.target.sources)
     found = sums.lines({file: text.splitlines() for file, text in sources.items()})
-    return Source(found, _figures(sums.unattributed), cost.roofline is not None, sources)
+    unknown = _unknown(cost)
+    return Source(found, _figures(sums.unattributed), cost.roofline is not None, sources, unknown)
+
+
+def _unknown(cost: Cost) -> dict[str, int]:
+    """Figure → how many operations that run have no known one; left out where none."""
+    ran = cost.is_unit & (cost.runs > 0)
+    columns = {"flops": cost.flops, "bytes_accessed": cost.bytes, "wire_bytes": cost.wire}
+    if cost.roofline is not None:
+        columns["seconds"] = cost.roofline.step_seconds
+    counts = {name: int(np.isnan(columns[name][ran]).sum()) for name in FIGURES if name in columns}
+    return {name: n for name, n in counts.items() if n}
 
 
 class _Sums:
