@@ -12,20 +12,20 @@ The results are paths (``op_name.py``), so that everything after treats them as 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..base.families import ID, families
-from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, LOOPS, Path, common, common_to_most
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, common, common_to_most
 from ..base.phases import BACKWARD as IN_BACKWARD
 from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
 from .gradients import by_weights
 from .layer_ends import looks_up, of_gradients
+from .layer_names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
 from .optimisers import optimiser_name
 from .placing import place
 from .repeats import NEVER, Repeats, Stack, find, signatures
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 SMALLEST = 24
 # Scopes tell layers apart when there are this many for each layer.
 TELLING = 0.6
-_ANCHORS = ("matmul", "convolution", "collective", "custom_call", "control_flow", "linear_algebra")
-_UNNAMED = "layer"
-# Of the anchors of layers, from the function that a layer is called by: XLA merges some.
-_ALIKE = 0.95
 _BETWEEN = "between layers"
 
 
@@ -91,11 +87,12 @@ class _Finder:
         self.loops = np.zeros(len(self.scope), bool)
         self.runs: list[Run] = []
         self.layers = 0
+        self.names = LayerNames(self.t, self.calls, self.phase, self.family, self._path)
         self.phased = any(BACKWARD in p for p in self.paths)
 
     def find(self) -> Layers:
         t = self.t
-        anchor = np.isin(self.family, [ID[f] for f in _ANCHORS])
+        anchor = np.isin(self.family, [ID[f] for f in ANCHORS])
         anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
         # products of an optimiser, as muon has them, are not layers of the model
         anchor &= (self.phase != OPTIMISER) | (self.family == ID["collective"])
@@ -274,7 +271,7 @@ class _Finder:
             spine = [r for s in stack.spine for r in s]
             distinct = {p for p in self._paths_of(spine)}
             named = len(distinct) >= TELLING * stack.count * self._signature_paths(stack)
-            prefix, name = self._called(found, stack, spine)
+            prefix, name = self.names.called(found, stack, spine)
             if twin is not None:
                 prefix, name = twin.prefix, twin.name
             again = any(r.recedes == recedes[n] and r.identity == tuple(identity[n])
@@ -291,7 +288,7 @@ class _Finder:
     def _apart(self, stack: Stack) -> frozenset[Path]:
         """The scope of each layer, where the layers have one each."""
         layers = [Counter(self._paths_of(list(rows))) for rows in zip(*stack.spine, strict=True)]
-        paths = [common_to_most(paths, _ALIKE) for paths in layers]
+        paths = [common_to_most(paths, ALIKE) for paths in layers]
         depth = len(common(paths)) + 1
         found = frozenset(p[:depth] for p in paths if len(p) >= depth)
         return found if len(found) == stack.count else frozenset()
@@ -305,10 +302,10 @@ class _Finder:
         layers = list(zip(*run.stack.spine, strict=True))
         found = []
         for rows in layers:
-            paths = Counter(_without_phase(p) for p in self._paths_of(list(rows)))
-            shared = common_to_most(paths, _ALIKE)
-            around = whole if _begins(shared, whole) else run.prefix
-            found.append(shared[: len(around) + 1] if _begins(shared, around) else ())
+            paths = Counter(without_phase(p) for p in self._paths_of(list(rows)))
+            shared = common_to_most(paths, ALIKE)
+            around = whole if begins(shared, whole) else run.prefix
+            found.append(shared[: len(around) + 1] if begins(shared, around) else ())
         parts = [k for n, k in enumerate(found) if not n or found[n - 1] != k]
         told = all(len(k) > len(run.prefix) for k in parts) and len(set(parts)) == len(parts)
         return found if told and 1 < len(parts) < len(layers) else []
@@ -330,76 +327,14 @@ class _Finder:
     def _place(self, row: int) -> Path:
         """The scope a name says, before layers were made scopes."""
         s = int(self.scopes.scope[row])
-        return _without_phase(self.scopes.paths[s]) if s >= 0 else ()
+        return without_phase(self.scopes.paths[s]) if s >= 0 else ()
 
     def _paths_of(self, rows: list[int]) -> list[Path]:
         return [self._path(r) for r in rows]
 
-    def _called(self, found: Repeats, stack: Stack, spine: list[int]) -> tuple[Path, str]:
-        """Where the layers hang and what one is called: a scope around them alone, a function."""
-        paths = [_without_phase(p) for p in self._paths_of(spine) if p]
-        prefix = common(paths) if paths else ()
-        few = 0.1 * len(spine)
-        under = self._others(found, lambda r: _begins(_without_phase(self._path(r)), prefix))
-        if prefix and under <= few and prefix[-1] not in LOOPS:
-            return prefix[:-1], prefix[-1].removesuffix(CALLED)
-        # a collective may be of several lines, and is then of their caller
-        own = [r for r in spine if self.family[r] != ID["collective"]] or spine
-        chains = self.calls.chains
-        called = Counter(_functions(chains[self.calls.chain[r]]) for r in own if self._known(r))
-        shared = common_to_most(called, _ALIKE)
-        shared = tuple(n for n in shared if n)[: self._called_once(stack)]
-        if shared and shared[-1] not in (FORWARD, BACKWARD) and not self._beside(found, shared):
-            return prefix, shared[-1]
-        return prefix, _UNNAMED
-
-    def _known(self, row: int) -> bool:
-        return bool(self.calls.chain[row] >= 0)
-
-    def _called_once(self, stack: Stack) -> int:
-        """How many calls deep one layer is a single call: what it calls twice is none."""
-        chains, depths = self.calls.chains, Counter[int]()
-        for layer in zip(*stack.spine, strict=True):
-            rows = [r for r in layer if self._known(r) and self.family[r] != ID["collective"]]
-            whole = {chains[self.calls.chain[r]] for r in rows}
-            if whole:
-                shortest, first = min(map(len, whole)), min(whole)
-                same = (all(c[n] == first[n] for c in whole) for n in range(shortest))
-                depths[next((n for n, alike in enumerate(same) if not alike), shortest)] += 1
-        return depths.most_common(1)[0][0] if depths else 0
-
-    def _beside(self, found: Repeats, shared: Path) -> bool:
-        """Whether a function has lines of which no layer has any: ``loss`` is not a layer.
-
-        What comes of a layer's own lines is the layer's, also where no layer has it. And a
-        function that calls the optimiser is the step.
-        """
-        chain, rows = self.calls.chain, np.arange(len(found.position)) + found.first
-        inside = found.position >= 0
-        pairs = np.stack([chain[rows[inside]], found.position[inside]])
-        in_layers = Counter(np.unique(pairs, axis=1)[0].tolist())
-        known = {k for k, count in in_layers.items() if count > 1}
-        loud = ~inside & self.calls.own[rows] & ~self.t.silent[rows]
-        updates = loud & (self.phase[rows] == OPTIMISER)
-
-        def functions(mask: Mask) -> list[Path]:
-            here = set(np.unique(chain[rows[mask]]).tolist()) - known - {-1}
-            return [_functions(self.calls.chains[k]) for k in here]
-
-        return any(names[:-1] == shared for names in functions(loud & ~updates)) or any(
-            _begins(names, shared) for names in functions(updates)
-        )
-
-    def _others(self, found: Repeats, test: Callable[[int], bool]) -> int:
-        """How many anchors outside all layers pass ``test``."""
-        outside = np.flatnonzero(found.position < 0) + found.first
-        loud = outside[np.isin(self.family[outside], [ID[f] for f in _ANCHORS])]
-        loud = loud[self.phase[loud] != OPTIMISER]
-        return sum(map(test, loud.tolist()))
-
     def _rewrite(self, run: Run, rows: Ints, of_row: Ints, held: dict[int, Path]) -> None:
         spine = [r for s in run.stack.spine for r in s]
-        phase = Counter(p[:1] for p in self._paths_of(spine) if p[:1] in _PHASES)
+        phase = Counter(p[:1] for p in self._paths_of(spine) if p[:1] in PHASES)
         lead: Path = phase.most_common(1)[0][0] if phase else ()
         if not lead and self.phased:
             lead = (BACKWARD,) if run.recedes else (FORWARD,)
@@ -407,9 +342,9 @@ class _Finder:
         for row, k in zip(rows.tolist(), of_row.tolist(), strict=True):
             key = (int(self.scope[row]), k)
             if key not in known:
-                rest = _without_phase(self._path(row))
+                rest = without_phase(self._path(row))
                 whole = (*run.prefix, run.name)
-                around = held.get(k, whole if _begins(rest, whole) else run.prefix)
+                around = held.get(k, whole if begins(rest, whole) else run.prefix)
                 rest = rest[len(common([rest, around])) :]
                 hangs = held.get(k, run.prefix)
                 known[key] = self._id((*lead, *hangs, f"{run.name} {k}{LAYER}", *rest))
@@ -472,7 +407,7 @@ class _Finder:
         ):
             for row in rows[mask].tolist():
                 path = self._path(row)
-                lead = path[:1] if path[:1] in _PHASES else ()
+                lead = path[:1] if path[:1] in PHASES else ()
                 rest = path[len(lead) :]
                 if self.phased and not lead:
                     late = gradients[row - found.first]
@@ -505,23 +440,8 @@ class _Finder:
         label = f"optimizer · {name}" if name else "optimizer"
         ids = {}
         for s in np.unique(self.scope[rows]).tolist():
-            rest = _without_phase(self.paths[s]) if s >= 0 else ()
+            rest = without_phase(self.paths[s]) if s >= 0 else ()
             if rest[:1] == (name,):  # a scope of that name says no more
                 rest = rest[1:]
             ids[s] = self._id((label, *rest))
         self.scope[rows] = [ids[s] for s in self.scope[rows].tolist()]
-
-
-_PHASES = ((FORWARD,), (BACKWARD,))
-
-
-def _without_phase(path: Path) -> Path:
-    return path[1:] if path[:1] in _PHASES else path
-
-
-def _begins(path: Path, prefix: Path) -> bool:
-    return path[: len(prefix)] == prefix
-
-
-def _functions(chain: tuple[tuple[int, str], ...]) -> Path:
-    return tuple(name for _, name in chain)
