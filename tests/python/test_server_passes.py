@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hloscope as hs
 import pytest
 from corpus.by_hand import write_passes
+from hloscope.lab import frames as lab_frames
+from hloscope.lab import passes
 from hloscope.view.schema import decode
 from test_server import ask, jp_server_config, parse, refused  # noqa: F401
 from tornado.httpclient import HTTPClientError
@@ -42,8 +45,8 @@ async def test_the_passes_beside_a_dump_and_their_costs(
     assert names(block) == [
         "before any pass", "algsimp", "dce", "shardy-xla", "layout-assignment", "fusion",
     ]  # fmt: skip
-    told = [json.loads(payload) for kind, payload in frames[:-1]]
-    assert any(p.get("of") and "passes" in p["stage"] for p in told)
+    # of what the reader says, a busy server passes on the newest alone
+    assert all(json.loads(payload)["stage"] for _, payload in frames[:-1])
     kind, payload = (await ask("pass_costs", path=f"dump/{END}"))[-1]
     assert kind == b"C"
     costs = dict(json.loads(payload))
@@ -52,6 +55,27 @@ async def test_the_passes_beside_a_dump_and_their_costs(
     # kept: no second process
     again = await ask("passes", path=f"dump/{END}")
     assert again == [(b"K", block)]
+
+
+def test_the_reader_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_passes(tmp_path)
+    capture = hs.read(tmp_path / END)
+    monkeypatch.chdir(tmp_path)  # where it goes, and from where the test comes back
+    monkeypatch.setattr(passes, "_EVERY", 0.0)
+    sent: list[bytes] = []
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        passes.serve(sent.append, capture, folder, END, lambda: None)
+    finally:
+        os.close(folder)
+    size = lab_frames.HEADER.size
+    told = [json.loads(f[size:]) for f in sent if lab_frames.HEADER.unpack(f[:size])[0] == b"P"]
+    for words in ("Comparing the passes", "Following instructions", "FLOPs, bytes and peak"):
+        mine = [(p["done"], p["of"]) for p in told if p["stage"] == words]
+        assert mine, words
+        assert mine == sorted(mine)
+        assert {of for _, of in mine} == {mine[0][1]}
+        assert mine[-1][0] <= mine[0][1]
 
 
 async def test_a_dump_from_the_middle_is_shown_where_it_stands(
