@@ -301,7 +301,7 @@ button.bar:hover{background:var(--bg3)}
 .collective-row .num{text-align:right}
 .collective-row:not(.head):hover{background:var(--bg2)}
 .collective-row.head{border-bottom:1px solid var(--line);color:var(--dim)}
-.collective-row.head button{padding:0;text-align:inherit;color:inherit;font-size:12px}.collective-row.head .num{text-align:right}
+.collective-row.head button{padding:0;text-align:inherit;color:inherit;font-size:12px}.collective-row.head .num{text-align:right;margin-left:-8px}
 .collective-row.head button[aria-pressed=true]{color:var(--text);font-weight:600}
 .origins{margin-top:4px}
 .heat-box{overflow:auto;max-height:420px;padding:1px}

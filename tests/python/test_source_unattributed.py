@@ -22,6 +22,6 @@ ENTRY e {
     source = hs.read(text, hardware="tpu-v5e").source
     assert source.unknown == {"flops": 1, "seconds": 1}
     last = repr(source).splitlines()[-1]
-    assert last == "unknown, and in no figure: FLOPs of 1 operation, modelled time of 1 operation"
+    assert last == "left out, being unknown: FLOPs of 1 operation, modelled time of 1 operation"
     known = hs.read(text.replace('custom-call(x), custom_call_target="mine"', "tanh(x)"))
     assert known.source.unknown == {}

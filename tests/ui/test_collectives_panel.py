@@ -55,7 +55,7 @@ def test_the_card_of_a_folded_row_is_of_all_of_them(
 # Cells beyond what their row can be scrolled to, or narrower than their text.
 CUT = """() => {
   const root = document.getElementById("hloscope").shadowRoot;
-  const cells = [...root.querySelectorAll(".collective-row:not(.head) span > *")];
+  const cells = [...root.querySelectorAll(".collective-row span > *")];
   return cells.filter((cell) => {
     const end = cell.closest(".collective-row").getBoundingClientRect().right;
     return cell.getBoundingClientRect().right > end || cell.scrollWidth > cell.clientWidth + 1;
@@ -93,4 +93,27 @@ def test_no_figure_is_cut_and_a_wait_for_links_in_use_is_said(
         facts = page.locator(".card .facts").first.inner_text()
         assert "all of it exposed, and " in facts
         assert "waiting for earlier transfers to free the links" in facts
+    assert page_errors == []
+
+
+def test_what_is_sent_in_unknown_amounts_is_said_wherever_it_is_summed(
+    open_page: Callable[..., Page], page_errors: list[str], renderer: Path, tmp_path: Path
+) -> None:
+    layers = "".join(LAYER.format(n=n, m=n - 1) for n in range(1, 5))
+    text = MODULE.replace("LAYERS", layers)
+    unclear = "channel_id=4, replica_groups=[1,8]<=[8]"
+    assert unclear in text
+    cap = hs.read(text.replace(unclear, "channel_id=4, replica_groups=unclear"))
+    cap.hardware = "tpu-v5e"
+    cap.to_html(tmp_path / "page.html")
+    page = open_page((tmp_path / "page.html").as_uri(), width=1500, height=1000)
+    page.get_by_role("tab", name="Collectives", exact=True).click(timeout=30_000)
+    assert "4 collectives · ≥ " in page.locator(".collective-sum").inner_text()
+    row = page.locator(".collective-row[data-collective]").last
+    assert row.inner_text().count("unknown") >= 4  # axes, wire, time, exposed
+    page.get_by_role("tab", name="Devices", exact=True).click()
+    page.get_by_text("Without 1 collective whose bytes are unknown.").wait_for()
+    page.get_by_role("tab", name="Source", exact=True).click()
+    page.locator("select:has(option[value=wire])").select_option("wire")
+    page.get_by_text("Left out: 1 operation of unknown wire bytes.").wait_for()
     assert page_errors == []

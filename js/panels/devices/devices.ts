@@ -184,6 +184,11 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   ctx.store.on("selection", follow, ctx.signal);
   ctx.store.on("options", () => requestAnimationFrame(() => paint()), ctx.signal);
   const matrix = found.traffic ? trafficMatrix(found, ctx.signal, width) : null;
+  const unknown = collectives?.rows.filter((r) => Number.isNaN(r.wire)).length ?? 0;
+  if (unknown) {
+    const without = `Without ${format.plural(unknown, "collective")} whose bytes are unknown.`;
+    matrix?.append(note(without));
+  }
   element.append(
     h(
       "div",

@@ -70,8 +70,9 @@ export const sourceLines: Panel = {
         figure === "live" ? "arguments and values without a line" : "operations that name no line";
       const said = lost > 0 ? `${text(figure, lost)} of ${whose}.` : "All of it has a line.";
       const unknown = sources.unknown[figure];
+      const what = figure === "flops" ? "FLOPs" : LABELS[figure].toLowerCase();
       const lacking = unknown
-        ? ` ${LABELS[figure]} of ${format.plural(unknown, "operation")} is unknown, and in no figure here.`
+        ? ` Left out: ${format.plural(unknown, "operation")} of unknown ${what}.`
         : "";
       if (files.length) body.append(h("p", { class: "note unattributed" }, said + lacking));
       follow();

@@ -73,7 +73,7 @@ function ofModel(ctx: PanelContext, found: Timeline): Child[] {
     made.element,
     said,
     note(
-      "A lower bound: one operation after the other at the chip's peak, transfers beside them. “Waiting” is communication that nothing runs beside.",
+      "A lower bound: one operation after the other at the chip's peak, transfers beside them. “Waiting” is communication that is not hidden behind compute.",
     ),
   ];
 }

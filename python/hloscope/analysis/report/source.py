@@ -176,7 +176,7 @@ class Source:
         left_out = [
             f"{_CALLED[k]} of {n:,} operation{'s' * (n > 1)}" for k, n in self.unknown.items()
         ]
-        said = [f"unknown, and in no figure: {', '.join(left_out)}"] if left_out else []
+        said = [f"left out, being unknown: {', '.join(left_out)}"] if left_out else []
         return "\n".join([*made, *said])
 
     def _share(self, x: SourceLine) -> str:
