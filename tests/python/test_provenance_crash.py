@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.capturing import dumping, provenance
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 X, W = jnp.ones((16, 16)), jnp.ones((3, 16, 16))
@@ -71,3 +71,18 @@ def test_a_loop_within_a_manual_computation_does_no_harm() -> None:
     lowered = jax.jit(fn).lower(X)
     assert "stablehlo.while" in dumping.text_of(lowered)
     assert not provenance.crashes_shardy(dumping.text_of(lowered))
+
+
+def test_keeping_all_passes_takes_nothing_from_the_cards() -> None:
+    """Shardy's record is asked for by name: the expression for all passes does not mean it."""
+    mesh = Mesh(np.array(jax.devices()), ("d",))
+    split = NamedSharding(mesh, P(None, "d"))
+
+    def product(w: Any, x: Any) -> Any:
+        return jnp.tanh(x @ w).sum()  # the sum goes over what the weights split
+
+    args = [jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=s) for s in (split, None)]
+    plain, kept = (hs.capture(product, *args, passes=p) for p in (False, True))
+    cards = [[str(c.why(r)) for r in c.collectives] for c in (plain, kept)]
+    assert cards[0] == cards[1]
+    assert any(", along " in card for card in cards[0])

@@ -16,17 +16,20 @@ from ..hlo import Module
 from ..hlo.snapshots import Snapshot
 from ..readers import read_modules
 from ..readers.pass_dump import list_passes, pass_of
-from . import marks
+from . import marks, provenance
 from .cells import NONE, Cells
 
 MAX_KEPT_BYTES = 256 << 20
 
 
-def options(folder: str) -> dict[str, Any]:
-    """Compiler options that dump the module after every pass that changes it."""
+def options(folder: str, *, origins: bool = False) -> dict[str, Any]:
+    """Compiler options that dump the module after every pass that changes it.
+
+    ``origins``: and Shardy's record of where shardings come from, which is asked for by name.
+    """
     return {
         "xla_dump_to": folder,
-        "xla_dump_hlo_pass_re": ".*",
+        "xla_dump_hlo_pass_re": f"{provenance.ORIGINS}|.*" if origins else ".*",
         "xla_dump_hlo_as_text": True,
     }
 

@@ -135,7 +135,7 @@ class Program:
                 safe = provenance.origins_are_safe(lowered)
                 dumping_to = {**(options or {}), **provenance.options(room.path, origins=safe)}
                 if every:
-                    dumping_to |= every_pass.options(room.path)
+                    dumping_to |= every_pass.options(room.path, origins=safe)
                     dumping_to["xla_dump_hlo_as_proto"] = devices[0].platform == "tpu"
                 self._compiled = lowered.compile(compiler_options=dumping_to)
             except Exception as error:
@@ -146,7 +146,7 @@ class Program:
                 self._compiled = lowered.compile(compiler_options=options)
                 return
             self._read_dump(room, len(devices))
-            if not safe and not every and self._optimized is not None:
+            if not safe and self._optimized is not None:
                 self._warn(self._optimized, provenance.CRASHES)
 
     def _keep_what_was_made(self, error: Exception, room: dumping.DumpFolder) -> bool:
