@@ -312,6 +312,29 @@ def test_what_is_sent_and_unknown_is_shown_as_unknown_everywhere(tmp_path):
     assert figures(cap).wire_bytes is None
 
 
+def test_a_difference_with_what_is_unknown_is_unknown(tmp_path):
+    text, proto = through_xla(EVERYONE.replace("GROUPS", "replica_groups={}"))
+    (tmp_path / "m.hlo.pb").write_bytes(proto)
+    known, unknown = hs.read(text), hs.read(tmp_path / "m.hlo.pb")
+    diff = hs.diff(known, unknown)
+    (before,) = (d for d in diff.collectives if d.a)
+    assert (before.a, before.b) == (384, 0)  # over four devices: none of those here
+    (after,) = (d for d in diff.collectives if d is not before)
+    assert (after.a, after.b, after.change) == (0, None, None)
+    assert re.search(r"all-reduce over unknown +0 B → unknown", str(diff))
+    assert hs.diff(unknown, unknown).collectives == ()
+
+
+def test_findings_about_what_is_unknown_name_no_bytes(tmp_path):
+    constant = EVERYONE.replace("all-reduce(%p)", "all-reduce(%c)")
+    constant = constant.replace("  ROOT %all", "  %c = f32[64]{0} constant({...})\n  ROOT %all")
+    text, proto = through_xla(constant.replace("GROUPS", "replica_groups={}"))
+    (tmp_path / "m.hlo.pb").write_bytes(proto)
+    for cap, wire in ((hs.read(text), 384), (hs.read(tmp_path / "m.hlo.pb"), None)):
+        (found,) = (f for f in cap.findings if f.rule == "collective-of-constant")
+        assert found.bytes == wire
+
+
 def test_time_beside_an_unknown_collective_is_the_least_there_is(tmp_path):
     text = EVERYONE.replace("GROUPS", "replica_groups={}").replace(
         "all-reduce(%p)", "all-reduce(%n)"

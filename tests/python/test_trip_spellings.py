@@ -1,5 +1,7 @@
 """Loops that count, in every spelling of start, step and test; and loops that nobody can count."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import itertools
@@ -165,3 +167,44 @@ def trips(**parts: str) -> int | None:
 )  # fmt: skip
 def test_a_loop_is_counted_in_every_spelling(parts: dict[str, str], count: int | None) -> None:
     assert trips(**parts) == count
+
+
+def test_a_chain_is_followed_as_far_as_it_says_and_no_farther() -> None:
+    """Of additions, copies, tuples, negations and fusions; each a step, a tuple's element two."""
+    from hloscope.analysis.base.trips import MAX_DEPTH
+
+    def step(line: str, length: int) -> dict[str, str]:
+        lines = ["%k0 = s32[] copy(%i)", "%none = s32[] constant(0)"]
+        lines += [line.format(k=k, j=k - 1) for k in range(1, length)]
+        return {"step": "\n  ".join([*lines, f"%next = s32[] add(%k{length - 1}, %one)"])}
+
+    def test(length: int) -> dict[str, str]:
+        lines = ["%k0 = pred[] compare(%j, %ten), direction=LT"]
+        lines += [f"%k{k} = pred[] not(%k{k - 1})" for k in range(1, length)]
+        return {"test": "\n  ".join([*lines, f"ROOT %t = pred[] copy(%k{length - 1})"])}
+
+    tuples = (
+        "%t{k} = (s32[], s32[]) tuple(%n, %k{j})\n  %k{k} = s32[] get-tuple-element(%t{k}), index=1"
+    )
+    add, copy = "%k{k} = s32[] add(%k{j}, %none)", "%k{k} = s32[] copy(%k{j})"
+    fused = "%k{k} = s32[] fusion(%k{j}, %none), kind=kLoop, calls=%plus"
+    # next, k0, i, c: four steps beside the chain's
+    for line, each in ((add, 1), (copy, 1), (tuples, 2), (fused, 1)):
+        most = (MAX_DEPTH - 4) // each + 1
+        assert trips(**step(line, most)) == 10, line
+        assert trips(**step(line, most + 1)) is None, line
+        assert trips(**step(line, 4000)) is None, line
+    assert trips(**test(MAX_DEPTH - 4 + 1)) == (10 if MAX_DEPTH % 2 == 0 else 0)
+    assert trips(**test(MAX_DEPTH - 4 + 3)) is None
+    deep = "".join(
+        f"%d{k} (p: s32[], q: s32[]) -> s32[] {{\n  %p = s32[] parameter(0)\n  %q = s32[] parameter(1)\n"
+        f"  ROOT %r = s32[] call(%p, %q), to_apply=%{f'd{k - 1}' if k else 'plus'}\n}}\n\n"
+        for k in range(600)
+    )
+    for level, count in ((50, 10), (599, None)):
+        line = f"%next = s32[] call(%i, %one), to_apply=%d{level}"
+        text = LOOP.format(**PLAIN | {"step": line}).replace("%body (c", f"{deep}%body (c", 1)
+        head, _, rest = text.partition("%d0 (p")  # what is called stands before its callers
+        plus = rest[rest.index("%plus (p") : rest.index("%below (r")]
+        module = hs.read(head + plus + "%d0 (p" + rest.replace(plus, "")).module
+        assert trip_count(module.find("w")) == count, level

@@ -1,4 +1,4 @@
-"""The model of an HLO module: standard library only, immutable once built.
+"""The model of an HLO module: standard library and numpy only, immutable once built.
 
 ==================  ==========================================================
 ``module.py``       Module, Computation, Instruction
@@ -7,12 +7,12 @@
 ``buffers.py``      BufferAssignment, where a dump holds one
 ``shape.py``        Shape and Layout, with XLA's own text form and byte sizes
 ``sharding.py``     Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
-``places.py``       files and lines in words, cells of a notebook by their numbers
+``places.py``       files and lines as text, notebook cells by their numbers
 ``devices.py``      replica groups and pairs; ``axes.py`` which mesh axes they run over
 ``printer.py``      Module → HLO text (the text reader's inverse)
 ``origins.py``      which StableHLO operations an instruction comes from
-``python_calls.py`` the calls of Python functions that operations are from
-``snapshots.py``    a module as it stood after one pass
+``python_calls.py`` the calls of Python functions that operations come from
+``snapshots.py``    a module as it was after one pass
 ``compare.py``      what differs between two Modules
 ``target.py``       Target: devices, mesh, arguments, XLA's own figures
 ==================  ==========================================================

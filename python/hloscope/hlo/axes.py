@@ -1,6 +1,6 @@
 """Mesh axes and parts of them, and which of them a set of device groups or tiles runs over.
 
-Hard because nothing but numbers may be there: ``{{0,4},{1,5},{2,6},{3,7}}`` on a 2×4 mesh
+This is hard because there may be nothing but numbers: ``{{0,4},{1,5},{2,6},{3,7}}`` on a 2×4 mesh
 *is* the axis "data". The mesh is cut into its finest factors, prime by prime, and a factor
 belongs to a group when one step along it stays inside the group:
 
@@ -154,9 +154,9 @@ def _along(values: Array, dim: int, at: int) -> Array:
 
 
 def group_axes(groups: Array, mesh: Mesh) -> tuple[AxisRef, ...] | None:
-    """The mesh axes a partition of the devices into equal groups runs over; None if no axes.
+    """The mesh axes a partition of the devices into equal groups runs over; None if no axes fit.
 
-    ``groups`` has one row a group. Groups of one device give ().
+    ``groups`` has one row per group. Groups of one device give ().
     """
     for cut in _cuts(mesh):
         used = _group_factors(groups, cut)
@@ -187,7 +187,7 @@ def _group_factors(groups: Array, cut: _Cut) -> list[int] | None:
 
 
 def tile_axes(coordinate: Array, tiles: int, mesh: Mesh) -> tuple[AxisRef, ...] | None:
-    """The mesh axes, major first, whose place is ``coordinate[partition]`` of ``tiles``."""
+    """The mesh axes, major first, along which partition p is at ``coordinate[p]`` of ``tiles``."""
     for cut in _cuts(mesh):
         used = _tile_factors(coordinate, tiles, cut)
         if used is not None:
@@ -226,8 +226,8 @@ def infer_mesh(
 ) -> Mesh | None:
     """A mesh over ``count`` devices in plain order that explains most groups and tiles.
 
-    ``tiles`` are (coordinate of every device along one array dimension, tiles there). The
-    coarsest such mesh; axes are called axis_0, axis_1, … as XLA does. None if nothing says.
+    ``tiles`` are (coordinate of every device along one array dimension, tiles there). This
+    is the coarsest such mesh; axes are named axis_0, axis_1, … as in XLA. None if unknown.
     """
     if count < 2:
         return None

@@ -1,4 +1,4 @@
-"""XLA's buffer assignment, as plain data: what lies where, and when it is live.
+"""XLA's buffer assignment, as plain data: what is where, and when it is live.
 
     allocation 3   size 4096   space 0
     ├── buffer 17   offset 0      size 1024   defined by %dot.3 {}
@@ -18,7 +18,7 @@ class LogicalBuffer:
 
     id: int
     size: int
-    instruction: str  # name of the defining instruction; '' when the dump does not say
+    instruction: str  # name of the defining instruction; '' if not in the dump
     shape_index: tuple[int, ...] = ()
     memory_space: int = 0
 

@@ -1,7 +1,7 @@
-"""The kinds of collectives: the one table that everything about them is taken from.
+"""The kinds of collectives: the one table from which everything about them follows.
 
     ring       every member passes parts to the next: n-1 steps of S/n bytes, ``passes`` times round
-    exchange   every member sends a part of its own to each other: n-1 steps, (n-1)/n · S
+    exchange   every member sends a different part to each other: n-1 steps, (n-1)/n · S
     chain      one member's value is passed on along the group: n-1 steps, S
     pairs      a member sends to the one it is paired with: one step, S
 
@@ -20,15 +20,16 @@ FORMS = ("-start", "-update", "-done")
 
 @dataclass(frozen=True, slots=True)
 class CollectiveKind:
-    """What there is to know about one kind, whatever program it stands in.
+    """What there is to know about one kind, whatever the program.
 
     ``passes`` is how often the payload goes round a ring. ``payload`` says what S is: bytes of
     all operands, of the first one, or of the result. ``reduces``: values are combined by a
-    computation. ``reshards``: values stay what they are and only lie elsewhere, as a change of
-    sharding needs. ``is_async``: has -start and -done opcodes of its own; ``start_is_value``: its
-    -start has the shape of the result, not a tuple of operands and results. ``has_global_ids``:
-    use_global_device_ids says whether groups hold replicas or flattened devices; the others'
-    groups hold partitions. ``assumes``: what the figures take for granted, as a clause.
+    computation. ``reshards``: values stay the same and only move, as a
+    change of sharding needs. ``is_async``: has -start and -done opcodes of its own;
+    ``start_is_value``: its -start has the shape of the result, not a tuple of operands and
+    results. ``has_global_ids``: use_global_device_ids says whether groups hold replicas or
+    flattened devices; groups of other kinds hold partitions. ``assumes``: an assumption behind
+    the figures, as a clause.
     """
 
     name: str
@@ -56,14 +57,14 @@ class CollectiveKind:
         return payload if self.pattern == "chain" else self.passes * part(payload, members)
 
     def steps(self, members: int) -> float:
-        """Messages one after the other, of a ring behind a switch."""
+        """Messages sent one after the other, as a ring behind a switch."""
         if self.pattern == "pairs":
             return 1.0
         return float(self.passes * max(0, members - 1))
 
 
 def part(payload: float, members: int) -> float:
-    """What is left to send when a member keeps its own n-th."""
+    """What a member has to send when it keeps its own n-th."""
     return (members - 1) / members * payload
 
 
@@ -90,7 +91,7 @@ KINDS: dict[str, CollectiveKind] = {
 }  # fmt: skip
 OPCODES = tuple(opcode for kind in KINDS.values() for opcode in kind.opcodes)
 # Several permutes with one meaning: a matmul whose operand or result goes round a ring, and the
-# edges of tiles that a windowed op needs of its neighbours.
+# edges of tiles that a windowed op needs from its neighbours.
 MATMUL, HALO = OF_PERMUTES = ("collective-matmul", "halo-exchange")
 
 

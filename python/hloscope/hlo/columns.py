@@ -1,7 +1,7 @@
 """Whole columns of a module at once: what views over 100,000 instructions are built from.
 
-Attribute text is searched, not parsed: ``op_name="`` and ``stack_frame_id=`` stand in it
-as printed, and only the opcodes that can call a computation are looked at for calls.
+Attribute text is searched, not parsed: ``op_name="`` and ``stack_frame_id=`` appear in it
+as printed, and only the opcodes that can call a computation are searched for calls.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:
 
 
 def _plain_calls(text: str) -> list[tuple[str, str]] | None:
-    """``called_names`` of ``condition=%c, body=%b, metadata={…}``; None of what is not so plain."""
+    """``called_names`` of ``condition=%c, body=%b, metadata={…}``; None if it is not as plain."""
     at = text.find(", metadata={")
     if at >= 0 and text.find("}", at) == len(text) - 1:
         text = text[:at]
@@ -119,7 +119,7 @@ def operand_csr(module: Module) -> tuple[Ints, Ints]:
 
 
 def element_index(attribute_text: str) -> int | None:
-    """The number in ``index=3``; None where it is none."""
+    """The number in ``index=3``; None if it is not a number."""
     text = attribute_text
     raw: str | None = text[6 : text.find(",")] if "," in text else text[6:]
     if not text.startswith("index="):
@@ -173,9 +173,9 @@ def op_name(attribute_text: str) -> str:
 
 
 def attribute_texts(module: Module) -> tuple[Ints, list[str]]:
-    """Each instruction's number of its attribute text, and the distinct texts.
+    """For each instruction the number of its attribute text, and the distinct texts.
 
-    Half of them are printed more than once, and what is in a text is looked for once.
+    Half of them are printed more than once; each distinct text is searched once.
     """
     number: defaultdict[str, int] = defaultdict(count().__next__)
     texts = map(attrgetter("attribute_text"), module.instructions)

@@ -13,7 +13,7 @@ from .module import Computation, Instruction, Module
 
 
 def differences(a: Module, b: Module, limit: int = 20) -> list[str]:
-    """One line a difference, at most ``limit`` of them; [] when the modules are equal."""
+    """One line per difference, at most ``limit`` of them; [] when the modules are equal."""
     out: list[str] = []
     _compare("module name", a.name, b.name, out)
     _compare("dialect", a.dialect, b.dialect, out)

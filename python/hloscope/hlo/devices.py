@@ -1,6 +1,6 @@
-"""Replica groups and source-target pairs, expanded to the devices that really talk.
+"""Replica groups and source-target pairs, expanded to the devices that really communicate.
 
-Hard because the numbers alone do not say what they number. XLA (GetCollectiveOpGroupMode,
+This is hard because the numbers alone do not say what they number. XLA (GetCollectiveOpGroupMode,
 xla/service/collective_ops_utils) reads them by channel id and use_global_device_ids:
 
     channel_id   use_global_device_ids   numbers are      all-reduce channel_id=1 {{0}}
@@ -8,7 +8,7 @@ xla/service/collective_ops_utils) reads them by channel id and use_global_device
     yes          false                   replicas, with   replica 0 with all its partitions
                                          all partitions
     yes          true                    flattened: replica × partitions + partition
-    yes          the op has no such one  partitions       (all-to-all, collective-permute, …)
+    yes          op lacks the attribute  partitions       (all-to-all, collective-permute, …)
 
 No groups at all means everyone. Devices here are flattened numbers; with one replica (all
 jit programs) those are partition numbers.
@@ -49,8 +49,8 @@ class DeviceGroups:
 
     @cached_property
     def key(self) -> tuple[str, object]:
-        """Equal for equal groups. ``text`` is not: pairs print as groups of two do, and other
-        devices are meant where ids are replicas."""
+        """Equal for equal groups. ``text`` will not do: pairs print as groups of two do, and ids
+        mean other devices where they are replicas."""
         if self.groups is not None:
             return f"groups {self.groups.shape}", self.groups.tobytes()
         if self.pairs is not None:
@@ -93,7 +93,7 @@ class DeviceGroups:
 
 
 def axes_text(axes: tuple[AxisRef, ...] | None) -> str | None:
-    """``"model"``, ``"data+fsdp"``, ``"model:(1)2"``; None for no axes known."""
+    """``"model"``, ``"data+fsdp"``, ``"model:(1)2"``; None if no axes are known."""
     if not axes:
         return None
     return "+".join(map(str, axes))
@@ -134,7 +134,7 @@ def parse_groups(text: str) -> DeviceGroups | None:
         return None if array is None else DeviceGroups(text, array)
     if not (bare.startswith("{") and bare.endswith("}")):
         return None
-    if re.search(r"[^\d,\s{}]|\d{10}", bare):  # no number of a device has ten digits
+    if re.search(r"[^\d,\s{}]|\d{10}", bare):  # no device number has ten digits
         return None
     rows = [tuple(map(int, g.replace(",", " ").split())) for g in _GROUP.findall(bare[1:-1])]
     rows = [r for r in rows if r]
@@ -167,7 +167,7 @@ def group_mode(instruction: Instruction) -> str:
 
 
 def groups_text(instruction: Instruction) -> str | None:
-    """``replica_groups`` as printed; its ``device_ids`` stand behind a comma of their own."""
+    """``replica_groups`` as printed, with its ``device_ids``, which follow after a comma."""
     raw = instruction.attribute("replica_groups")
     if raw is not None and raw.startswith("mesh[") and raw.endswith("]"):
         ids = instruction.attribute("device_ids")
@@ -189,7 +189,7 @@ def device_groups(instruction: Instruction, replicas: int, partitions: int) -> D
 
 
 def names_nobody(instruction: Instruction) -> bool:
-    """Whether a collective runs over all devices or partitions that there are, however many."""
+    """Whether a collective runs over all devices or partitions, however many there are."""
     if instruction.attribute("source_target_pairs") is not None:
         return False
     everyone = groups_text(instruction) in (None, "", "{}")
@@ -273,7 +273,7 @@ def device_counts(module: Module, target: Target | None = None) -> tuple[int, in
 
 
 def _computations_that_run(module: Module) -> set[int] | None:
-    """Indices of those that the entry computation reaches; None without one."""
+    """Indices of those reachable from the entry computation; None without one."""
     if module.entry is None:
         return None
     found, waiting = {module.entry.index}, [module.entry]
@@ -287,11 +287,12 @@ def _computations_that_run(module: Module) -> set[int] | None:
 
 
 def _counts_of_groups(module: Module) -> tuple[int, int]:
-    """(replicas, partitions) that groups name at least: texts written by hand have no counts
-    in their header, and ``replica_groups={}`` beside explicit ones means all of those.
+    """At least this many (replicas, partitions), by the numbers in groups: texts written by hand
+    have no counts in their header, and ``replica_groups={}`` beside explicit groups means all of
+    those devices.
 
-    Only of what runs: a computation that nothing calls may be of another program."""
-    found = {True: 1, False: 1}  # whether replicas
+    Only of what runs: a computation that nothing calls may belong to another program."""
+    found = {True: 1, False: 1}  # True: replicas, False: partitions
     runs = _computations_that_run(module)
     for i in module.instructions:
         if runs is not None and i.computation.index not in runs:

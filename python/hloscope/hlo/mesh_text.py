@@ -34,7 +34,7 @@ _REF = re.compile(
 
 
 def parse_axis_ref(text: str) -> AxisRef | None:
-    """``'x'``, ``"x"``, ``x`` or with a sub-axis ``"x":(2)4``; None if it is neither."""
+    """``'x'``, ``"x"``, ``x`` or with a sub-axis ``"x":(2)4``; None if it is none of these."""
     m = _REF.match(text)
     if m is None:
         return None

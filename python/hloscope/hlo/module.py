@@ -1,10 +1,9 @@
 """Module, Computation, Instruction: XLA's names, immutable once a reader is done.
 
-Hard because it must be cheap at 100,000 instructions: an ``Instruction`` keeps its
-attributes as the raw text after the operand list, and parses a part of it only when
-that part is asked for. Attribute *text*, in XLA's canonical spelling, is the one
-representation: the proto reader writes the same text that the text reader found, so
-everything downstream reads one thing.
+It must be cheap at 100,000 instructions: an ``Instruction`` keeps its attributes as the
+raw text after the operand list, and parses a part of it only when that part is needed.
+Attribute *text*, in XLA's canonical spelling, is the one representation: the proto reader
+writes the same text that the text reader finds, so everything downstream reads one form.
 
     ROOT %dot.3 = f32[8,4]{1,0} dot(%a, %b), lhs_contracting_dims={1}, metadata={…}
          name     shape         opcode ││││  └ attribute_text
@@ -77,13 +76,13 @@ class Instruction:
     attribute_text: str
     _attributes: dict[str, str] | None
     _users: tuple[Instruction, ...]
-    # A million instructions keep 200 MB less this way than as the text and the pair they stand for.
+    # A million instructions take 200 MB less this way than as the text and the pair themselves.
     _arguments: str | None  # None: the operands' names, as XLA prints them
     _span: int  # (begin << 32) + length; -1 for none
 
     @property
     def argument_text(self) -> str:
-        """Between the brackets after the opcode, as printed."""
+        """What is between the parentheses after the opcode, as printed."""
         if self._arguments is None:
             return ", ".join(["%" + o.name for o in self.operands])
         return self._arguments
@@ -94,7 +93,7 @@ class Instruction:
 
     @property
     def text_span(self) -> tuple[int, int] | None:
-        """Where it stands in the module's text: offsets of its first character and its end."""
+        """Its place in the module's text: offsets of its first character and its end."""
         if self._span < 0:
             return None
         begin = self._span >> 32
@@ -149,7 +148,7 @@ class Instruction:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """StableHLO operations it comes from, exactly; () where XLA made it or nobody knows."""
+        """StableHLO operations it comes from, exactly; () if XLA made it or they are unknown."""
         known = self.module.origins
         return known.of[self.index] if known is not None else ()
 
@@ -168,7 +167,7 @@ class Instruction:
 
     @property
     def sharding_text(self) -> str | None:
-        """As printed; of Shardy's, which HLO keeps in frontend attributes, XLA's named form."""
+        """As printed; Shardy's, which HLO keeps in frontend attributes, in XLA's named form."""
         found = self.attribute("sharding")
         if found is None and "xla.sdy.sharding=" in self.attribute_text:
             return shardy.of_frontend(self.attribute("frontend_attributes") or "", self.module)
@@ -225,7 +224,7 @@ class Instruction:
 
     @property
     def tuple_index(self) -> int | None:
-        """Which element a get-tuple-element takes; None elsewhere and where it is not a number."""
+        """Which element a get-tuple-element takes; None elsewhere and if it is not a number."""
         if self.opcode != "get-tuple-element":
             return None
         return columns.element_index(self.attribute_text)
@@ -262,11 +261,11 @@ class Computation:
     module: Module
     attribute_text: str  # after the closing brace: execution_thread="…"
     text_span: tuple[int, int] | None
-    _names: dict[str, Instruction] | None  # made when asked for
+    _names: dict[str, Instruction] | None  # built on demand
 
     @property
     def _by_name(self) -> dict[str, Instruction]:
-        """Instructions by name, the first of each."""
+        """Instructions by name, the first with each name."""
         if self._names is None:
             self._names = {i.name: i for i in reversed(self.instructions)}
         return self._names
@@ -289,7 +288,7 @@ class Module:
     """A whole module. Instructions of all computations are numbered in one sequence.
 
     ``text`` is the module as text: what was read, cut out of its log, or for a module
-    read from a proto what ``printer.to_text`` makes of it (then made when asked for).
+    read from a proto what ``printer.to_text`` makes of it (then on demand).
     ``dialect`` is "hlo", "stablehlo" or "jaxpr": the last two use their own opcodes.
     """
 
@@ -303,7 +302,7 @@ class Module:
     source_text: str | None = None
     first_line: int = 1  # line of the file at which source_text begins
     buffer_assignment: BufferAssignment | None = None  # where the dump holds one
-    origins: Origins | None = None  # what capturing knows; None for dumps
+    origins: Origins | None = None  # known when capturing; None for dumps
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -384,11 +383,11 @@ class Module:
         return self._called_csr
 
     def op_names(self) -> list[str]:
-        """``metadata.op_name`` of each instruction, '' where there is none."""
+        """``metadata.op_name`` of each instruction, '' if there is none."""
         return columns.op_names(self)
 
     def frame_ids(self) -> list[int]:
-        """``stack_frame_id`` of each instruction, 0 where there is none: see ``frames``."""
+        """``stack_frame_id`` of each instruction, 0 if there is none: see ``frames``."""
         return columns.frame_ids(self)
 
     def source_frames(self) -> tuple[FrameTable, list[int]]:

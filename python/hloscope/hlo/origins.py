@@ -1,7 +1,7 @@
 """Which operations of the StableHLO program an instruction comes from.
 
 While capturing, every StableHLO operation is given a number; XLA carries the numbers through
-all passes, and ``capturing/marks.py`` takes them out again when it reads. What stays is this:
+all passes, and ``capturing/marks.py`` takes them out again when it reads. What remains is this:
 
     func main                            instruction              origins
       3: call @layer(…)                  %dot.7    ── call path (3,)  operation 9
@@ -24,9 +24,9 @@ class Operation:
     """One operation of the StableHLO program, numbered in printed order.
 
     ``opcode`` is MLIR's name without its dialect where that is StableHLO's: ``dot_general``,
-    ``func.call``. ``name`` is its op name, '' where it has none. ``owner`` is the operation
-    whose region it stands in, -1 for none; ``callee`` the function that a call names;
-    ``frames`` the Python frames it was traced under, outermost first, () where nobody knows.
+    ``func.call``. ``name`` is its op name, '' if it has none. ``owner`` is the operation
+    whose region it is in, -1 for none; ``callee`` the function that a call names;
+    ``frames`` the Python frames it was traced under, outermost first, () where unknown.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An operation, and the calls by which the program came to it, outermost first."""
+    """An operation, and the calls through which the program reaches it, outermost first."""
 
     operation: int
     calls: tuple[int, ...] = ()
@@ -55,10 +55,10 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """``of[i]`` are the origins of the instruction with index i, the first one foremost.
+    """``of[i]`` are the origins of the instruction with index i, the main one first.
 
     An instruction with several is what XLA made of them together; one with none was made by
-    XLA itself, or stands for an argument.
+    XLA itself, or is an argument.
     """
 
     operations: tuple[Operation, ...]
@@ -75,7 +75,7 @@ class Origins:
 
     @cached_property
     def python(self) -> PythonCalls:
-        """The calls of Python functions that the operations are from, each one by itself."""
+        """The calls of Python functions that the operations come from, one row per call."""
         return python_calls(self.operations)
 
     @property
@@ -90,8 +90,8 @@ def origins_of(
     """Chains of numbers, as XLA wrote them one after another, as origins.
 
     A chain holds calls, owners of regions and last the operation itself. When XLA inlines a
-    call it puts the call's number before the *whole* name of an instruction, which may stand
-    for several operations: those after the first take the calls of the first.
+    call it puts the call's number before the *whole* name of an instruction, which may cover
+    several operations: those after the first take the calls of the first.
     """
     number: dict[tuple[tuple[int, ...], ...], tuple[Origin, ...]] = {}
     out = []

@@ -26,7 +26,7 @@ class ReadWarning:
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """One Python frame; ``function`` is None when the dump does not say."""
+    """One Python frame; ``function`` is None if not in the dump."""
 
     file: str
     line: int
@@ -143,10 +143,10 @@ _ESCAPES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
 
 
 def printable(text: str) -> str:
-    """Escapes what would be more than text where it is printed: a dump's names are data.
+    """Escapes what would act as more than text when printed: a dump's names are data.
 
-    That is control characters, those that reorder text, and what runners of workflows take
-    for commands: a line that begins with ``::``, and ``##[`` anywhere.
+    That is control characters, those that reorder text, and what CI runners take for
+    commands: a line that begins with ``::``, and ``##[`` anywhere.
     """
     if not text.isprintable():
         text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -1,6 +1,6 @@
-"""Files and lines in words; cells of a notebook have no file that a person would know.
+"""Files and lines as text; notebook cells have no file name that a user would recognise.
 
-``js/base/lines.ts`` says the same things in the same words: both are held to
+``js/base/lines.ts`` says the same things in the same words: both are tested against
 ``tests/golden/lines.json``.
 """
 
@@ -39,7 +39,7 @@ def is_cell(file: str) -> bool:
 
 
 def base_name(file: str) -> str:
-    """ "train.py" of "dir/train.py"; "In [2]" or "notebook cell" of a cell."""
+    """ "train.py" for "dir/train.py"; "In [2]" or "notebook cell" for a cell."""
     numbered = _NUMBERED.match(file)
     if numbered:
         return f"In [{numbered[1] or numbered[2]}]"
@@ -54,12 +54,12 @@ def short_place(file: str, line: int | str) -> str:
 
 
 def short_line(place: str) -> str:
-    """The same of "dir/train.py:31"; what has no line is a file."""
+    """The same for "dir/train.py:31"; a place without a line number is a file."""
     file, colon, line = place.rpartition(":")
     return short_place(file, line) if colon and line.isdecimal() else base_name(place)
 
 
 def whole_place(place: str) -> str:
-    """A place as it is, but for cells."""
+    """A place unchanged, except for cells."""
     file, _, line = place.rpartition(":")
     return short_place(file, line) if line.isdecimal() and is_cell(file) else place

@@ -1,11 +1,11 @@
-"""Calls of Python functions, each one by itself, and which operations they made.
+"""Calls of Python functions, one row per call, and which operations they made.
 
     step #1 ─ loss #1 ─ layer #1 ─ attention #1        operation 12: dot_general
                       ├ layer #2 ─ attention #2        operation 12 again, through another call
                       └ layer #3 …                     of the function that holds it
 
 A function that jax traced once and the program uses three times (``jax.jit``,
-``jax.checkpoint``) was called three times: the frames of the operation that uses it stand
+``jax.checkpoint``) was called three times: the frames of the operation that uses it come
 before those of the operations inside.
 """
 
@@ -21,7 +21,7 @@ from .places import is_library
 if TYPE_CHECKING:
     from .origins import Operation, Origin
 
-# A program of calls within calls within calls: what is over this has no calls.
+# Calls within calls multiply: operations beyond this limit get no calls.
 _MOST_CALLS = 200_000
 _NO_CALL = re.compile(r"<(?:module|listcomp|genexpr|dictcomp|setcomp)>$")
 
@@ -30,9 +30,9 @@ _NO_CALL = re.compile(r"<(?:module|listcomp|genexpr|dictcomp|setcomp)>$")
 class Frame:
     """A Python frame on the stack while tracing; the same ``number`` is the same frame.
 
-    ``function`` is "" for a call of jax's own, which only tells uses apart. ``begins`` is the
-    line of its definition, ``called_at`` that of the caller where it calls, ``column`` where in
-    its line the function begins, which tells two lambdas of one line apart.
+    ``function`` is "" for a call of jax's own, which only separates uses. ``begins`` is the
+    line of its definition, ``called_at`` the line of the call in the caller, ``column`` where
+    in its line the function begins, which separates two lambdas on one line.
     """
 
     number: int
@@ -62,7 +62,7 @@ class PythonCall:
 
     @property
     def name(self) -> str:
-        """The function without what it is defined in: ``layer``, ``Block.__call__``."""
+        """The function without its enclosing function: ``layer``, ``Block.__call__``."""
         return self.function.rpartition("<locals>.")[2]
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class PythonCall:
 
 @dataclass(frozen=True, eq=False)
 class PythonCalls:
-    """Every call that made an operation, in order of time, callers before what they call."""
+    """Every call that made an operation, in order of tracing, callers before what they call."""
 
     rows: tuple[PythonCall, ...] = field(repr=False)
     _of: Callable[[Origin], int] = field(repr=False)
@@ -89,12 +89,12 @@ class PythonCalls:
         return self.rows[number]
 
     def of(self, origin: Origin) -> PythonCall | None:
-        """The innermost call that an origin is from; None where nobody knows."""
+        """The innermost call that an origin comes from; None where unknown."""
         found = self._of(origin)
         return self.rows[found] if found >= 0 else None
 
     def of_operation(self, number: int) -> tuple[PythonCall, ...]:
-        """The innermost calls that an operation is from: several for one that is shared."""
+        """The innermost calls that an operation comes from: several for a shared one."""
         return tuple(self.rows[k] for k in self._of_operation(number) if k >= 0)
 
     def stack(self, call: PythonCall) -> tuple[PythonCall, ...]:
@@ -112,7 +112,7 @@ def python_calls(operations: Sequence[Operation]) -> PythonCalls:
 
 
 class _Tree:
-    """Frames of all operations by all ways to them; a node for each distinct beginning."""
+    """A tree of the frames on every path to every operation, one node per distinct prefix."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self.operations = operations
@@ -125,7 +125,7 @@ class _Tree:
         # by node; the root is node 0
         self.call = [-1]
         self.path: list[tuple[int, ...]] = [()]  # of the frames' numbers
-        self.line = [0]  # of the person's that called jax's own frame
+        self.line = [0]  # of the user's code that called jax's own frame
         self.node_of: dict[int, int] = {}  # call → its node
         self.users: dict[str, list[int]] = {}
         for o in operations:
@@ -159,7 +159,7 @@ class _Tree:
             for calls, node in self._ways_to(o.function, (*within, function)):
                 if len(self.call) > _MOST_CALLS:
                     break
-                # without frames the operation itself tells this way from others
+                # without frames the operation itself distinguishes this path
                 frames = o.frames or (Frame(-1 - number),)
                 found.append(((*calls, number), self._down(node, frames)))
         self.ways[function] = found
@@ -193,7 +193,7 @@ class _Tree:
         return node
 
     def counted(self) -> tuple[PythonCall, ...]:
-        """The calls in order of time, each with its place among those of its function."""
+        """The calls in order of tracing, each with its place among those of its function."""
         in_time = sorted(range(len(self.calls)), key=lambda n: self.path[self.node_of[n]])
         number = {n: k for k, n in enumerate(in_time)} | {-1: -1}
         self.call = [number[c] for c in self.call]
@@ -228,7 +228,7 @@ class _Tree:
 
 
 def _is_call(frame: Frame, own: bool) -> bool:
-    """Whether a frame is a call to count; ``own``: the person has files outside libraries."""
+    """Whether a frame is a call to count; ``own``: there are functions outside libraries."""
     if not frame.function or _NO_CALL.search(frame.function):
         return False
     return not (own and is_library(frame.file))

@@ -2,8 +2,8 @@
 
 Before 3.11.5 a group that is repeated possessively, ``(?:ab|c)*+``, fails to match where its last
 try fails halfway (https://github.com/python/cpython/issues/106052); Debian 12 has 3.11.2. There
-such groups give back what they took, as greedy ones do. They match the same texts: what follows
-one of ours never begins as what it repeats. Single characters, ``[^"]*+``, are right everywhere.
+such groups become greedy ones, which backtrack. They match the same texts: what follows one of
+ours never starts like what it repeats. Single characters, ``[^"]*+``, are right everywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _POSSESSIVE_GROUP = re.compile(r"\)([*+?])\+")
 
 
 def regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """``re.compile`` of what is right on this Python."""
+    """``re.compile`` of the form of ``pattern`` that is right on this Python."""
     return re.compile(for_python(pattern), flags)
 
 

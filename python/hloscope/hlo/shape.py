@@ -37,7 +37,7 @@ _NO_ELEMENTS = frozenset(["tuple", "token", "opaque", "buffer", "invalid"])
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array lies in memory; ``text`` is the whole ``{…}`` as printed."""
+    """The layout of an array in memory; ``text`` is the whole ``{…}`` as printed."""
 
     text: str
     minor_to_major: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class Shape:
 
     @property
     def unknown_elements(self) -> tuple[str, ...]:
-        """Element types inside whose size is not known here: they count 0 bytes."""
+        """Element types inside whose size is unknown: they count 0 bytes."""
         if self.tuple_shapes:
             return tuple(t for s in self.tuple_shapes for t in s.unknown_elements)
         known = self.is_array or self.element_type in _NO_ELEMENTS
@@ -182,7 +182,7 @@ def _parse_layout(text: str) -> Layout:
 
 
 def without_comments(text: str) -> str:
-    """The text without ``/*index=5*/`` and ``// …``; one that never ends is left."""
+    """The text without ``/*index=5*/`` and ``// …``; one that never ends is kept."""
     if "//" in text:
         text = _LINE_COMMENT.sub("", text)
     if "/*" not in text:

@@ -1,4 +1,4 @@
-"""``Sharding``: which device holds which part of an array, whatever spelling said so.
+"""``Sharding``: which device holds which part of an array, whatever the spelling.
 
 Every spelling comes down to one array of device numbers with a dimension per array
 dimension and one per subgroup (XLA's TileAssignment):
@@ -47,7 +47,7 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Sharding:
-    """How one array (or, for ``kind`` "tuple", each of ``parts``) lies on the devices.
+    """How one array (or, for ``kind`` "tuple", each of ``parts``) is laid out over the devices.
 
     ``kind`` is tiled, replicated, maximal, manual, unreduced, tuple or unknown. Devices are
     partition numbers. ``spec`` and ``mesh`` are there when the text named mesh axes.
@@ -107,7 +107,7 @@ class Sharding:
         return -(-shape.byte_size * held // shape.elements)
 
     def coordinates(self, rank: int, num_devices: int) -> Array:
-        """Tile coordinate of every device, shape (num_devices, rank); -1 holds nothing."""
+        """Tile coordinate of every device, shape (num_devices, rank); -1 if it holds nothing."""
         out = np.zeros((num_devices, rank), dtype=np.int64)
         if self.kind == "maximal":
             out[np.arange(num_devices) != self.device] = -1
@@ -124,7 +124,7 @@ class Sharding:
         return out
 
     def ranges(self, coordinate: Sequence[int], dimensions: Sequence[int]) -> tuple[Range, ...]:
-        """Index ranges of a tile; begin == end where it lies past the array."""
+        """Index ranges of a tile; begin == end if it is past the array."""
         extents = self.tile_shape(dimensions)
         return tuple(
             (min(c * extent, size), min((c + 1) * extent, size))
@@ -179,7 +179,7 @@ class Sharding:
     def to_spec(
         self, mesh: Mesh, rank: int | None = None
     ) -> tuple[tuple[AxisRef, ...], ...] | None:
-        """Mesh axes of every dimension, major first; None when they are not axes of the mesh."""
+        """Mesh axes of every dimension, major first; None when the mesh does not explain it."""
         if rank is None:
             rank = len(self.tiles)
         if self.kind == "replicated":
@@ -237,7 +237,7 @@ def from_axes(
     special: dict[str, tuple[AxisRef, ...]],
     text: str,
 ) -> Sharding:
-    """As ``named``, with the axes of ``special`` ("manual", "unreduced"); unknown if unfit."""
+    """As ``named``, with the axes of ``special`` ("manual", "unreduced"); "unknown" if unfit."""
     kinds = [k for k in ("manual", "unreduced") if special.get(k)]
     rows = [*spec, *(special[k] for k in kinds)]
     array = arrange(mesh, rows)

@@ -25,14 +25,14 @@ from .target import Mesh
 _DEVICES = regex(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
 _COMMENT = regex(r"/\*[^*\"]*\*/")
 _LAST_DIMS = regex(r"last_tile_dims=\{([^}]*)\}")
-_HUGE = regex(r"\d{10}")  # no device and no count of tiles has ten digits
+_HUGE = regex(r"\d{10}")  # no device number or tile count has ten digits
 _BRACE = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]')
 _MAXIMAL = regex(r"maximal(?:_mesh\[)?[ ,]*device(?:_id)?=(\d+)")
 _SDY_MESH = regex(r"@([\w.$-]+|\"[^\"]*\")|mesh<\[(.*?)\](?:,\s*device_ids=\[([\d,\s]*)\])?>")
 
 
 def parse_sharding(text: str, meshes: dict[str, Mesh] | None = None) -> Sharding:
-    """Any spelling of a sharding; what is not understood has kind "unknown" and its text.
+    """Parses any spelling; what is not understood becomes kind "unknown" with its text.
 
     GSPMD V1 and V2, XLA's named form, tuples, Shardy attributes (``meshes`` maps their
     mesh symbols), and ``PartitionSpec(…)`` when ``meshes`` has the one mesh under "".

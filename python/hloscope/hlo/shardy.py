@@ -3,7 +3,7 @@
     #sdy.sharding<@mesh, [{"data"}, {?}]>   with   sdy.mesh @mesh = <["data"=2, "model"=4]>
         ─▶  {mesh['data'=2,'model'=4], [{'data'}, {?}]}
 
-They stand in StableHLO as attributes, and in HLO before partitioning as frontend attributes
+StableHLO has them as attributes, HLO before partitioning as frontend attributes
 (``xla.sdy.sharding``, and ``xla.sdy.meshes`` in the module's header).
 """
 
@@ -31,7 +31,7 @@ _ANGLE = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|->|[<>]')
 
 
 def mesh_text(body: str) -> str:
-    """``<["a"=2], device_ids=[1,0]>`` → ``mesh['a'=2], device_ids=(1,0)``; '' if it is none.
+    """``<["a"=2], device_ids=[1,0]>`` → ``mesh['a'=2], device_ids=(1,0)``; '' if it is no mesh.
 
     ``maximal device=3`` for a mesh of one device, ``replicated`` for one of no axes.
     """
@@ -71,16 +71,16 @@ def of_frontend(attributes: str, module: Module) -> str | None:
 
 
 def named_mesh(attributes: MappingType[str, str], count: int) -> Mesh | None:
-    """The header's mesh over ``count`` devices: the one with most axes; None without one."""
+    """The header's mesh over ``count`` devices: the one with the most axes; None without one."""
     found = [mesh_from_text(text) for text in header_meshes(attributes).values() if text]
     whole = [m[0] for m in found if m is not None and len(m[0].partitions) == count]
     return max(whole, key=lambda m: len(m.axis_names), default=None)
 
 
 def named_form(text: str, meshes: MappingType[str, str]) -> str:
-    """A Shardy attribute (one sharding, or one a value) in XLA's named form.
+    """A Shardy attribute (one sharding, or one per value) in XLA's named form.
 
-    What cannot be said, such as a mesh that is not here, stays as it is in braces.
+    What cannot be converted, such as an unknown mesh, stays as it is, in braces.
     """
     begin = text.find("<")
     if begin < 0:

@@ -1,7 +1,7 @@
 """TPU slices: which devices are linked by ICI, in a program that runs over several.
 
-XLA compiles such a program for one slice. Groups and partitions are those of one slice, the
-others run the same; what crosses between them are sends and receives that say
+XLA compiles such a program for one slice. Groups and partitions are those of one slice, and the
+others run the same; between slices there are sends and receives marked
 
     _xla_megascale_target="{1,2}x{0:3}"        slices 1 and 2, devices 0 to 3 of each
 """
@@ -49,7 +49,7 @@ def meant_slices(i: Instruction) -> list[int]:
 def in_every_slice(
     groups: DeviceGroups | None, slices: tuple[tuple[int, ...], ...]
 ) -> DeviceGroups | None:
-    """Groups of one slice, as they are in all of them."""
+    """Groups of one slice, repeated in all of them."""
     if groups is None or not slices:
         return groups
     numbers = np.asarray(slices, dtype=np.int64)

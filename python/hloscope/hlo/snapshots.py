@@ -1,4 +1,4 @@
-"""A module as it stood after one pass of the compiler."""
+"""A module as it was after one pass of the compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Snapshot:
     """What XLA dumped after a pass: only passes that changed something leave one.
 
     ``passed`` is the pass that had just run, "" for the beginning of a pipeline; ``upcoming``
-    the one that ran next. ``text`` and ``module`` read it when asked. ``operations``: numbers
+    the one that ran next. ``text`` and ``module`` read it on demand. ``operations``: numbers
     of the StableHLO operations that still had an instruction, None for a dump from elsewhere.
     """
 

@@ -1,6 +1,6 @@
 """What a module was compiled for, as plain data: devices, mesh, arguments, XLA's own figures.
 
-Filled by ``capture`` from a live program, None-like defaults when a dump is all there is.
+Filled by ``capture`` from a live program, empty defaults when there is only a dump.
 Nothing here is derived from HLO; analyses take ``(module, target)``.
 """
 
@@ -62,10 +62,10 @@ class Target:
     memory_stats: Mapping[str, int] = field(default_factory=dict)
     # Compiled.cost_analysis(): XLA's own, loop bodies counted once
     cost_analysis: Mapping[str, float] = field(default_factory=dict)
-    # what the compiler said on stderr while compiling, one line each
+    # what the compiler wrote to stderr while compiling, one line each
     compiler_messages: tuple[str, ...] = ()
     jax_version: str = ""
-    # id of the chip a person chose to model time on; "": the one of device_kind
+    # id of the chip the user chose to model time on; "": that of device_kind
     hardware: str = ""
     # readable source files seen in stack frames at capture: path → text
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Target:
     before_partitioning: Callable[[], Module | None] | None = field(
         default=None, repr=False, compare=False
     )
-    # the same of the program just after, where each collective stands beside what it is for
+    # the same for the program just after, where each collective is next to the op it is for
     after_partitioning: Callable[[], Module | None] | None = field(
         default=None, repr=False, compare=False
     )

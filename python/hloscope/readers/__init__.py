@@ -3,8 +3,8 @@
     source ─▶ bytes ─▶ unwrap gzip ─▶ the first reader of READERS that accepts them ─▶ Modules
                   └▶ a folder: choose one file by module and stage, then the same
 
-Readers tell formats apart by content, never by file name. Adding one is one file and one
-line in READERS. Nothing but ``ReadError`` leaves this folder.
+Readers distinguish formats by content, never by file name. Adding one is one file and one
+line in READERS. Readers raise nothing but ``ReadError``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["ModuleEntry", "ReadError", "list_modules", "read_modules"]
 class Reader:
     """``accepts`` looks at the content; ``read`` gets all of it and a name for messages.
 
-    ``sure``: what it accepts is nothing else, so that its refusal is the answer.
+    ``sure``: what it accepts can be nothing else, so if it fails no other reader is tried.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Reader:
 def _read_hlo(data: bytes, name: str) -> list[Module]:
     text, warnings = to_text(data)
     modules = read_hlo_text(text, warnings)
-    # Prose and source code may hold lines that look like computations and instructions.
+    # Prose and source code may contain lines that look like computations and instructions.
     named = _HEADER.search(text) is not None or _ENTRY.search(text) is not None
     return [m for m in modules if named or any(i.shape.is_array for i in m.instructions)]
 
@@ -77,7 +77,7 @@ def read_modules(data: bytes | str, name: str = "") -> list[Module]:
     collecting = gc.isenabled()
     gc.disable()  # a reader makes a million objects and no garbage: collecting costs a third
     try:
-        for _ in range(3):  # a .gz of a .gz happens
+        for _ in range(3):  # a .gz inside a .gz happens
             if gzipped.is_gzip(data):
                 data, found = gzipped.unwrap(data, name)
             elif gzipped.is_bzip2_or_xz(data):
@@ -88,7 +88,7 @@ def read_modules(data: bytes | str, name: str = "") -> list[Module]:
         modules = _first_reader(data, name)
     except ReadError:
         raise
-    except Exception as e:  # a reader's own mistake must not look like the person's
+    except Exception as e:  # a reader's own mistake must not look like the user's
         what = f"{type(e).__name__}: {e}"[:200]
         raise ReadError(f"{name or 'the data'} could not be read ({what})") from e
     finally:

@@ -1,6 +1,6 @@
 """A ``.tar``, ``.tar.gz`` or ``.zip`` of a dump folder → the folder, unpacked within limits.
 
-An archive comes from somebody else. Only plain files whose names look like dumps are taken,
+An archive is untrusted. Only plain files whose names look like dumps are taken,
 each to a place inside a temporary folder: no links, no devices, no names that lead out of it,
 and no more members or bytes than the limits, whatever the archive says about itself.
 """
@@ -23,7 +23,7 @@ from .errors import ReadError
 MAX_MEMBERS = 50_000
 MAX_MEMBER_BYTES = 1 << 30
 MAX_TOTAL_BYTES = 2 << 30
-MAX_KEPT = 4  # unpacked folders that stay until the process ends
+MAX_KEPT = 4  # unpacked folders that are kept; the rest are removed, oldest first
 _CHUNK = 1 << 20
 _WANTED = re.compile(
     r".+\.(?:txt|hlo|pb|mlir|mlirbc|stablehlo|pbtxt|textproto|json)(?:\.gz)?\Z", re.IGNORECASE
@@ -143,7 +143,7 @@ def _write(stream: IO[bytes], place: Path, room: int, where: str) -> int:
 
 
 def _dump_folder(root: Path, where: str) -> Path:
-    """The folder with most modules among those unpacked; the root where none holds a module
+    """The folder with the most modules among those unpacked; the root where none holds a module
     (a profiler's folders do not)."""
     best, most = None, 0
     folders = [root, *(p for p in sorted(root.rglob("*")) if p.is_dir())]

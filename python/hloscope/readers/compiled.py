@@ -22,14 +22,14 @@ MAX_CANDIDATES = 2000
 
 
 def is_cache_entry(data: bytes) -> bool:
-    """Compressed the way JAX does it; gzip is another matter."""
+    """Whether it is compressed the way JAX does it, which gzip is not."""
     if data[:4] == _ZSTD:
         return True
     return data[:1] == b"\x78" and len(data) > 2 and (data[0] * 256 + data[1]) % 31 == 0
 
 
 def read_cache_entry(data: bytes, name: str) -> list[Module]:
-    """The HLO in a cache entry. Raises ``ReadError`` when it keeps none."""
+    """The HLO in a cache entry. Raises ``ReadError`` when it holds none."""
     where = name or "the data"
     inside = _unpacked(data, where)
     best: Module | None = None
@@ -90,7 +90,7 @@ _TEXT_HEAD = re.compile(
 )
 _TYPES = {name.upper(): number for number, name in ELEMENT_TYPES.items()}
 _TYPES |= {"TUPLE": TUPLE, "BUFFER": BUFFER, "OPAQUE_TYPE": OPAQUE, "PRIMITIVE_TYPE_INVALID": 0}
-# Enumerators of xla_data.proto and hlo.proto that may stand in a text, by their own names.
+# Enumerators of xla_data.proto and hlo.proto that may appear in a text, by name.
 _ENUMS = {
     **_TYPES,
     **dict(REPLICATED=0, MAXIMAL=1, OTHER=3, MANUAL=4, UNKNOWN=5, UNREDUCED=6),
@@ -109,13 +109,13 @@ _ENUM_VALUE = re.compile(r'("(?:[^"\\\n]|\\.)*")|(:\s*)([A-Z][A-Z0-9_]*)\b')
 
 
 def is_proto_text(data: bytes) -> bool:
-    """Protobuf's text format of an HloProto or HloModuleProto."""
+    """Whether it is Protobuf's text format of an HloProto or HloModuleProto."""
     m = _TEXT_HEAD.match(data[:65536])
     return m is not None and (m[1] is not None or b"computations" in data[: 1 << 20])
 
 
 def read_proto_text(data: bytes, name: str) -> list[Module]:
-    """Raises ``ReadError`` that says where the text stops being one."""
+    """Reads an HLO proto from text. Raises ``ReadError`` that says where parsing failed."""
     from google.protobuf import text_format
 
     m = _TEXT_HEAD.match(data[:65536])
@@ -144,7 +144,7 @@ def read_proto_text(data: bytes, name: str) -> list[Module]:
     return [module]
 
 
-# What people have beside a dump, and what to give instead: head of the content → sentence.
+# Files found beside a dump, and what to give instead: head of the content → sentence.
 _BESIDE = (
     (re.compile(rb'\s*\{\s*"(?:displayTimeUnit|traceEvents|metadata)"'), b'"traceEvents"',
      "is a trace for a timeline viewer, which holds no HLO: give the ….xplane.pb beside it, or "

@@ -49,8 +49,8 @@ def _of_zeros(begin: bytes) -> str:
 
 
 def saved_as_text(data: bytes) -> str:
-    """A sentence's end when binary data went through a text editor or upload: every byte that is
-    no UTF-8 became U+FFFD, and what they were is lost. "" otherwise."""
+    """The end of a sentence for binary data that went through a text editor or upload, where every
+    byte that is not UTF-8 became U+FFFD and is lost. "" otherwise."""
     lost = data.count(b"\xef\xbf\xbd")
     if not lost or lost * 50 < len(data):
         return ""

@@ -7,7 +7,7 @@
            │    └ module name (may hold dots)
            └ number
 
-With ``xla_dump_include_timestamp`` microseconds and a dot stand before each name.
+With ``xla_dump_include_timestamp``, microseconds and a dot come before each name.
 Directories of other files work too: each ``.hlo``, ``.txt``, ``.pb``, ``.mlir`` is a module.
 """
 
@@ -25,7 +25,7 @@ _NAME = re.compile(
     r"(?P<stage>before_optimizations|(?:[a-zA-Z][\w\-.]*_)?after_optimizations"
     r"|\d{4,6}\.[^/]*?\.?after_[^/]*?)"
     r"\.(?P<kind>txt|hlo|pb|hlo\.txt|hlo\.pb)(?:\.gz)?\Z",
-    re.S,  # a module's name may hold anything
+    re.S,  # a module's name may contain anything
 )
 _PLAIN = re.compile(r".+\.(?:txt|hlo|pb|mlir|mlirbc|stablehlo)(?:\.gz)?\Z", re.S)
 _PASS = re.compile(r"(\d{4,6})\.(.*)", re.S)
@@ -45,7 +45,7 @@ def list_directory(path: Path) -> tuple[ModuleEntry, ...]:
             continue
         key = (entry.index, entry.name, entry.stage)
         if key in found and not name.removesuffix(".gz").endswith("txt"):
-            continue  # of the same stage as text and as proto, the text says more
+            continue  # where a stage is there as text and as proto, the text says more
         found[key] = entry
     if not found:
         plain = [n for n in names if _PLAIN.fullmatch(n)]
@@ -75,7 +75,7 @@ def _order(stage: str) -> tuple[int, int, str]:
 def choose_entry(
     entries: tuple[ModuleEntry, ...], module: str | int | None, stage: str | None, where: str
 ) -> tuple[ModuleEntry, str]:
-    """One entry, and a note on a choice that nobody made ('' when there was none).
+    """One entry, and a note where the choice was made by default ('' when there was none).
 
     By default the last stage of the module with the largest file.
     """

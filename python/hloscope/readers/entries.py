@@ -1,4 +1,4 @@
-"""ModuleEntry: one module (at one stage) that a source holds; choosing among them."""
+"""ModuleEntry: one module (at one stage) in a source; choosing among them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class ModuleEntry:
     index: int  # position in a file; XLA's module number in a dump directory
     stage: str = ""  # file: ''; dump directory: before_optimizations, …, after_optimizations
     path: Path | None = None
-    instructions: int | None = None  # None where finding out means reading it
+    instructions: int | None = None  # None if it would take reading the file
 
 
 def name_or_number(text: str | None) -> str | int | None:
-    """What a person wrote to choose a module: a number where it is one, else a name."""
+    """What a user wrote to choose a module: a number where it is one, else a name."""
     is_number = text is not None and re.fullmatch(r"-?[0-9]{1,9}", text)
     return int(text) if is_number and text is not None else text
 
 
 def choose_module(modules: Sequence[Module], module: str | int | None, name: str) -> Module:
-    """One of a file's modules: by name, by index, else the one with most instructions.
+    """One of a file's modules: by name, by index, else the one with the most instructions.
 
-    Raises ``ReadError`` naming what there is. A choice nobody made becomes a warning.
+    Raises ``ReadError`` naming what there is. A choice by default becomes a warning.
     """
     if isinstance(module, int):
         if not -len(modules) <= module < len(modules):

@@ -1,4 +1,4 @@
-"""The one exception that may leave this folder."""
+"""The only exception that this folder raises."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def is_gzip(data: bytes) -> bool:
 
 
 def unwrap(data: bytes, name: str = "", limit: int = MAX_BYTES) -> tuple[bytes, list[ReadWarning]]:
-    """The bytes inside, members joined; what a cut file still holds, with a warning.
+    """The bytes inside, members joined; of a cut file what is left, with a warning.
 
     Raises ``ReadError`` when more than ``limit`` bytes come out, or none at all.
     """
@@ -61,7 +61,7 @@ def unwrap(data: bytes, name: str = "", limit: int = MAX_BYTES) -> tuple[bytes, 
 
 
 def _until_damaged(data: bytes, limit: int) -> bytes:
-    """What comes out before the damage: a checksum alone may be wrong."""
+    """What can be decompressed before the damage: only a checksum may be wrong."""
     member, out = zlib.decompressobj(wbits=31), bytearray()
     for at in range(0, len(data), _PIECE):
         piece, before = data[at : at + _PIECE], member.copy()
@@ -85,7 +85,7 @@ def is_bzip2_or_xz(data: bytes) -> bool:
 def unwrap_other(
     data: bytes, name: str = "", limit: int = MAX_BYTES
 ) -> tuple[bytes, list[ReadWarning]]:
-    """The bytes inside of bzip2 or xz; what a cut file still holds, with a warning.
+    """The bytes inside bzip2 or xz; of a cut file what is left, with a warning.
 
     Raises ``ReadError`` as ``unwrap`` does.
     """

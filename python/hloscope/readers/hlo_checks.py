@@ -1,7 +1,7 @@
-"""What stands in attributes and is not understood: said once a text, with its line.
+"""What is in attributes and is not understood: reported once per text, with its line.
 
-Attributes are parsed when an analysis asks. An analysis must not be the first to find that a
-sharding means nothing to it, so the few kinds that figures rest on are tried here.
+Attributes are parsed when an analysis needs them. An analysis must not be the first to find that
+a sharding is unreadable, so the few kinds that figures depend on are tried here.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _COLLECTIVES = frozenset(
 _ONE_CALL = frozenset({"fusion", "reduce", "call", "all-reduce", "scatter", "sort", "map"})
 _COMMENT = regex(r"/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+")
 Warn = Callable[[str, int], None]
-MAX_TEXTS = 5000  # distinct ones that are tried
+MAX_TEXTS = 5000  # at most this many distinct ones are tried
 
 
 def unknown_element(kind: str) -> str:
-    """What is said of an element type whose size is not known."""
+    """The message about an element type whose size is not known."""
     return f"{kind!r} is not an element type known here: 0 bytes are counted"
 
 
-# `1,0:T(8,128)(2,1)S(1)`: dimensions, then what only a compiler needs
+# `1,0:T(8,128)(2,1)S(1)`: dimensions, then what only the compiler needs
 _LAYOUT = regex(r"\{[\d,\s]*+(?::[\w\s(),*#:+~.\-\[\]{}]*)?\}\Z")
 
 
 def unclear_layouts(shape: Shape) -> list[str]:
-    """Layouts that name other dimensions than the array has, or hold what no layout does."""
+    """Layouts that name other dimensions than the array has, or are not valid layouts."""
     return [
         leaf.text
         for leaf in shape.leaves()
@@ -52,7 +52,7 @@ def unclear_layouts(shape: Shape) -> list[str]:
 
 
 def unsaid_devices(module: Module) -> None:
-    """Warns where a proto names neither how many devices there are nor who of them talks."""
+    """Warns where a proto says neither how many devices there are nor which communicate."""
     if device_counts(module) != (1, 1) or "num_partitions" in module.attributes:
         return
     found = [i for i in module.instructions if i.opcode in _COLLECTIVES and names_nobody(i)]
@@ -66,9 +66,9 @@ def unsaid_devices(module: Module) -> None:
 
 
 def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:
-    """Warns of shardings, groups and called computations that mean nothing.
+    """Warns about shardings and groups that cannot be read and computations that are missing.
 
-    ``instructions`` are those to look at: one of each attribute text is enough.
+    ``instructions`` are those to check: one of each attribute text is enough.
     """
     names = {c.name for c in module.computations}
     seen: set[str] = set()
@@ -87,7 +87,7 @@ def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> No
 
 
 def _calls_one(text: str, names: set[str]) -> bool:
-    """Whether the first computation that an instruction of one names is here."""
+    """Whether the computation is here, for an instruction that calls exactly one."""
     for role in ("calls=%", "to_apply=%"):
         at = text.find(role)
         if at >= 0:

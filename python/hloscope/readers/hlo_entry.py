@@ -12,7 +12,7 @@ from ..hlo.shape import parse_shape, split_top, without_comments
 
 
 def without_entry(module: Module, cut: bool, by_hand: bool) -> tuple[Computation | None, str]:
-    """The program, or None where nothing shows that it is here; and what to tell people.
+    """The program, or None if nothing shows that it is here; and a warning for the user.
 
     ``cut``: whether the text ended inside a computation. ``by_hand``: whether no line begins
     a computation the way XLA prints it.

@@ -1,7 +1,7 @@
 """The shape of an instruction that was written without one, as XLA infers it.
 
-Texts written by hand may leave shapes out where the operands say them (xla's parser allows
-it for the opcodes here, ShapeInference gives the rules). None where nothing follows.
+Texts written by hand may leave out shapes that follow from the operands (XLA's parser allows
+it for the opcodes here, ShapeInference has the rules). None if nothing follows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REAL = {"c64": "f32", "c128": "f64"}
 
 
 def shape_of(i: Instruction, computations: Mapping[str, Computation]) -> Shape | None:
-    """The shape that follows from operands and attributes; None where none does."""
+    """The shape that follows from operands and attributes; None if none does."""
     if i.opcode in _FIXED:
         return parse_shape(_FIXED[i.opcode])
     shapes = [o.shape for o in i.operands]
@@ -58,7 +58,7 @@ def _array(kind: str, dimensions: Sequence[int | str]) -> Shape:
 
 
 def _sizes(s: Shape) -> list[int | str]:
-    """Dimensions as they are written, dynamic ones with their mark."""
+    """Dimensions as written, dynamic ones with their mark."""
     return [f"<={d}" if mark else d for d, mark in zip(s.dimensions, s.dynamic, strict=True)]
 
 

@@ -1,12 +1,12 @@
 """The operands of a computation's instructions, resolved by name once all are known.
 
-    add(%a, %b)                      names: nearly every instruction there is
+    add(%a, %b)                      names: nearly every instruction
     add(f32[4]{0} %a, f32[] %b)      names with their types, until 2021
     add(a, %b)                       with and without %
     multiply(%a, f32[] constant(2))  written out in place: becomes an instruction of its own
     add(%t#0, %t#1)                  elements of a tuple, likewise
 
-Every part between commas gives an operand or a warning.
+Every part between commas becomes an operand or a warning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Resolver:
         self.shape = shape
         self.warn = warn
         self.added: list[Instruction] = []
-        self.before: dict[int, list[Instruction]] = {}  # id of a user → what it wrote out
+        self.before: dict[int, list[Instruction]] = {}  # id of a user → operands written out in it
         self.resolved = False
 
     def resolve(self) -> bool:
@@ -74,7 +74,7 @@ class Resolver:
         by_name = self.by_name
         typed: dict[str, Instruction] = {}  # "f32[8] %a" → %a
         for i in self.body:
-            arguments = i.argument_text  # given: none is rebuilt before it is resolved
+            arguments = i.argument_text  # as read: none is rebuilt before it is resolved
             if not arguments or i.opcode in _LITERAL_OPCODES:
                 i.operands = ()
                 continue
@@ -86,7 +86,7 @@ class Resolver:
                 if " %" not in arguments:
                     i.operands = tuple([by_name[n] for n in arguments.split(", ")])
                     continue
-                # each name after the type that the named has
+                # each name after the type of what it names
                 if not typed:
                     typed = {f"{x.shape.text} %{n}": x for n, x in by_name.items()}
                 if "/*" in arguments:
@@ -183,8 +183,8 @@ class Resolver:
     def with_nested(
         self, unshaped: dict[int, int], computations: dict[str, Computation]
     ) -> list[Instruction]:
-        """All instructions in order, those written out in place before their users, with the
-        shapes that were left out."""
+        """All instructions in order, those written out in place before their users, with omitted
+        shapes inferred."""
         self.resolve()
         body = [x for i in self.body for x in (*self.before.get(id(i), ()), i)]
         for i in body:

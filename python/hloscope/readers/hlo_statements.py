@@ -3,9 +3,9 @@
     instruction  ::=  [ROOT] name = [shape] opcode ( … ) {, key=value}
     header       ::=  [ENTRY] name [( name: shape, … ) -> shape] {
 
-The reader's fast path takes the lines that XLA prints; what people write by hand, and
-attributes that hold line ends, come here. A statement never reaches over a line that begins
-another one: in a damaged dump a bracket that is never closed costs its own line.
+The reader's fast path takes the lines that XLA prints; what is written by hand, and
+attributes that contain line ends, come here. A statement never extends past a line that begins
+another one: in a damaged dump a bracket that is never closed costs only its own line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPCODE = regex(rf"([a-zA-Z][\w.\-]*){SPACE}\(")
 _HEADER = regex(rf"(?:(ENTRY)\b{SPACE})?%?({_NAME}){SPACE}(?=[({{])")
 _ARROW = regex(rf"{SPACE}->{SPACE}")
 _BODY = regex(rf"{SPACE}(?:ROOT\b|%?{_NAME}{SPACE}=[^=>]|\}}|\Z)")
-# Where no statement that began before goes on: the next one's first line.
+# Where any statement that began before must end: the next one's first line.
 _FIRST_LINE = (
     r"HloModule\b|ENTRY\b|[ \t]*(?:ROOT )?%?[^\s=(),{}\"]+ = (?:\(|[a-z]\w*\[)"
     r"|%?[^\s=(),{}\"]+ (?:\([^\n]*\) -> [^\n]* )?\{[ \t]*(?:\n|\Z)"
@@ -34,10 +34,9 @@ _NEXT_FIRST = regex(rf"\n(?:{_FIRST_LINE})")
 
 @dataclass(slots=True)
 class Statement:
-    """An instruction as written. ``shape`` is None where it is left to be inferred.
+    """An instruction as written. ``shape`` is None if it is left to be inferred.
 
-    ``problems``: (message, offset) of what was not understood; it stands in the texts all
-    the same.
+    ``problems``: (message, offset) of what was not understood; it is also in the texts.
     """
 
     name: str
@@ -63,15 +62,15 @@ class Header:
 
 
 class Limits:
-    """How far a statement of one text may reach; remembers what it found last."""
+    """How far a statement of one text may extend; remembers what it found last."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._found = [(1, 0), (1, 0)]  # (searched from, next boundary) of each pattern
 
     def after(self, line_end: int) -> list[int]:
-        """Nearest first: the end of the line, the next statement's line, and that but past
-        lines which hold a lone brace."""
+        """Nearest first: the end of the line, the next statement's line, and the next statement's
+        line past lines with a lone brace."""
         out = [line_end]
         for k, pattern in enumerate((_NEXT, _NEXT_FIRST)):
             begin, limit = self._found[k]
@@ -89,7 +88,7 @@ def instruction(limits: Limits, at: int, line_end: int) -> Statement | str | Non
     m = _ASSIGNS.match(limits.text, at)
     if m is None:
         return None
-    if m.end() > line_end:  # the name or the equals sign stands on a later line
+    if m.end() > line_end:  # the name or the equals sign is on a later line
         line_end = limits.text.find("\n", m.end())
         line_end = len(limits.text) if line_end < 0 else line_end
     reach = limits.after(line_end)
@@ -137,7 +136,7 @@ def _right_side(
 
 
 def _attributes(text: str, at: int, limits: list[int]) -> scan.Attributes:
-    """What is understood with the nearest limit that lets all of it be understood."""
+    """The attributes up to the nearest limit with which all of them are understood."""
     tried = [scan.attributes(text, at, limits[0])]
     cut = tried[0].strange >= 0 or _goes_on(text, tried[0].end, limits[0])
     for limit in limits[1:] if cut else ():
@@ -168,13 +167,13 @@ def _first(find, text: str, at: int, limits: list[int]) -> int:  # type: ignore[
 
 
 _FIRST = rf"(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )"
-_IN_PLACE = regex(rf"\b({'|'.join(CALL_ROLES)})={SPACE}(\{{{SPACE})?\{{{_FIRST}")
+IN_PLACE = regex(rf"\b({'|'.join(CALL_ROLES)})={SPACE}(\{{{SPACE})?\{{{_FIRST}")
 _ANOTHER = regex(rf"{SPACE},?{SPACE}\{{{_FIRST}")
 
 
 @dataclass(slots=True)
 class InPlace:
-    """Computations written out as an attribute: of each where its body begins and its brace."""
+    """Computations written out as an attribute: where each body begins, and its closing brace."""
 
     role: str
     bodies: list[tuple[int, int]]
@@ -183,7 +182,7 @@ class InPlace:
 
 def computations_in_place(text: str, begin: int, end: int) -> InPlace | None:
     """``to_apply={ a = … ROOT b = … }``, ``branch_computations={ { a = … }, { a = … } }``."""
-    m = _IN_PLACE.search(text, begin, end)
+    m = IN_PLACE.search(text, begin, end)
     if m is None or text.count('"', begin, m.start()) % 2:
         return None
     close = scan.closing(text, m.end() - 1, end)
@@ -218,7 +217,7 @@ def header(limits: Limits, at: int, line_end: int) -> Header | None:
     elif not _BODY.match(text, brace + 1) and (
         brace > line_end or text[brace + 1 : line_end].strip()
     ):
-        return None  # prose: a brace, and then no instruction
+        return None  # prose: a brace without an instruction after it
     return Header(m.group(2), m.group(1) is not None, brace + 1)
 
 

@@ -1,10 +1,9 @@
 """HLO text of every dialect → Modules, one line at a time, in one pass.
 
-Hard because it must be fast and must never give up: a step of 100,000 instructions is
-13 MB of text, and what people have is logs with a module somewhere inside, written by
-any XLA since 2018 or by hand, cut off anywhere. So one master pattern recognises a whole
-line exactly as XLA prints it, and everything else goes to XLA's grammar, which knows no
-lines (hlo_statements.py):
+It must be fast and must never give up: a step of 100,000 instructions is 13 MB of text,
+and users have logs with a module somewhere inside, written by any XLA since 2018 or by
+hand, cut off anywhere. So one master pattern recognises a whole line exactly as XLA prints
+it, and everything else goes to XLA's grammar, which ignores line ends (hlo_statements.py):
 
     HloModule jit_f, is_scheduled=true            header: attributes as raw text
     FileNames / FunctionNames / …                  tables (frame_tables.py)
@@ -45,7 +44,7 @@ def _canonical_attributes() -> str:
         rf"(?:{plain}(?:{square})?+|\{{{inner}\}}|{quoted}"
         rf"|(?:{plain}|\[[^\]\n]*+\]|\([^()\n]*+\))++(?: \{{[^{{}}\"\n]*+\}})?+)"
     )
-    # metadata stands in almost every line, nearly always with a string or two and no more
+    # metadata is in almost every line, nearly always with one or two strings and no more
     metadata = r'metadata=\{[^{}"\n]*+(?:"[^"\\\n]*+"[^{}"\n]*+)*+\}'
     attribute = rf"(?:{metadata}|[\w.\-]++={value})"
     return rf"{attribute}(?:, ?+{attribute})*+"
@@ -117,8 +116,8 @@ class _ModuleReader:
         self.computations: list[Computation] = []
         self.by_name: dict[str, Computation] = {}
         self.names = hlo_operands.Names()
-        self.nested: list[Computation] = []  # written out in place, being read
-        self.unnamed = 0  # how many names those were given
+        self.nested: list[Computation] = []  # written out in place, now being read
+        self.unnamed = 0  # how many names those have been given
         self.out_of_order = False  # a computation within another was numbered after it
         self.entry: Computation | None = None
         self.tables = FrameTableBuilder()
@@ -129,11 +128,11 @@ class _ModuleReader:
         self.open: Computation | None = None
         self.body: list[Instruction] = []
         self.root: Instruction | None = None
-        self.unshaped: dict[int, int] = {}  # id of an instruction without a shape → its place
+        self.unshaped: dict[int, int] = {}  # id of an instruction without a shape → its offset
         self.by_hand = True  # no computation begins as XLA prints it
-        self.resume = 0  # lines that begin before this offset are consumed already
+        self.resume = 0  # lines that begin before this offset have been consumed
         self.end = 0  # where the last line that belonged to the module ended
-        self.stray: list[tuple[str, int]] = []  # lines outside of computations, not understood
+        self.stray: list[tuple[str, int]] = []  # not understood, outside computations
 
     def read(self) -> Module:
         self._read_lines()
@@ -147,7 +146,7 @@ class _ModuleReader:
         opcodes: dict[str, str] = {}
         canonical: dict[str, str] = {}  # attributes that matched: half are printed more than once
         new = Instruction.__new__
-        body, resume = self.body, self.resume  # they change with lines of other kinds only
+        body, resume = self.body, self.resume  # only lines of other kinds change them
         for m in _MASTER.finditer(self.text):
             root, name, shape_text, opcode, arguments, attributes, other = m.groups()
             if resume and m.start() < resume:
@@ -171,8 +170,10 @@ class _ModuleReader:
                 known = canonical.get(attributes)
                 if known is not None:
                     attributes = known
-                elif _ATTRIBUTES.fullmatch(attributes) is None or (
-                    "/*" in attributes and _BRACE_IN_COMMENT.search(attributes)
+                elif (
+                    _ATTRIBUTES.fullmatch(attributes) is None
+                    or ("/*" in attributes and _BRACE_IN_COMMENT.search(attributes))
+                    or (" = " in attributes and hlo_statements.IN_PLACE.search(attributes))
                 ):
                     self._other_line(m.start(), m.end())
                     body, resume = self.body, self.resume
@@ -277,7 +278,7 @@ class _ModuleReader:
             self._warn(f"not the beginning of a computation: {bare[:60]!r}", at)
         elif len(self.stray) < MAX_WARNINGS and (
             self.module.name or self.computations or self.stray or "HloModule " in bare
-        ):  # what stands before a module is somebody's log
+        ):  # what comes before a module is a log
             self.stray.append((bare[:60], at))
         return end
 
@@ -301,7 +302,7 @@ class _ModuleReader:
         self._open(name, is_entry, begin)
 
     def _tell_stray(self, at_end: bool = False) -> None:
-        """``at_end``: of what stands after the module, only what could be an instruction."""
+        """Warns about stray lines; ``at_end``: only about what could be an instruction."""
         for line, where in self.stray:
             if not at_end or _SHAPED_INSTRUCTION.match(line):
                 self._warn(f"skipped, not part of the module: {line!r}", where)
@@ -320,7 +321,7 @@ class _ModuleReader:
         self.open, self.body, self.root = c, [], None
 
     def _loose_instruction(self, begin: int) -> None:
-        """An instruction outside any computation: what is left of a dump cut at its head."""
+        """An instruction outside any computation: what is left of a dump with its head cut off."""
         self._tell_stray()
         self._warn("an instruction before any computation begins", begin)
         self._open("unnamed", False, begin)
@@ -391,7 +392,7 @@ class _ModuleReader:
             self._in_place(i, s.arguments_at + len(s.arguments), s.end)
 
     def _in_place(self, i: Instruction, begin: int, end: int) -> None:
-        """Computations written out as attributes become computations with a name."""
+        """Turns computations written out as attributes into computations with a name."""
         roles: dict[str, str] = {}
         while (found := hlo_statements.computations_in_place(self.text, begin, end)) is not None:
             names = [n for n in (self._body(*body) for body in found.bodies) if n is not None]
@@ -431,7 +432,7 @@ class _ModuleReader:
         return name
 
     def _continue(self, i: Instruction, at: int, end: int) -> int:
-        """Attributes on a line of their own belong to the instruction before it."""
+        """Adds attributes on a line of their own to the instruction before it."""
         found = hlo_statements.continuation(self.limits, at, end)
         if found.strange >= 0:
             what = self.text[found.strange : found.strange + 60].split("\n")[0]

@@ -1,10 +1,10 @@
-"""What loggers, terminals and people put before each line of a dump, taken off again.
+"""Prefixes that loggers, terminals and users put before each line of a dump, removed again.
 
     I0311 11:02:03.123456   123 compiler.cc:77] HloModule m      glog
     2026-05-01T12:00:00.123456789Z HloModule m                   containers
     [rank0]: HloModule m        trainer-1  | HloModule m        12  HloModule m       > HloModule m
 
-What stands before ``HloModule`` shows what to look for: the same with other numbers.
+What comes before ``HloModule`` shows what to look for: the same with other numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START = regex(
 )
 _GLOG = regex(r"[IWEF]\d{4,8} [^\]\n]{1,200}\] ?")
 _PART = regex(r"(\d+)|([ \t]+)|([^\d\s]+)")
-_LOOKED_AT = 200  # lines that decide whether the prefix stands before every line
+_LOOKED_AT = 200  # how many lines decide whether every line has the prefix
 _COLOURS = regex(r"\x1b\[[\d;]*[A-Za-z]")
 
 
@@ -31,7 +31,7 @@ def strip_colours(text: str) -> str:
 
 
 def strip(chunk: str) -> tuple[str, list[int] | None]:
-    """The lines without what stands before each, and how many characters that was; or None."""
+    """The lines without their prefixes, and each prefix's length; None if there are none."""
     prefix = _prefix(chunk)
     if prefix is None:
         return chunk, None
@@ -44,7 +44,7 @@ def strip(chunk: str) -> tuple[str, list[int] | None]:
 
 
 def _prefix(chunk: str) -> re.Pattern[str] | None:
-    """A pattern of the prefix that the first line has, if most of the next ones have it too."""
+    """A pattern for the prefix of the first line, if most of the next ones have it too."""
     if _GLOG.match(chunk):
         return _GLOG
     if chunk.lstrip(" \t").startswith("HloModule"):
@@ -59,7 +59,7 @@ def _prefix(chunk: str) -> re.Pattern[str] | None:
 
 
 def _like(prefix: str) -> str:
-    """A pattern of the same text with other numbers; where a line is empty, without its end."""
+    """A pattern for the same text with other numbers; blanks may be missing, as on empty lines."""
     parts = []
     for digits, blanks, other in _PART.findall(prefix):
         parts.append(r"\d+" if digits else r"[ \t]*" if blanks else re.escape(other))

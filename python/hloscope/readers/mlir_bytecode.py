@@ -16,7 +16,7 @@ from .errors import ReadError
 from .stablehlo_text import read_all
 
 TIME_LIMIT_SECONDS = 120
-# How MLIR says that bytecode is of a version after its own.
+# How MLIR says that bytecode is of a newer version than its own.
 _NEWER = ("newer than the current version", "is newer", "unsupported version", "bytecode version")
 _CHILD = Path(__file__).with_name("mlir_child.py")
 
@@ -26,7 +26,7 @@ def is_bytecode(data: bytes) -> bool:
 
 
 def _exported(data: bytes) -> tuple[int, int] | None:
-    """Where a file of ``jax.export`` (a flatbuffer) keeps its bytecode: behind its length."""
+    """Where a file of ``jax.export`` (a flatbuffer) keeps its bytecode: after its length."""
     at = data.find(b"ML\xefR", 4, 1 << 20)
     if at < 8:
         return None
@@ -46,7 +46,7 @@ def read_exported(data: bytes, name: str = "") -> list[Module]:
 
 
 def read_bytecode(data: bytes, name: str = "") -> list[Module]:
-    """Raises ``ReadError`` that says what to install when the bindings are missing."""
+    """Decodes and reads. Raises ``ReadError``, saying what to install if bindings are missing."""
     where = name or "the data"
     environment = child_environment() | {"JAX_PLATFORMS": "cpu"}
     try:

@@ -26,7 +26,7 @@ def main() -> int:
         dialect.register_dialect(context)
     context.allow_unregistered_dialects = True
     with context:
-        try:  # portable artifacts are also plain bytecode, of a dialect nobody reads
+        try:  # portable artifacts are also plain bytecode, but of the VHLO dialect
             module = stablehlo.deserialize_portable_artifact(context, data)
         except Exception:
             try:

@@ -14,29 +14,27 @@ from ..hlo.regex import regex
 from .mlir_types import split_types
 
 _VHLO_TYPE = regex(r"!vhlo\.([a-zA-Z]\w*?)_v\d+\b")
-_VHLO_OP = regex(r"\bvhlo\.([a-z]\w*?)_v\d+\b")
-_VHLO_ATTRIBUTE = regex(r"#vhlo\.(\w+?)_v\d+\b")
+_VHLO_NAME = regex(r"\bvhlo\.([a-z]\w*?)_v\d+\b")  # of operations and attributes
 _TYPES = {"bool": "i1", "token": "!stablehlo.token", "none": "none"}
 _FUNCTION = regex(r'"(?:func\.func|stablehlo\.func)"\s*\(\s*\)')
 _NAME = regex(r'sym_name\s*=\s*(?:#?\w*<?)"((?:[^"\\]|\\.)*)"')
 _VISIBILITY = regex(r'sym_visibility\s*=\s*(?:#?\w*<?)"(\w*)"')
-_ATTRIBUTE_LIST = regex(r"\b(arg_attrs|res_attrs)\s*=\s*(?:#vhlo\.\w+<)?\[")
+_ATTRIBUTE_LIST = regex(r"\b(arg_attrs|res_attrs)\s*=\s*(?:#stablehlo\.\w+<)?\[")
 _BRACKET = regex(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|->|[<>(){}\[\]]')
-MAX_LENGTH = 1_000_000  # longer ones are constants: there is nothing in them to spell anew
+MAX_LENGTH = 1_000_000  # longer ones are constants: there is nothing in them to respell
 
 
 def plain_spelling(text: str) -> str:
-    """VHLO's versioned names as StableHLO's; other text as it is."""
+    """VHLO's versioned names as StableHLO's; other text unchanged."""
     if "vhlo" not in text or len(text) > MAX_LENGTH:
         return text
     text = _VHLO_TYPE.sub(lambda m: _TYPES.get(m[1], m[1]), text)
-    text = _VHLO_OP.sub(r"stablehlo.\1", text)
-    return _VHLO_ATTRIBUTE.sub(r"#vhlo.\1", text)
+    return _VHLO_NAME.sub(r"stablehlo.\1", text)
 
 
 @dataclass(slots=True)
 class Function:
-    """What the line that begins a function says. ``arguments`` is None where a block label
+    """What the line that begins a function says. ``arguments`` is None if a block label
     lists them. Attribute texts are without their braces."""
 
     name: str

@@ -1,14 +1,14 @@
 """MLIR text → statements, one operation each, wherever its lines break.
 
-MLIR's printer writes an operation a line, opens a region with a brace at the end of one and
-closes it at the beginning of another. People and other tools break lines anywhere:
+MLIR's printer writes one operation per line, opens a region with a brace at the end of one and
+closes it at the beginning of another. Users and other tools break lines anywhere:
 
     %0 = "stablehlo.all_gather"(%arg0) {          %0 = "stablehlo.all_gather"(%arg0) { … } :
       all_gather_dim = 0 : i64             ─▶         (tensor<4xf32>) -> tensor<8xf32>
     } : (tensor<4xf32>)
       -> tensor<8xf32>
 
-Lines with all brackets closed are passed on as they are; only others are looked into.
+Lines with all brackets closed are passed on unchanged; only the others are examined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = regex(
     r"|(?<=\s)(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=(?![=>])"
     r"|(?:\w+\.)?return\b)"
 )
-# After a brace: a key and its value, so that this is a dictionary and no region.
+# After a brace: a key and its value, so this is a dictionary and not a region.
 _DICTIONARY = regex(
     r'(?:\s|//[^\n]*\n)*+(?:(?:[A-Za-z_][\w.$\-]*|"[^"\\]*(?:\\.[^"\\]*)*")\s*(?:=|,|\})|\})'
 )
@@ -32,7 +32,7 @@ _SEVERAL = regex(
     r"\{\s+(?:%|\^|\"[\w.]+\"\s*\(|[\w.]*return\b)"
     r"|[^\s,(]\s+(?:%[\w$.\-]+(?::\d+)?\s*=\s(?!%)|(?:\w+\.)?return\s)"
 )
-# The first line of an operation, a function or a module; no line within brackets looks so.
+# The first line of an operation, a function or a module; no line within brackets looks like it.
 _NEXT = regex(
     r"[ \t]*(?:%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*\s*=\s*(?:\"?[a-z_]\w*\.|call )"
     r"|(?:stablehlo\.|func\.|sdy\.)?return(?=[ \n])|\"[a-z_]\w*\.[\w.]+\"\(|func\.func\b"
@@ -54,7 +54,7 @@ MAX_CHARACTERS = 50_000_000  # of one operation
 
 @dataclass(slots=True)
 class Statement:
-    """``text``: the operation on one line; ``begin`` and ``end``: where it stands.
+    """``text``: the operation on one line; ``begin`` and ``end``: where it is.
 
     ``open``: a bracket or a quote was not closed before the next operation, or before the
     text ended.
@@ -103,7 +103,7 @@ def _after_blanks(source: str, at: int) -> int:
 
 
 def _whole(line: str) -> bool:
-    """Whether all brackets of the line are closed, but for a region's at either end."""
+    """Whether all brackets of the line are closed, except a region's at either end."""
     if "//" in line or _SEVERAL.search(line, 1):
         return False
     body = line
@@ -130,7 +130,7 @@ def _goes_on(source: str, end: int, line: str) -> bool:
     if line.startswith("reducer"):
         return True
     if line.endswith(_TRAILING) and not line.startswith("^"):
-        # what is returned ends at the next operation, however damaged its own end is
+        # a return ends at the next operation, however damaged its own end is
         return not (_RETURN.match(line) and _NEXT.match(source, _after_blanks(source, end)))
     at = end
     while at < len(source):
@@ -149,13 +149,13 @@ def _goes_on(source: str, end: int, line: str) -> bool:
 
 
 def _is_dictionary(source: str, at: int, before: str) -> bool:
-    """Whether the brace that stands just before ``at`` opens a dictionary of attributes."""
+    """Whether the brace just before ``at`` opens a dictionary of attributes."""
     m = _DICTIONARY.match(source, at)
     if m is None:
         return False
     empty = m.group().strip() == "}"
     header = before.lstrip().startswith(("module", "func.func", '"builtin.module"'))
-    # module {} and the end of a region that holds nothing
+    # module {} and the end of an empty region
     return not (empty and header) and not _ends_a_region(m.group())
 
 

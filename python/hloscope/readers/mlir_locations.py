@@ -1,6 +1,6 @@
 """``#loc7 = loc("jit(f)/add"(callsite("f"("a.py":3:4) at …)))`` → op name and frames.
 
-Aliases are resolved without recursion through them: a damaged file may define a circle.
+Aliases are resolved without recursion through them: a damaged file may define a cycle.
 
     "name"(child)          an op's name; inside a callsite, a function's name
     "file":line:column     where (newer MLIR adds ``to :column``)
@@ -40,7 +40,7 @@ class Locations:
         self._frames: dict[tuple[int, int], int] = {}
 
     def resolve(self, text: str) -> tuple[str, int]:
-        """(op name, frame id) of what stands inside ``loc(…)``; ('', 0) when unknown."""
+        """(op name, frame id) of what is inside ``loc(…)``; ('', 0) when unknown."""
         text = self._unalias(text)
         found = self._resolved.get(text)
         if found is None:

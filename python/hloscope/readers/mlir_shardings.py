@@ -4,7 +4,7 @@ sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>     parameters, operations (…_per
 mhlo.sharding = "{devices=[2]<=[2]}"             GSPMD
 xla.sdy.sharding = "#sdy.sharding<…>"            frontend attributes of exported programs
 sharding=<@mesh, [{"x"}]>                        sdy.sharding_constraint
-out_shardings=[<@mesh, [{"x"}]>]                 sdy.manual_computation: of its results
+out_shardings=[<@mesh, [{"x"}]>]                 sdy.manual_computation: for its results
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def with_sharding(attributes: str, meshes: Mapping[str, str]) -> str:
 
 
 def _moved(attributes: str, begin: int, end: int, sharding: str) -> str:
-    """The attributes without the stretch, and the sharding before them."""
+    """The attributes without that stretch, and the sharding before them."""
     before, after = attributes[:begin].rstrip(", "), attributes[end:].lstrip(", ")
     return ", ".join(x for x in (f"sharding={sharding}", before, after) if x)
 

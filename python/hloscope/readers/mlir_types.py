@@ -35,7 +35,7 @@ def split_types(text: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def shape_of(text: str, depth: int = 0) -> Shape:
-    """The HLO shape of an MLIR type; ``opaque[]`` for what has none."""
+    """The HLO shape of an MLIR type; ``opaque[]`` for a type that has none."""
     text = text.strip()
     if text == "none" or depth > MAX_DEPTH:
         return _UNKNOWN
@@ -93,7 +93,7 @@ def _parse(text: str) -> Shape:
 
 
 def _element(text: str) -> str:
-    """``f32``, ``bf16``, ``s32``, ``pred``, ``c64``, …; '' for a type HLO has no word for."""
+    """``f32``, ``bf16``, ``s32``, ``pred``, ``c64``, …; '' for a type that HLO lacks."""
     text = text.strip()
     if text.startswith("!quant.uniform<"):
         text = text[15:].split(":")[0].split("<")[0]

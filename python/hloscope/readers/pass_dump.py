@@ -46,10 +46,10 @@ def pass_of(stage: str) -> tuple[int, str, str, str] | None:
 def list_passes(
     folder: str | Path, module: str | int | None = None, name: str | None = None
 ) -> tuple[ModuleEntry, ...]:
-    """Files of one module's passes; of the largest module where none is named.
+    """Files of one module's passes; of the largest module if none is named.
 
-    ``name`` tells modules of one number apart: several processes may have dumped to one folder.
-    Raises ``ReadError`` where the folder has none, saying how to dump them.
+    ``name`` separates modules with the same number: several processes may have dumped to one
+    folder. Raises ``ReadError`` if the folder has none, saying how to dump them.
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -73,7 +73,7 @@ def read_passes(
 ) -> tuple[Snapshot, ...]:
     """The snapshots of one module (see ``list_passes``). Raises ``ReadError``.
 
-    Files are read when asked for, by ``data``, which may raise ``OSError``.
+    Files are read on demand, by ``data``, which may raise ``OSError``.
     """
     found = []
     for entry in list_passes(folder, module, name):

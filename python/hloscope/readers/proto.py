@@ -5,8 +5,8 @@ proto equals the module read from its text. Where the text drops something, so d
 an async operation that wraps one instruction is printed as ``slice-start``, and the
 computation that wraps it is not printed at all.
 
-What a proto does not hold is not in the header: ``num_partitions`` stands only in
-``device_assignment``, and there only in some dumps.
+What a proto does not hold is not in the header: ``num_partitions`` is only in
+``device_assignment``, which only some dumps have.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_proto(data: bytes) -> bool:
 
 
 def message_name(data: bytes) -> str | None:
-    """HloModule, HloProto or HloSnapshot, told apart by how deep the module's name lies."""
+    """HloModule, HloProto or HloSnapshot, by how deep the module's name is."""
     names = ("HloModule", "HloProto", "HloSnapshot")
     at = 0
     for name in names:
@@ -63,14 +63,14 @@ def message_name(data: bytes) -> str | None:
 
 
 def _is_name(text: bytes, follows: bytes) -> bool:
-    """Whether a first field is a module's name, by what follows it, and no message inside."""
+    """Whether a first field is a module's name and not a message, by what follows it."""
     try:
         printable = text.decode().isprintable()
     except UnicodeDecodeError:
         return False
     if printable:
         return follows in (b"\x12", b"\x1a", b"\x22")
-    # A name may hold anything, line breaks too; a message that begins with a name holds that.
+    # A name may contain anything, even line breaks; a message that begins with a name contains it.
     # (Text that begins with an empty line is neither: it has no \x12 or \x1a.)
     size, inner = _varint(text, 1)
     nested = text[:1] in (b"\n", b"\x12", b"\x1a") and 0 <= size <= len(text) - inner
@@ -89,7 +89,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_proto(data: bytes, name: str = "") -> Module:
-    """Raises ``ReadError`` when the bytes hold no module; keeps what a cut dump still holds."""
+    """Reads a module, and of a cut dump what is left. Raises ``ReadError`` without a module."""
     kind = message_name(data) or "HloModule"
     warnings: list[ReadWarning] = []
     message, damaged = _parse(kind, data)
@@ -114,7 +114,7 @@ def read_proto(data: bytes, name: str = "") -> Module:
 
 
 def read_file(data: bytes, name: str) -> list[Module]:
-    """As ``read_proto``, of a file of which nobody knows more than it says."""
+    """As ``read_proto``, for a file about which nothing else is known."""
     module = read_proto(data, name)
     hlo_checks.unsaid_devices(module)
     return [module]
@@ -146,7 +146,7 @@ def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
 
 
 def _fields(data: bytes) -> list[tuple[int, int]]:
-    """Stretches of the top-level fields that are whole."""
+    """(begin, end) of the top-level fields that are whole."""
     out = []
     at = 0
     while at < len(data):
@@ -245,7 +245,7 @@ class _ModuleBuilder:
         return order
 
     def _wrapped_instructions(self) -> dict[int, tuple[Any, str]]:
-        """Computations that only wrap one instruction for an async one: id → (it, opcode)."""
+        """Computations that only wrap the instruction of an async one: id → (it, opcode)."""
         out: dict[int, tuple[Any, str]] = {}
         for c in self.message.computations:
             for i in c.instructions:
@@ -280,10 +280,9 @@ class _ModuleBuilder:
             found[p.id] = i
             if by_name.setdefault(i.name, i) is not i:
                 self._warn(f"two instructions named {i.name!r} in %{out.name}")
-        out.instructions = tuple(found.values()) if len(found) == len(protos) else ()
+        out.instructions = tuple(found.values())
         if len(found) != len(protos):
             self._warn(f"instructions of %{out.name} share an id; the last of each was kept")
-            out.instructions = tuple(found.values())
         out._names = None
         out.root = found.get(c.root_id)
         if out.root is not None:
@@ -322,7 +321,7 @@ class _ModuleBuilder:
         return i
 
     def _finish(self, protos: list[Any], found: dict[int, Instruction], c: Computation) -> None:
-        """Operands and attributes, now that every instruction of the computation is there."""
+        """Sets operands and attributes, now that every instruction of the computation exists."""
         context = self.context
         context.names = {k: i.name for k, i in found.items()}
         context.kinds = {k: i.shape.element_type for k, i in found.items()}

@@ -1,7 +1,7 @@
 """HloInstructionProto → the attribute text XLA prints after an instruction's operands.
 
 Two ordered parts, as in ``HloInstruction::PrintExtraAttributes``: what only this opcode
-has (proto_opcodes.py), then what any may have
+has (proto_opcodes.py), then what any instruction may have
 (``attribute_text``): called computations, sharding, frontend attributes, control
 predecessors, origin, metadata, backend config.
 """
@@ -30,8 +30,8 @@ _TO_APPLY = frozenset(
 
 
 def attribute_text(i: Any, opcode: str, context: Context, wrapped: tuple[Any, str] | None) -> str:
-    """``wrapped``: the instruction (and its opcode) an async one stands for, when printed
-    as ``slice-start`` and the like."""
+    """The attribute text of an instruction. ``wrapped``: the instruction (and its opcode) inside an
+    async one that is printed as ``slice-start`` and the like."""
     parts: list[str] = []
     if i.async_execution_thread and opcode.startswith("async-"):
         parts.append(f'async_execution_thread="{escape(i.async_execution_thread)}"')
@@ -119,7 +119,7 @@ _JSON_TOKEN = regex_bytes(rb'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.S)
 
 
 def quoted_or_json(value: bytes) -> str:
-    """Raw when the value lexes as one JSON-like ``{…}``, else quoted and escaped."""
+    """The value raw if it lexes as one JSON-like ``{…}``, otherwise quoted and escaped."""
     if value[:1] == b"{" and value[-1:] == b"}":
         depth = 0
         for m in _JSON_TOKEN.finditer(value):

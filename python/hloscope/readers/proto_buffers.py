@@ -20,7 +20,7 @@ from .proto_schema import message_class
 
 
 def read_buffer_assignment(data: bytes) -> BufferAssignment:
-    """A bare serialized ``BufferAssignmentProto``. Raises ``ReadError`` when it is not one."""
+    """Reads a bare serialized ``BufferAssignmentProto``. Raises ``ReadError`` for other bytes."""
     message = message_class("BufferAssignment")()
     try:
         message.ParseFromString(data)

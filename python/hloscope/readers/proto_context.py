@@ -1,4 +1,4 @@
-"""What attribute text is made with: names by id, shared payloads, metadata."""
+"""What attribute text is made from: names by id, shared payloads, metadata."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from .proto_shapes import ELEMENT_TYPES, TUPLE
+from .proto_shapes import ELEMENT_TYPES
 
 ELIDED = "{...}"
 MAX_PRINTED_ELEMENTS = 10
@@ -31,18 +31,18 @@ _SMALL_FLOATS = {
     "f8e4m3b11fnuz": (4, 3, 11, "fnuz"),
     "f4e2m1fn": (2, 1, 1, "finite"),
 }
-_MANTISSA = {"f32": 23, "f64": 52} | {k: v[1] for k, v in _SMALL_FLOATS.items()}
+_MANTISSA = {"f32": 23, "f64": 52, "f8e8m0fnu": 0} | {k: v[1] for k, v in _SMALL_FLOATS.items()}
 _PACKED_BITS = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4}
 _STRUCT = {"s8": "b", "u8": "B", "s16": "h", "u16": "H"}
 
 
 def literal_text(literal: Any) -> str:
-    """What stands between ``constant(`` and ``)``; ``{...}`` where XLA would elide it."""
+    """What is between ``constant(`` and ``)``; ``{...}`` where XLA would elide it."""
     shape = literal.shape
     kind = ELEMENT_TYPES.get(shape.element_type, "")
     dims = list(shape.dimensions)
     count = math.prod(dims)
-    if shape.element_type == TUPLE or count > MAX_PRINTED_ELEMENTS or count < 0 or not kind:
+    if count > MAX_PRINTED_ELEMENTS or count < 0 or not kind:  # of a tuple there is none
         return ELIDED
     try:
         values = _values(literal, kind, count)
@@ -62,7 +62,7 @@ def literal_text(literal: Any) -> str:
 
 
 def _in_order(texts: list[str], dims: list[int], minor_to_major: list[int]) -> list[str]:
-    """Row by row; a literal holds its elements as its layout puts them in memory."""
+    """The texts row by row; a literal holds its elements in memory order, by its layout."""
     if sorted(minor_to_major) != list(range(len(dims))):
         return texts
     strides, step = [0] * len(dims), 1
@@ -74,7 +74,7 @@ def _in_order(texts: list[str], dims: list[int], minor_to_major: list[int]) -> l
 
 
 def _nested(texts: list[str], dims: list[int], at: tuple[int, ...] = (), rank: int = 0) -> str:
-    """Braces as XLA prints them: it numbers the rows of more than three dimensions."""
+    """Braces as XLA prints them: with more than three dimensions it numbers rows."""
     rank = rank or len(dims)
     if len(dims) == 1:
         if dims[0] <= 1:
@@ -118,7 +118,7 @@ def _values(literal: Any, kind: str, count: int) -> list[Any]:
 
 
 def _unpack(data: bytes, bits: int, signed: bool, count: int) -> list[int]:
-    """Small integers: one to a byte in its low bits, or packed where there are fewer bytes."""
+    """Small integers: one per byte in its low bits, or packed where there are fewer bytes."""
     per_byte, mask = (1 if len(data) >= count else 8 // bits), (1 << bits) - 1
     out = []
     for i in range(min(count, len(data) * per_byte)):
@@ -152,7 +152,7 @@ def _formatter(kind: str, scalar: bool) -> Callable[[Any], str]:
     if kind in ("c64", "c128"):
         part = "f32" if kind == "c64" else "f64"
         return lambda v: f"({float_text(v.real, part)}, {float_text(v.imag, part)})"
-    if kind in _MANTISSA or kind == "f8e8m0fnu":
+    if kind in _MANTISSA:
         return lambda v: float_text(v, kind)
     return str
 
@@ -160,24 +160,21 @@ def _formatter(kind: str, scalar: bool) -> Callable[[Any], str]:
 def float_text(value: float, kind: str) -> str:
     """f32 and f64 with 6 or 15 digits where those round-trip, else with 9 or 17.
 
-    Smaller types always with the digits that tell every two of their values apart.
+    Smaller types always have enough digits to distinguish any two of their values.
     """
     if math.isnan(value):
-        return "-nan" if math.copysign(1, value) < 0 else "nan"
+        return "-nan" if math.copysign(1, value) == -1 else "nan"
     if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
+        return str(value)
     if kind == "f32":
         text = f"{value:.6g}"
         return text if _as_float32(text) == value else f"{value:.9g}"
     if kind == "f64":
         text = f"{value:.15g}"
         return text if float(text) == value else f"{value:.17g}"
-    digits = math.ceil((_MANTISSA.get(kind, 0) + 1) * math.log10(2) + 1)
+    digits = math.ceil((_MANTISSA[kind] + 1) * math.log10(2) + 1)
     return f"{value:.{digits}g}"
 
 
 def _as_float32(text: str) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", float(text)))[0])
-    except OverflowError:
-        return math.inf
+    return float(struct.unpack("<f", struct.pack("<f", float(text)))[0])

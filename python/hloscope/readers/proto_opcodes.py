@@ -1,6 +1,6 @@
 """The attributes that only one opcode has, in the order and spelling of XLA's printer.
 
-OPCODE_ATTRIBUTES is the list: one short function an opcode.
+OPCODE_ATTRIBUTES is the list: one short function per opcode.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _dim_labels(d: Any) -> str:
     def labels(first: tuple[int, str], second: tuple[int, str], spatial: Any) -> str:
         where = {first[0]: first[1], second[0]: second[1]}
         where.update({p: str(n) for n, p in enumerate(spatial)})
-        size = min(max(where, default=-1) + 1, 64)
+        size = min(max(where) + 1, 64)
         return "".join(where.get(p, "?") for p in range(size))
 
     lhs = labels(
@@ -198,7 +198,7 @@ def _permute(i: Any, c: Context) -> list[str]:
     pairs = ",".join(f"{{{p.source},{p.target}}}" for p in i.source_target_pairs)
     parts = [*_channel(i), "source_target_pairs={" + pairs + "}"]
     sizes = list(i.dynamic_slice_sizes)
-    if sizes:  # a list for each part that is sent, one after another
+    if sizes:  # the sizes of each part that is sent, one after another
         rank = len(_first_array(i.shape).dimensions) or len(sizes)
         lists = (sizes[k : k + rank] for k in range(0, len(sizes), rank))
         parts.append("slice_sizes={" + ",".join(f"{{{numbers(x)}}}" for x in lists) + "}")

@@ -6,9 +6,9 @@ names in the default pool clashes with TensorFlow's. Field numbers are those of
 
 * strings are declared ``bytes``, so a damaged dump cannot fail on invalid UTF-8;
 * enums are ``int``, so a value newer than this table is kept;
-* proto2 presence, so that "absent" and "zero" can be told apart.
+* proto2 presence, so that "absent" and "zero" can be distinguished.
 
-One line a message: ``Name: field type number, …``; ``*`` marks a repeated field.
+One line per message: ``Name: field type number, …``; ``*`` marks a repeated field.
 """
 
 from __future__ import annotations

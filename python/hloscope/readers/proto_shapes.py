@@ -22,8 +22,6 @@ UNBOUNDED = -(1 << 63)
 
 def joined(parts: list[str]) -> str:
     """``a, b, …`` with XLA's ``/*index=5*/`` before every fifth part."""
-    if len(parts) <= 5:
-        return ", ".join(parts)
     return ", ".join(f"/*index={i}*/{p}" if i and i % 5 == 0 else p for i, p in enumerate(parts))
 
 

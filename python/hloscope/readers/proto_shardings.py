@@ -20,7 +20,7 @@ def numbers(values: Iterable[int]) -> str:
 
 
 def sharding_text(sharding: Any, metadata: MetadataText, depth: int = 0) -> str:
-    """``{devices=[2,4]<=[8]}`` and its kin."""
+    """``{devices=[2,4]<=[8]}`` and the like."""
     if sharding.HasField("named_sharding"):
         return _named(sharding.named_sharding, metadata)
     if sharding.type == TUPLE:
@@ -120,7 +120,7 @@ def _name(name: bytes) -> str:
 
 
 def replica_groups_text(instruction: Any) -> str:
-    """The groups in whichever of the four spellings the dump holds them."""
+    """The groups in whichever of the four spellings the dump has."""
     if instruction.HasField("mesh_axes_replica_group_list"):
         groups = instruction.mesh_axes_replica_group_list
         return f"{mesh_text(groups.mesh)} {_axes_tight(groups)}"

@@ -1,7 +1,7 @@
 """Scanning to the end of a shape, a bracket, a quote or an attribute, without recursion.
 
-Comments (``/*index=5*/``, ``// to the end of the line``) and quoted strings are stepped over
-as XLA's lexer does, so that a bracket in one of them closes nothing.
+Comments (``/*index=5*/``, ``// to the end of the line``) and quoted strings are skipped as in
+XLA's lexer, so that a bracket in one of them closes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..hlo.regex import regex
 
-# Blanks, line ends and comments: what XLA's lexer passes over between two tokens.
+# Blanks, line ends and comments: what XLA's lexer skips between two tokens.
 SPACE = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+"
 _SPACE = regex(SPACE)
 _INLINE_SPACE = regex(r"(?:[ \t]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+")
@@ -45,7 +45,7 @@ def skip_inline(text: str, at: int) -> int:
 
 def closing(text: str, at: int, limit: int) -> int:
     """Offset of the bracket that closes the one at ``at``; -1 when there is none, or another
-    kind of bracket closes before it: something between is damaged."""
+    kind of bracket closes first: something in between is damaged."""
     opened: list[str] = []
     position = at
     while True:
@@ -134,8 +134,8 @@ def attributes(text: str, at: int, limit: int) -> Attributes:
 
 
 def _without_comments(value: str) -> str:
-    """The value for those who look for brackets in it; strings and XLA's own comments, such
-    as ``/*index=5*/``, stay as they are."""
+    """The value without comments that contain brackets; strings and XLA's own comments, such
+    as ``/*index=5*/``, are kept."""
     if "/*" not in value and "//" not in value:
         return value
     return _COMMENT.sub(lambda m: "" if m[1] is None and _HAS_BRACKET(m[0]) else m[0], value)

@@ -1,4 +1,4 @@
-"""What a person gives to be read: a path, a folder, bytes or the text itself → its content."""
+"""What a user gives to be read: a path, a folder, bytes or the text itself → its content."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LOOKS_LIKE_TEXT = re.compile(r"\n|HloModule|^\s*module @|func\.func|^\s*ENTRY\b
 
 
 def load(source: Source) -> tuple[bytes | str, str, Path | None]:
-    """(content, name for messages, path): empty content for a folder, unpacked from an archive
-    or not."""
+    """(content, name for messages, path). For a folder, or one unpacked from an archive, the
+    content is empty."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         if archives.is_archive(data):
@@ -44,7 +44,7 @@ def load(source: Source) -> tuple[bytes | str, str, Path | None]:
 
 
 def _trace_inside(folder: Path) -> Path | None:
-    """A trace of a folder's newest run, such as XProf's; None where there are dumps."""
+    """A trace of the newest run in a folder, such as XProf's; None if there are dumps."""
     try:
         dump_directory.list_directory(folder)
     except ReadError:

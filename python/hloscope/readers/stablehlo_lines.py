@@ -51,7 +51,7 @@ class OpLine:
     opens_region: bool = False
     region_arguments: str | None = None
     iteration_arguments: list[str] = field(default_factory=list)
-    is_damaged: bool = False  # its name ends in what no name holds
+    is_damaged: bool = False  # its name ends in a character that no name has
 
     @property
     def type_shapes(self) -> list[Shape]:
@@ -59,7 +59,7 @@ class OpLine:
 
 
 def location_of(line: str) -> tuple[str, str]:
-    """The line without its trailing ``loc(…)``, and what stands in that."""
+    """The line without its trailing ``loc(…)``, and what is inside that."""
     if not line.endswith(")"):
         return line, ""
     opened: list[int] = []
@@ -89,7 +89,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def split_signature(text: str, at: int) -> tuple[str, str]:
-    """What stands in the parentheses that open at ``at``, and what follows them."""
+    """What is in the parentheses that open at ``at``, and what follows them."""
     end = _closing(text, at)
     return (text[at + 1 : end], text[end + 1 :]) if end >= 0 else (text[at + 1 :], "")
 
@@ -140,7 +140,7 @@ def _plain(attributes: str) -> str:
 
 
 def parse_op(line: str) -> OpLine | None:
-    """None when the line is not an operation."""
+    """The parts of an operation's line; None when the line is not an operation."""
     m = _OP.match(line)
     if m is None:
         return None
@@ -190,6 +190,22 @@ def _region_arguments(text: str) -> tuple[str | None, str]:
     return None, text
 
 
+def _split_dictionary(text: str) -> tuple[str, str]:
+    """``%a, %b {c = 1}`` → what is before the attributes, and those without their braces."""
+    begin, depth = -1, 0
+    for m in _TOKEN.finditer(text):
+        c = m.group()
+        if c in ("<", "(", "[", "{"):
+            begin = m.start() if depth == 0 else begin
+            depth += 1
+        elif c in (">", ")", "]", "}"):
+            depth -= 1
+    before = text[:begin].rstrip()
+    if depth or begin < 0 or text[begin] != "{" or text[-1] != "}" or before.endswith("="):
+        return text, ""
+    return before, text[begin + 1 : -1].strip()
+
+
 def _operands(op: OpLine, rest: str) -> None:
     bare = _QUOTED.sub('""', rest)
     op.iteration_arguments = _ITERATION.findall(bare) if op.opcode == "while" else []
@@ -217,6 +233,10 @@ def _operands(op: OpLine, rest: str) -> None:
     if rest.startswith("("):
         op.arguments, attributes = split_signature(rest, 0)
     else:
+        rest, dictionary = _split_dictionary(rest)
+        if op.opcode == "composite" and (named := _QUOTED.match(rest)):
+            dictionary = ", ".join(x for x in (f"name = {named.group()}", dictionary) if x)
+            rest = rest[named.end() :].strip()
         parts = split_types(rest)
         op.arguments = ", ".join(p for p in parts if p.startswith("%"))
         others = [p for p in parts if not p.startswith("%")]
@@ -226,5 +246,6 @@ def _operands(op: OpLine, rest: str) -> None:
         attributes = ", ".join(others)
         if op.opcode == "constant":
             op.arguments, attributes = attributes, ""
+        attributes = ", ".join(x for x in (attributes, dictionary) if x)
     attributes = _plain(attributes.strip())
     op.attributes = ", ".join(x for x in (op.attributes, attributes) if x)

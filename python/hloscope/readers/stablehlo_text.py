@@ -1,9 +1,9 @@
 """StableHLO (MLIR) text, as ``lowered.as_text()`` prints it → a Module of dialect "stablehlo".
 
 Not an MLIR parser: it takes operations one by one (mlir_lines.py), knows which brackets open
-regions, and keeps everything else as text. A function and each region
-become a computation; values that a region uses from outside become parameters of it and
-operands of the operation that holds it, as XLA does when it converts:
+regions, and keeps everything else as text. Each function and each region
+becomes a computation; values that a region uses from outside become its parameters and
+operands of the operation that holds it, as when XLA converts:
 
     %4 = "stablehlo.case"(%3) ({         →  %4 = f32[4,8] case(%3, %2),
       %24 = stablehlo.add %2, %23 : …         branch_computations={%main.case.4.0, …}
@@ -113,7 +113,7 @@ class _Reader:
         self.text = text
         self.base = base
         self.end = base
-        self.depth = 0  # of modules
+        self.depth = 0  # of nested modules
         self.closed = False
         self.meshes: dict[str, str] = {}
         self.types: dict[str, str] = {}  # !name → the type it stands for
@@ -125,7 +125,7 @@ class _Reader:
         self.scope: _Scope | None = None
         self.names: set[str] = set()
         self.known_types: set[str] = set()
-        for m in _ALIASES.finditer(text, base):  # aliases stand before or after their uses
+        for m in _ALIASES.finditer(text, base):  # aliases may come before or after their uses
             self.locations.aliases.setdefault(m.group(1), m.group(2))
 
     def take(self, s: Statement) -> None:
@@ -339,7 +339,7 @@ class _Reader:
                     self._warn(f"not a type, so of unknown size: {text[:60]!r}", at)
 
     def _value(self, scope: _Scope, name: str) -> Instruction | None:
-        """The instruction a name stands for; captures it through the regions in between."""
+        """The instruction of a name; captures it through the regions in between."""
         chain = []
         at: _Scope | None = scope
         while at is not None and name not in at.names:
@@ -418,9 +418,7 @@ class _Reader:
         if roles and len(roles) == len(names):
             text = ", ".join(f"{r}={n}" for r, n in zip(roles, names, strict=True))
         elif op.opcode in _ONE_ROLE and (len(names) == 1 or op.opcode == "case"):
-            inner = ", ".join(names)
-            role = _ONE_ROLE[op.opcode]
-            text = f"{role}={inner}" if role == "body" else f"{role}={{{inner}}}"
+            text = f"{_ONE_ROLE[op.opcode]}={{{', '.join(names)}}}"
         elif len(names) == 1:
             text = f"to_apply={names[0]}"
         else:
@@ -429,9 +427,8 @@ class _Reader:
 
     def _end_scope(self, scope: _Scope, end: int) -> None:
         c = scope.computation
-        if scope.waiting_for is not None and scope.waiting is not None and scope.regions:
+        if scope.waiting_for is not None and scope.waiting is not None:
             self._name_regions(scope.waiting, scope.waiting_for, scope.regions)
-            scope.regions = []
         c.instructions = (*scope.parameters, *scope.body)
         c._names = None
         c.root = c.instructions[-1] if c.instructions else None
@@ -493,7 +490,7 @@ def _one_name(bare: str) -> str:
 
 
 def _shape_of_return(i: Instruction, op: OpLine) -> None:
-    """A return's shape is its operands'; the generic form says only that it gives nothing."""
+    """Gives a return the shape of its operands, as the generic form has no type for it."""
     indices = _RESULT.findall(op.arguments)
     if len(indices) != len(i.operands):
         return
@@ -506,7 +503,7 @@ def _shape_of_return(i: Instruction, op: OpLine) -> None:
 
 
 def _results_sharding(attributes: list[str], meshes: dict[str, str]) -> str:
-    """``sharding=…`` of a function's results, where its signature says any."""
+    """``sharding=…`` of a function's results, where its signature has any."""
     found = [_SHARDING.match(with_sharding(a, meshes)) for a in attributes]
     if not any(found):
         return ""

@@ -1,10 +1,10 @@
 """Profiler traces (``*.xplane.pb``) → the time of each HLO op on each device.
 
-    file, folder or bytes ─▶ one XSpace a host ─▶ xplane_planes.py: rows ─▶ Trace
-    plugins/profile/<run>/<host>.xplane.pb        devices of all hosts numbered through
+    file, folder or bytes ─▶ one XSpace per host ─▶ xplane_planes.py: rows ─▶ Trace
+    plugins/profile/<run>/<host>.xplane.pb        devices of all hosts numbered in sequence
 
 Which of a trace's programs a Module is: ``xplane_match.py``. A file that breaks off is read
-as far as its planes are whole, and says so.
+as far as its planes are whole, with a warning.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .xplane_planes import Chip, Found, read_planes, text
 class OpTime:
     """All events of one op on one device: ``seconds`` in total, over ``count`` events.
 
-    ``self_seconds`` leaves out events inside (None: there are none). ``beside`` marks time
+    ``self_seconds`` leaves out nested events (None: there are none). ``beside`` marks time
     from start to done of an asynchronous op, during which others run.
     """
 
-    module: str  # "" when the trace does not say
+    module: str  # "" if not in the trace
     op: str
     device: int
     seconds: float
@@ -78,7 +78,7 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """Sum over all ops and devices; asynchronous ops, which run beside others, left out."""
+        """Sum over all ops and devices, without asynchronous ops, which run beside others."""
         return sum(o.seconds for o in self.ops if not o.beside)
 
 
@@ -99,7 +99,7 @@ def is_trace(data: bytes) -> bool:
 
 
 def trace_modules(data: bytes, name: str = "") -> list[Module]:
-    """The modules that a trace carries, the one with most measured time first.
+    """The modules that a trace carries, the one with the most measured time first.
 
     Raises ``ReadError`` when it carries none: then the program's dump is needed too.
     """
@@ -155,7 +155,7 @@ def _natural(path: Path) -> list[Any]:
 def read_trace(source: str | Path | bytes) -> Trace:
     """Reads a trace file, all hosts of a folder's newest run, or bytes. Raises ``ReadError``.
 
-    Devices of several hosts are numbered through, host after host by name.
+    Devices of several hosts are numbered in sequence, host after host by name.
     """
     if isinstance(source, bytes):
         return _joined([("", *_read_host(source, "the trace"))])
@@ -191,7 +191,7 @@ def _read_host(data: bytes, name: str) -> tuple[Found, list[ReadWarning]]:
 
 
 def _whole_planes(data: bytes) -> bytes:
-    """The leading fields of a cut XSpace that are there to their end."""
+    """The leading fields of a cut XSpace that are complete."""
     at = 0
     while at < len(data) and data[at] & 7 == 2:
         size = shift = 0

@@ -1,13 +1,13 @@
 """Every event of a traced device, line by line: what a timeline draws.
 
 A lane is a line of a device's plane ("XLA Ops", "Stream #7(Kernel)"), on CPU a thread as far as
-it ran operations of one device. Times are on the clock that all lines share, so that lanes stand
-beside one another rightly; how long an event took is by the device's own clock where it has one,
-as in every other figure. They differ by millionths, which is enough to make neighbours overlap: so
-an event's end is on the shared clock too.
+it ran operations of one device. Times are on the clock that all lines share, so that lanes are
+aligned; how long an event took is by the device's own clock where it has one, as in every other
+figure. They differ by millionths, which is enough to make neighbours overlap: so an event's end is
+on the shared clock too.
 
-What XProf derives from other lines says the same time again, and stays out; how many events
-that leaves out is kept.
+What XProf derives from other lines repeats the same time and is left out; the number of events
+left out is kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TraceLane:
     """Events of one line by start. ``start`` and ``end`` are seconds on the clock of all lines,
     ``seconds`` how long each took by the device's.
 
-    ``text`` is an index into ``texts`` of each event's name: of an operation its HLO name.
+    ``text`` is an index into ``texts`` of each event's name: for an operation its HLO name.
     ``program`` is an index into ``programs``, -1 for what is not an operation. ``beside`` marks
     a lane that runs beside the operations: asynchronous ones, SparseCores.
     """
@@ -52,7 +52,7 @@ class TraceLane:
 @dataclass(frozen=True, eq=False)
 class TraceEvents:
     """All lanes of a trace. ``runs`` are executions of programs, (program, device, start, end) in
-    seconds; ``left_out`` counts events that no lane has, by why.
+    seconds; ``left_out`` counts events that no lane has, by reason.
     """
 
     lanes: tuple[TraceLane, ...] = ()
@@ -75,7 +75,7 @@ class _Open:
 
 
 class LaneBuilder:
-    """Collects events of one host, picoseconds."""
+    """Collects events of one host, in picoseconds."""
 
     def __init__(self) -> None:
         self.lanes: dict[tuple[int, str, bool, int], _Open] = {}
@@ -83,7 +83,7 @@ class LaneBuilder:
         self.keys: dict[Key, int] = {}
         self.runs: list[tuple[Key, int, int, int]] = []
         self.left_out: dict[str, int] = {}
-        self.base: int | None = None  # of all times here: those of a clock do not fit 64 bits
+        self.base: int | None = None  # subtracted from all times: absolute ones do not fit 64 bits
 
     def _since(self, picoseconds: int) -> int:
         if self.base is None:
@@ -103,8 +103,8 @@ class LaneBuilder:
         name: str,
         key: Key | None,
     ) -> None:
-        """``line`` is its name, whether it runs beside the others, and its number; ``place`` begin
-        and end on the clock of all lines, ``length`` how long it took.
+        """Adds an event. ``line`` is its name, whether it runs beside the others, and its number;
+        ``place`` begin and end on the clock of all lines, ``length`` how long it took.
         """
         lane = self.lanes.get((device, *line))
         if lane is None:
@@ -117,7 +117,7 @@ class LaneBuilder:
         lane.program.append(at)
 
     def without(self, programs: Collection[Key], why: str) -> LaneBuilder:
-        """The same, events of ``programs`` counted instead: devices have them."""
+        """The builder without events of ``programs``, which devices have: they are only counted."""
         drop = {self.keys[k] for k in programs if k in self.keys}
         for where, lane in list(self.lanes.items()):
             kept = [n for n, k in enumerate(lane.program) if k not in drop]
@@ -137,7 +137,7 @@ class LaneBuilder:
 
 
 def joined(hosts: Iterable[tuple[Sequence[LaneBuilder], int]]) -> TraceEvents:
-    """Lanes of all hosts; each with the number that its first device has among all."""
+    """Lanes of all hosts; each host comes with the number of its first device among all."""
     lanes: list[TraceLane] = []
     texts: dict[str, int] = {}
     programs: dict[Key, int] = {}
@@ -155,7 +155,7 @@ def joined(hosts: Iterable[tuple[Sequence[LaneBuilder], int]]) -> TraceEvents:
             ):
                 start = base + np.array(lane.start, np.float64)
                 end = base + np.array(lane.end, np.float64)
-                order = np.lexsort((-end, start))  # what holds others before them
+                order = np.lexsort((-end, start))  # enclosing events before those they enclose
                 lanes.append(
                     TraceLane(
                         first + device,

@@ -2,8 +2,8 @@
 
 A trace names programs by module and id, "jit_step(7)", and compiles of other shapes share
 the name. So the HLO that the trace carries decides: the program whose instructions have the
-names, opcodes and shapes of the Module's. Without such a program the nearest one of the same
-name is taken, and a note says how near.
+same names, opcodes and shapes as the Module's. Without such a program the nearest one of the
+same name is taken, and a note says how near.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .proto import read_proto
 from .xplane import OpTime, Trace
 from .xplane_lanes import Key
 
-# Beyond this part of equal instructions two modules are one compile, read in two ways.
+# From this share of equal instructions on, two modules are one compile, read in two ways.
 _SAME = 0.999
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The rows of a trace that are of one Module: (module name, program id, device)."""
+    """The rows of a trace that belong to one Module: (module name, program id, device)."""
 
     rows: frozenset[tuple[str, int | None, int]]
-    executions: int | None  # on a device, where the trace says so; their median
+    executions: int | None  # per device, where the trace says so; the median
     notes: tuple[str, ...]
     by_device: Mapping[int, int] = field(default_factory=dict)  # executions
     spans: Mapping[int, float] = field(default_factory=dict)  # device → seconds of all of them
@@ -37,7 +37,7 @@ class Match:
 
 
 def match(trace: Trace, module: Module) -> Match:
-    """The rows of ``module``, on each device of the program that is most alike."""
+    """The rows of ``module``: on each device those of the most similar program."""
     alike = _alike(trace, module)
     times: dict[int, dict[Key, list[OpTime]]] = {}
     for o in trace.ops:
@@ -74,7 +74,7 @@ def same_programs(trace: Trace, module: Module) -> set[Key]:
 
 
 def _alike(trace: Trace, module: Module) -> dict[Key, float]:
-    """The part of equal instructions of each program of the trace that may be the Module."""
+    """The share of equal instructions of each program of the trace that may be the Module."""
     named = [p for p in trace.programs if p.name == module.name]
     mine = _signature(module)
     out: dict[Key, float] = {}
@@ -94,7 +94,7 @@ def _signature(module: Module) -> set[tuple[str, str, str]]:
 def _worth(
     key: Key, rows: Iterable[OpTime], alike: dict[Key, float], module: Module
 ) -> tuple[float, float]:
-    """How alike the program's HLO is; without HLO how much of its time has a name here."""
+    """How similar the program's HLO is; without HLO, the share of its time with a name here."""
     rows = list(rows)
     landed = sum(o.seconds for o in rows if module.find(o.op) is not None)
     share = landed / (sum(o.seconds for o in rows) or 1.0)

@@ -1,33 +1,33 @@
-"""One host's ``XSpace`` → rows: how long each op ran, on which device, of which program.
+"""One host's ``XSpace`` → rows: how long each op ran, on which device, in which program.
 
-Planes, lines and stats are XLA's (``xla/tsl/profiler/utils/xplane_schema.cc``; who reads them
-is ``xprof/convert/``):
+Planes, lines and stats are XLA's (``xla/tsl/profiler/utils/xplane_schema.cc``; they are
+read by ``xprof/convert/``):
 
     /host:metadata           event metadata "jit_step(7)": stats "Hlo Proto", program_id
-    /host:CPU, any line      an event a thunk: stats hlo_op, hlo_module, program_id, run_id,
+    /host:CPU, any line      one event per thunk: stats hlo_op, hlo_module, program_id, run_id,
                              device_ordinal
-    /device:TPU:0            "XLA Modules": an event an execution, "jit_step(7)"
-                             "XLA Ops": an event an op; its metadata has the op's text as name,
-                             its name as display_name, and stats program_id, hlo_category, …
+    /device:TPU:0            "XLA Modules": one event per execution, "jit_step(7)"
+                             "XLA Ops": one event per op; its metadata has the op's text as
+                             name, its name as display_name, and stats program_id, hlo_category, …
                              "Async XLA Ops": from start to done, beside the others
     /device:TPU:0 SparseCore 1   "Sparse Core Ops": beside the TensorCore's
-    /device:GPU:0            "Stream #13(Kernel)": an event a kernel; stats hlo_op, hlo_module,
+    /device:GPU:0            "Stream #13(Kernel)": one event per kernel; stats hlo_op, hlo_module,
                              program_id, correlation_id, cuda_graph_id. XProf adds lines of
                              its own ("XLA Ops", …), which repeat the same time.
 
-Events of a line nest: a while holds what its body ran. Each has all its time, and its self
-time without what is inside. Times of devices come from device_offset_ps and
+Events of a line nest: a while contains what its body ran. Each has its total time, and its
+self time without what is inside. Times of devices come from device_offset_ps and
 device_duration_ps where the event has them, as in XProf.
 
 On CPU an op's own event may be only its dispatch: what it leaves to a pool of threads has ended
 before the event "end: op", which consumes the context (_c) that the op produced (_p). The thread
-that ends it first runs what waited for it, as one more "ThunkExecutor::Execute":
+that ends it first runs what was waiting for it, as one more "ThunkExecutor::Execute":
 
     op dispatched ├┤
     pool of threads  ├── its work ──┤├ ThunkExecutor::Execute: the next ops ┤├ "end: op"
 
 A GPU's streams also
-have copies that no op asked for (MemcpyD2H, MemcpyOther): time like any other, under no op.
+have copies that no op asked for (MemcpyD2H, MemcpyOther): their time counts, but under no op.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _WANTED = frozenset(
 )  # fmt: skip
 
 _EXECUTE = "ThunkExecutor::Execute"
-_AT_ONCE = 50_000_000  # picoseconds between what an ended op set off and the event of its end
+_AT_ONCE = 50_000_000  # picoseconds between what an ended op triggered and the event of its end
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """What a trace says of its devices; "" and 0 where it does not."""
+    """What a trace says about its devices; "" and 0 if it does not."""
 
     platform: str  # "tpu", "gpu"
     kind: str = ""  # "TPU v6 Lite"
@@ -157,7 +157,7 @@ class _Plane:
     def stats(self, owner: Any) -> dict[str, Any]:
         out: dict[str, Any] = {}
         wanted = self.wanted
-        for s in owner.stats:  # of every event: ask first for what is most often there
+        for s in owner.stats:  # for every event: check first what is most often set
             name = wanted.get(s.metadata_id)
             if name is None:
                 continue
@@ -171,7 +171,7 @@ class _Plane:
         return out
 
     def chip(self, platform: str) -> Chip:
-        """What the plane says of its device."""
+        """What the plane says about its device."""
         said = self.stats(self.plane)
         return Chip(
             platform,
@@ -209,7 +209,7 @@ class _Plane:
         threads = [text(line.name) for line in self.plane.lines]
         for line in self.plane.lines:
             found = []
-            followed: list[tuple[int, int]] = []  # (end, start) of what ended ops set off
+            followed: list[tuple[int, int]] = []  # (end, start) of what ended ops triggered
             over = []
             for e in line.events:
                 stats = self.stats(e)
@@ -301,7 +301,7 @@ class _Plane:
             _draw(events, where, out)
 
     def label(self, event: Any) -> str:
-        """What an event is called that is not an operation."""
+        """The name of an event that is not an operation."""
         entry = self.events.get(event.metadata_id)
         return (text(entry.display_name) or text(entry.name)) if entry is not None else "?"
 
@@ -351,7 +351,7 @@ class _Plane:
             if named:
                 out.lanes[0].skip(_REPEATED, len(line.events))
                 continue
-            events = []  # only what XProf derived is left
+            events = []  # only what XProf derived is there
             for e in line.events:
                 label, shared = self.about(e.metadata_id)
                 stats = {**shared, **self.stats(e)}
@@ -374,7 +374,7 @@ def _span(event: Any, stats: dict[str, Any], line: Any) -> tuple[int, int]:
 
 
 def _add(events: list[_Event], out: Found, beside: bool) -> None:
-    """Adds a line's events. The self time of one is its own without those that it holds."""
+    """Adds a line's events. The self time of one leaves out those that it contains."""
     for event, own in _self_times(events):
         row = out.ops.setdefault((event.key, event.op, event.device, beside), Row())
         row.total += event.end - event.start
@@ -389,7 +389,7 @@ def _draw(events: list[_Event], where: tuple[str, bool, int], out: Found) -> Non
 
 def _self_times(events: list[_Event]) -> Iterator[tuple[_Event, int]]:
     events.sort(key=lambda e: (e.start, -e.end))
-    open_: list[tuple[_Event, int]] = []  # (event, time of what it holds)
+    open_: list[tuple[_Event, int]] = []  # (event, time of what it contains)
     for e in events:
         while open_ and open_[-1][0].end < e.end:
             held, inside = open_.pop()
@@ -415,7 +415,7 @@ def program_key(label: str) -> Key:
 
 
 def unsigned(value: Any) -> int | None:
-    """A program id, which some write signed and some not; None for none."""
+    """A program id, which some write as signed; None for none."""
     if value is None or value == "":
         return None
     try:
