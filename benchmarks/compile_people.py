@@ -33,6 +33,7 @@ def main() -> None:
     axes |= {f"gathered{tail}": "data" for tail in ("", "_scoped")}
     axes |= {f"ring_trained{tail}": "ring" for tail in ("", "_scoped")}
     axes |= {f"assembly_line{tail}": "stage" for tail in ("", "_scoped")}
+    axes |= {f"sequence_parallel{tail}": "model" for tail in ("", "_scoped")}
     for name in sys.argv[2:] or PROGRAMS:
         for place in ("cpu", "tpu"):
             file = folder / f"{name}.{place}.hlo"

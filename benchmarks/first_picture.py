@@ -5,8 +5,9 @@
 Every dump under the folders is read; ``compile_people.py`` writes some. "layers" are those that
 the program's own arguments state (``layer_truth.py``): right where each stack of n is one fold of
 n groups, forward and backward, with the products of layer k in the k-th. Where arguments say
-nothing of layers, those are asked for that ``people`` states of its programs, else none.
-Boxes, arrows and pixels of the smallest text are of windows of 1500×1000, 900×640 and
+nothing about layers, those that ``people`` states for its programs are expected, else none; for
+those in ``EITHER`` one or the other is right.
+Boxes, arrows and pixels of the smallest text are for windows of 1500×1000, 900×640 and
 2560×1400. "in boxes" is the share of the products that groups with a name hold.
 """
 
@@ -35,7 +36,7 @@ def main() -> None:
     from hloscope.analysis.grouping.groups import KINDS, group_tree
     from hloscope.analysis.grouping.worth import worth
     from layer_truth import judge, judge_counts, stacks
-    from people import PROGRAMS
+    from people import EITHER, PROGRAMS
     from run import bundle
 
     by_hand = {name: counts for name, (_, counts) in PROGRAMS.items()}
@@ -70,8 +71,12 @@ def main() -> None:
             wrong = [w for w in (judge(module, s, tree, folded) for s in stated) if w]
             truth = sorted((s.count for s in stated), reverse=True)
             right = None if not stated else not wrong
-            counts = by_hand.get(file.name.partition(".")[0])
-            if not stated and counts is not None:
+            name = file.name.partition(".")[0]
+            counts = by_hand.get(name)
+            either = bool(wrong) and name in EITHER
+            if counts is not None and (
+                not stated or (either and not judge_counts(module, counts, tree, folded))
+            ):
                 wrong = judge_counts(module, counts, tree, folded)
                 truth, right = list(counts), not wrong
             said += [f"{file.name}: {w}" for w in wrong]

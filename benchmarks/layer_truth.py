@@ -1,7 +1,7 @@
-"""Layers a program states itself, by its arguments, and whether its groups are those layers.
+"""Layers that a program's arguments state, and whether its groups are those layers.
 
-``params['layers'][3]['wq']`` is a weight of layer 3 of ``params['layers'][…]``; nothing of
-hloscope's grouping is asked. A stack is a family of arguments with numbers 0 … n-1 and equal
+``params['layers'][3]['wq']`` is a weight of layer 3 of ``params['layers'][…]``; hloscope's
+grouping is not consulted. A stack is a family of arguments with numbers 0 … n-1 and equal
 shapes. Where weights are stacked, the axis that a loop slices is the number of layers.
 
 Weights are followed through whatever only moves them (casts, copies, gathers, tuples, loops,
@@ -22,7 +22,7 @@ from typing import Any
 # Of the products of a stack, this share must lie in the group of their own layer.
 IN_PLACE = 0.9
 # Groups at most this deep below ENTRY or a loop; forward, backward and what is nearly all of the
-# group around it are no level of their own.
+# group around it do not count as a level.
 DEEPEST = 2
 ALL = 0.9
 
@@ -39,11 +39,12 @@ _MOVES = frozenset(
 class Stack:
     name: str
     count: int
-    most: int = 0  # with those of other shapes: a stage's first block changes the size
+    most: int = 0  # including those of other shapes: a stage's first block changes the size
     # product row → layer (-1: of a loop), forward and backward
     forward: dict[int, int] = field(default_factory=dict)
     backward: dict[int, int] = field(default_factory=dict)
     loop: bool = False
+    others: frozenset[int] = frozenset()  # products with arguments that are of no layer
 
 
 def stacks(module: Any) -> list[Stack]:
@@ -72,16 +73,19 @@ def stacks(module: Any) -> list[Stack]:
         name = module.instructions[row].op_name
         if "rematted_computation" in name or "remat" in module.instructions[row].name:
             continue
-        if named and not name:  # forward or backward, nobody can say
+        if named and not name:  # forward or backward is unknown
             continue
         (stack.backward if "transpose(" in name else stack.forward)[row] = k
+    others = frozenset(r for r, tags in walk.products.items() if all(k < 0 for _, k in tags))
+    for stack in found.values():
+        stack.others = frozenset() if stack.loop else others
     return [s for s in found.values() if s.forward and (s.loop or s.count > 1)]
 
 
 def _families(module: Any) -> tuple[dict[str, tuple[str, int]], dict[str, int]]:
     """Argument path → (family, layer): the outermost number with equal shapes for all.
 
-    And how many layers each family has with those of other shapes.
+    And how many layers each family has, including those of other shapes.
     """
     most: dict[str, int] = {}
     shapes = {
@@ -100,7 +104,7 @@ def _families(module: Any) -> tuple[dict[str, tuple[str, int]], dict[str, int]]:
         layers = options[family]
         signature = {k: tuple(sorted(w)) for k, w in layers.items()}
         common, alike = Counter(signature.values()).most_common(1)[0]
-        mine = sorted(k for k, w in signature.items() if w == common)  # a head is no layer
+        mine = sorted(k for k, w in signature.items() if w == common)  # a head is not a layer
         if alike < max(2, 0.6 * len(layers)) or mine[-1] - mine[0] + 1 != len(mine):
             continue
         if alike == 2 and len(common) < 3:
@@ -181,26 +185,32 @@ class _Walk:
             yield user, -1, n
 
 
-def _fused_with_others(module: Any, products: dict[int, int]) -> set[int]:
-    """Products of several layers that are one instruction to the computation they run in."""
+def _fused_with_others(
+    module: Any, products: dict[int, int], others: frozenset[int] = frozenset()
+) -> set[int]:
+    """Products of several layers that are one instruction in the computation they run in.
+
+    Or of one layer and of ``others``, which are around the layers: the gradient of the first
+    layer's input and that of the weights that made this input.
+    """
     owner = {c.index: i for i in module.instructions if i.opcode == "fusion"
              for c in i.called_computations}  # fmt: skip
     of: dict[int, set[int]] = defaultdict(set)
     outermost = {}
-    for row, k in products.items():
+    for row in (*products, *others):
         at = module.instructions[row]
         while at.computation.index in owner:
             at = owner[at.computation.index]
         outermost[row] = at.index
-        of[at.index].add(k)
+        of[at.index].add(products.get(row, -1))
     return {row for row in products if len(of[outermost[row]]) > 1}
 
 
 def _moved_out(module: Any, products: dict[int, int]) -> set[int]:
     """Products that the compiler took out of the loop that most of their layers are in.
 
-    What is the same in every turn is computed once, before the loop: the keys of a prompt that
-    each step of a sampler attends to. No box holds both it and what is in the loop.
+    What is the same in every iteration is computed once, before the loop, such as the keys of a
+    prompt that each step of a sampler attends to. No box holds both it and what is in the loop.
     """
     loop = {}
     callers = {c.index: i for i in reversed(module.instructions) for c in i.called_computations}
@@ -220,7 +230,8 @@ def judge(module: Any, stack: Stack, tree: Any, folds: Any) -> str:
         sides.append(("backward", stack.backward))
     check = _loop if stack.loop else _fold
     for side, all_of_them in sides:
-        fused = _fused_with_others(module, all_of_them)  # of no one layer: nothing to judge
+        # of no single layer: nothing to judge
+        fused = _fused_with_others(module, all_of_them, stack.others)
         moved = _moved_out(module, all_of_them)
         products = {row: k for row, k in all_of_them.items() if row not in fused | moved}
         wrong = check(module, stack, products, tree, folds)
@@ -280,7 +291,7 @@ def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
         elif _depth(module, tree, folds.folds[f].members[0]) > DEEPEST:
             best = best or "too deep"
         else:
-            covered += right  # the stack may run several times: a fold each
+            covered += right  # the stack may run several times: one fold each
             if covered >= IN_PLACE * len(products):
                 return ""
             best = f"{covered} of {len(products)} products in their layer"
@@ -290,10 +301,10 @@ def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
 def judge_counts(
     module: Any, counts: tuple[int | tuple[int, ...], ...], tree: Any, folds: Any
 ) -> list[str]:
-    """What is missing of counts that a person stated, where arguments state none.
+    """Which counts stated by hand are missing, for programs whose arguments state none.
 
-    Each is a fold of so many groups with a product in every one, or a loop that runs so often;
-    a tuple holds counts of which any one is right.
+    Each is a fold of that many groups with a product in every one, or a loop that runs that
+    often; any one count of a tuple is right.
     """
     from hloscope.analysis.base.families import ID, families
     from hloscope.analysis.base.trips import trip_count

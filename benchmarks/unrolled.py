@@ -6,8 +6,8 @@
 Thirty layers are 108k instructions, 7,400 computations and 18k instructions in ENTRY: the kind
 that a 30-layer step for v5p:4x4x4 compiles to. Prints CPU seconds and memory of reading, of
 each step on the way to a View, and how they grow: 1.00 is in proportion to the size. Small
-modules are measured several times and the best is kept; what only the first module of a process
-costs (imports, patterns, numpy's own) is told apart, in the column "first".
+modules are measured several times and the best is kept; the extra cost of the first module of a
+process (imports, patterns, numpy's own) is in a column of its own, "first".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEPS = ("read", "table", "layers", "groups", "folds", "View")
 
 
 def module(layers: int) -> str:
-    """The text of a step with so many layers."""
+    """The text of a step with that many layers."""
     w = _Writer()
     w.entry.append(f"  %x = {A} parameter(0)")
     x = "x"
@@ -185,7 +185,7 @@ class _Writer:
 
 
 def once(text: Callable[[], bytes]) -> dict[str, Any]:
-    """CPU seconds of each step for one module, and what came of it."""
+    """CPU seconds of each step for one module, and its results."""
     from hloscope.analysis.base.table import table
     from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import group_tree
@@ -207,7 +207,7 @@ def once(text: Callable[[], bytes]) -> dict[str, Any]:
     with no_collection():
         (m,) = read_modules(data)
         lap("read")
-        del data  # as reading a file forgets its bytes
+        del data  # as reading a file releases its bytes
         before = clock()
         table(m)
         lap("table")

@@ -15,6 +15,9 @@ from . import (
     learners,
     newcomers,
     others,
+    outsiders,
+    outsiders_flax,
+    outsiders_science,
     pairs,
     parallel,
     plain,
@@ -44,4 +47,11 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], tuple[int | tuple[int, ...], ...]]
     **samplers.PROGRAMS,
     **strangers.PROGRAMS,
     **strangers_flax.PROGRAMS,
+    **outsiders.PROGRAMS,
+    **outsiders_science.PROGRAMS,
+    **outsiders_flax.PROGRAMS,
 }
+
+# The arguments of these number two blocks of one level only, as those of the other levels change
+# the number of channels; the level, of which there are four, is what a person would rather draw.
+EITHER = ("unet_levels", "unet_levels_scoped")

@@ -400,7 +400,7 @@ def assembly_line(part: Part) -> Any:
 
 # name → (make, layers); of loops their trips; a tuple holds what a person might as well draw
 MADE: Made = {
-    "unet_levels": (unet_levels, (4, 4)),
+    "unet_levels": (unet_levels, (4, 4, 4, 4)),
     "adversaries": (adversaries, (4, 3)),
     "q_learning": (q_learning, (4, 4, 4)),
     "variational": (variational, (4, 4, 4, 4)),

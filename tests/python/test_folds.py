@@ -147,3 +147,51 @@ def test_levels_that_a_person_numbered_are_one_fold_though_two_of_them_are_equal
         text = text.replace("  %h0 =", extra + "  %h0 =")
     _, _, names = folded(text)
     assert [len(members) for _, members in names] == [4]
+
+
+def grid(stages: int, blocks: int) -> str:
+    """Stages of blocks, each of which says both numbers."""
+    lines, before = ["  x = f32[8] parameter(0)"], "x"
+    for n in range(stages):
+        for k in range(blocks):
+            for op in ("tanh", "abs", "sqrt", "floor"):
+                meta = f'metadata={{op_name="jit(f)/stage{n}_block{k}/{op}"}}'
+                lines.append(f"  {op}{n}.{k} = f32[8] {op}({before}), {meta}")
+                before = f"{op}{n}.{k}"
+    lines.append(f"  ROOT r = f32[8] negate({before})")
+    return "\n".join(["HloModule m", "", "ENTRY main {", *lines, "}", ""])
+
+
+@pytest.mark.parametrize(
+    ("stages", "blocks", "labels"),
+    [
+        (3, 3, ["stage0_block[0..2]", "stage1_block[0..2]", "stage2_block[0..2]"]),
+        (3, 5, ["stage0_block[0..4]", "stage1_block[0..4]", "stage2_block[0..4]"]),
+        (5, 2, ["stage[0..4]_block0", "stage[0..4]_block1"]),
+    ],
+)
+def test_of_two_numbers_one_is_folded(stages: int, blocks: int, labels: list[str]):
+    _, _, names = folded(grid(stages, blocks))
+    assert [label for label, _ in names] == labels
+
+
+def test_scopes_of_one_operation_that_differ_in_a_number_are_one_box():
+    text = layers(4)
+    for k in range(4):
+        text = text.replace(f"net/layer_{k}/tanh", f"net/in_{k}/tanh")
+    _, _, names = folded(text)
+    assert sorted(label for label, _ in names) == ["in_[0..3]", "layer_[0..3]"]
+
+
+def test_levels_whose_parts_are_numbered_on_are_one_fold():
+    # of unlike sizes, the parts numbered through: part_0 and part_1 in the first, then part_2 …
+    lines, before = ["  x = f32[8] parameter(0)"], "x"
+    for k in range(8):
+        size = 8 << k // 2
+        for n, op in enumerate(("tanh", "abs", "sqrt", "floor", "ceil", "sign", "cosine", "sine")):
+            meta = f'metadata={{op_name="jit(f)/down_{k // 2}/part_{k}/{op}"}}'
+            lines.append(f"  o{k}.{n} = f32[{size}] {op}({before}), {meta}")
+            before = f"o{k}.{n}"
+    lines.append(f"  ROOT r = f32[64] negate({before})")
+    _, _, names = folded("\n".join(["HloModule m", "", "ENTRY main {", *lines, "}", ""]))
+    assert "down_[0..3]" in [label for label, _ in names]

@@ -163,8 +163,9 @@ def test_a_program_that_takes_too_long_to_sort_out_keeps_its_boxes(
     made: list[Budget] = []
 
     def limited(steps: int) -> Any:
-        def budget() -> Budget:
-            made.append(Budget(steps))
+        def budget(instructions: int) -> Budget:
+            made.append(Budget(instructions))
+            made[-1].left = steps
             return made[-1]
 
         return budget
@@ -179,3 +180,46 @@ def test_a_program_that_takes_too_long_to_sort_out_keeps_its_boxes(
     largest = max(len(c.instructions) for c in module.computations)
     assert "norm" in some
     assert -10 * largest < made[-1].left < 20_000  # never far over
+
+
+def test_a_large_computation_is_cut_by_functions_like_a_small_one() -> None:
+    head = """HloModule m
+
+FileNames
+1 "step.py"
+
+FunctionNames
+1 "step"
+2 "encode"
+3 "decode"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=2 end_line=2 column=1 end_column=2}
+2 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=2}
+3 {file_name_id=1 function_name_id=2 line=7 end_line=7 column=1 end_column=2}
+4 {file_name_id=1 function_name_id=3 line=9 end_line=9 column=1 end_column=2}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+3 {file_location_id=3 parent_frame_id=2}
+4 {file_location_id=4 parent_frame_id=3}
+
+"""
+
+    def program(many: int) -> str:
+        rows = ["ENTRY main {", "  x = f32[64] parameter(0)"]
+        at = "x"
+        for frame in (3, 4):
+            for k in range(many):
+                rows.append(
+                    f"  i{frame}.{k} = f32[64] {('sine', 'cosine')[k % 2]}({at}),"
+                    f" metadata={{stack_frame_id={frame}}}"
+                )
+                at = f"i{frame}.{k}"
+        return head + "\n".join([*rows, f"  ROOT r = f32[64] negate({at})", "}"])
+
+    for many in (20, 6_000):
+        tree = group_tree(hs.read(program(many)).module)
+        found = {name: int(n) for name, n in zip(tree.label, tree.size.tolist(), strict=True)}
+        assert (found["encode"], found["decode"]) == (many + 1, many + 1)  # input, result

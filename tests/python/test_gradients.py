@@ -114,3 +114,108 @@ def test_a_product_with_the_weights_of_two_layers_says_nothing():
     module = hs.read(text).module
     for placed in backward(module):
         assert all(placed[name] == int(name[-1]) for name in placed)
+
+
+def test_gradients_end_at_the_second_layer_where_the_first_has_none():
+    text = step()
+    for k in range(5):
+        text = text.replace(f"dot(gt0_{k}, up{k})", f"multiply(gt0_{k}, gt0_{k})")
+    at = text.index("  gd0_0 =")
+    text = text[:at] + text[at:].replace("dot(gs0_1, down0)", "multiply(gs0_1, gs0_1)")
+    (placed,) = backward(hs.read(text).module)
+    assert placed == {f"gd0_{k}": k - 1 for k in range(1, 5)}
+
+
+def loops(count: int = 5) -> str:
+    """A loop of the model's layers and another of their gradients, each with a line of its own."""
+    types = ", ".join(["s32[]", A, *[W] * count])
+
+    def body(name: str, path: str, layers: list[int], lines: list[int]) -> list[str]:
+        out = [f"{name} {{", f"  p = ({types}) parameter(0)"]
+        out += ["  n = s32[] get-tuple-element(p), index=0"]
+        out += [f"  at = {A} get-tuple-element(p), index=1"]
+        out += [f"  w{k} = {W} get-tuple-element(p), index={k + 2}" for k in range(count)]
+        at = "at"
+        for k, line in zip(layers, lines, strict=True):
+            for op in ("dot", "tanh", "abs"):
+                of, more = at, ""
+                if op == "dot":
+                    of, more = f"{at}, w{k}", ", lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+                meta = f'op_name="jit(f)/{path}/{op}" source_file="m.py" source_line={line}'
+                out.append(f"  {op}{k} = {A} {op}({of}){more}, metadata={{{meta}}}")
+                at = f"{op}{k}"
+        out += [f"  {x} = s32[] add(n, n)" for x in ("n1", "n2", "n3")]
+        weights = ", ".join(f"w{k}" for k in range(count))
+        return [*out, f"  ROOT r = ({types}) tuple(n3, {at}, {weights})", "}", ""]
+
+    rows = range(count)
+    # the loop of the gradients is printed first
+    text = ["HloModule m", ""]
+    text += body("back", "transpose(jvp())/while/body", list(rows)[::-1], [50 + k for k in rows])
+    text += body("there", "jvp()/while/body", list(rows), [10] * count)
+    text += [
+        "until {",
+        f"  p = ({types}) parameter(0)",
+        "  n = s32[] get-tuple-element(p), index=0",
+    ]
+    text += ["  ROOT r = pred[] compare(n, n), direction=LT", "}", ""]
+    text += ["ENTRY main {", "  n = s32[] constant(0)", f"  x = {A} parameter(0)"]
+    text += [f"  w{k} = {W} parameter({k + 1}), metadata={{op_name=\"p[{k}]['w']\"}}" for k in rows]
+    weights = ", ".join(f"w{k}" for k in rows)
+    for name, of, path in (("there", "x", "jvp()"), ("back", "g0", "transpose(jvp())")):
+        text += [f"  t{name} = ({types}) tuple(n, {of}, {weights})"]
+        meta = f'metadata={{op_name="jit(f)/{path}/while"}}'
+        text += [f"  l{name} = ({types}) while(t{name}), condition=until, body={name}, {meta}"]
+        text += [f"  g{int(name == 'back')} = {A} get-tuple-element(l{name}), index=1"]
+    return "\n".join([*text, f"  ROOT r = {A} negate(g1)", "}", ""])
+
+
+def test_gradients_in_a_loop_of_their_own_are_in_the_layers_of_the_other_loop():
+    module = hs.read(loops()).module
+    model, gradients = layers(module).runs
+    assert not model.recedes
+    assert gradients.recedes
+    assert gradients.identity == model.identity[::-1]
+    assert gradients.name == model.name
+    tree = group_tree(module)
+    assert [len(f.members) for f in folds(module, tree).folds] == [5, 5]
+
+
+def forces(count: int = 4) -> str:
+    """The gradient of a gradient: four passes over the layers, two of them from the first on."""
+    lines = [f'  x = {A} parameter(0), metadata={{op_name="x"}}']
+    lines += [
+        f"  w{k} = {W} parameter({1 + k}), metadata={{op_name=\"p[{k}]['w']\"}}"
+        for k in range(count)
+    ]
+    passes = (
+        ("jvp(jvp())", 0, range(count)),
+        ("jvp(transpose(jvp()))", 1, range(count - 1, -1, -1)),
+        ("transpose(jvp(transpose(jvp())))", 0, range(count)),
+        ("transpose(jvp(jvp()))", 1, range(count - 1, -1, -1)),
+    )
+    at = "x"
+    for turn, (path, axis, layers_of_it) in enumerate(passes):
+        for k in layers_of_it:
+            # forward repeats; each gradient is compiled unlike the last
+            line = 10 if turn == 0 else 100 * turn + k
+            meta = f'metadata={{op_name="jit(f)/{path}/%s" source_file="m.py" source_line={line}}}'
+            lines.append(
+                f"  d{turn}_{k} = {A} dot({at}, w{k}), lhs_contracting_dims={{1}}, "
+                f"rhs_contracting_dims={{{axis}}}, {meta % 'dot_general'}"
+            )
+            lines.append(f"  t{turn}_{k} = {A} tanh(d{turn}_{k}), {meta % 'tanh'}")
+            at = f"a{turn}_{k}"
+            lines.append(f"  {at} = {A} add(t{turn}_{k}, x), {meta % 'add'}")
+    lines.append(f"  ROOT r = ({A}) tuple({at})")
+    return "\n".join(["HloModule m", "", "ENTRY main {", *lines, "}", ""])
+
+
+def test_every_pass_of_a_gradient_of_a_gradient_is_a_stack_of_all_layers() -> None:
+    module = hs.read(forces()).module
+    said = [{f"d{turn}_{k}": k for k in range(4)} for turn in (1, 2, 3)]
+    assert sorted(backward(module), key=min) == said
+    tree = group_tree(module)
+    names = [fold.label.partition(" [")[0] for fold in folds(module, tree).folds]
+    assert len(set(names)) == 3  # forward and one of its gradients share theirs
+    assert sorted(len(fold.members) for fold in folds(module, tree).folds) == [4] * 4

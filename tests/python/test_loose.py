@@ -155,3 +155,33 @@ def test_gatherings_of_one_name_are_numbered():
     labels, _ = _first_level(_program(3, layers=4))
     between = [name for name in labels if name.startswith("cosine")]
     assert [name.partition(" ")[2] for name in between] == ["", "2"]
+
+
+def _loops(scopes: int, between: int) -> str:
+    """Scopes with a crowd of boxes and a loop each, and as many boxes of none after each."""
+    rows = ["HloModule m", "", "body {", "  ROOT b = f32[64] parameter(0)", "}", ""]
+    rows += ["condition {", "  c = f32[64] parameter(0)", "  ROOT t = pred[] constant(true)", "}"]
+    rows += ["", "ENTRY main {", "  x = f32[64] parameter(0)"]
+    at = "x"
+    for scope in range(scopes):
+        meta = f'metadata={{op_name="jit(f)/part_{scope}/work"}}'
+        for k in range(8):
+            rows.append(f"  s{scope}.{k} = f32[64] {OPCODES[k % 6]}({at}), {meta}")
+            at = f"s{scope}.{k}"
+        rows.append(f"  w{scope} = f32[64] while({at}), condition=condition, body=body, {meta}")
+        at = f"w{scope}"
+        for k in range(between):
+            plain = 'metadata={op_name="jit(f)/negate"}'
+            rows.append(f"  z{scope}.{k} = f32[64] negate({at}), {plain}")
+            at = f"z{scope}.{k}"
+    return "\n".join([*rows, f"  ROOT r = f32[64] negate({at})", "}"])
+
+
+def test_many_loops_in_a_large_computation_are_each_told_from_what_stands_before():
+    scopes = 50
+    tree = group_tree(hs.read(_loops(scopes, between=100)).module)
+    parts = [g for g, label in enumerate(tree.label) if label.startswith("part_")]
+    assert len(parts) == scopes
+    children = tree.children()
+    # the eight boxes before the loop are one group
+    assert all(8 in [int(tree.size[g]) for g in children[part]] for part in parts)

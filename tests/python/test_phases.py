@@ -173,3 +173,37 @@ ENTRY e {
     assert {n: found[n] for n in ("next", "power", "idle", "n")} == dict.fromkeys(
         ("next", "power", "idle", "n"), "optimiser"
     )
+
+
+def test_what_a_fusion_takes_beside_a_gradient_is_no_later_than_the_model() -> None:
+    """A teacher's softmax is fused with the loss and a gradient of it; its layers are before."""
+    text = """HloModule m
+
+losses {
+  t = f32[4]{0} parameter(0)
+  y = f32[4]{0} parameter(1)
+  soft = f32[4]{0} exponential(t), metadata={op_name="jit(step)/exp"}
+  loss = f32[4]{0} multiply(soft, y), metadata={op_name="jit(step)/jvp()/mul"}
+  dy = f32[4]{0} negate(soft), metadata={op_name="jit(step)/transpose(jvp())/neg"}
+  ROOT both = (f32[4]{0}, f32[4]{0}) tuple(loss, dy)
+}
+
+ENTRY e {
+  teacher = f32[4]{0} parameter(0)
+  x = f32[4]{0} parameter(1)
+  w = f32[4]{0} parameter(2)
+  wanted = f32[4]{0} cosine(teacher), metadata={op_name="jit(step)/cos"}
+  center = f32[4]{0} add(wanted, wanted), metadata={op_name="jit(step)/add"}
+  y = f32[4]{0} multiply(x, w), metadata={op_name="jit(step)/jvp()/mul"}
+  f = (f32[4]{0}, f32[4]{0}) fusion(wanted, y), kind=kLoop, calls=losses, metadata={op_name="jit(step)/jvp()/mul"}
+  loss.1 = f32[4]{0} get-tuple-element(f), index=0
+  dy.1 = f32[4]{0} get-tuple-element(f), index=1
+  dw = f32[4]{0} multiply(dy.1, x), metadata={op_name="jit(step)/transpose(jvp())/mul"}
+  new = f32[4]{0} subtract(w, dw), metadata={op_name="jit(step)/sub"}
+  ROOT out = (f32[4]{0}, f32[4]{0}, f32[4]{0}) tuple(new, center, loss.1)
+}
+"""  # noqa: E501
+    (m,) = read_modules(text)
+    found = {i.name: PHASES[p] for i, p in zip(m.instructions, phases(m), strict=True)}
+    assert {found[n] for n in ("wanted", "soft")} == {"forward"}
+    assert found["new"] == "optimiser"

@@ -37,10 +37,10 @@ SCATTERS = [
 ]
 
 
-def module_of(ring: list[str], folder: Path) -> hs.Module:
+def module_of(ring: list[str], folder: Path, others: int = 14) -> hs.Module:
     steps = [f"  {line}, {NAMED}".replace("RING", RING).replace("DOT", DOT) for line in ring]
     other = 'metadata={op_name="jit(f)/other/sin"}'
-    chain = [f"  %a.{n + 1} = f32[8,32] sine(%a.{n}), {other}" for n in range(14)]
+    chain = [f"  %a.{n + 1} = f32[8,32] sine(%a.{n}), {other}" for n in range(others)]
     text = "\n".join(
         [
             "HloModule jit_f, num_partitions=4, is_scheduled=true",
@@ -51,7 +51,7 @@ def module_of(ring: list[str], folder: Path) -> hs.Module:
             *steps,
             f"  %a.0 = f32[8,32] cosine(%sum.2), {other}",
             *chain,
-            f"  ROOT %out = f32[8,32] negate(%a.14), {other}",
+            f"  ROOT %out = f32[8,32] negate(%a.{others}), {other}",
             "}",
             "",
         ]
@@ -77,6 +77,12 @@ def test_an_unrolled_ring_is_one_group(ring: list[str], label: str, tmp_path: Pa
     assert [x for x in tree.label if "windowed" in x] == [label]
     group = tree.label.index(label)
     assert {i.name for i in module.instructions if tree.group[i.index] == group} == names
+
+
+def test_a_ring_in_a_large_computation_is_one_group_too(tmp_path: Path) -> None:
+    module = module_of(GATHERS, tmp_path, others=60_000)
+    ((_, rows),) = rings(module)
+    assert len(rows) == len(GATHERS)
 
 
 def test_permutes_without_the_products_are_not_called_a_matmul(tmp_path: Path) -> None:

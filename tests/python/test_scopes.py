@@ -296,3 +296,18 @@ def test_a_long_chain_is_cut_into_consecutive_sections(length):
 def test_a_group_that_reads_well_is_left_alone():
     tree, _ = groups_of(read_modules(flat(FLAT // 2, 0))[0])
     assert len(tree.parent) == 2
+
+
+def test_recomputation_is_called_so_in_plain_words():
+    rows = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
+    at = "x"
+    for scope in ("jvp()/block", "transpose(jvp())/rematted_computation", "transpose(jvp())/block"):
+        for k in range(8):
+            meta = f'metadata={{op_name="jit(f)/{scope}/tanh"}}'
+            name = f"{scope[:4].strip('(')}{len(rows)}.{k}"
+            rows.append(f"  {name} = f32[64,64] tanh({at}), {meta}")
+            at = name
+    text = "\n".join([*rows, f"  ROOT r = f32[64,64] negate({at})", "}"])
+    labels = group_tree(read_modules(text.encode())[0]).label
+    assert "recomputed" in labels
+    assert not any("remat" in label for label in labels)

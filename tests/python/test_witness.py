@@ -186,3 +186,88 @@ def test_scopes_that_hold_a_few_layers_each_stay_around_them():
 
     assert {f"down_{n // 2} > layer {n}" for n in range(6)} <= levels(True)
     assert "m > layer 5" in levels(False)
+
+
+def test_weights_updated_within_the_step_are_layers_once_more() -> None:
+    def found(more: str) -> list[int]:
+        p = Program()
+        x = dense(p, "x", three("layers"))
+        if more:
+            x = p.op("multiply", x, p.weight(more))
+        updated = [p.op("subtract", p.weight(path), x) for path in three("layers")]
+        for w in updated:
+            p.at["updated"] = 0
+            row = p.dot(x, "updated")
+            p.rows[-1] = p.rows[-1].replace("w0)", f"{w})")
+            x = p.op("add", p.op("tanh", row), row)
+        return counts(p.module(x))
+
+    assert found("") == [3, 3]
+    # there is a fourth layer, so that nobody knows how many follow
+    assert found("p['layers'][3]['w']") == [6]
+
+
+def test_two_layers_of_which_one_does_far_more_are_one_fold() -> None:
+    p, x = Program(), "x"
+    for k in range(2):
+        for name in ("a", "b"):
+            x = p.op("tanh", p.dot(x, f"layers[{k}]['{name}']", end=name))
+        if not k:
+            for op in ("sine", "cosine", "abs", "sqrt", "floor", "ceil", "sign") * 3:
+                x = p.op(op, x)
+    module = p.module(x)
+    assert counts(module) == [2]
+    assert members(module)[2] == 1
+
+
+def test_stacks_of_one_name_are_called_by_what_differs_in_their_arguments() -> None:
+    """A teacher and a student, who sees two things: one word each, and a letter for the second."""
+    a, w = "f32[8,64]", "f32[64,64]"
+    lines = [f"  x{n} = {a} parameter({n})" for n in range(3)]
+    lines += [
+        f"  {who}{k} = {w} parameter({3 + 4 * n + k}), "
+        f"metadata={{op_name=\"{who}['layers'][{k}]['w']\"}}"
+        for n, who in enumerate(("teacher", "student"))
+        for k in range(4)
+    ]
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    for turn, who in enumerate(("teacher", "student", "student")):
+        at = f"x{turn}"
+        for k in range(4):
+            meta = f'op_name="jit(f)/%s" source_file="m.py" source_line={10 * turn + 1}'
+            lines.append(f"  d{turn}_{k} = {a} dot({at}, {who}{k}), {dims}, "
+                         f"metadata={{{meta % 'dot_general'}}}")  # fmt: skip
+            lines.append(f"  t{turn}_{k} = {a} tanh(d{turn}_{k}), metadata={{{meta % 'tanh'}}}")
+            at = f"t{turn}_{k}"
+    lines += [f"  s{n} = {a} add(t{n}_3, t{n + 1}_3)" for n in range(2)]
+    lines.append(f"  ROOT r = ({a}, {a}) tuple(s0, s1)")
+    (module,) = read_modules("\n".join(["HloModule m", "", "ENTRY main {", *lines, "}", ""]))
+    names = sorted(run.name for run in layers(module).runs)
+    assert names == ["student layer", "student layer B", "teacher layer"]
+
+
+def test_layers_of_two_kinds_are_one_stack_where_their_arguments_number_them() -> None:
+    """Two recurrent layers to one that looks: runs of two and of one are no stacks of their own."""
+    a, w = "f32[8,64]", "f32[64,64]"
+    lines = [f"  x = {a} parameter(0)"]
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    number, at, body = 1, "x", []
+    for k in range(9):
+        own = [("in", 1), ("gate", 2), ("out", 3)] if k % 3 < 2 else [("q", 4), ("o", 5)]
+        for name, line in [*own, ("up", 6), ("down", 7)]:
+            path = f"params['layers'][{k}]['{name}']"
+            lines.append(f'  {name}{k} = {w} parameter({number}), metadata={{op_name="{path}"}}')
+            number += 1
+            meta = f'metadata={{op_name="jit(f)/%s" source_file="m.py" source_line={line}}}'
+            body.append(f"  d{name}{k} = {a} dot({at}, {name}{k}), {dims}, {meta % 'dot_general'}")
+            body.append(f"  t{name}{k} = {a} tanh(d{name}{k}), {meta % 'tanh'}")
+            at = f"t{name}{k}"
+    text = ["HloModule m", "", "ENTRY main {", *lines, *body, f"  ROOT r = {a} negate({at})", "}"]
+    (module,) = read_modules("\n".join([*text, ""]))
+    (run,) = layers(module).runs
+    assert run.stack.count == 9
+    found = layers(module).layer
+    of = {i.name: int(found[i.index]) for i in module.instructions if i.opcode == "dot"}
+    assert all(layer == int(name[-1]) for name, layer in of.items())
+    tree = group_tree(module)
+    assert sorted(len(f.members) for f in folds(module, tree).folds) in ([9], [3, 6])

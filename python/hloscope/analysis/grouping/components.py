@@ -2,9 +2,9 @@
 
 An unfused optimiser update is 44,661 instructions in one scope: 1,542 connected components of
 3 classes. Equal components become groups with one hint, which ``folds.py`` turns into
-stacks; equal single instructions share one group; what is left over and still wide is cut
+stacks; equal single instructions share one group; if the rest is still wide, it is cut
 into consecutive sections (never arbitrary ones, which would form cycles) where the fewest
-values are alive.
+values are live.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..base.structure import mix, tokens
 from ..base.table import Ints, Table
 from .group_nodes import Node, count_boxes
 
-# More boxes than this in one open group do not read; equal pieces are looked for earlier.
+# More boxes than this in one open group cannot be read; equal pieces are looked for earlier.
 WIDE = 64
 REPEATS = 24
-# Between the two, equal pieces are worth a group when they make up this share of the boxes.
+# Between the two, equal pieces are worth groups when they make up this share of the boxes.
 MOSTLY = 0.5
-# Boxes in one section, about.
+# About this many boxes in one section.
 SECTION = 40
-# Values with more users than this tie everything together and say nothing.
+# Values with more users than this connect everything and say nothing.
 HUB = 16
 
 
@@ -141,7 +141,7 @@ def _name(members: Ints, t: Table, quiet: NDArray[np.bool_]) -> str:
 
 
 def _names(models: list[Ints], t: Table, quiet: NDArray[np.bool_]) -> list[str]:
-    """Names of classes of pieces; those that do the same add their biggest array."""
+    """Names of classes of pieces; the same names are followed by the biggest array."""
     names = [_name(m, t, quiet) for m in models]
     full = [
         f"{name} {_biggest(m, t)}" if names.count(name) > 1 else name

@@ -1,13 +1,14 @@
 """Repeated neighbours become one box with a count: ``layer_[0..23]``.
 
-Members of a fold are scopes with one name but for a number, of equal structure or nearly so
-(boundary layers differ by an instruction or two), or equal components of a wide group.
+Members of a fold are scopes whose names differ only in a number, of equal or nearly equal
+structure (boundary layers differ by an instruction or two), or equal components of a wide group.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,18 +23,18 @@ from .groups import KINDS, GroupTree
 if TYPE_CHECKING:
     from ...hlo import Module
 
-# Near matches: instructions that may differ, as a share of the bigger one, and at least.
+# Near matches: how many instructions may differ, as a share of the bigger one, and at least.
 NEAR_SHARE = 0.25
 NEAR_COUNT = 6
 # Layers found by repetition do the same work, whatever XLA merged into the first and the last.
 LAYER_SHARE = 0.75
 MIN_MEMBERS = 2
-# Scopes of one name but for a number are levels of one thing from this many on.
+# From this many on, scopes whose names differ only in a number are levels of one thing.
 LEVELS = 3
 
 _FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))
 _NUMBER = re.compile(r"\d+")
-_INDEXES = ("s32", "s64", "u32", "u64", "pred")  # tokens, labels, masks: no weights
+_INDEXES = ("s32", "s64", "u32", "u64", "pred")  # tokens, labels, masks: not weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ _NESTED = ("scope", "component", "section")
 
 
 class _Contents:
-    """Multisets of tokens in a group, at any depth of scopes, made when asked for."""
+    """Multisets of tokens in a group, at any depth of scopes, made on demand."""
 
     def __init__(self, t: Table, tree: GroupTree) -> None:
         self.table = t
@@ -113,7 +114,7 @@ class _Contents:
         self.cache: dict[tuple[int, bool], Counter[int]] = {}
 
     def of(self, g: int, shapes: bool = True) -> Counter[int]:
-        """Opcodes with shapes, or without: levels of a network differ in resolution."""
+        """Opcodes with shapes, or without, as levels of a network differ in resolution."""
         if (g, shapes) not in self.cache:
             rows = np.concatenate([self._rows(x) for x in self._subtree(g)])
             column = self.token if shapes else self.opcode
@@ -121,7 +122,7 @@ class _Contents:
         return self.cache[g, shapes]
 
     def weights(self, g: int) -> Counter[str]:
-        """Shapes of the arguments of ENTRY, matrices and more of no integers, that it is given."""
+        """Shapes of the arguments of ENTRY that it uses: rank 2 or more, no integers."""
         t = self.table
         mine = np.concatenate([self._rows(x) for x in self._subtree(g)]).tolist()
         given = {
@@ -149,7 +150,7 @@ class _Contents:
 
 
 def near(a: Counter[int], b: Counter[int], share: float = NEAR_SHARE) -> bool:
-    """Whether two multisets differ by a few instructions only."""
+    """Whether two multisets differ only by a few instructions."""
     differ = sum((a - b).values()) + sum((b - a).values())
     return differ <= max(NEAR_COUNT, share * max(a.total(), b.total()))
 
@@ -180,15 +181,15 @@ def _runs(
         few = len(ordered) >= LEVELS and 2 * len(left) >= len(ordered) and not layers
         few = few and _consecutive(sorted(numbers.values()))
         if few and len({_numbered(g, tree, children) for g in ordered}) == 1:
-            # a person's own numbers say more than what XLA made of each level; stages of three
+            # the user's own numbers say more than what XLA made of each level; stages of three
             # and of four units are not levels
             found = _alike(ordered, group_class, contents, LAYER_SHARE, shapes=False)
             if len(found[0]) == 1 and not found[1]:
                 sets, left = found
-        if layers or len(left) >= LEVELS:  # levels that each have a resolution of their own
-            parts: dict[frozenset[str], list[int]] = {}
+        if layers or len(left) >= LEVELS:  # levels with different resolutions
+            parts: dict[tuple[str, ...], list[int]] = {}
             for g in left:
-                key = frozenset() if layers else _numbered(g, tree, children)
+                key = () if layers else _numbered(g, tree, children)
                 parts.setdefault(key, []).append(g)
             left = []
             for of in parts.values():
@@ -200,9 +201,10 @@ def _runs(
                 ]
                 sets += in_turn
                 left = [*left, *others, *(g for m in more if m not in in_turn for g in m)]
-            if layers and len(sets) == 1 and len(left) < len(sets[0]):
-                # XLA may do one level in many more instructions: a layer it is all the same
-                sets = [[g for g in ordered if g in {*sets[0], *left}]]
+            most = len(sets) == 1 and len(left) < len(sets[0])
+            if layers and (most or (found_here and not sets)):
+                # XLA may use many more instructions for one level: it is still a layer
+                sets = [[g for g in ordered if g in {*left, *(sets[0] if sets else ())}]]
         if layers:
             sets = _of_one_shape(sets, contents)
         else:
@@ -215,10 +217,10 @@ def _runs(
     return out
 
 
-def _numbered(group: int, tree: GroupTree, children: list[list[int]]) -> frozenset[str]:
-    """Labels with a number in a group."""
-    return frozenset(tree.label[g] for g in children[group] if _NUMBER.search(tree.label[g])
-                     and KINDS[tree.kind[g]] == "scope")  # fmt: skip
+def _numbered(group: int, tree: GroupTree, children: list[list[int]]) -> tuple[str, ...]:
+    """Labels with a number in a group, without their numbers."""
+    scopes = (tree.label[g] for g in children[group] if KINDS[tree.kind[g]] == "scope")
+    return tuple(sorted(_NUMBER.sub("#", label) for label in scopes if _NUMBER.search(label)))
 
 
 def _consecutive(numbers: list[int]) -> bool:
@@ -226,9 +228,9 @@ def _consecutive(numbers: list[int]) -> bool:
 
 
 def _of_one_shape(sets: list[list[int]], contents: _Contents) -> list[list[int]]:
-    """``sets`` of layers, with those as one whose weights are of the same shapes.
+    """``sets`` of layers, joined where their weights have the same shapes.
 
-    Each may halve what it is given, and XLA then does the larger ones in another way.
+    Each may halve its input, and XLA then compiles the larger ones differently.
     """
     if len(sets) < 2:
         return sets
@@ -244,10 +246,10 @@ def _of_one_shape(sets: list[list[int]], contents: _Contents) -> list[list[int]]
 def _interleaved(
     sets: list[list[int]], contents: _Contents, numbers: dict[int, int]
 ) -> list[list[int]]:
-    """``sets``, with those as one that take turns and do the same with arrays of other shapes.
+    """``sets``, joined where they alternate and do the same with arrays of other shapes.
 
-    So do the norms of a model's parameters: one thing, done to each. Sets that follow one another
-    are stages.
+    Such are the norms of a model's parameters: one thing, done to each. Sets that follow one
+    another are stages.
     """
     out: list[list[int]] = []
     for members in sets:
@@ -274,22 +276,37 @@ def _inside(layer: int, tree: GroupTree, children: list[list[int]]) -> str:
 
 
 def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
-    """Label with one number cut out → (number, group); each group under its commonest stem."""
-    options: dict[int, list[tuple[str, int]]] = {}
+    """Label with one number cut out → (number, group); each group under its best stem.
+
+    Labels with several numbers, as ``stage1_block0``, all lose the same one: the one that leaves
+    the fewest stems or, if two leave as many, whose neighbours are closer together.
+    """
+    options: dict[int, list[tuple[tuple[str, int], str, int]]] = {}
     count: Counter[str] = Counter()
-    for g, label in labels:
-        for m in _NUMBER.finditer(label):
+    places: dict[tuple[str, int], dict[str, list[int]]] = {}  # kind of number → stem → places
+    for place, (g, label) in enumerate(labels):
+        masked = _NUMBER.sub("\0", label)
+        for n, m in enumerate(_NUMBER.finditer(label)):
             if len(m.group()) > 9:
                 continue
             stem = f"{label[: m.start()]}\0{label[m.end() :]}"
-            options.setdefault(g, []).append((stem, int(m.group())))
+            options.setdefault(g, []).append(((masked, n), stem, int(m.group())))
             count[stem] += 1
+            places.setdefault((masked, n), {}).setdefault(stem, []).append(place)
+    rank = {kind: (-len(of), -_far(of.values())) for kind, of in places.items()}
     out: dict[str, list[tuple[int, int]]] = {}
     for g, choices in options.items():
-        stem, number = max(choices, key=lambda choice: count[choice[0]])
-        if count[stem] >= MIN_MEMBERS:
+        several = [c for c in choices if count[c[1]] >= MIN_MEMBERS]
+        if several:
+            _, stem, number = max(several, key=lambda choice: rank[choice[0]])
             out.setdefault(stem, []).append((number, g))
     return out
+
+
+def _far(runs: Iterable[list[int]]) -> float:
+    """How far apart neighbours are, on average."""
+    gaps = [b - a for places in runs for a, b in pairwise(places)]
+    return sum(gaps) / len(gaps) if gaps else 0.0
 
 
 def _alike(
@@ -299,7 +316,7 @@ def _alike(
     share: float,
     shapes: bool = True,
 ) -> tuple[list[list[int]], list[int]]:
-    """Sets of equal or nearly equal groups, the commonest class first; and the others."""
+    """Sets of equal or nearly equal groups, the most common class first; and the rest."""
     out, alone = [], []
     left = list(groups)
     while len(left) >= MIN_MEMBERS:

@@ -1,21 +1,22 @@
-"""Groups from the person's own functions, where nobody named a scope.
+"""Groups from the user's own functions, where no scope was named.
 
 JAX names scopes only inside ``jax.named_scope`` and layers of libraries; the Python stack of an
-instruction knows its functions all the same:
+instruction has its functions even so:
 
     train_step:38 ─ loss:34 ─ layer:29 ─ attention:19     line 29 of layer called attention
                                        ─ norm:16          and norm; line 30 called norm again:
                             ─ layer:30 ─ norm:16          another group
 
-A group must read as one step: what leaves it should not come back. A few instructions that lie
-between are taken in, or come back if they belong elsewhere; where they are many there is no group.
+A group must read as one step: what leaves it should not come back. A few instructions in
+between are taken in, or come back if they belong elsewhere; with many of them there is no group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from ..base.frames import is_library
 from ..base.op_name import BACKWARD, CALLED, FORWARD
 from ..base.table import Ints, Table, per_module, table
 from ..base.trips import trip_count
-from .group_nodes import MIN_BOXES, Node, count_boxes
+from .group_nodes import MIN_BOXES, NOTHING, Node, count_boxes
 from .scopes import inherit
 from .true_calls import own_calls
 
@@ -32,34 +33,33 @@ if TYPE_CHECKING:
     from ...hlo import Module
     from ...hlo.parts import FrameTable
 
+K = TypeVar("K", bound=Hashable)
 Mask = NDArray[np.bool_]
 # (line of the caller, function called), outermost first; the last entry is (line, "")
 Chain = tuple[tuple[int, str], ...]
 
-# With fewer boxes of its own a group is read as it is.
+# With fewer boxes of its own a group is left as it is.
 ENOUGH = 12
 # A group of fewer boxes says less than they do.
 SMALLEST = 3
-# A call that made this share of a group is the group: what it called is looked at instead.
+# A call that made this share of a group is the group: what it called is examined instead.
 MOSTLY = 0.8
-# With more boxes left than this, the lines of one function become groups too: sooner where no
+# With more boxes left than this, the lines of one function become groups too; earlier where no
 # scope was named, as at the top and in loops.
 WIDE, UNNAMED_WIDE = 64, 20
 # What may be taken in to make a group one step, as a share of its boxes.
 TAKEN_IN = 0.15
 # A new group has at most this share of the boxes of the group it is cut from: cutting ends.
 SMALLER = 0.95
-# One call may become this many times two groups.
+# One call may be split this many times.
 PIECES = 3
-# More instructions than this in one computation are left to components.py.
-LARGEST = 8192
-# Edges walked in one module, about a third of a second: what is left then stays without groups.
-MOST_STEPS = 4_000_000
+# How many edges are walked: for each instruction of a module, and at least. The rest is not cut.
+MOST_STEPS, LEAST_STEPS = 40, 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Calls:
-    """``chain[i]`` indexes ``chains``; -1 where nothing near knows its stack."""
+    """``chain[i]`` indexes ``chains``; -1 if no stack is known nearby."""
 
     chains: tuple[Chain, ...]
     chain: Ints
@@ -68,13 +68,13 @@ class Calls:
 
     @cached_property
     def functions(self) -> frozenset[str]:
-        """Names of the person's own functions."""
+        """Names of the user's own functions."""
         return frozenset(name for chain in self.chains for _, name in chain)
 
 
 @per_module
 def calls(module: Module) -> Calls:
-    """The calls that made every instruction, its neighbours' where it has none."""
+    """The calls that made every instruction, or its neighbours' if it has none."""
     t = table(module)
     frames, ids = module.source_frames()
     number: dict[Chain, int] = {}
@@ -118,7 +118,7 @@ def _calls(t: Table, number: dict[Chain, int], own: Ints) -> Calls:
 
 
 def _chain(frames: FrameTable, frame: int) -> Chain:
-    """The person's own calls, outermost first, once each: XLA repeats what it inlines."""
+    """The user's own calls, outermost first, once each, as XLA repeats what it inlines."""
     out: list[tuple[str, str, int]] = []  # file, function, line
     for f in reversed(frames.stack(frame)):
         name = (f.function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
@@ -135,7 +135,7 @@ def _chain(frames: FrameTable, frame: int) -> Chain:
 
 
 def _exact_chain(module: Module, call: int, line: int) -> Chain:
-    """The same from calls that are known one by one; each has a number instead of a line."""
+    """The same from exactly known calls; each has a number instead of a line."""
     assert module.origins is not None
     python = module.origins.python
     stack = [c for c in python.stack(python[call]) if not c.name.startswith("<")]
@@ -144,28 +144,28 @@ def _exact_chain(module: Module, call: int, line: int) -> Chain:
 
 
 class Budget:
-    """Steps that are left for one module."""
+    """The edges that may still be walked in a module."""
 
-    def __init__(self, steps: int = MOST_STEPS) -> None:
-        self.left = steps
+    def __init__(self, instructions: int) -> None:
+        self.left = max(LEAST_STEPS, MOST_STEPS * instructions)
 
 
 def cut_by_calls(
     node: Node, t: Table, quiet: Mask, found: Calls, budget: Budget, stay: Mask
 ) -> None:
-    """Moves members of a group into new child groups by the functions they are from.
+    """Moves members of a group into new child groups by the functions they come from.
 
     Rows of ``stay`` stay where they are.
 
     Library functions that JAX names (``cumsum``, ``softmax``) go into the function that called
-    them, where there is a group of it.
+    them, if that has a group.
     """
     library = [c for c in node.children if _is_library(c, found)]
     members = np.concatenate([node.members, *(c.members for c in library)])
     members = members[~stay[members]]
     if not found.chains or count_boxes(quiet, members) <= ENOUGH:
         return
-    if int(t.size[node.computation]) > LARGEST or budget.left <= 0:
+    if budget.left <= 0:
         return
     here = _Cut(node, t, quiet, found, np.sort(members), budget)
     here.by_call()
@@ -193,73 +193,85 @@ def cut_by_calls(
 
 
 def _is_library(child: Node, found: Calls) -> bool:
-    """A function JAX named that is none of the person's own."""
+    """Whether it is a function that JAX named and that is not one of the user's own."""
     name = child.path[-1] if child.path else ""
     return name.endswith(CALLED) and not child.children and child.label not in found.functions
 
 
 class _Cut:
-    """Cuts ``free``, the members of a group, into ``made``, groups that each are one step."""
+    """Cuts ``free``, the members of a group, into ``made``, groups that are one step each."""
 
     def __init__(
         self, node: Node, t: Table, quiet: Mask, found: Calls, free: Ints, budget: Budget
     ) -> None:
-        self.node, self.t, self.quiet, self.found, self.free = node, t, quiet, found, free
+        self.node, self.t, self.quiet, self.found = node, t, quiet, found
         self.budget = budget
         self.most = SMALLER * self._boxes(free)
         self.made: list[Node] = []
-        self.first = first = int(t.first[node.computation])
-        self.size = int(t.size[node.computation])
-        last = first + self.size
+        # No path between two members leaves the rows from the first to the last of them.
+        self.first = first = int(free[0])
+        last = int(free[-1]) + 1
+        self.is_free = np.zeros(last - first, bool)
+        self.is_free[free - first] = True
         begin, end = t.operands.offsets[first], t.operands.offsets[last]
-        users = t.operands.rows[begin:end] - first
-        values = t.operands.values[begin:end] - first
-        # constants and parameters lie anywhere: they order nothing
-        inside = (values >= 0) & (values < users) & ~t.silent[t.operands.values[begin:end]]
+        users, values = t.operands.rows[begin:end], t.operands.values[begin:end]
+        # constants and parameters can be anywhere: they order nothing
+        inside = (values >= first) & (values < users) & ~t.silent[values]
         self.users, self.values = users[inside], values[inside]
 
+    @property
+    def free(self) -> Ints:
+        """Members that are in none of the new groups."""
+        return np.flatnonzero(self.is_free) + self.first
+
     def by_call(self) -> None:
-        """Groups by the first call that tells the members apart."""
-        chains, chain = self.found.chains, self.found.chain
+        """Groups by the first call that separates the members."""
         members, depth = self.free, 0
         while True:
-            by_call: dict[tuple[int, str], list[int]] = {}
-            for i in members.tolist():
-                path = chains[chain[i]] if chain[i] >= 0 else ()
-                if len(path) > depth and path[depth][1]:
-                    by_call.setdefault(path[depth], []).append(i)
+
+            def call(path: Chain, depth: int = depth) -> tuple[int, str] | None:
+                return path[depth] if len(path) > depth and path[depth][1] else None
+
+            by_call = self._split(members, call)
             if not by_call:
                 return
             most = max(by_call, key=lambda c: self._boxes(by_call[c]))
             if self._boxes(by_call[most]) < MOSTLY * self._boxes(members):
                 break
-            # nearly all of it: one group in a group says nothing
-            members, depth = np.array(by_call[most], np.int64), depth + 1
-        for call, rows in by_call.items():
-            self._take(call[1], np.array(rows, np.int64))
+            # nearly all of it: one group in a group shows nothing
+            members, depth = by_call[most], depth + 1
+        for (_, name), rows in by_call.items():
+            self._take(name, rows)
 
     def by_line(self) -> None:
         """Groups by the line of one function, where too much of it is left."""
-        chains, chain = self.found.chains, self.found.chain
-        by_line: dict[tuple[Chain, int], list[int]] = {}
-        for i in self.free.tolist():
-            if chain[i] >= 0:
-                path = chains[chain[i]]
-                by_line.setdefault((path[:-1], path[-1][0]), []).append(i)
+        by_line = self._split(self.free, lambda path: (path[:-1], path[-1][0]))
         most = max(map(self._boxes, by_line.values()), default=0)
         alone = not self.made and not self.node.children
         if alone and most > MOSTLY * self._boxes(self.free):
             return
         for (path, line), rows in by_line.items():
-            members = np.array(rows, np.int64)
             if path:
-                self._take(f"{path[-1][1]}, line {line}{self._loop(members)}", members)
+                self._take(f"{path[-1][1]}, line {line}{self._loop(rows)}", rows)
+
+    def _split(self, rows: Ints, key: Callable[[Chain], K | None]) -> dict[K, Ints]:
+        """``rows``, in ascending order, by ``key`` of their calls, in order of appearance."""
+        chain = self.found.chain[rows]
+        order = np.argsort(chain, kind="stable")
+        known, begins = np.unique(chain[order], return_index=True)
+        parts: dict[K, list[Ints]] = {}
+        for k, part in zip(known.tolist(), np.split(rows[order], begins[1:]), strict=True):
+            name = key(self.found.chains[k]) if k >= 0 else None
+            if name is not None:
+                parts.setdefault(name, []).append(part)
+        whole = {name: np.sort(np.concatenate(found)) for name, found in parts.items()}
+        return dict(sorted(whole.items(), key=lambda item: int(item[1][0])))
 
     def _boxes(self, rows: Ints | list[int]) -> int:
         return count_boxes(self.quiet, rows)
 
     def _loop(self, members: Ints) -> str:
-        """The one loop that a line is about."""
+        """The suffix for the one loop of a line; '' for none or several."""
         loops = members[self.t.opcode[members] == self.found.loop]
         if len(loops) != 1:
             return ""
@@ -267,40 +279,59 @@ class _Cut:
         return " · loop" if times is None else f" · loop ×{times}"
 
     def _take(self, label: str, rows: Ints, pieces: int = PIECES) -> None:
-        rows = rows[np.isin(rows, self.free)]  # another group may have taken some in
+        rows = rows[self.is_free[rows - self.first]]  # another group may have taken some in
         if self._boxes(rows) < SMALLEST or self.budget.left <= 0:
             return
         taken, between = self._one_step(rows)
         if taken is None:
             # recomputed first, differentiated much later: the call is there twice
-            later = self._reaches(between, self.values, self.users)[rows - self.first]
-            for part in (rows[~later], rows[later]):
-                if pieces > 1 and len(part) < len(rows):
-                    self._take(label, part, pieces - 1)
+            edges = self._edges(rows)
+            later = self._reaches(between, rows, *edges)[rows - rows[0]]
+            if pieces > 1:  # the first is never reached, what between leads to is
+                self._take(label, rows[~later], pieces - 1)
+                self._take(label, rows[later], pieces - 1)
             return
         if self._boxes(taken) > self.most:
             return
         child = Node("scope", label, self.node.computation, path=(*self.node.path, label))
         child.members = taken
-        self.free = np.setdiff1d(self.free, taken, assume_unique=True)
+        self.is_free[taken - self.first] = False
         self.made.append(child)
 
     def _one_step(self, rows: Ints) -> tuple[Ints | None, Ints]:
-        """``rows`` and what is free between them, or None where too much lies between."""
-        after = self._reaches(rows, self.values, self.users)
-        before = self._reaches(rows, self.users[::-1], self.values[::-1])
-        between = np.setdiff1d(np.flatnonzero(after & before) + self.first, rows)
+        """``rows`` and what is free between them, or None if too much is between."""
+        values, users = self._edges(rows)
+        mine = np.zeros(int(rows[-1] - rows[0]) + 1, bool)
+        mine[rows - rows[0]] = True
+        comes, goes = mine[users - rows[0]], mine[values - rows[0]]
+        if not (goes & ~comes).any() or not (comes & ~goes).any():
+            return rows, NOTHING
+        after = self._reaches(rows, rows, values, users)
+        before = self._reaches(rows, rows, users[::-1], values[::-1])
+        between = np.flatnonzero(after & before & ~mine) + rows[0]
         if self._boxes(between) > TAKEN_IN * self._boxes(rows):
             return None, between
-        return np.union1d(rows, between[np.isin(between, self.free)]), between
+        free = between[self.is_free[between - self.first]]
+        return np.sort(np.concatenate([rows, free])), between
 
-    def _reaches(self, rows: Ints, sources: Ints, targets: Ints) -> Mask:
-        """What edges lead to from ``rows``, them included; edges in an order of the schedule."""
-        self.budget.left -= self.size + len(self.users)
-        start = np.zeros(self.size, bool)
-        start[rows - self.first] = True
+    def _edges(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Values and their users from the first to the last of ``rows``, which ascend."""
+        begin, end = np.searchsorted(self.users, (rows[0], rows[-1] + 1)).tolist()
+        values, users = self.values[begin:end], self.users[begin:end]
+        inside = values >= rows[0]
+        return values[inside], users[inside]
+
+    def _reaches(self, starts: Ints, rows: Ints, sources: Ints, targets: Ints) -> Mask:
+        """What edges lead to from ``starts``, with these; edges are in schedule order.
+
+        The result is for the instructions from the first of ``rows`` to the last.
+        """
+        first, size = int(rows[0]), int(rows[-1] - rows[0]) + 1
+        self.budget.left -= size + len(sources)
+        start = np.zeros(size, bool)
+        start[starts - first] = True
         out = start.tolist()
-        for s, d in zip(sources.tolist(), targets.tolist(), strict=True):
+        for s, d in zip((sources - first).tolist(), (targets - first).tolist(), strict=True):
             if out[s]:
                 out[d] = True
         return np.array(out, bool)

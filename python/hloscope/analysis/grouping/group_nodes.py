@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +14,10 @@ from ..base.table import Ints
 
 # A scope with fewer boxes than this is not worth opening.
 MIN_BOXES = 2
+# But for one of so many that differ in a number: ``up_0 … up_7`` become one box.
+FAMILY = 3
 
+_NUMBER = re.compile(r"\d+")
 NOTHING: Ints = np.zeros(0, np.int64)
 
 
@@ -27,13 +32,13 @@ class Node:
     path: Path = ()
     children: list[Node] = field(default_factory=list)
     members: Ints = field(default_factory=lambda: NOTHING)
-    fold_hint: str = ""  # equal and not empty: one fold, whatever the labels
+    fold_hint: str = ""  # if equal and not empty: one fold, whatever the labels
     index: int = -1
-    named: bool = False  # a layer of a stack, as the person named it
+    named: bool = False  # a layer of a stack, with a name by the user
 
 
 def count_boxes(quiet: NDArray[np.bool_], rows: Ints | slice | list[int]) -> int:
-    """How many of ``rows`` are boxes: counting is ten times as fast as adding up."""
+    """How many of ``rows`` are boxes; counting is ten times as fast as summing."""
     mine = quiet[rows]
     return len(mine) - int(np.count_nonzero(mine))
 
@@ -50,8 +55,11 @@ def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> i
     boxes = count_boxes(quiet, node.members)
     kept: list[Node] = []
     dissolved: list[Ints] = []
+    family = Counter(_stem(child) for child in node.children if inside[id(child)])
+    family[""] = 0
     for child in node.children:
-        alone = _is_part(child) or (child.path and child.path[-1].endswith(LAYER))
+        layer = bool(child.path) and child.path[-1].endswith(LAYER)
+        alone = layer or _is_part(child) or family[_stem(child)] >= FAMILY
         if inside[id(child)] < (1 if alone else MIN_BOXES):
             dissolved += [n.members for n in within(child)]
         else:
@@ -70,8 +78,14 @@ def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> i
     return boxes
 
 
+def _stem(node: Node) -> str:
+    """The name of a person's numbered scope without its number, or nothing."""
+    name = node.path[-1] if node.path else ""
+    return "" if name.endswith(CALLED) or not _NUMBER.search(name) else _NUMBER.sub("#", name)
+
+
 def _is_part(node: Node) -> bool:
-    """A scope a person named at the top: ``lm_head`` says more than the matmul in it."""
+    """Whether it is a scope the user named at the top: ``lm_head`` says more than its matmul."""
     names = [c for c in node.path if c not in (FORWARD, BACKWARD)]
     return len(names) == 1 and not names[0].endswith(CALLED) and not node.children
 

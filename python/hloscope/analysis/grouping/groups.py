@@ -1,4 +1,4 @@
-"""The tree of groups a person opens and closes: module, ENTRY, loops, scopes, fusions.
+"""The tree of groups that users open and close: module, ENTRY, loops, scopes, fusions.
 
     module
     └ ENTRY main
@@ -13,7 +13,7 @@
 
 Built in three steps: a trie of scopes for each computation that is worth it; simplify it
 (tiny groups dissolve, only children vanish, wide groups are cut by ``components.py``);
-hang every called computation under its first caller. ``folds.py`` then finds repetition.
+put every called computation under its first caller. ``folds.py`` then finds repetition.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import numpy as np
 
 from ..base.families import ID, families
 from ..base.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
-from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, relative, without_loops
+from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, REMAT, Path, relative, without_loops
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .layers import layers
 from .loop_names import loop_names
-from .loose import AROUND_LOOP, PASS, gather_flat, gather_loose
+from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
 from .results import gather_results
 from .rings import gather_rings, loop_label
 
@@ -47,13 +47,11 @@ KINDS = (
     "component", "section", "unreachable",
 )  # fmt: skip
 
-# A computation with no more boxes than this reads well without scopes.
+# A computation with at most this many boxes is readable without scopes.
 FLAT = 12
-# Rows walked to gather what is loose around loops; a loop for each product would walk all for each.
-MOST_WALKED = 200_000
 # Computations that nothing calls, beside ENTRY or in its place.
 BESIDE = 10
-# A loop's body is the function that most of it is from.
+# A loop's body is the function that most of it comes from.
 MOSTLY = 0.6
 
 _ROLE_KINDS = {
@@ -81,9 +79,9 @@ class GroupTree:
     order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
     hint: list[str]
     layer: list[bool]  # whether it is one layer of a stack that was found by repetition
-    named: list[bool]  # the same of a layer that a scope of the person's is
+    named: list[bool]  # whether it is a layer that is a scope of the user's
     group: Ints  # one row per instruction: innermost group that holds it
-    of_computation: Ints  # a row a computation
+    of_computation: Ints  # one row per computation
 
     def children(self) -> list[list[int]]:
         out: list[list[int]] = [[] for _ in self.parent]
@@ -102,7 +100,7 @@ def group_tree(module: Module) -> GroupTree:
 
 
 def plain_tree(module: Module) -> GroupTree:
-    """Computations under their callers and nothing else: for when ``group_tree`` fails."""
+    """Only computations under their callers: for when ``group_tree`` fails."""
     return _Builder(module, plain=True).build()
 
 
@@ -120,7 +118,7 @@ class _Builder:
                 self.named.setdefault(run.stack.computation, []).extend(run.scopes)
             self.calls = calls(module)
             self.family = families(module)
-        self.budget = Budget()
+        self.budget = Budget(len(self.t.instructions))
         n = len(self.t.instructions)
         self.flags = np.zeros(n, np.uint16) if plain else flags(module)
         self.quiet = (self.flags & QUIET) != 0
@@ -145,7 +143,7 @@ class _Builder:
         return self._freeze()
 
     def _unreachable(self, queue: deque[int]) -> None:
-        """What ENTRY does not reach: the largest beside it, the rest in a group of their own."""
+        """Adds what ENTRY does not reach: the largest beside it, the rest in one more group."""
         caller, _ = self.t.caller()
         left = [c for c in range(len(self.t.first)) if self.of_computation[c] < 0]
         tops = sorted((c for c in left if caller[c] < 0), key=lambda c: -int(self.t.size[c]))
@@ -187,7 +185,7 @@ class _Builder:
                 self._computation(callee, kind, label, row, int(self.group[row]), queue)
 
     def _body_of(self, c: int) -> str:
-        """The person's function that a loop's body is, where it is one."""
+        """The user's function that a loop's body is, if it is one; else ''."""
         first, last = self.bounds[c]
         chain = self.calls.chain[first:last][self.calls.own[first:last]]
         ids, counts = np.unique(chain, return_counts=True)
@@ -234,7 +232,7 @@ class _Builder:
         self._number(top)
 
     def _scope(self, top: Node, first: int, last: int, owner: int) -> None:
-        """Hangs a trie of scopes with its instructions under ``top``."""
+        """Puts a trie of scopes with its instructions under ``top``."""
         paths, scope = self.scopes.paths, self.scopes.scope
         base = paths[scope[owner]] if owner >= 0 and scope[owner] >= 0 else ()
         here = scope[first:last].copy()
@@ -263,13 +261,16 @@ class _Builder:
         for n in range(1, len(path) + 1):
             prefix = path[:n]
             if prefix not in trie:
-                label = path[n - 1].removesuffix(CALLED).removesuffix(LAYER)
+                name = path[n - 1]
+                label = name.removesuffix(CALLED).removesuffix(LAYER)
+                if name == REMAT:  # jax's word for it
+                    label = "recomputed"
                 trie[prefix] = Node("scope", label, top.computation, path=prefix)
                 trie[prefix[:-1]].children.append(trie[prefix])
         return trie[path]
 
     def _cut(self, top: Node) -> None:
-        """Cuts groups into smaller ones, each before what is in it; then what is left of each."""
+        """Cuts groups into smaller ones, outer first; then the rest of each, inner first."""
         nodes = [top]
         for node in nodes:  # grows as groups are made
             cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
@@ -280,21 +281,21 @@ class _Builder:
         if top.kind == "entry":
             output = np.flatnonzero(self.flags & OUTPUT)
             gather_results(top, self.t, self.quiet, output)
-            landmark = np.flatnonzero(self.flags & LANDMARK)
+            landmark = (self.flags & LANDMARK) != 0
+            walk = Walk.of(int(self.t.size[top.computation]))
             if top.children or self._holds_loop(top):
-                gather_loose(top, self.t, self.quiet, landmark)
-            gather_flat(top, self.t, self.quiet, landmark)
-            size = int(self.t.size[top.computation])
+                gather_loose(top, self.t, self.quiet, landmark, walk)
+            gather_flat(top, self.t, self.quiet, landmark, walk)
             around = [n for n in nodes if n is not top and n.kind == "scope"]
             passes = [n for n in top.children if n.children and n.path[:1] in _PASSES]
             around = [n for n in around if self._holds_loop(n) or any(n is p for p in passes)]
-            if size * len(around) <= MOST_WALKED:
-                stays = landmark[~np.isin(self.family[landmark], _MOVED)]
-                for node in around:
-                    loop = self._holds_loop(node)
-                    if not loop:
-                        gather_results(node, self.t, self.quiet, output, PASS)
-                    gather_loose(node, self.t, self.quiet, stays, AROUND_LOOP if loop else PASS)
+            stays = landmark & ~np.isin(self.family, _MOVED)
+            for node in around:
+                loop = self._holds_loop(node)
+                if not loop:
+                    gather_results(node, self.t, self.quiet, output, PASS)
+                most = AROUND_LOOP if loop else PASS
+                gather_loose(node, self.t, self.quiet, stays, walk, most)
 
     def _holds_loop(self, node: Node) -> bool:
         return bool(self.is_loop[node.members].any())
@@ -333,13 +334,13 @@ class _Builder:
         )
 
     def _mean_index(self, parent: Ints) -> Ints:
-        """Mean index of a group's boxes (of all instructions, where it has no box).
+        """Mean index of a group's boxes (of all instructions, if it has no box).
 
-        The smallest would put backward above forward, for which a zero is made early.
+        The smallest index would put backward above forward, as a zero for it is made early.
         """
         n = len(parent)
         index = np.arange(len(self.group))
-        # Boxes fed by constants alone are scheduled anywhere, most of them first.
+        # Boxes fed by constants alone may be scheduled anywhere, mostly first.
         operands = self.t.operands
         fed = np.zeros(len(self.group), bool)
         fed[operands.rows[(self.flags[operands.values] & INLINE) == 0]] = True
@@ -371,7 +372,7 @@ def _kind(opcode: str, role: str) -> str:
 
 
 def _label(kind: str, name: str, caller: Instruction) -> str:
-    """What a called computation is to its caller: XLA's region_8.20_spmd.sunk tells nobody."""
+    """A called computation by its role: XLA's region_8.20_spmd.sunk means nothing to users."""
     if kind == "body":
         return loop_label(name) or "body"
     if kind == "branch":

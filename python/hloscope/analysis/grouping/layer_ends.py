@@ -1,19 +1,26 @@
-"""What stands around the layers: tables that are looked up, and what is of gradients."""
+"""What is around the layers: lookups in tables, and what belongs to gradients."""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..base.op_name import BACKWARD, FORWARD, Path
 from ..base.table import Ints, Table
+from .repeats import Graph, Repeats
+
+# A loop with so many products does the work of a layer or more.
+LOOP = 4
 
 _LOOKUP = re.compile(r"(?:^|[/(_])(?:gather|take|embed\w*|one_hot|wte)\b", re.I)
 
 
 def of_gradients(t: Table, first: int, marked: list[Path]) -> list[bool]:
-    """Rows from ``first`` on that depend on a gradient, or serve gradients alone.
+    """Rows from ``first`` on that depend on a gradient, or serve only gradients.
 
-    ``marked`` has the pass that each row's scope says, () for none.
+    ``marked`` has the pass of each row by its scope, () for none.
     """
     n = len(marked)
     late = [m == (BACKWARD,) for m in marked]
@@ -35,7 +42,7 @@ def of_gradients(t: Table, first: int, marked: list[Path]) -> list[bool]:
 
 
 def looks_up(t: Table, rows: Ints) -> bool:
-    """Whether a table is looked up: a gather, or an operation that says it was one."""
+    """Whether a table is looked up: a gather, or an operation named like one."""
     gathers = t.by_opcode(lambda o: o == "gather", bool)
     if gathers[rows].any():
         return True
@@ -47,3 +54,26 @@ def looks_up(t: Table, rows: Ints) -> bool:
                 return True
     names = {t.op_names[n] for n in set(t.op_name[rows].tolist())}
     return any(_LOOKUP.search(n) for n in names)
+
+
+def of_loops(t: Table, found: Repeats, free: NDArray[np.bool_], work: Ints) -> NDArray[np.bool_]:
+    """Loops beside the layers that do a layer's work, and what they alone need before any.
+
+    ``free``: rows of the computation in no layer; ``work``: products that an instruction runs.
+    A loop that writes words with the same layers is no embedding.
+    """
+    rows = np.arange(len(free)) + found.first
+    loops: NDArray[np.bool_] = t.by_opcode(lambda o: o == "while", bool)[rows]
+    loops = np.asarray(loops & free & (work[rows] >= LOOP))
+    if not loops.any():
+        return loops
+    g = Graph(t, int(t.computation[found.first]))
+    early = (free & (found.after < 0)).tolist()
+    mine, others = loops.tolist(), [False] * len(free)
+    for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
+        if mine[u]:
+            mine[v] = True
+        if others[u] or not mine[u]:
+            others[v] = True
+    only = np.array([m and e and not o for m, e, o in zip(mine, early, others, strict=True)])
+    return np.asarray(loops | only)

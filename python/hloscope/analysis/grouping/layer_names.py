@@ -1,4 +1,4 @@
-"""What the layers of a stack are called and where they hang: a scope around them, a function."""
+"""The name of a stack's layers and their place in the tree, by a scope or a function."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ..base.phases import OPTIMISER
 from ..base.table import Table
 from .functions import Calls, Mask
 from .repeats import Repeats, Stack
+from .witness import told_apart
 
 ANCHORS = ("matmul", "convolution", "collective", "custom_call", "control_flow", "linear_algebra")
 PHASES = ((FORWARD,), (BACKWARD,))
-# Of the anchors of layers, from the function that a layer is called by: XLA merges some.
+# Share of the layers' anchors that come from the function that a layer is, as XLA merges some.
 ALIKE = 0.95
 _UNNAMED = "layer"
-Kinds = npt.NDArray[np.uint8]  # a row an instruction
+Kinds = npt.NDArray[np.uint8]  # one row per instruction
 
 
 class LayerNames:
-    """``path``: the scope of a row, layers found so far among them."""
+    """``path``: the scope of a row, with the layers found so far."""
 
     def __init__(
         self, t: Table, calls: Calls, phase: Kinds, family: Kinds, path: Callable[[int], Path]
@@ -36,14 +37,14 @@ class LayerNames:
         self.path = path
 
     def called(self, found: Repeats, stack: Stack, spine: list[int]) -> tuple[Path, str]:
-        """Where the layers hang and what one is called: a scope around them alone, a function."""
+        """The layers' place and the name of one, by a scope that holds only them or a function."""
         paths = [without_phase(p) for p in map(self.path, spine) if p]
         prefix = common(paths) if paths else ()
         few = 0.1 * len(spine)
         under = self._others(found, lambda r: begins(without_phase(self.path(r)), prefix))
         if prefix and under <= few and prefix[-1] not in LOOPS:
             return prefix[:-1], prefix[-1].removesuffix(CALLED)
-        # a collective may be of several lines, and is then of their caller
+        # a collective may belong to several lines, and then has their caller's
         own = [r for r in spine if self.family[r] != ID["collective"]] or spine
         chains = self.calls.chains
         called = Counter(_functions(chains[self.calls.chain[r]]) for r in own if self._known(r))
@@ -53,11 +54,24 @@ class LayerNames:
             return prefix, shared[-1]
         return prefix, _UNNAMED
 
+    def of_model(self, found: Repeats, recedes: list[bool]) -> dict[int, tuple[Path, str]]:
+        """Place and name of the model's own stacks; those of one name by their arguments too."""
+        out: dict[int, tuple[Path, str]] = {}
+        for n, stack in enumerate(found.stacks):
+            if not recedes[n]:
+                out[n] = self.called(found, stack, [r for s in stack.spine for r in s])
+        for same in set(out.values()):
+            mine = [n for n, place in out.items() if place == same]
+            words = told_apart(self.t, [found.stacks[n].spine for n in mine])
+            for n, word in zip(mine, words, strict=False):
+                out[n] = (same[0], f"{word} {same[1]}")
+        return out
+
     def _known(self, row: int) -> bool:
         return bool(self.calls.chain[row] >= 0)
 
     def _called_once(self, stack: Stack) -> int:
-        """How many calls deep one layer is a single call: what it calls twice is none."""
+        """The depth of calls down to which a layer is a single call: it may call others twice."""
         chains, depths = self.calls.chains, Counter[int]()
         for layer in zip(*stack.spine, strict=True):
             rows = [r for r in layer if self._known(r) and self.family[r] != ID["collective"]]
@@ -69,9 +83,9 @@ class LayerNames:
         return depths.most_common(1)[0][0] if depths else 0
 
     def _beside(self, found: Repeats, shared: Path) -> bool:
-        """Whether a function has lines of which no layer has any: ``loss`` is not a layer.
+        """Whether a function has lines that no layer has: ``loss`` is not a layer.
 
-        What comes of a layer's own lines is the layer's, also where no layer has it. And a
+        What comes from a layer's own lines is the layer's, even outside of layers. And a
         function that calls the optimiser is the step.
         """
         chain, rows = self.calls.chain, np.arange(len(found.position)) + found.first

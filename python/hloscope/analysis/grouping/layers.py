@@ -1,12 +1,12 @@
-"""The model's own parts as scopes: layers found by repetition, and what stands around them.
+"""The model's own parts as scopes: layers found by repetition, and what is around them.
 
     forward ─ embedding        before the first layer
-            ─ block 0 … 11     one scope a layer, where no scope of the person's tells them apart
+            ─ block 0 … 11     one scope per layer, if no scope of the user's separates them
             ─ loss             after the last
     backward ─ loss, block 11 … 0, embedding
     optimizer · adamw          what comes after the gradients
 
-The results are paths (``op_name.py``), so that everything after treats them as scopes.
+The results are paths (``op_name.py``), so that everything downstream treats them as scopes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..base.phases import BACKWARD as IN_BACKWARD
 from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
-from .gradients import by_weights
-from .layer_ends import looks_up, of_gradients
+from .gradients import by_weights, of_other_computation
+from .layer_ends import looks_up, of_gradients, of_loops
 from .layer_names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
-from .optimisers import optimiser_name
+from .optimisers import after_updates, optimiser_name
 from .placing import place
 from .repeats import NEVER, Repeats, Stack, find, signatures
 from .scopes import Scopes, scopes
@@ -36,16 +36,17 @@ from .witness import layers_of
 if TYPE_CHECKING:
     from ...hlo import Module
 
-# A computation with fewer instructions is read as it is.
+# A computation with fewer instructions is left as it is.
 SMALLEST = 24
-# Scopes tell layers apart when there are this many for each layer.
+# Scopes separate layers if there are this many for each layer.
 TELLING = 0.6
 _BETWEEN = "between layers"
+_LETTERS = "BCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A stack of layers under its name; ``named``: scopes of the person's tell them apart."""
+    """A stack of layers under its name; ``named``: scopes of the user's separate them."""
 
     stack: Stack
     name: str
@@ -53,12 +54,12 @@ class Run:
     named: bool
     recedes: bool  # its first layer is the model's last: gradients, recomputation
     identity: tuple[int, ...]  # what layer k shares with its gradient
-    scopes: frozenset[Path] = frozenset()  # of layers that the person's scopes tell apart
+    scopes: frozenset[Path] = frozenset()  # of layers that the user's scopes separate
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """``layer[i]`` numbers layers over all runs, -1 none; ``scopes`` has them as components."""
+    """``layer[i]`` numbers layers over all runs, -1 for none; ``scopes`` has them as components."""
 
     runs: tuple[Run, ...]
     layer: Ints
@@ -68,7 +69,7 @@ class Layers:
 
 @per_module
 def layers(module: Module) -> Layers:
-    """Layers of every computation that has some."""
+    """Layers of every computation that has any."""
     return _Finder(module).find()
 
 
@@ -94,14 +95,15 @@ class _Finder:
         t = self.t
         anchor = np.isin(self.family, [ID[f] for f in ANCHORS])
         anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
-        # products of an optimiser, as muon has them, are not layers of the model
+        # products of an optimiser, such as muon's, are not layers of the model
         anchor &= (self.phase != OPTIMISER) | (self.family == ID["collective"])
         fusions = self._held_by_fusions()
         apart = (self.phase == OPTIMISER) & ~anchor
         frames = self.module.source_frames()[1]
         work = self._work(anchor)
         signature: Ints | None = None
-        for c in np.flatnonzero(t.size >= SMALLEST).tolist():
+        late = self.phase == IN_BACKWARD if self.phased else None
+        for c in self._in_order(anchor, late):
             if fusions[c]:
                 continue
             first = int(t.first[c])
@@ -112,23 +114,27 @@ class _Finder:
                 signature = signatures(t, self.family, frames)
             stacks = find(t, c, rows, signature, work)
             whole = stacks or self._loops(c, rows)
-            if not whole:
-                continue
-            recedes = [self._recedes(s) for s in whole]
-            before = self.layers
-            identity = self._identity(whole, recedes)
-            told = self._told(whole, identity, recedes, rows) if stacks else {}
-            late = self.phase == IN_BACKWARD if self.phased else None
-            found = place(t, c, whole, identity, signature, apart, recedes, told, late)
-            if stacks and late is not None:
+            before, found = self.layers, None
+            if whole:
+                recedes = [self._recedes(s) for s in whole]
+                identity = self._identity(whole, recedes)
+                told = self._told(whole, identity, recedes, rows) if stacks else {}
+                found = place(t, c, whole, identity, signature, apart, recedes, told, late)
+            better = None
+            if stacks and found is not None and late is not None:
                 better = by_weights(t, found, recedes, rows, late)
-                if better is not None:
-                    self.layers = before
-                    recedes = [self._recedes(s) for s in better.stacks]
-                    identity = self._identity(better.stacks, recedes, better.of)
-                    told = self._told(better.stacks, identity, recedes, rows)
-                    of = better.stacks
-                    found = place(t, c, of, identity, signature, apart, recedes, told, late)
+            if late is not None and (not stacks or all(recedes)):
+                model = [(r.stack, r.identity) for r in self.runs if not r.recedes]
+                better = of_other_computation(t, c, model, found if stacks else None, rows, late)
+            if better is not None:
+                self.layers = before
+                stacks = better.stacks
+                recedes = [self._recedes(s) for s in stacks]
+                identity = self._identity(stacks, recedes, better.of)
+                told = self._told(stacks, identity, recedes, rows)
+                found = place(t, c, stacks, identity, signature, apart, recedes, told, late)
+            if found is None:
+                continue
             if stacks:
                 self._free_lookups(found, signature)
                 self._to_gradients(found, recedes, identity)
@@ -144,6 +150,18 @@ class _Finder:
         scoped = with_true_calls(self.module, self.scopes, scoped)
         return Layers(tuple(self.runs), self.layer, self.loops, scoped)
 
+    def _in_order(self, anchor: Mask, late: Mask | None) -> list[int]:
+        """Computations worth a look: those of gradients after the model's."""
+        t = self.t
+        all_of_them = np.flatnonzero(t.size >= SMALLEST)
+        if late is None:
+            return [int(c) for c in all_of_them]
+        of = t.computation[anchor & late]
+        gradients = np.bincount(of, minlength=len(t.first))
+        anchors = np.bincount(t.computation[anchor], minlength=len(t.first))
+        back = 2 * gradients[all_of_them] > anchors[all_of_them]
+        return [*all_of_them[~back].tolist(), *all_of_them[back].tolist()]
+
     def _told(
         self,
         stacks: tuple[Stack, ...],
@@ -151,12 +169,12 @@ class _Finder:
         recedes: list[bool],
         rows: Ints,
     ) -> dict[int, int]:
-        """Anchors → the number of the layer that their weights are of in the model's own stacks."""
+        """Anchors → the layer's number, in the model's own stacks, that their weights belong to."""
         own = [(s.spine, identity[n]) for n, s in enumerate(stacks) if not recedes[n]]
         return layers_of(self.t, own, rows.tolist())
 
     def _work(self, anchor: Mask) -> Ints:
-        """How many anchors each instruction stands for: a loop for all those inside it."""
+        """How many anchors each instruction counts for: a loop for all those inside it."""
         t = self.t
         inside = np.bincount(t.computation[anchor], minlength=len(t.first)).tolist()
         where = t.computation[t.called.rows].tolist()
@@ -201,9 +219,10 @@ class _Finder:
         recedes: list[bool],
         known: dict[int, tuple[int, tuple[int, ...]]] | None = None,
     ) -> list[list[int]]:
-        """Numbers of layers; a stack of gradients has those of the stack it is the gradient of.
+        """Numbers of layers; a stack of gradients has those of the stack whose gradient it is.
 
-        ``known``: of some stacks the stack, and the layers of it, that they are the gradients of.
+        ``known``: for some stacks, the stack and its layers whose gradients they are, or -1 and
+        the numbers themselves.
         """
         known = known or {}
         frames = self.module.source_frames()[1]
@@ -216,7 +235,7 @@ class _Finder:
             at += stack.count
             if n in known:
                 of, layers = known[n]
-                mine = [out[of][k] for k in layers]
+                mine = [out[of][k] for k in layers] if of >= 0 else list(layers)
             elif recedes[n]:
                 models = [
                     m
@@ -235,7 +254,7 @@ class _Finder:
         return out
 
     def _free_lookups(self, found: Repeats, signature: Ints) -> None:
-        """A table looked up before the first layer, as in no other, is none of its: embeddings."""
+        """Removes from the first layer a lookup that no other layer has: it is an embedding."""
         rows = np.flatnonzero((found.position >= 0) & (found.after < 0)) + found.first
         kinds = signature[found.first : found.first + len(found.position)]
         inside = Counter(kinds[found.position >= 0].tolist())
@@ -244,7 +263,7 @@ class _Finder:
                 found.position[row - found.first] = -1
 
     def _to_gradients(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
-        """Recomputation of a layer goes to the layer's gradient, whatever it is made from."""
+        """Moves recomputation of a layer to the layer's gradient, whatever it is made from."""
         for n, stack in enumerate(found.stacks):
             pair = [m for m, i in enumerate(identity) if recedes[m] and set(i) <= set(identity[n])]
             if recedes[n] or not pair:
@@ -259,6 +278,7 @@ class _Finder:
 
     def _name_layers(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
         first = found.first
+        called = self.names.of_model(found, recedes)
         for n, stack in enumerate(found.stacks):
             begin = found.start[n]
             twin = next((r for r in self.runs if set(identity[n]) <= set(r.identity)), None)
@@ -271,11 +291,13 @@ class _Finder:
             spine = [r for s in stack.spine for r in s]
             distinct = {p for p in self._paths_of(spine)}
             named = len(distinct) >= TELLING * stack.count * self._signature_paths(stack)
-            prefix, name = self.names.called(found, stack, spine)
-            if twin is not None:
+            if twin is not None and twin.stack.computation == stack.computation:
                 prefix, name = twin.prefix, twin.name
-            again = any(r.recedes == recedes[n] and r.identity == tuple(identity[n])
-                        for r in self.runs)  # fmt: skip
+            else:
+                prefix, name = called.get(n) or self.names.called(found, stack, spine)
+                name = name if twin is None else twin.name
+            mine = set(identity[n])  # passes over the same layers may run either way
+            again = any(r.recedes == recedes[n] and set(r.identity) == mine for r in self.runs)
             if (twin is None or again) and not named:
                 name = self._unlike(prefix, name)
             apart = self._apart(stack) if named else frozenset()
@@ -294,9 +316,9 @@ class _Finder:
         return found if len(found) == stack.count else frozenset()
 
     def _held_by_scopes(self, run: Run) -> list[Path]:
-        """For each layer the scope below the prefix that holds it; [] where they say nothing.
+        """For each layer the scope below the prefix that it is in; [] if scopes do not show it.
 
-        Levels of a network that a person named hold a few layers each: ``down_1`` two blocks.
+        Levels of a network that the user named hold a few layers each: ``down_1`` two blocks.
         """
         whole = (*run.prefix, run.name)
         layers = list(zip(*run.stack.spine, strict=True))
@@ -311,13 +333,14 @@ class _Finder:
         return found if told and 1 < len(parts) < len(layers) else []
 
     def _unlike(self, prefix: Path, name: str) -> str:
-        """``name``, or with a letter where another stack has it: theirs are other layers."""
+        """``name``, with a letter if another stack has it, as its layers are others."""
         taken = {r.name for r in self.runs if r.prefix == prefix}
-        names = (name, *(f"{name} {letter}" for letter in "BCDEFGHIJKL"))
+        stem = name[:-2] if name[-2:-1] == " " and name[-1] in _LETTERS else name
+        names = (name, *(f"{stem} {letter}" for letter in _LETTERS))
         return next((n for n in names if n not in taken), name)
 
     def _signature_paths(self, stack: Stack) -> float:
-        """Scopes that one layer of the stack spans, as its first layer shows."""
+        """How many scopes one layer of the stack spans, by its first layer."""
         return max(1, len({self._path(s[0]) for s in stack.spine}))
 
     def _path(self, row: int) -> Path:
@@ -325,7 +348,7 @@ class _Finder:
         return self.paths[s] if s >= 0 else ()
 
     def _place(self, row: int) -> Path:
-        """The scope a name says, before layers were made scopes."""
+        """The scope by name, before layers became scopes."""
         s = int(self.scopes.scope[row])
         return without_phase(self.scopes.paths[s]) if s >= 0 else ()
 
@@ -336,7 +359,7 @@ class _Finder:
         spine = [r for s in run.stack.spine for r in s]
         phase = Counter(p[:1] for p in self._paths_of(spine) if p[:1] in PHASES)
         lead: Path = phase.most_common(1)[0][0] if phase else ()
-        if not lead and self.phased:
+        if not lead and self._in_a_pass(run.stack.computation):
             lead = (BACKWARD,) if run.recedes else (FORWARD,)
         known: dict[tuple[int, int], int] = {}
         for row, k in zip(rows.tolist(), of_row.tolist(), strict=True):
@@ -350,6 +373,16 @@ class _Finder:
                 known[key] = self._id((*lead, *hangs, f"{run.name} {k}{LAYER}", *rest))
             self.scope[row] = known[key]
 
+    def _in_a_pass(self, c: int) -> bool:
+        """Whether a computation's rows are of a pass: not those of a loop before all passes."""
+        if not self.phased or self.module.entry is None or self.module.entry.index == c:
+            return self.phased
+        caller = int(self.t.caller()[0][c])
+        first = int(self.t.first[c])
+        rows = [*range(first, first + int(self.t.size[c])), *([caller] if caller >= 0 else [])]
+        used = np.unique(self.scope[rows]).tolist()
+        return any(s >= 0 and self.paths[s][:1] in PHASES for s in used)
+
     def _id(self, path: Path) -> int:
         if path not in self.ids:
             self.ids[path] = len(self.paths)
@@ -357,7 +390,7 @@ class _Finder:
         return self.ids[path]
 
     def _of_one_pass(self, found: Repeats, recedes: list[bool]) -> Mask:
-        """Rows between two stacks that are both of the model, or both of gradients."""
+        """Rows between two stacks that both belong to the model, or both to gradients."""
         back = np.repeat(np.array(recedes), [s.count for s in found.stacks])
         most = len(back) - 1
         above = back[np.clip(found.after, 0, most)]
@@ -368,9 +401,9 @@ class _Finder:
     def _name_rest(
         self, found: Repeats, recedes: list[bool], apart: np.ndarray, anchors: Ints, work: Ints
     ) -> None:
-        """Embedding, loss and their gradients: what stands around the layers without a name.
+        """Names what is around the layers without a name: embedding, loss and their gradients.
 
-        Nothing, where a loop elsewhere does more work than the layers: a text encoder's layers
+        Not where a loop elsewhere does more work than the layers: a text encoder's layers
         before a loop of denoising have no head.
         """
         placed = found.position[anchors - found.first] >= 0
@@ -382,11 +415,12 @@ class _Finder:
         rows = np.arange(n) + found.first
         free = (found.position < 0) & ~apart[rows] & ~self.t.silent[rows]
         free &= self.phase[rows] != OPTIMISER
+        free &= ~of_loops(self.t, found, free, work)
         before = free & (found.after < 0) & (found.before < NEVER)
         behind = free & (found.after >= 0)
         ends = behind & (found.before == NEVER)
         between = behind & ~ends
-        if self.phased:  # what meets gradients alone is the loss
+        if self.phased:  # what only touches gradients is the loss
             late = np.repeat(recedes, [s.count for s in found.stacks])
             only = before & late[np.minimum(found.before, len(late) - 1)]
             before, between = before & ~only, between | only
@@ -397,6 +431,7 @@ class _Finder:
             "before": "embedding" if embeds else "input",
             "loss": "loss" if self.phased else "head",
         }
+        phased = self._in_a_pass(int(self.t.computation[found.first]))
         inner = between & self._of_one_pass(found, recedes)
         gradients = of_gradients(self.t, found.first, self._leads(found)) if self.phased else []
         for mask, word in (
@@ -409,7 +444,7 @@ class _Finder:
                 path = self._path(row)
                 lead = path[:1] if path[:1] in PHASES else ()
                 rest = path[len(lead) :]
-                if self.phased and not lead:
+                if phased and not lead:
                     late = gradients[row - found.first]
                     lead = (BACKWARD,) if late else (FORWARD,)
                 if any(not c.endswith(CALLED) for c in rest):
@@ -419,8 +454,8 @@ class _Finder:
                     again = word and self.phase[row] == REMATERIALISED
                     name = words["loss"] if word and not again else words["before"]
                     if name == "input" or not any(recedes):
-                        # The input has no gradient: sums of the layers' own. And where no layers
-                        # of the pass were found, nothing says what is around them.
+                        # The input has no gradient: these are sums of the layers' own. And if no
+                        # layers of the pass were found, nothing says what is around them.
                         self.scope[row] = self._id((*lead, *rest))
                         continue
                 if not self.phased and not word:
@@ -428,12 +463,13 @@ class _Finder:
                 self.scope[row] = self._id((*lead, name, *rest))
 
     def _leads(self, found: Repeats) -> list[Path]:
-        """The pass that each row's scope says, () where it says none."""
+        """The pass of each row by its scope, () for none."""
         scope = self.scope[found.first : found.first + len(found.position)].tolist()
         return [self.paths[s][:1] if s >= 0 else () for s in scope]
 
     def _name_optimiser(self, anchor: np.ndarray) -> None:
-        rows = np.flatnonzero((self.phase == OPTIMISER) & (self.layer < 0) & ~self.t.silent)
+        free = (self.layer < 0) & ~self.t.silent & ~after_updates(self.module, self.phase)
+        rows = np.flatnonzero((self.phase == OPTIMISER) & free)
         if not len(rows):
             return
         name = optimiser_name(self.module, rows)

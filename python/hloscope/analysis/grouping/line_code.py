@@ -1,4 +1,4 @@
-"""Groups that a line made are called by its code, where the capture kept the file.
+"""Groups made from a line are named by its code, where the capture kept the file.
 
 train_step, line 38          →  tx.update(grads, …), line 38
 train_step, line 52 · loop   →  lax.fori_loop(0, …), line 52 · loop

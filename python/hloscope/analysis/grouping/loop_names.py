@@ -1,14 +1,14 @@
-"""Loops called by the person's function they are, instead of ``while`` and ``body``.
+"""Loops named by the user's function that they are, instead of ``while`` and ``body``.
 
     def tower(layers, x):                               tower ×8      nearly all of it is the loop
         x, _ = lax.scan(lambda x, p: (block(p, x), None), x, layers)
-        return x.mean(1)                                  └ block     what each turn calls
+        return x.mean(1)                                  └ block     what each iteration calls
 
-    def model(params, tokens):                          block ×8      embeds and predicts as well
+    def model(params, tokens):                          block ×8      embeds and predicts too
         x, _ = lax.scan(layer, params["embed"][tokens], params["layers"])
         return x @ params["head"]
 
-Two loops of one name are told apart by the arguments they run over: ``tower · image ×8``.
+Two loops with one name are distinguished by the arguments they run over: ``tower · image ×8``.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from .scopes import scopes
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
 
-# A turn is the function that this much of it is from.
+# An iteration is the function that at least this share of it comes from.
 MOSTLY = 0.6
-# What any function makes of a turn, at least.
+# And at least this share of all of the iteration.
 ENOUGH = 0.25
-# Of the arguments that a loop runs over, to be what it is of.
+# The share of a loop's arguments that must agree to name it.
 NEARLY_ALL = 0.9
-# A function is its loop when what it does beside is no more than this share of a turn.
+# A function is its loop when what it does otherwise is at most this share of an iteration.
 BESIDE = 0.25
-# Arguments are looked for behind so many steps that hand on one array.
+# Arguments are looked for through at most this many steps that pass on one array.
 HANDED_ON = 6
-# Loops of a module that are named; in a module of more nobody reads their names.
+# In a module with more loops they are not named.
 MOST_LOOPS = 2000
 
 _KEY = re.compile(r"\[['\"]?([^\]'\"]+)['\"]?\]|\.(\w+)")
@@ -63,7 +63,7 @@ _SAYS_NOTHING = LOOPS | {"body_fn", "loop_body", "scan_body", "scan_fn", "wrappe
 
 @dataclass(frozen=True)
 class LoopName:
-    """What a loop and one turn of it are called; "" where nothing says."""
+    """Names of a loop and of one iteration; "" where unknown."""
 
     loop: str
     turn: str
@@ -71,7 +71,7 @@ class LoopName:
 
 @per_module
 def loop_names(module: Module) -> dict[int, LoopName]:
-    """Names of the loops, by instruction; those that nothing names are left out."""
+    """Names of the loops, by instruction; loops without a name are left out."""
     t = table(module)
     loops = t.where("while")
     if not 0 < len(loops) <= MOST_LOOPS:
@@ -104,7 +104,7 @@ class _Namer:
                 self.bodies[row] = self._run_by(body.index)
 
     def _run_by(self, computation: int) -> Ints:
-        """Rows of a computation and of those it calls outright."""
+        """Rows of a computation and of those it calls directly."""
         t = self.t
         seen, left = {computation}, [computation]
         for c in left:  # grows
@@ -128,7 +128,7 @@ class _Namer:
         whole = {rows[0]: self._is_loop(*key, rows) for key, rows in of_call.items()}
         called = Counter(chain[-2][1] for row, chain in around.items()
                          if len(chain) > 1 and not self._late(row))  # fmt: skip
-        # a gradient is called as what it is the gradient of
+        # a gradient has the name of what it is the gradient of
         scope = {row: self._scope(row) for row in around}
         scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
         turns = {row: scope[row] or scoped.get(c) or self._turn(row, c[:-1])
@@ -155,7 +155,7 @@ class _Namer:
         return self.found.chains[chain] if chain >= 0 else ()
 
     def _chains(self, rows: Ints) -> Counter[int]:
-        """How many boxes there are of each chain."""
+        """How many boxes each chain has."""
         mine = self.found.own[rows] & ~self.quiet[rows]
         ids, counts = np.unique(self.found.chain[rows][mine], return_counts=True)
         return Counter(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
@@ -178,9 +178,9 @@ class _Namer:
         return self.module.name.removeprefix("jit_").removeprefix("pmap_") == name
 
     def _turn(self, row: int, call: Chain) -> str:
-        """The function that a turn of the loop calls, where it is one.
+        """The function that an iteration of the loop calls, if it is a single one; else "".
 
-        What the loop itself does for a turn, slicing and stacking, counts little.
+        What the loop itself does in an iteration, slicing and stacking, counts little.
         """
         if not call:
             return ""
@@ -202,7 +202,7 @@ class _Namer:
             depth += 1
 
     def _scope(self, row: int) -> str:
-        """The scope a person named around most of a turn."""
+        """The scope the user named around most of an iteration."""
         known = scopes(self.module)
         paths, scope = known.paths, known.scope
         base = paths[scope[row]] if scope[row] >= 0 else ()
@@ -224,7 +224,7 @@ class _Namer:
         return "" if last in nothing or last.endswith((CALLED, LAYER)) else last.rpartition("/")[2]
 
     def _told_apart(self, names: dict[int, LoopName]) -> None:
-        """Loops of one name with what tells their arguments apart behind it."""
+        """Appends what distinguishes their arguments to the names of loops with one name."""
         same: dict[str, list[int]] = defaultdict(list)
         for row, name in names.items():
             same[name.loop].append(row)

@@ -1,14 +1,16 @@
-"""Gathers what lies loose beside the parts of a program, so that its first level can be read.
+"""Gathers loose instructions outside the parts of a program, so that its first level is readable.
 
     compare ─ select ─┐                       inputs ─┐
     broadcast ─ add ──┴─ forward ─ backward           └─ forward ─ backward ─ outputs
     multiply ─ convert ────────────────┘
 
-A loose instruction belongs with those that as many parts stand before: a path between two of one
-gathering never leads through a part. Loops, products and collectives stay where they are.
+A loose instruction goes with those that have equally many parts before them: a path between two
+of one group never leads through a part. Loops, products and collectives stay where they are.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,68 +18,102 @@ from numpy.typing import NDArray
 from ..base.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
 from .components import cut_sections
-from .group_nodes import Node, count_boxes
+from .group_nodes import Node, count_boxes, within
 
-# Boxes that a first level may have.
+# A first level has at most this many boxes.
 MOST = 12
-# And a scope around a loop: the weights of all layers, brought into order before it.
+# The same for a scope around a loop: the weights of all layers, reordered before it.
 AROUND_LOOP = 6
-# And a pass, which is looked at beside another.
+# The same for a pass, which is shown next to another one.
 PASS = 8
-# And ENTRY where there is nothing but boxes: so many can be read.
+# The same for ENTRY if it has only boxes: this many are readable.
 FLAT = 15
-# Parts by schedule that it is cut into.
+# It is cut into this many parts by schedule.
 SECTIONS = 9
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
-# Walking the edges of larger computations costs more than it tells.
-LARGEST = 100_000
+
+
+@dataclass
+class Walk:
+    """How many rows all groups of a computation may still walk: at most a microsecond each."""
+
+    left: int
+
+    @classmethod
+    def of(cls, size: int) -> Walk:
+        """In proportion to the computation; a small one may be walked for many groups."""
+        return cls(max(200_000, 12 * size))
+
+    def takes(self, rows: int) -> bool:
+        """Takes this many rows if so many are left; otherwise returns False."""
+        if rows > self.left:
+            return False
+        self.left -= rows
+        return True
 
 
 def gather_loose(
-    node: Node, t: Table, quiet: NDArray[np.bool_], landmark: Ints, most: int = MOST
+    node: Node,
+    t: Table,
+    quiet: NDArray[np.bool_],
+    landmark: NDArray[np.bool_],
+    walk: Walk,
+    most: int = MOST,
 ) -> None:
     """Moves loose members of a crowded group into groups of their own, in place.
 
-    Crowded is what has more than ``most`` boxes; ``landmark`` are the instructions that stay.
+    Crowded: with more than ``most`` boxes. ``landmark`` marks the instructions that stay.
     """
     loose = _loose(node, quiet, landmark)
     names = {_class(c.label) for c in node.children}
     if len(loose) + len(names) <= most or len(loose) < SMALLEST:
         return
-    if int(t.size[node.computation]) > LARGEST:
+    begin, end = _extent(node)
+    if not walk.takes(end - begin):
         return
     kept = np.setdiff1d(node.members, loose)
-    _gather(node, t, loose, _depths(node, t, loose, kept[t.called.counts[kept] > 0]))
+    alone = kept[t.called.counts[kept] > 0]
+    _gather(node, loose, t, begin, _depths(node, t, begin, end, alone))
 
 
-def gather_flat(node: Node, t: Table, quiet: NDArray[np.bool_], landmark: Ints) -> None:
-    """Makes groups of a computation that is nothing but boxes, in place, where they are many.
+def gather_flat(
+    node: Node, t: Table, quiet: NDArray[np.bool_], landmark: NDArray[np.bool_], walk: Walk
+) -> None:
+    """Makes groups in a computation that has only boxes, in place, if they are many.
 
-    What stands between two landmarks is a group; where that leaves too many, parts by schedule.
+    What is between two landmarks is a group; if that leaves too many, parts by schedule.
     """
     boxes = count_boxes(quiet, node.members)
-    if node.children or boxes <= FLAT or int(t.size[node.computation]) > LARGEST:
+    if node.children or boxes <= FLAT:
+        return
+    begin, end = _extent(node)
+    if not walk.takes(end - begin):
         return
     loose = _loose(node, quiet, landmark)
-    depth = _depths(node, t, loose, np.intersect1d(node.members, landmark))
-    places, sizes = np.unique(depth[loose - int(t.first[node.computation])], return_counts=True)
+    depth = _depths(node, t, begin, end, node.members[landmark[node.members]])
+    places, sizes = np.unique(depth[loose - begin], return_counts=True)
     left = boxes - int((sizes[sizes >= SMALLEST] - 1).sum())
     if len(places) > 1 and left <= FLAT:
-        _gather(node, t, loose, depth)
+        _gather(node, loose, t, begin, depth)
     else:
         cut_sections(node, t, quiet, -(-boxes // SECTIONS))
 
 
-def _loose(node: Node, quiet: NDArray[np.bool_], landmark: Ints) -> Ints:
-    loose = node.members[~quiet[node.members]]
-    return np.asarray(loose[~np.isin(loose, landmark)])
+def _loose(node: Node, quiet: NDArray[np.bool_], landmark: NDArray[np.bool_]) -> Ints:
+    return node.members[~quiet[node.members] & ~landmark[node.members]]
 
 
-def _gather(node: Node, t: Table, loose: Ints, depth: Ints) -> None:
-    """Groups of what is loose in one place each."""
-    here = depth[loose - int(t.first[node.computation])]
-    last = int(depth.max(initial=0))
+def _extent(node: Node) -> tuple[int, int]:
+    """First row of a group, and the row after its last."""
+    held = [n.members for n in within(node) if len(n.members)]
+    return min(int(m.min()) for m in held), max(int(m.max()) for m in held) + 1
+
+
+def _gather(node: Node, loose: Ints, t: Table, begin: int, depth: Ints) -> None:
+    """Groups of what is loose in one place each; ``depth`` is for the rows from ``begin``."""
+    here = depth[loose - begin]
+    last = int(depth.max(initial=0)) if node.kind == "entry" else -1
     taken = {c.label for c in node.children}
     for d in np.unique(here).tolist():
         rows = loose[here == d]
@@ -95,32 +131,34 @@ def _gather(node: Node, t: Table, loose: Ints, depth: Ints) -> None:
 
 
 def _class(label: str) -> str:
-    """Names that differ in numbers are one stack, or nearly."""
+    """A label without digits: names that differ only in numbers are one stack, or nearly."""
     return "".join(c for c in label if not c.isdigit())
 
 
-def _depths(node: Node, t: Table, loose: Ints, alone: Ints) -> Ints:
-    """For each instruction how many parts a value has come through, at most.
+def _depths(node: Node, t: Table, begin: int, end: int, alone: Ints) -> Ints:
+    """For each row of a group's extent, the most parts that a path to it goes through.
 
-    ``alone``: instructions outside all groups that are parts by themselves.
+    No path between two members leaves the extent: values come before their users. All that
+    is before the extent is one part. ``alone``: instructions outside all groups that are
+    parts by themselves.
     """
-    first, size = int(t.first[node.computation]), int(t.size[node.computation])
+    size = end - begin
     part = np.arange(size) + len(node.children)  # each its own part, but
     for k, child in enumerate(node.children):
-        stack = [child]
-        while stack:
-            at = stack.pop()
-            part[at.members - first] = k
-            stack.extend(at.children)
+        for n in within(child):
+            part[n.members - begin] = k
     counts = np.ones(size, np.int64)
-    counts[node.members - first] = 0  # what lies in no part passes nothing on
-    counts[alone - first] = 1
-    begin, end = t.operands.offsets[[first, first + size]].tolist()
-    users, values = t.operands.rows[begin:end] - first, t.operands.values[begin:end] - first
+    counts[node.members - begin] = 0  # what is in no part passes nothing on
+    counts[alone - begin] = 1
+    first, last = t.operands.offsets[[begin, end]].tolist()
+    users, values = t.operands.rows[first:last] - begin, t.operands.values[first:last] - begin
+    earlier = users[values < 0]
     forward = (values >= 0) & (values < users)
     users, values = users[forward], values[forward]
     adds = np.where(part[values] != part[users], counts[values], 0)
-    depth = [0] * size
+    start = np.zeros(size, np.int64)
+    start[earlier] = 1
+    depth = start.tolist()
     for u, v, more in zip(users.tolist(), values.tolist(), adds.tolist(), strict=True):
         through = depth[v] + more
         if through > depth[u]:

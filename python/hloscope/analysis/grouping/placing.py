@@ -1,6 +1,6 @@
-"""Which layer each row lies in, once the spines of the stacks are known.
+"""Which layer each row is in, once the spines of the stacks are known.
 
-A row that is not an anchor of a spine lies between the last layer that it depends on and the first
+A row that is not an anchor of a spine is between the last layer that it depends on and the first
 that depends on it; where these differ its kind decides (what opens or closes layers elsewhere
 does so here), then what it serves.
 """
@@ -32,10 +32,10 @@ def place(
     """Which layer each row of ``c`` belongs to.
 
     ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone;
-    ``apart`` are rows that join no layer (an optimiser's); ``recedes`` tells stacks of gradients;
-    ``told``: of some rows the number that identifies their layer, as their weights say;
-    ``gradient``: rows of the backward pass. Weights it updates may be used once more: it serves no
-    layer of the model for that.
+    ``apart`` are rows that join no layer (an optimiser's); ``recedes`` marks stacks of gradients;
+    ``told``: for some rows the number that identifies their layer, by their weights;
+    ``gradient``: rows of the backward pass. Weights they update may be used once more, but that
+    does not make them serve a layer of the model.
     """
     g = Graph(t, c)
     start, at = [], 0
@@ -52,8 +52,8 @@ def place(
         if after[v] > after[u]:
             after[u] = after[v]
     late = [back for stack, back in zip(stacks, recedes, strict=True) for _ in range(stack.count)]
-    # What a row serves directly: layers met first on the ways down from it. The model's serve what
-    # they do to the model: their gradients lead on to the gradients of earlier layers.
+    # What a row serves directly: the layers met first on the paths down from it. Rows of the model
+    # serve the model: their gradients lead on to the gradients of earlier layers.
     low, high = [NEVER] * g.size, [-1] * g.size
     model_low, model_high = [NEVER] * g.size, [-1] * g.size
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
@@ -117,10 +117,10 @@ def place(
         elif a >= 0:
             position[i] = a
             closes[kind[i], _begin(start, a)] += 1
-    for i in gap:  # between two stacks: what other layers of the second have too, and no loss
+    for i in gap:  # between two stacks: only what other layers of the second have too, not a loss
         if joins[kind[i], _begin(start, before[i])]:
             position[i] = before[i]
-    for i in ends:  # the last layer closes as the others do; what they lack comes after it
+    for i in ends:  # the last layer closes as the others do; what they lack comes after
         if closes[kind[i], _begin(start, after[i])]:
             position[i] = after[i]
     return Repeats(
@@ -141,7 +141,7 @@ def _told(
     after: list[int],
     before: list[int],
 ) -> dict[int, int]:
-    """Where rows lie whose weights tell it: of the layers they are between, and these first."""
+    """The layers of rows that are known by weights: one they are between, preferably an end."""
     places: dict[int, list[int]] = {}
     for p, number in enumerate(who):
         places.setdefault(number, []).append(p)
@@ -150,7 +150,7 @@ def _told(
         i = row - first
         a, b = after[i], before[i]
         between = [p for p in places.get(number, ()) if a <= p <= b]
-        if b == NEVER:  # the model's layers are all needed for something
+        if b == NEVER:  # the model's own layers are all needed later
             between = [p for p in between if p == a or late[p]]
         ends = [p for p in between if p in (a, b)]
         if ends or len(between) == 1:
@@ -168,11 +168,11 @@ def _served(
     start: list[int],
     stacks: tuple[Stack, ...],
 ) -> set[int]:
-    """Rows that depend on no layer and are there for one alone: what a layer makes of a condition.
+    """Rows that depend on no layer and serve only one: what a layer makes of a condition.
 
-    Such rows are alike in most layers; the embedding, which serves the first, is like none.
+    Such rows are similar in most layers; the embedding, which serves the first, is like no other.
     """
-    last = [-1] * g.size  # the last layer that something is of that they are needed for
+    last = [-1] * g.size  # the last layer of anything they are needed for
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
         if before[u] == NEVER or late[before[u]]:
             continue
@@ -206,11 +206,11 @@ def _sides(
 ) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """Signatures that open a layer and that close one, with where their stack starts.
 
-    What stands between two layers closes the one or opens the other. What stands before the first
-    layer as often as between two, and less often after the last, opens: ``q = x @ wq`` where
-    the spine is of other products. The other way round it closes, as the gradient of that does;
+    What is between two layers closes the one or opens the other. What is before the first layer as
+    often as between two, and less often after the last, opens: ``q = x @ wq`` where
+    the spine is of other products. In the opposite case it closes, as its gradient does;
     of the model's first layer that gradient may be needed by nothing and be missing.
-    Where weights tell of some on which side they are, the others like them are there too.
+    If weights show on which side some are, others like them are there too.
     """
     last = {s: s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
     first: Counter[tuple[int, int]] = Counter()
@@ -255,7 +255,7 @@ def _begin(start: list[int], position: int) -> int:
 
 
 def _joined(t: Table, g: Graph, own: list[int], who: list[int]) -> list[bool]:
-    """Rows made of several layers' values at once (combined collectives), and their pieces."""
+    """Rows made from several layers' values at once (combined collectives), and their pieces."""
     rows = slice(g.first, g.first + g.size)
     many = t.by_opcode(_combines, bool)[rows] & (t.operands.counts[rows] > 1)
     out = [False] * g.size

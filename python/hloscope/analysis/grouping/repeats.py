@@ -1,16 +1,16 @@
-"""Repeated layers of a computation, whatever they are called: where each layer's work is.
+"""Repeated layers of a computation, whatever their names: where each layer's work is.
 
 Python loops leave no trace but repetition. Matmuls, convolutions, collectives, kernels and loops
-are *anchors*; two anchors of one line, name (but for numbers) and kind have one *signature*:
+are *anchors*; two anchors with one line, name (except numbers) and kind have one *signature*:
 
     signature            instances, by depth of dependency
     q = x @ wq    l.31   ●     ●     ●     ●        four of each, and each k-th feeds
     o = a @ wo    l.36     ●     ●     ●     ●      every (k+1)-th: one stack of four layers
-    h @ lm_head   l.52                         ●    one: no layer
+    h @ lm_head   l.52                         ●    one: not a layer
 
-Signatures of one count that feed each other in turn are a *stack*. Two stacks of one count (an
-encoder and a decoder, forward and backward) do not feed each other in turn and stay apart.
-An instruction that is not such an anchor lies between the last layer that it depends on and the
+Signatures with one count that feed each other in turn are a *stack*. Two stacks with one count
+(an encoder and a decoder, forward and backward) do not feed each other in turn and stay apart.
+An instruction that is not such an anchor is between the last layer that it depends on and the
 first that depends on it; where these differ it goes to the only layer it serves (a prefetch, a
 norm), else to the one it closes (a residual sum).
 """
@@ -25,15 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.table import Ints, Table
-from .witness import MOST_ANCHORS, runs
+from .witness import MOST_ANCHORS, runs, spans
 
-# Signatures looked at in one computation, the commonest first.
+# At most this many signatures are examined in one computation, the most common first.
 MOST_SIGNATURES = 96
-# Stacks kept in one computation.
+# At most this many stacks are kept in one computation.
 MOST_STACKS = 12
-# With fewer layers this many signatures must agree, or two products in a row would be layers.
+# With few layers this many signatures must agree, or two products in a row would be layers.
 AGREE = {2: 4, 3: 2}
-# Signatures of a stack that are asked where it lies.
+# This many signatures of a stack vote on its place.
 VOTES = 16
 NEVER = 1 << 40
 
@@ -56,18 +56,18 @@ class Stack:
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """Stacks of one computation, in order of work, and where its rows lie among their layers."""
+    """Stacks of one computation, in order of work, and where its rows are among their layers."""
 
     stacks: tuple[Stack, ...]
     first: int
     start: tuple[int, ...]  # position of each stack's layer 0; positions count layers
     position: Ints  # one row per instruction of the computation; -1 in no layer
-    after: Ints  # last position that the row depends on, -1 none
-    before: Ints  # first position that depends on the row, NEVER none
+    after: Ints  # last position that the row depends on, -1 for none
+    before: Ints  # first position that depends on the row, NEVER for none
 
 
 def signatures(t: Table, family: NDArray[np.uint8], frames: list[int]) -> Ints:
-    """Equal numbers for instructions of one kind, line and name but for numbers.
+    """Equal numbers for instructions with one kind, line and name (except numbers).
 
     Shapes count only where neither line nor name is known: XLA fuses one line differently in
     the first and the last layer.
@@ -104,7 +104,7 @@ class Graph:
         self.values: list[int] = values[fine].tolist()
 
     def depth(self, counted: list[bool]) -> list[int]:
-        """Counted rows on the longest way to each row, itself not included."""
+        """How many counted rows are on the longest path to each row, itself not included."""
         out = [0] * self.size
         for v, u in zip(self.values, self.users, strict=True):
             d = out[v] + counted[v]
@@ -127,7 +127,7 @@ class Graph:
 def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[Stack, ...]:
     """Stacks of layers of computation ``c``; ``anchors`` are rows in it, ascending.
 
-    ``work[i]``: how many anchors instruction i stands for, a loop for those in it.
+    ``work[i]``: how many anchors instruction i counts for, a loop for those in it.
     """
     if len(anchors) < 4 and int(work[anchors].sum()) < 4:
         return ()
@@ -150,7 +150,7 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     numbered: dict[int, int] = {}  # first row of a run → how many products its line has
     whole, instances = instances, []
     for rows, of in zip(whole, told, strict=True):
-        # what only some are fed by has the weights' own gradients among it
+        # if only some runs feed themselves, the weights' own gradients are among them
         fed = bool(of) and all(needs.feeds(run, run) for run in of)
         instances += of if fed else [rows]
         numbered.update({run[0]: len(rows) for run in of if fed})
@@ -160,7 +160,7 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     candidates: list[Signatures] = []
     used: set[int] = set()
     for rows in spines:
-        if rows[0] in used:  # whole already; a part of it says less
+        if rows[0] in used:  # used as a whole already; a part of it says less
             continue
         used.update(rows)
         for stack in candidates:
@@ -172,6 +172,7 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
             candidates.append([rows])
     candidates = [s for s in candidates if any(rows[0] in numbered for rows in s)
                   or _works(s, work, g.first) >= AGREE.get(len(s[0]), 1)]  # fmt: skip
+    candidates = _whole(candidates, t, g.first, len(anchors))
     candidates.sort(key=lambda s: (-_weight(s, numbered), s[0][0]))
     chosen: list[Signatures] = []
     for stack in candidates:
@@ -182,9 +183,10 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
         elif not around:
             chosen.append(stack)
         elif len(around) == 1 and len(stack) > 1 and needs.alternates(stack, chosen[around[0]]):
-            chosen[around[0]] = stack  # of one layer a part is missing: those with it say the count
+            # one layer lacks a part: the signatures with all layers give the count
+            chosen[around[0]] = stack
     chosen = chosen[:MOST_STACKS]
-    # by where they end: a decoder may begin before the encoder that all its layers look at
+    # by their ends: a decoder may begin before the encoder that all its layers attend to
     chosen.sort(key=lambda s: (max(depth[rows[-1]] for rows in s), s[0][0]))
     return tuple(
         Stack(c, tuple(tuple(r + g.first for r in rows) for rows in stack)) for stack in chosen
@@ -192,18 +194,41 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
 
 
 def _by_arguments(instances: Signatures, t: Table, first: int, anchors: int) -> list[Signatures]:
-    """The runs over numbered arguments of each of ``instances``, [] of those in none."""
+    """The runs over numbered arguments of each of ``instances``, [] for those without."""
     if anchors > MOST_ANCHORS:
         return [[] for _ in instances]
     found = [runs(t, [r + first for r in rows]) for rows in instances]
     return [[[r - first for r in run] for run in of] for of in found]
 
 
-def _once_a_layer(instances: Signatures, parts: Signatures) -> Signatures:
-    """``instances`` but for those that are two and more a layer: their parts by shape say it.
+def _whole(candidates: list[Signatures], t: Table, first: int, anchors: int) -> list[Signatures]:
+    """``candidates`` without those that only some layers of another one have.
 
-    That is so where the parts take turns, and each comes as often as some other instance does:
-    scores and what they weigh are of one line, and there are as many of each as there are norms.
+    Of nine layers two in three are recurrent: their products are at 0, 1, 3, 4, 6 and 7 of the
+    same arguments that number what all nine have.
+    """
+    if anchors > MOST_ANCHORS or len(candidates) < 2:
+        return candidates
+    ranges = [spans(t, [r + first for r in stack[0]]) for stack in candidates]
+    out = []
+    for stack, mine in zip(candidates, ranges, strict=True):
+        within = any(
+            len(other[0]) > len(stack[0]) == len(held)
+            and held < theirs.get(key, frozenset())
+            and len(theirs[key]) == len(other[0])
+            for key, held in mine.items()
+            for other, theirs in zip(candidates, ranges, strict=True)
+        )
+        if not within:
+            out.append(stack)
+    return out
+
+
+def _once_a_layer(instances: Signatures, parts: Signatures) -> Signatures:
+    """``instances`` without those that occur twice or more per layer, as their parts by shape show.
+
+    That is so where the parts alternate and each occurs as often as some other instance does:
+    attention scores and the weighted sum are on one line, and there are as many of each as norms.
     """
     counts = {len(rows) for rows in instances}
     out = []
@@ -223,7 +248,7 @@ def _works(stack: Signatures, work: Ints, first: int) -> int:
 
 
 def _weight(stack: Signatures, numbered: dict[int, int]) -> float:
-    """How much a stack explains: of a run over numbered arguments, all runs of its line."""
+    """How much a stack explains; for a run over numbered arguments all runs of its line count."""
     return len(stack) * math.log2(1 + max(numbered.get(r[0], len(r)) for r in stack))
 
 
@@ -248,9 +273,9 @@ class _Needs:
         return self.within(a, b) or self.within(b, a)
 
     def within(self, inner: Signatures, outer: Signatures) -> bool:
-        """Whether the middle of most of the inner signatures lies in the course of the outer's.
+        """Whether the middle of most of the inner signatures is within the course of the outer's.
 
-        Most, not one: a fusion of two results may tie one of them to something much later.
+        Most, not one: a fusion with two results may tie one of them to something much later.
         """
         said = [
             self.needs(a[m], b[0]) and self.needs(b[-1], a[m])
@@ -261,9 +286,9 @@ class _Needs:
         return 2 * sum(said) > len(said)
 
     def beside(self, model: Signatures, other: Signatures) -> bool:
-        """Whether each layer of one makes something for the same layer of the other, one way.
+        """Whether each layer of one feeds the same layer of the other, in one direction.
 
-        So do the gradients that a decoder's layers add up for what all of them look at.
+        So do the gradients that a decoder's layers add up for what all of them attend to.
         """
         if len(model[0]) != len(other[0]):
             return False
@@ -277,7 +302,7 @@ class _Needs:
         return serves(model, other) or serves(other, model)
 
     def alternates(self, more: Signatures, less: Signatures) -> bool:
-        """Whether the k-th of ``less`` lies between the k-th and the next of ``more``."""
+        """Whether the k-th of ``less`` is between the k-th and the next of ``more``."""
         if len(more[0]) != len(less[0]) + 1:
             return False
         a, b = more[0], less[0]
@@ -286,10 +311,10 @@ class _Needs:
 
 
 def _by_shape(instances: list[list[int]], t: Table, first: int) -> list[list[int]]:
-    """Instances of one line apart by shape: a product's two gradients share its line.
+    """Instances of one line, split by shape: a product's two gradients share its line.
 
-    Those that are of no one shape are apart from the rest too: weights are of one, what goes
-    from level to level of a network that halves its pictures is not.
+    Those of several shapes are split from the rest too: weights have one shape, but not what
+    goes from level to level of a network that halves its images.
     """
     out = []
     for rows in instances:

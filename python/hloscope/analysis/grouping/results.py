@@ -1,7 +1,7 @@
-"""Gathers instructions that only make results of the module and do the same kind of work.
+"""Gathers instructions that only produce results of the module and do the same kind of work.
 
 A fused optimiser update without metadata is a row of fusions, one per shape, each feeding
-nothing but the root tuple. Side by side they push the model itself off the screen; as one
+only the root tuple. Side by side they push the model itself off the screen; as one
 group they say what they are: ``sqrt·divide·multiply ×14``.
 """
 
@@ -16,7 +16,7 @@ from .group_nodes import Node, count_boxes
 
 # Fewer than this stay where they are.
 MANY = 6
-# And a group smaller than this shows them one by one anyway.
+# A group smaller than this shows them one by one anyway.
 CROWDED = 16
 
 
@@ -46,7 +46,7 @@ def gather_results(
 
 
 def _reaches_root(t: Table, quiet: NDArray[np.bool_], output: Ints) -> NDArray[np.bool_]:
-    """Values used by nothing but results: directly, or through what is not drawn."""
+    """Values used only by results: directly, or through what is not drawn."""
     used = np.zeros(len(quiet), bool)
     offsets = t.operands.offsets
     users = np.repeat(np.arange(len(quiet)), np.diff(offsets))

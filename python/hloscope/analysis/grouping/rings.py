@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 
 GATHERED, SCATTERED = "all-gather × matmul, windowed", "matmul × reduce-scatter, windowed"
-# Instructions from a permute to the products of its ring, at most.
+# At most this many instructions from a permute to the products of its ring.
 _REACH = 12
-# What lies between a ring's permutes that is of another line, as a share of the ring.
+# The most of another line between a ring's permutes, as a share of the ring.
 FOREIGN = 0.2
-# In larger computations rings are left as they are.
-LARGEST = 60_000
+# A ring whose permutes are farther apart in the schedule than this is left as it is.
+FARTHEST = 20_000
 _BODY = re.compile(r"windowed_dot_general_body_(\w+?)(?:[._]|$)")
 _PERMUTE = "collective-permute"
 
 
 def loop_label(body: str) -> str:
-    """What a windowed loop is, by the name of its body; "" for any other loop."""
+    """The label of a windowed loop, by the name of its body; "" for any other loop."""
     if "windowed_dot_general_body" not in body:
         return ""
     found = _BODY.search(body)
@@ -60,12 +60,18 @@ def rings(module: Module) -> list[tuple[str, Ints]]:
     for found in join_windowed(module, permutes):
         if found.kind != MATMUL or found.op.opcode == "while":
             continue
-        if int(t.size[found.op.computation.index]) > LARGEST:
+        if max(found.members) - min(found.members) > FARTHEST:
             continue
         label, rows = _Ring(t, product, quiet, found.members, found.op).read()
         if label:
             out.append((label, rows))
     return out
+
+
+@per_module
+def _with_rings(module: Module) -> frozenset[int]:
+    """The computations that hold rings."""
+    return frozenset(table(module).computation[[rows[0] for _, rows in rings(module)]].tolist())
 
 
 class _Ring:
@@ -86,12 +92,12 @@ class _Ring:
         return "", np.zeros(0, np.int64)
 
     def _windows(self) -> int:
-        """Into how many pieces the product is cut: the devices in a ring."""
+        """Into how many pieces the product is split: the devices in a ring."""
         permutes = [self.t.instructions[r] for r in self.members]
         return max(_around(i.attribute("source_target_pairs") or "") for i in permutes)
 
     def _exclusive(self) -> set[int]:
-        """The permutes, what lies between, and what only they use or only uses them."""
+        """The permutes, what is between them, and what only they use or only uses them."""
         rows = set(self.members)
         rows |= self._walk(rows, True) & self._walk(rows, False)
         for _ in range(_REACH):
@@ -116,7 +122,7 @@ class _Ring:
                 yield other.index
 
     def _with_products(self) -> set[int]:
-        """The permutes and what hangs together with them under the same name."""
+        """The permutes and what is connected with them under the same name."""
         rows, frontier = set(self.members), list(self.members)
         for _ in range(_REACH):
             found = {
@@ -163,7 +169,7 @@ class _Ring:
 
 
 def _around(pairs: str) -> int:
-    """How many devices are passed before the first comes again."""
+    """How many devices are passed before the first comes round again."""
     to: dict[int, int] = dict(parse_pairs(pairs).tolist())
     at = first = next(iter(to), -1)
     for steps in range(1, len(to) + 1):
@@ -177,9 +183,9 @@ def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
     """Makes groups of the rings, each in the group that holds most of it."""
     t, product = table(module), families(module) == ID["matmul"]
     here = nodes[0].computation
-    mine = [(label, rows) for label, rows in rings(module) if t.computation[rows[0]] == here]
-    if not mine:
+    if here not in _with_rings(module):
         return
+    mine = [(label, rows) for label, rows in rings(module) if t.computation[rows[0]] == here]
     first = int(t.first[here])
     node_of = np.full(int(t.size[here]), -1, np.int64)
     for n, node in enumerate(nodes):
@@ -200,7 +206,7 @@ def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
         if node.children or count_boxes(quiet, node.members) > count_boxes(quiet, part):
             child = Node("scope", label, node.computation, path=(*node.path, label))
             child.members = part
-            node_of[part - first] = -1  # what two rings share is of the first
+            node_of[part - first] = -1  # what two rings share belongs to the first
             node.members = np.setdiff1d(node.members, part)
             node.children.append(child)
         else:

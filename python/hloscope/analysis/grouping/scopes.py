@@ -1,8 +1,8 @@
-"""The scope a person wrote, for every instruction, with or without metadata.
+"""The scope the user wrote, for every instruction, with or without metadata.
 
-Hard because XLA merges, drops and invents op_names (``op_name.py`` parses them). An
+This is hard because XLA merges, drops and invents op_names (``op_name.py`` parses them). An
 instruction whose scope is unknown takes that of what it calls, else of its latest operand,
-else of its earliest user. What belongs to several scopes at once moves up to what they share,
+else of its earliest user. What belongs to several scopes at once moves up to their common scope,
 and pieces of it down to the one scope that uses them, so that scopes do not form cycles:
 
     layer_0 ──▶ all-reduce (combined, named after layer_1) ──▶ element 0 ──▶ layer_0
@@ -32,7 +32,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Scopes:
-    """``scope[i]`` indexes ``paths``; -1 when nothing near says where instruction i is from."""
+    """``scope[i]`` indexes ``paths``; -1 if no scope is known nearby."""
 
     paths: tuple[Path, ...]
     scope: NDArray[np.int64]
@@ -44,7 +44,7 @@ def scopes(module: Module) -> Scopes:
     """The scope of every instruction."""
     t = table(module)
     parsed = [parse_op_name(n) for n in t.places]
-    if not any(p is not None and BACKWARD in p for p in parsed):  # one phase is not a phase
+    if not any(p is not None and BACKWARD in p for p in parsed):  # a single phase is not shown
         parsed = [p and tuple(c for c in p if c != FORWARD) for p in parsed]
     parsed = _in_full(parsed)
     ids, paths = intern([p for p in parsed])
@@ -64,10 +64,10 @@ def scopes(module: Module) -> Scopes:
 
 
 def _in_full(parsed: list[Path | None]) -> list[Path | None]:
-    """Paths of the forward pass that jax cut short, with what they lack in front.
+    """Paths of the forward pass that jax cut short, with the missing prefix.
 
-    What a loop over layers computes once is named after the layers alone, ``layers/cos``, where
-    the loop's own names say ``forward/decoder/layers/dot``.
+    What a loop over layers computes once is named after the layers alone, ``layers/cos``, while
+    the loop's own names are ``forward/decoder/layers/dot``.
     """
     places: dict[str, set[Path]] = {}
     for path in set(parsed):
@@ -81,10 +81,10 @@ def _in_full(parsed: list[Path | None]) -> list[Path | None]:
 
 
 def _before_loops(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:
-    """What a loop over layers computes once goes to where the loop is, in place.
+    """Moves what a loop over layers computes once to where the loop is, in place.
 
-    jax names it after the layers alone, as it does all that is in the loop: ``layers/cos`` beside
-    ``forward/decoder/layers.wrapped_fn/while``. In ENTRY that is the place it lacks.
+    jax names it after the layers alone, like all that is in the loop: ``layers/cos`` beside
+    ``forward/decoder/layers.wrapped_fn/while``. In ENTRY that prefix is missing.
     """
     if module.entry is None:
         return
@@ -107,10 +107,10 @@ def _before_loops(module: Module, own: NDArray[np.int64], paths: list[Path | Non
 
 
 def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]) -> None:
-    """What the forward pass holds by data flow and not by name goes there, in place.
+    """Moves what is in the forward pass by data flow, but not by name, there, in place.
 
-    Named after the backward pass, or in ENTRY after a scope of neither, as what has no gradient
-    is where other parts have one. ``base/phase_flow.py`` says which these are.
+    It is named after the backward pass, or in ENTRY after a scope of neither, like what has no
+    gradient where other parts have one. ``base/phase_flow.py`` says which these are.
     """
     early = np.flatnonzero((own >= 0) & (phases(module) == EARLY))
     first = [p[:1] if p else () for p in paths]
@@ -141,11 +141,11 @@ def _hoist(
     combined: Mask,
     inline: Mask,
 ) -> None:
-    """Moves what belongs to several scopes up to what they have in common, in place.
+    """Moves what belongs to several scopes up to their common scope, in place.
 
-    A constant that layers share; a collective that XLA combined from many, which carries the
-    name of one; a tuple or concatenation of XLA's own. Left where they are, they would tie
-    those scopes into a cycle.
+    A constant that layers share; a collective that XLA combined from many, which has the name
+    of one; XLA's own tuple or concatenation. Left where they are, they would tie those scopes
+    into a cycle.
     """
     rows, values = t.operands.rows, t.operands.values
     joined = t.by_opcode(lambda o: o in ("concatenate", "tuple"), bool)
@@ -183,7 +183,7 @@ def _hoist(
 def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]) -> None:
     """Moves unnamed instructions into the one scope that uses them, in place.
 
-    The pieces of a combined collective go to the layers they belong to, instead of standing
+    The pieces of a combined collective go to the layers they belong to, instead of being
     between the collective and those.
     """
     rows, values = t.operands.rows, t.operands.values
@@ -202,13 +202,13 @@ def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: lis
 
 
 def combines(opcode: str) -> bool:
-    """Whether XLA makes one of several such collectives."""
+    """Whether XLA combines several such collectives into one."""
     found = split(opcode)
     return found is not None and found[1] != "-done" and KINDS[found[0]].pattern == "ring"
 
 
 def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``own`` with each -1 replaced by what is called, the latest operand or first user has."""
+    """``own`` with each -1 replaced by that of what it calls, its latest operand or first user."""
     combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
     return _inherit(t, own, combined, -2)
 
@@ -216,7 +216,7 @@ def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
 def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
     scope = _from_callees(t, own)
     n = len(scope)
-    told = np.zeros(len(t.first), bool)  # elsewhere nothing is to be found
+    told = np.zeros(len(t.first), bool)  # elsewhere there is nothing to find
     told[t.computation[scope >= 0]] = True
     unknown = np.flatnonzero((scope < 0) & told[t.computation])
     if not len(unknown):
@@ -230,7 +230,7 @@ def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDAr
     forward = rows > values
     up = forward & (scope[rows] < 0) & ~silent[values]
     down = np.flatnonzero(forward & (scope[values] < 0) & ~tuples[rows])[::-1]
-    operand, user = np.arange(n), np.arange(n)  # itself, where there is none
+    operand, user = np.arange(n), np.arange(n)  # itself, if there is none
     latest = np.full(n, -1)
     np.maximum.at(latest, rows[up], values[up])
     operand[latest >= 0] = latest[latest >= 0]
@@ -245,7 +245,7 @@ def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDAr
         good = (above >= 0) & (~weak | (below < 0))
         found = np.where(good, above, below)
         if not (found >= 0).any():
-            # The nearest neighbours know nothing; ask all of them.
+            # The nearest neighbours have none; try all of them.
             best = np.full(n, -1)
             np.maximum.at(best, rows, scope[values])
             np.maximum.at(best, values, scope[rows])
@@ -262,7 +262,7 @@ def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDAr
 
 
 def _follow(pointer: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The end of each chain of pointers that begins in ``rows``, by doubling, in place."""
+    """The end of each chain of pointers from ``rows``, by doubling, in place."""
     at = rows
     while len(at):
         before = pointer[at]

@@ -1,15 +1,15 @@
 """Layers from the calls themselves, where a capture knows each one.
 
-Repetition finds layers that nobody named; that one instruction is of the third call and another
-of the fourth it can only infer. A capture knows, so calls of one function by one caller become
-the groups, each by itself, forward and backward apart:
+Repetition finds layers without names; that one instruction is from the third call and another
+from the fourth it can only infer. A capture knows, so calls of one function by one caller become
+the groups, one group per call, forward and backward apart:
 
     loss ─┬ layer #1      forward ─ layer 0, layer 1, layer 2      folded: layer [0..2]
           ├ layer #2      backward ─ layer 2, layer 1, layer 0
           └ layer #3
 
-Where scopes of the person's tell the calls apart (Flax's ``h_0``, ``h_1``) they are the calls
-already, and stay. Calls that take turns with others (``attn``, ``mlp``, ``attn``, …) are parts of
+If scopes of the user's separate the calls (Flax's ``h_0``, ``h_1``) they are the calls
+already, and stay. Calls that alternate with others (``attn``, ``mlp``, ``attn``, …) are parts of
 layers: the layers stay, and ``functions.py`` cuts each by its own calls.
 """
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from ...hlo import Module
     from ...hlo.python_calls import PythonCalls
 
-# Calls with fewer boxes each, on the average, are read as they are.
+# Calls with fewer boxes each, on average, are left as they are.
 SMALLEST = 3
-# Calls that are less of their caller are parts of a step, cut by ``functions.py``.
+# Calls that are a smaller share of their caller are parts of a step, cut by ``functions.py``.
 LARGEST_PART = 0.4
-# A layer found by repetition is the call that this much of it is from.
+# A layer found by repetition is the call that at least this share of it comes from.
 MOSTLY = 0.6
-# Of a call's boxes, in the scope that is said to be its own.
+# The share of a call's boxes in the scope that counts as its own.
 NEARLY_ALL = 0.8
 _OPTIMISER = "optimizer"
 
 
 @per_module
 def own_calls(module: Module) -> Ints:
-    """The innermost call that each instruction is from, -1 where nobody knows."""
+    """The innermost call that each instruction comes from, -1 where unknown."""
     n = len(module.instructions)
     out = np.full(n, -1, np.int64)
     origins = module.origins
@@ -78,7 +78,7 @@ def _shared(python: PythonCalls, numbers: set[int]) -> int:
 
 
 class _Family:
-    """Calls of one function by one caller, in order of time."""
+    """Calls of one function by one caller, in the order of execution."""
 
     def __init__(self, calls: list[int], name: str) -> None:
         self.calls, self.name = calls, name
@@ -134,7 +134,7 @@ class _Writer:
             if layer:
                 layers[layer][_up_to_layer(path)] += counts[k]
         for k, layer in left:
-            # what no call is known of, in a layer of which most is one call
+            # without a known call, in a layer that is mostly one call
             to, count = (layers[layer].most_common(1) or [((), 0)])[0]
             if to and count >= MOSTLY * layers[layer].total():
                 path = (*to, *paths[int(distinct[k, 2])][len(layer) :])
@@ -189,7 +189,7 @@ class _Writer:
         return {c: f for f in found for c in f.calls}
 
     def _caller(self, call: int) -> int:
-        """The named function around a call: a lambda only hands it on."""
+        """The named function around a call: a lambda only passes it on."""
         around = self.python[call].caller
         while around >= 0 and "<lambda>" in self.python[around].name:
             around = self.python[around].caller
@@ -234,7 +234,7 @@ def _tell_apart(prefixes: list[Path]) -> bool:
 
 
 def _up_to_layer(path: Path) -> Path:
-    """A path up to its first layer; () where it has none."""
+    """A path up to its first layer; () if it has none."""
     for k, name in enumerate(path):
         if name.endswith(LAYER):
             return path[: k + 1]

@@ -1,7 +1,7 @@
-"""How much of the program's work a group holds: what the first picture opens first.
+"""How much of the program's work a group holds: this decides what the first picture opens.
 
-A rank, no figure to show: FLOPs of products as the square root of the sizes of what goes in and
-comes out (m·k, k·n and m·n give m·k·n), kernels by their bytes, each times how often it runs.
+A rank, not a figure to show: FLOPs of products as the square root of the product of the sizes of
+operands and result (m·k, k·n and m·n give m·k·n), kernels by their bytes, each times its runs.
 A loop of unknown length counts as eight.
 """
 
@@ -31,7 +31,7 @@ _KERNEL = 128.0  # products a kernel may do with each element
 
 
 def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
-    """A row a group: its share of the module's products, 0 to 1; all 0 where there are none."""
+    """One row per group: its share of the module's products, 0 to 1; all 0 if there are none."""
     t = table(module)
     family = families(module)
     products = np.isin(family, [ID["matmul"], ID["convolution"], ID["custom_call"]])
@@ -57,10 +57,10 @@ def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
 
 
 def worth_opening(module: Module, tree: GroupTree) -> NDArray[np.float64]:
-    """``worth``, with the backward pass below the forward pass: it tells the model once more.
+    """``worth``, with the backward pass below the forward pass: it repeats the model.
 
-    And nothing for the optimiser beside a model: of one that multiplies, as muon does, it would
-    be the most.
+    An optimiser beside a model counts as nothing: one that multiplies, such as muon, would come
+    first.
     """
     out = worth(module, tree)
     above = _above(tree)
@@ -80,6 +80,6 @@ def worth_opening(module: Module, tree: GroupTree) -> NDArray[np.float64]:
 
 
 def _above(tree: GroupTree) -> list[int]:
-    """The group around each; of what an instruction calls, that of the instruction."""
+    """The group around each; for what an instruction calls, that of the instruction."""
     around = np.where(tree.owner >= 0, tree.group[np.maximum(tree.owner, 0)], tree.parent)
     return [int(g) for g in around]
