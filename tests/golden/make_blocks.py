@@ -25,7 +25,7 @@ HERE = Path(__file__).parent / "blocks"
 
 
 def sharded() -> hs.Capture:
-    """A gradient on 2 × 4 devices, with a scan, a loop nobody can count, and folds."""
+    """A gradient on 2 × 4 devices, with a scan, a loop of unknown trip count, and folds."""
     mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
 
     def argument(shape: tuple[int, ...], *spec: str | None) -> jax.ShapeDtypeStruct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import hloscope as hs
@@ -104,3 +105,45 @@ def test_a_stack_that_a_loop_fills_is_refused() -> None:
     assert rows
     for r in rows:
         assert "a loop carries it" in r.reason
+
+
+def chain(count: int) -> list[str]:
+    """``kept`` and what it is made from: so many ops one after the other, each read once."""
+    names = ["x0", *(f"s{k}" for k in range(count - 1)), "kept"]
+    slices = "  x0 = f32[256,512]{1,0} broadcast(x1), dimensions={}"
+    one = "  x1 = f32[] constant(1)"
+    return [one, slices] + [
+        f"  {b} = f32[256,512]{{1,0}} reverse({a}), dimensions={{{k % 2}}}"
+        for k, (a, b) in enumerate(pairwise(names))
+    ]
+
+
+def test_how_far_back_it_goes() -> None:
+    """25 ops deep, and 65 in all: what is asked for last is the broadcast of a constant."""
+    assert len(row(*chain(24)).instructions) == 25  # with the broadcast
+    assert row(*chain(25)).reason == "recomputing it would reach too far back"
+
+    def wide(count: int) -> Recompute:
+        each = f"f32[256,{512 // 128}]{{1,0}}"
+        made = [f"  p{k} = {each} slice(x), slice={{[0:256],[{k}:{k + 4}]}}" for k in range(count)]
+        names = ", ".join(f"p{k}" for k in range(count))
+        joined = f"  all = f32[256,{4 * count}]{{1,0}} concatenate({names}), dimensions={{1}}"
+        kept = "  kept = f32[256,512]{1,0} pad(all, zero), padding=0_0x0_0"
+        return row("  zero = f32[] constant(0)", *made, joined, kept)
+
+    assert len(wide(63).instructions) == 65  # the pad, the concatenation and 63 slices
+    assert wide(64).reason == "recomputing it would reach too far back"
+
+
+def test_what_is_needed_at_the_peak_stays_there() -> None:
+    cap = hs.read(PROGRAM.format(made=matmul("kept", "x", "w")))
+    memory = cap.memory
+    assert memory.peak_instruction.name == "big"
+    rows = {r.value.name: r for r in what_if(memory, cap.cost())}
+    assert set(rows) == {"big", "r", "kept"}  # the peak's result, what it reads, what is kept
+    assert rows["r"].reason == rows["big"].reason == "it is needed at the peak itself"
+    assert rows["kept"].reason == ""
+    assert rows["kept"].seconds is None  # no chip
+    assert rows["kept"].bytes_accessed == 4 * (256 * 128 + 128 * 512 + 256 * 512)
+    sizes = [r.saved_bytes for r in what_if(memory, cap.cost(), 2)]
+    assert sizes == sorted((r.saved_bytes for r in rows.values()), reverse=True)[:2]

@@ -1,1 +1,1 @@
-"""What an instruction is, on its own: columns, families, loops, phases; the floor of it all."""
+"""What an instruction is, on its own: columns, families, loops, phases; all else builds on it."""

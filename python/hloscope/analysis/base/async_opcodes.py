@@ -4,8 +4,8 @@
     %d = f32[2,8] slice-done(%s)
 
 An ``async-start`` that wraps one operation prints as that operation's opcode with a suffix; the
-result is a tuple of the operands, what comes out, and a context (``HloAsyncInstruction``).
-Opcodes of their own, such as ``copy-start`` and ``all-reduce-start``, are not spelled so.
+result is a tuple of the operands, the results, and a context (``HloAsyncInstruction``).
+``copy-start``, ``all-reduce-start`` and the like are opcodes of their own, not such spellings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OWN = frozenset(
 
 
 def wrapped(opcode: str) -> tuple[str, str] | None:
-    """("slice", "start") of "slice-start"; None of an opcode that is one of its own."""
+    """("slice", "start") for "slice-start"; None for other opcodes."""
     base, dash, part = opcode.rpartition("-")
     if not dash or part not in ("start", "update", "done") or opcode in _OWN:
         return None
@@ -29,6 +29,6 @@ def wrapped(opcode: str) -> tuple[str, str] | None:
 
 
 def produced(i: Instruction) -> Shape:
-    """The shape that comes out in the end of a start, out of (operands, results, context…)."""
+    """The shape that a start produces in the end, out of (operands, results, context…)."""
     parts = i.shape.tuple_shapes if i.shape.is_tuple else ()
     return parts[1] if len(parts) > 1 else i.shape

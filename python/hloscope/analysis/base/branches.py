@@ -1,9 +1,9 @@
-"""What lies in a branch of a conditional runs or does not: figures over branches are ranges.
+"""What is in a branch of a conditional may or may not run: figures over branches are ranges.
 
     conditional(p)  branch 0: all-reduce, 4 KiB          least 1 KiB: branch 1 each time
                     branch 1: all-gather, 1 KiB          most  4 KiB: branch 0 each time
 
-Around both may be loops: a branch in a loop of 8 steps is taken 0 to 8 times.
+There may be loops around both: a branch in a loop of 8 steps is taken 0 to 8 times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .trips import counted
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch of a conditional: its instruction's index, which of how many."""
+    """One branch of a conditional: its instruction's index, number and how many there are."""
 
     conditional: int
     number: int
@@ -64,7 +64,7 @@ def _path(module: Module, c: int, row: int, paths: Sequence[Path | None]) -> Pat
 def most_runs(module: Module) -> tuple[int | None, ...]:
     """How often each computation runs where all branches around it are taken each time.
 
-    None where a trip count is unknown, as in ``trips.multiplicity``.
+    None if a trip count is unknown, as in ``trips.multiplicity``.
     """
     return counted(module, 1)
 
@@ -73,13 +73,13 @@ Weighed = Sequence[tuple[Path, float]]
 
 
 def span(rows: Weighed) -> tuple[float, float]:
-    """(least, most) of a sum, whichever branches run: each row's path and its figure."""
+    """(least, most) of a sum, whichever branches run; a row is a path and a figure."""
     least, most, _ = _span([(p, v, n) for n, (p, v) in enumerate(rows)], 0)
     return least, most
 
 
 def heaviest(rows: Weighed) -> frozenset[int]:
-    """Which rows are in the most of ``span``: those of the branches that it takes."""
+    """Which rows make up the most of ``span``: those of the branches that it takes."""
     return frozenset(_span([(p, v, n) for n, (p, v) in enumerate(rows)], 0)[2])
 
 

@@ -1,6 +1,6 @@
 """Which instructions of a module are one logical collective.
 
-Hard because compilers print one transfer many times:
+This is hard because compilers print one transfer many times:
 
     all-reduce-start … all-reduce-done                         one; so with async-start and
                                                                what it calls
@@ -37,8 +37,8 @@ class Found:
     transfers: list[Found] = field(default_factory=list)  # of a collective matmul
 
     def add(self, other: Found) -> None:
-        """Takes in another print of the same transfer; the one that runs first speaks for it:
-        the order of computations in the text says nothing."""
+        """Takes in another print of the same transfer; the one that runs first represents it, as
+        the order of computations in the text means nothing."""
         self.members |= other.members
         if other.anchor.index < self.anchor.index:
             self.op, self.anchor = other.op, other.anchor
@@ -63,7 +63,7 @@ def anchors(module: Module) -> dict[int, Instruction]:
 
 
 def find(module: Module, only: str = "") -> list[Found]:
-    """Logical collectives in order of their first instruction, collective matmuls apart."""
+    """Logical collectives in order of their first instruction, collective matmuls not joined."""
     outside = anchors(module)
     t = table(module)
     wanted = {o for o in t.opcodes if split(o) and o.startswith(only)}
@@ -128,7 +128,7 @@ def payload(found: Found) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 
 def _result(op: Instruction) -> Shape:
-    """The value that comes out, for -start forms taken out of (operands, results, context…)."""
+    """The shape of the result; for -start forms taken out of (operands, results, context…)."""
     if not op.opcode.endswith("-start") or not op.shape.is_tuple:
         return op.shape
     kind = split(op.opcode)
@@ -156,7 +156,7 @@ def _sliced(op: Instruction) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 
 def by_computation(found: list[Found]) -> dict[int, list[Found]]:
-    """Grouped by the computation whose schedule runs them."""
+    """Collectives by the computation whose schedule runs them."""
     out: dict[int, list[Found]] = defaultdict(list)
     for f in found:
         out[f.anchor.computation.index].append(f)

@@ -1,15 +1,15 @@
-"""Halo exchanges: the edges of a tile that a windowed op needs of its neighbours.
+"""Halo exchanges: the edges of a tile that a windowed op needs from its neighbours.
 
 An image cut over a mesh axis is convolved tile by tile; each device first gets the rows next
-to its own from the devices before and after it. The partitioner writes one permute a direction
-and a cut dimension, and the convolution after them:
+to its own from the devices before and after it. The partitioner writes one permute per
+direction and sharded dimension, and the convolution after them:
 
     slice ─ permute {0,1},{1,2},{2,3} ─┐
     tile ──────────────────────────────┼─ concatenate ─ pad, select ─ convolution
     slice ─ permute {1,0},{2,1},{3,2} ─┘
 
 The permutes that the same windowed op needs are one exchange. Their pairs are open chains: the
-ends have no neighbour. A ring that closes, or tiles that change places, are something else.
+ends have no neighbour. A closed ring, or tiles that swap places, are something else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .table import table
 
 _WINDOWED = ("convolution", "reduce-window", "select-and-scatter")
 _ENDS = frozenset({"while", "conditional", "call", "tuple"})
-_STEPS = 400  # instructions looked at between a permute and the op that needs it
+_STEPS = 400  # at most this many instructions are searched for the op that needs a permute
 
 
 def join_halos(module: Module, found: list[Found]) -> list[Found]:
@@ -49,7 +49,7 @@ def join_halos(module: Module, found: list[Found]) -> list[Found]:
 
 
 def is_chain(f: Found) -> bool:
-    """A permute that the partitioner inserted, whose pairs do not come back to their start."""
+    """A permute that the partitioner inserted, whose pairs do not lead back to their start."""
     if f.kind != "collective-permute":
         return False
     if not any("is_spmd_generated" in i.attribute_text for i in (f.op, f.anchor)):
@@ -60,20 +60,20 @@ def is_chain(f: Found) -> bool:
 
 
 def is_closed(op: Instruction) -> bool:
-    """Whether all devices that send also receive: a ring, or tiles that change places."""
+    """Whether all devices that send also receive: a ring, or tiles that swap places."""
     pairs = parse_pairs(op.attribute("source_target_pairs") or "")
     return set(pairs[:, 0].tolist()) == set(pairs[:, 1].tolist())
 
 
 def _computations_with_windows(module: Module) -> frozenset[int]:
-    """Computations that hold a windowed op: what a fusion around one calls."""
+    """Computations that contain a windowed op: what a fusion around one calls."""
     t = table(module)
     rows = [i for i in t.where(*_WINDOWED).tolist() if not is_matmul(t.instructions[i])]
     return frozenset(t.computation[rows].tolist())
 
 
 def _needed_by(f: Found, inside: frozenset[int], own: set[int]) -> Instruction | None:
-    """The nearest windowed op that takes what ``f`` brings, and was written where ``f`` was."""
+    """The nearest windowed op that uses the result of ``f`` and has the same op name."""
     name = f.op.op_name or f.anchor.op_name
     seen: set[int] = set()
     waiting = [f.anchor]

@@ -1,15 +1,15 @@
 """Collective matmuls: a dot whose all-gather or reduce-scatter became a ring of permutes.
 
 The partitioner writes a "windowed dot" as a loop of permutes around small dots; XLA:TPU runs
-it in both directions, unrolls short ones, and leaves a last permute behind the loop:
+it in both directions, unrolls short ones, and leaves a last permute after the loop:
 
     permute(zeros) ─ dot+add ─ permute ─ dot+add ─ permute ─ add           one direction
     permute(zeros) ─ dot+add ─ permute ─ dot+add ─┘                        the other
 
 All permutes of one dot have the same op_name (…/dot_general) and frame, were inserted, and
-hang together by data; that is what joins them. Two layers that share a permute of zeros stay
+are connected by data; that is how they are joined. Two layers that share a permute of zeros stay
 two: a permute passes its membership to its first successor of each ring only. A permute that
-feeds the loop, where both directions start, is of the loop.
+feeds the loop, where both directions start, belongs to the loop.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _windowed_loops(module: Module) -> dict[int, Instruction]:
 
 
 def signature(i: Instruction) -> Signature:
-    """The op of the program that an instruction is of."""
+    """The op of the program that an instruction comes from."""
     m = i.metadata
     return (m.op_name, m.stack_frame_id, m.source_file, m.source_line)
 
@@ -83,7 +83,7 @@ def signature(i: Instruction) -> Signature:
 def _join_flat(
     members: list[Found], loops: dict[int, Instruction], merged: dict[int, list[Found]]
 ) -> list[Found]:
-    """Permutes of one computation: into the loop they follow, or into rings of their own."""
+    """Joins permutes of one computation to the loop they follow, or into rings of their own."""
     node = {f.op.index: f for f in members}
     owner = {m: f.op.index for f in members for m in f.members}
     sign = {f.op.index: signature(f.op) for f in members}
@@ -132,7 +132,7 @@ def _join_by_user(
     root: dict[int, int],
     top: Callable[[int], int],
 ) -> None:
-    """Both directions of a ring end in the same add."""
+    """Joins both directions of a ring, which end in the same add."""
     ends: dict[tuple[int, object], list[int]] = defaultdict(list)
     starts = {}
     for f in members:
@@ -172,7 +172,7 @@ def _before(op: Instruction, owner: dict[int, int], loops: dict[int, Instruction
 
 
 def _fed(f: Found, loops: dict[int, Instruction]) -> int | None:
-    """The windowed loop that what ``f`` brings goes into."""
+    """The windowed loop that the result of ``f`` goes into."""
     name = f.op.op_name
     seen: set[int] = set()
     frontier = [(i, 0) for m in f.members for i in f.op.module.instructions[m].users]

@@ -1,4 +1,4 @@
-"""What analyses of HLO say to a module of another dialect."""
+"""The message of HLO analyses for a module of another dialect."""
 
 from __future__ import annotations
 

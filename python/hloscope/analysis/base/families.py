@@ -1,6 +1,6 @@
 """What kind of work an instruction is, for colour, landmarks and labels.
 
-Hard because the opcode often lies: a TPU matmul is a ``convolution`` without spatial
+This is hard because the opcode often misleads: a TPU matmul is a ``convolution`` without spatial
 dimensions, a GPU one a ``custom-call`` to cuBLAS, and most work hides in ``fusion``.
 
     %dot        dot(…)                                         → matmul
@@ -9,7 +9,7 @@ dimensions, a GPU one a ``custom-call`` to cuBLAS, and most work hides in ``fusi
     %fusion     fusion(…), calls=%with_a_dot_inside            → matmul
     %start      async-start(…), calls=%wrapped_all_to_all      → collective
 
-An opcode nobody knows is "other", never a guess.
+An unknown opcode is "other", never a guess.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def families(module: Module) -> NDArray[np.uint8]:
 
 
 def _wrappers(t: Table, out: NDArray[np.int64]) -> None:
-    """Fusions, one-instruction calls and async wrappers take what is inside.
+    """Fusions, one-instruction calls and async wrappers get the family of what is inside.
 
     Callees are nested a few levels at most (async → fusion → fusion), so a few rounds
     over the wrappers alone reach the fixed point.

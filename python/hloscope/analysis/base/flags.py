@@ -1,4 +1,4 @@
-"""Bits that say how an instruction wants to be drawn; ``Flag`` in js/view.ts."""
+"""Bits that say how an instruction is to be drawn; ``Flag`` in js/view.ts."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _QUIET_FAMILIES = ("constant", "plumbing")
 
 
 def output_bytes(t: Table) -> NDArray[np.float64]:
-    """Bytes of each instruction's output on one device, dense."""
+    """Bytes of each instruction's output per device, dense."""
     sizes = np.array([float(s.byte_size) for s in t.shapes], np.float64)
     return sizes[t.shape] if len(sizes) else np.zeros(0)
 
 
 @per_module
 def flags(module: Module) -> NDArray[np.uint16]:
-    """One row of bits an instruction."""
+    """One row of bits per instruction."""
     t = table(module)
     n = len(t.instructions)
     out = np.zeros(n, np.int64)
@@ -73,7 +73,7 @@ def flags(module: Module) -> NDArray[np.uint16]:
     return out.astype(np.uint16)
 
 
-# What only makes a value arrive sooner, or elsewhere: a mark on the arrow (cost/moves.py).
+# What only moves a value, earlier or elsewhere: a mark on the arrow (cost/moves.py).
 _MOVES = ("copy-start", "copy-done", "slice-start", "slice-done")
 
 

@@ -1,4 +1,4 @@
-"""Python stacks of many instructions: each distinct one is worked out once."""
+"""Python stacks of many instructions, each distinct one computed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["FrameFinder", "is_library", "own_line"]
 
 
 class FrameFinder:
-    """``Instruction.frames``, remembered by stack frame id."""
+    """``Instruction.frames``, cached by stack frame id."""
 
     def __init__(self, module: Module):
         self._table, self._ids = module.source_frames()

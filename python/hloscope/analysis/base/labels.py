@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_LABEL = 72  # characters
 
-# What tells one fusion from another, most telling first; the rest is named only if alone.
+# What distinguishes fusions, most distinctive first; others are named only if alone.
 _TELLING_TEXT = """
     dot convolution custom-call COLLECTIVES
     sort fft cholesky triangular-solve while conditional rng-bit-generator rng scatter gather
@@ -32,7 +32,7 @@ _TELLING_TEXT = """
     select compare transpose concatenate pad reverse slice convert copy reshape broadcast
     bitcast-convert iota negate
 """
-# At most 62, so that what is inside a computation is one 64-bit mask; the last tell least.
+# At most 62, so that the content of a computation is one 64-bit mask; the last help least.
 _TELLING = _TELLING_TEXT.replace("COLLECTIVES", " ".join(KINDS)).split()[:62]
 _RANK = {op: n for n, op in enumerate(_TELLING)}
 _QUIET = frozenset(
@@ -53,7 +53,7 @@ def _dims(shape: Shape) -> str:
 
 
 def matmul_label(instr: Instruction) -> str:
-    """``matmul [2048×8192]·[8192×2048]``, operand shapes as they come."""
+    """``matmul [2048×8192]·[8192×2048]``, operand shapes as printed."""
     arrays = [o.shape for o in instr.operands[:2] if o.shape.is_array]
     if len(arrays) < 2:
         return "matmul"
@@ -72,7 +72,7 @@ def words_of_mask(mask: int, matmul: bool = False) -> list[str]:
 @per_table
 def _bits(t: Table) -> np.ndarray:
     out = np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))
-    for i in t.where("custom-call").tolist():  # one that says how something is sharded does nothing
+    for i in t.where("custom-call").tolist():  # one that only carries a sharding does nothing
         if target_family(t.instructions[i].custom_call_target) == ID["plumbing"]:
             out[i] = 0
     return out
@@ -90,7 +90,7 @@ def telling_mask(t: Table, members: np.ndarray) -> int:
 
 @per_table
 def interior_masks(t: Table) -> np.ndarray:
-    """A row a computation: bits of ``_TELLING`` for the opcodes in it, nested fusions too."""
+    """One row per computation: bits of ``_TELLING`` for the opcodes in it, nested fusions too."""
     bits = _bits(t)
     masks = t.reduce_by_computation(np.bitwise_or, bits, 0)
     fusions = t.where("fusion")
@@ -109,7 +109,7 @@ def _called(t: Table, i: int | np.int64) -> list[int]:
 
 @per_module
 def labels(module: Module) -> list[str]:
-    """One label an instruction; never empty, at most ``MAX_LABEL`` characters."""
+    """One label per instruction; never empty, at most ``MAX_LABEL`` characters."""
     t = table(module)
     family = families(module)
     names = [o.rsplit(".", 1)[-1] if "." in o else o for o in t.opcodes]
@@ -158,7 +158,7 @@ def _fusions(t: Table, family: np.ndarray, out: list[str]) -> None:
 
 
 def _plain(t: Table, computation: int) -> str:
-    """A fusion of opcodes that are in no list: names them as they are."""
+    """The label of a fusion of unlisted opcodes: their own names."""
     first = int(t.first[computation])
     inside = t.opcode[first : first + int(t.size[computation])]
     ops = dict.fromkeys(t.opcodes[o] for o in inside.tolist())
@@ -169,7 +169,7 @@ def _plain(t: Table, computation: int) -> str:
 
 
 def _wrapped(t: Table, out: list[str]) -> None:
-    """Outlined calls and async wrappers say what they wrap; a done says what it ends."""
+    """Labels outlined calls and async wrappers by what they wrap, a done by what it ends."""
     for i in np.concatenate((t.where("call"), t.where("async-start"))).tolist():
         inside = [
             j
@@ -227,7 +227,7 @@ def _with(instr: Instruction, attribute: str) -> str:
 
 
 def _payload(instr: Instruction) -> str:
-    """The array moved; of a tuple the first and how many more."""
+    """The array moved; for a tuple the first and how many more."""
     shape = instr.shape
     if instr.opcode.endswith("-start") and shape.tuple_shapes:
         shape = shape.tuple_shapes[-1] if len(shape.tuple_shapes) == 2 else shape.tuple_shapes[0]

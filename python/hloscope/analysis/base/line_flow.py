@@ -1,4 +1,4 @@
-"""Where values go, as edges between instructions: tuples, loops and fusions looked through.
+"""Where values go, as edges between instructions that pass through tuples, loops and fusions.
 
 copy.5 → tuple → while → (body) get-tuple-element 3 → dot.9      one edge: copy.5 → gte
 dot.2 → fusion(…, calls=%c) → (c) parameter(0) → bitcast          dot.2 → parameter(0) → bitcast
@@ -24,29 +24,29 @@ _STACK = "dynamic-update-slice"
 _SILENT = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
 _INTO = ("fusion", "call", "call-start", "async-start", "map")  # operand k is parameter k
 _LOOKED_THROUGH = ("while", "conditional", "optimization-barrier", "opt-barrier")
-_ROUNDS = 256  # instructions without a line between one and what gives it, at most
+_ROUNDS = 256  # at most this many instructions without a line between one and its source
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Edges from the maker of a value to what takes it, nearest in the program first."""
+    """Edges from the producer of a value to its users, nearest in the program first."""
 
     src: Ints
     dst: Ints
     size: int
 
     def users(self, row: int) -> list[int]:
-        """What takes the value of an instruction."""
+        """The users of an instruction's value."""
         order, at = self._by_src
         return list(self.dst[order[at[row] : at[row + 1]]].tolist())
 
     def makers(self, row: int) -> list[int]:
-        """Where what an instruction takes comes from."""
+        """The producers of what an instruction uses."""
         order, at = self._by_dst
         return list(self.src[order[at[row] : at[row + 1]]].tolist())
 
     def of_arrays(self, t: Table) -> Flow:
-        """Without scalars that arrays take: where it is read and written, padded with what."""
+        """Without edges from scalars to arrays: offsets of reads and writes, padding values."""
         elements = np.array([s.elements if s.is_array else 0 for s in t.shapes] or [0])[t.shape]
         keep = (elements[self.src] != 1) | (elements[self.dst] <= 1)
         return Flow(self.src[keep], self.dst[keep], self.size)
@@ -67,12 +67,12 @@ def _sorted(keys: Ints, size: int) -> tuple[Ints, Ints]:
 
 @per_table
 def is_move(t: Table) -> NDArray[np.bool_]:
-    """Copies, casts, reshapes, slices, and fusions of nothing else."""
+    """Whether rows are copies, casts, reshapes, slices, or fusions of nothing else."""
     return _with_fusions(t, t.by_opcode(lambda o: o in _MOVES, bool))
 
 
 def stacks(t: Table) -> NDArray[np.bool_]:
-    """What writes into a larger array, and fusions of that and of moves."""
+    """Whether rows write into a larger array, fusions of that and of moves included."""
     return _with_fusions(t, t.by_opcode(lambda o: o in _MOVES or o == _STACK, bool)) & ~is_move(t)
 
 
@@ -185,7 +185,7 @@ def _elements(module: Module, t: Table) -> tuple[Ints, Ints]:
 def _pass(
     given: tuple[Instruction, ...], to: tuple[Instruction, ...], pairs: list[tuple[int, int]]
 ) -> None:
-    """From a value, or the elements of a tuple, to what takes it, or its elements, there."""
+    """Adds edges from a value, or a tuple's elements, to what takes it, or its elements."""
     for value, there in zip(given, to, strict=False):
         if value.opcode != "tuple":
             pairs.append((value.index, there.index))
@@ -202,7 +202,7 @@ def _out(called: Computation, caller: Instruction, pairs: list[tuple[int, int]])
 
 
 def _combined(t: Table) -> tuple[Ints, Ints]:
-    """Edges past a combined collective, array by array: each is of another op."""
+    """Edges past a combined collective, array by array, as each belongs to another op."""
     pairs: list[tuple[int, int]] = []
     for row in t.where(*(o for o in t.opcodes if is_collective(o))).tolist():
         i = t.instructions[row]
@@ -227,8 +227,8 @@ def _results(module: Module, t: Table) -> tuple[Ints, Ints]:
     for r, caller in zip(out[of_tuples].tolist(), back[of_tuples].tolist(), strict=True):
         fusion = t.instructions[caller]
         _pass((t.instructions[r],), (fusion,), pairs)
-        # What is taken element by element goes there: a transfer that a fusion only passes on
-        # while it computes is not for what it computes.
+        # What is taken element by element has its own edges: a transfer that a fusion only passes
+        # on does not belong to what the fusion computes.
         if not fusion.users or any(u.opcode != "get-tuple-element" for u in fusion.users):
             pairs += [(o.index, caller) for o in t.instructions[r].operands]
     more = np.array(pairs, np.int64).reshape(-1, 2)
@@ -236,7 +236,7 @@ def _results(module: Module, t: Table) -> tuple[Ints, Ints]:
 
 
 def nearest(src: Ints, dst: Ints, known: NDArray[np.bool_]) -> Ints:
-    """For each row that is not known the nearest known one along the edges; -1 for none."""
+    """For each row that is not known, the nearest known one along the edges; -1 for none."""
     found = np.full(len(known), -1, np.int64)
     lost = ~known[src]
     src, dst = src[lost], dst[lost]

@@ -1,15 +1,15 @@
-"""A source line for every instruction: its own, or that of what it serves, which is then said.
+"""A source line for every instruction: its own, or one inferred from another, with the reason.
 
-Compilers lose lines (a matmul rewritten, a layout copy nobody asked for). What has none gets it,
-the first that is known of:
+Compilers lose lines (a matmul rewritten, a layout copy inserted). What has none gets the first
+that is known of:
 
     a fusion, loop, call     its heaviest part
-    a matmul, convolution    the reshape or transpose of it that still says ``dot_general``
+    a matmul, convolution    its reshape or transpose that is still named ``dot_general``
     a copy, cast, prefetch   what needs the value first, through tuples, loops and fusions
     a partial sum's reduce   what made the value
     anything else            what needs it, else what made it, else the loop or fusion around it
 
-Arguments stay without: they are the caller's. The rule is the same in Source, Cost, Memory and
+Arguments get none: they are the caller's. The rule is the same in Source, Cost, Memory and
 wherever a line is shown; ``Lines.why`` says what it was inferred from.
 """
 
@@ -31,8 +31,8 @@ NONE, OWN, PART, NAMED, SERVES, OF, INSIDE = range(7)
 _FINISHING = ("all-reduce", "reduce-scatter", "get-tuple-element", "tuple")
 _SAYS_MATMUL = ("dot_general", "conv_general_dilated", "ragged_dot", "dot-general")
 _LOST_OFTEN = ("dot", "convolution", "custom-call")
-_TELL_NOTHING = ("while", "constant", "iota")  # what carries it, or what it is stacked into
-_FAR = 6  # reshapes and transposes between a matmul and the one that names it, at most
+_TELL_NOTHING = ("while", "constant", "iota")  # only carries, or is stacked into, other values
+_FAR = 6  # at most this many reshapes and transposes between a matmul and the one that names it
 _DEEP = 12  # computations in computations
 
 _KINDS = {PART: "its heaviest part is", NAMED: "named by", INSIDE: "inside"}
@@ -48,7 +48,7 @@ _NOUNS = {
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """The line of each instruction of a module; arrays have a row an instruction.
+    """The line of each instruction of a module; arrays have one row per instruction.
 
     ``frame`` is the innermost frame id in ``table`` (0 for none), ``kind`` how it is known,
     ``via`` the instruction it was inferred from (-1 for own lines and for none).
@@ -62,7 +62,7 @@ class Lines:
 
     @property
     def inferred(self) -> NDArray[np.bool_]:
-        """Whether the line is that of something else."""
+        """Whether the line is another instruction's."""
         return self.kind > OWN
 
     def frames(self, i: Instruction) -> tuple[StackFrame, ...]:
@@ -90,9 +90,9 @@ class Lines:
         return said(self.of(i), self.why(i))
 
     def phrases(self) -> tuple[NDArray[np.uint8], list[str]]:
-        """``why`` of all instructions: into a list of words, before the name of ``via``.
+        """``why`` of all instructions: indices into a list of words, which precede ``via``'s name.
 
-        0 is '', of own lines and where none is known.
+        0 is '', for own lines and where none is known.
         """
         t = table(self.module)
         opcode = np.array(t.opcode)
@@ -118,7 +118,7 @@ def said(at: StackFrame | None, why: str) -> str:
 
 
 def _work(i: Instruction) -> str:
-    """The opcode that says what an instruction does; of a fusion of moves its root's."""
+    """The opcode that says what an instruction does; for a fusion of moves its root's."""
     if i.opcode == "fusion" and i.called_computations:
         root = i.called_computations[0].root
         if root is not None and bool(is_move(table(i.module))[i.index]):
@@ -141,7 +141,7 @@ def lines(module: Module) -> Lines:
     """The line of every instruction; made once for a module."""
     frames, ids = module.source_frames()
     frame = np.array(ids, np.int64)
-    frame[frame > len(frames.frames)] = 0  # of a damaged dump
+    frame[frame > len(frames.frames)] = 0  # in a damaged dump
     kind = np.where(frame > 0, OWN, NONE).astype(np.uint8)
     via = np.full(len(frame), -1, np.int64)
     found = Lines(module, frames, frame, kind, via)
@@ -161,7 +161,7 @@ def _infer(found: Lines, t: Table) -> None:
     lost = ~known & ~_arguments(found.module, t)
     ahead, behind = _both_ways(edges, known)
     of_loops = _of_loops(found, t)
-    if of_loops.any():  # what a loop's own slices carry is for what takes it, if anything does
+    if of_loops.any():  # what a loop's own slices carry is for its users, if there are any
         telling = ~t.by_opcode(lambda o: o in _TELL_NOTHING, bool)
         farther = _both_ways(edges.of_arrays(t), known & telling & ~of_loops)
         ahead = np.where(farther[0] >= 0, farther[0], ahead)
@@ -179,12 +179,12 @@ def _infer(found: Lines, t: Table) -> None:
 
 
 def _both_ways(edges: Flow, known: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """The nearest known row ahead of each that is not, and behind it; -1 for none."""
+    """For each row that is not known, the nearest known one ahead and behind; -1 for none."""
     return nearest(edges.src, edges.dst, known), nearest(edges.dst, edges.src, known)
 
 
 def _of_loops(found: Lines, t: Table) -> NDArray[np.bool_]:
-    """Slices and stacks that a scan makes of what it carries: moves with the line of a loop."""
+    """Slices and stacks that a scan makes from what it carries: moves with the line of a loop."""
     out = np.zeros(len(t.opcode), bool)
     places = {_place(found, row) for row in t.where("while").tolist()} - {None}
     if places:
@@ -213,7 +213,7 @@ def _arguments(module: Module, t: Table) -> NDArray[np.bool_]:
 
 
 def _parts(found: Lines, t: Table) -> None:
-    """Gives what calls computations and has no line that of the heaviest part in them."""
+    """Gives callers without a line that of the heaviest part of what they call."""
     frame, n = found.frame, len(found.frame)
     applied = np.array([r == "to_apply" for r in t.called_roles], bool)
     applied &= ~t.by_opcode(lambda o: o == "call", bool)[t.called.rows]  # a reducer is not a part
@@ -232,7 +232,7 @@ def _parts(found: Lines, t: Table) -> None:
         np.maximum.at(top, callers[lost], inner[lost])
         rows = np.flatnonzero(top)
         via = order[top[rows] - 1]
-        # A fusion inside what got it is as heavy as its part.
+        # A nested fusion is as heavy as the part it got its line from.
         found.via[rows] = np.where(found.via[via] >= 0, found.via[via], via)
         weight[rows] = np.maximum(weight[rows], weight[via])
         frame[rows] = frame[via]
@@ -240,7 +240,7 @@ def _parts(found: Lines, t: Table) -> None:
 
 
 def _named(found: Lines, t: Table, edges: Flow) -> None:
-    """Gives matmuls without a line that of the reshape that still bears their name."""
+    """Gives matmuls without a line that of the reshape that still has their name."""
     wanted = t.where(*_LOST_OFTEN)
     wanted = wanted[found.frame[wanted] == 0]
     if not len(wanted):
@@ -260,7 +260,7 @@ def _named(found: Lines, t: Table, edges: Flow) -> None:
 
 
 def _walk(row: int, step: object, told: NDArray[np.bool_], moves: NDArray[np.bool_]) -> int:
-    """The nearest row that tells, over moves alone; -1 for none."""
+    """The nearest row in ``told``, over moves alone; -1 for none."""
     at, seen = [row], {row}
     for _ in range(_FAR):
         ahead: list[int] = []
@@ -276,7 +276,7 @@ def _walk(row: int, step: object, told: NDArray[np.bool_], moves: NDArray[np.boo
 
 
 def _around(found: Lines, t: Table, lost: NDArray[np.bool_]) -> None:
-    """Gives what is left the line of the loop or fusion it is in."""
+    """Gives the rest the line of the loop or fusion they are in."""
     caller, _ = t.caller()
     for _ in range(_DEEP):
         rows = np.flatnonzero(lost & (found.frame == 0))

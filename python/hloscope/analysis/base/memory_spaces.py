@@ -7,12 +7,12 @@
     S(5)   host          host            host
     S(6)   SMEM          -               -
 
-All others are shown as what they are called: "memory space 4".
+All others are shown by number: "memory space 4".
 
 0, 1 and 5 are XLA's own (``kDefaultMemorySpace``, ``kGenericFastMemorySpace`` and
 ``kHostMemorySpace`` of ``xla/layout.h``). On GPU 1 and 2 colour buffers for collectives and
-temporaries (``gpu_memory_space_assignment.h``), which lie in the same memory as all others. What
-TPU calls 2 and 6 holds the semaphores of copies and scalars.
+temporaries (``gpu_memory_space_assignment.h``), which are in the same memory as all others. On
+TPU 2 holds the semaphores of copies and 6 scalars.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _GPU_CALLS = ("__cu", "__triton", "__gpu", "__hipblas", "__rocm", "triton_kernel
 
 
 def memory_space(shape: Shape) -> int:
-    """The layout's ``S(n)``, 0 where it names none and for tuples."""
+    """The layout's ``S(n)``, 0 if it names none and for tuples."""
     return shape.layout.memory_space if shape.layout is not None else MAIN
 
 
 def platform(module: Module, target: Target) -> str:
-    """ "tpu", "gpu", "cpu", or "" where neither the capture nor the module's form says."""
+    """ "tpu", "gpu", "cpu", or "" if neither the capture nor the module itself shows it."""
     return target.platform or _form(module)
 
 
@@ -53,17 +53,17 @@ def _form(module: Module) -> str:
 
 
 def main_spaces(on: str) -> tuple[int, ...]:
-    """The ``S(n)`` that lie in the device's main memory."""
+    """The ``S(n)`` that are in the device's main memory."""
     return _ON_GPU if on == "gpu" else (MAIN,)
 
 
 def space_name(space: int, on: str) -> str:
-    """ "HBM", "VMEM", "host", …; "memory space 3" for one that nobody names."""
+    """ "HBM", "VMEM", "host", …; "memory space 3" for one without a name."""
     if space in main_spaces(on):
         space = MAIN
     return (_TPU if on == "tpu" else _OTHER).get(space, f"memory space {space}")
 
 
 def space_names(on: str) -> tuple[str, ...]:
-    """The names there are on a platform, main memory first."""
+    """The names of memory spaces on a platform, main memory first."""
     return tuple((_TPU if on == "tpu" else _OTHER).values())

@@ -14,7 +14,7 @@ from ...hlo.shape import ELEMENT_BITS
 
 
 def storage_bytes(shape: Shape) -> int:
-    """Bytes of one device's copy, tile padding included, summed over tuple leaves.
+    """Bytes per device, tile padding included, summed over tuple leaves.
 
     Equal to ``Shape.byte_size`` where the layout has no tiles (CPU, GPU).
     """
@@ -52,5 +52,5 @@ def _tile(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
 
 
 def padding_bytes(shape: Shape) -> int:
-    """Bytes of ``storage_bytes`` that hold no element."""
+    """The part of ``storage_bytes`` that holds no element."""
     return storage_bytes(shape) - shape.byte_size

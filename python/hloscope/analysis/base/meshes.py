@@ -1,8 +1,8 @@
 """The mesh a module was partitioned over: given with the target, or inferred from the module.
 
-Before Shardy's shardings are taken away a dump names its meshes in its header. Else its groups
-and shardings are cut along one: the coarsest mesh that explains them is taken, with axes called
-axis_0, axis_1, … from the outermost.
+A dump from before Shardy's shardings are removed names its meshes in its header. Otherwise the
+coarsest mesh that explains the device groups and shardings is taken, with axes named axis_0,
+axis_1, … from the outermost.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ...hlo.slices import in_every_slice, slices_of
 from .table import table
 from .trips import multiplicity
 
-RARE = 0.05  # groups in less than this share of all uses do not shape the mesh
+RARE = 0.05  # groups with less than this share of all uses are ignored
 
 
 def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
-    """The mesh over flattened device numbers; None for one device or when nothing says."""
+    """The mesh over flattened device numbers; None for one device or if unknown."""
     replicas, partitions = device_counts(module, target)
     slices = slices_of(module, target)
     count = replicas * partitions * max(1, len(slices))
@@ -44,7 +44,7 @@ def module_mesh(module: Module, target: Target | None = None) -> Mesh | None:
     for index in t.where(*with_groups).tolist():
         op = t.instructions[index]
         raw = groups_text(op)
-        if raw is None or runs[op.computation.index] == 0:  # what nothing calls cuts no mesh
+        if raw is None or runs[op.computation.index] == 0:  # nothing calls it: it is ignored
             continue
         found = in_every_slice(device_groups(op, replicas, partitions), slices)
         if found is not None and found.groups is not None and 1 < found.group_size < count:

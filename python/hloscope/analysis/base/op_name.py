@@ -3,10 +3,10 @@
     jit(step)/transpose(jvp(layer_0))/mlp/dot_general   → backward, layer_0, mlp
     jit(step)/jit(main)/jvp(GPT)/h/3/3/attn/bld,bmd->blm/mul → forward, GPT, h/3, attn
     jit(step)/(a/mul:a/b/add)                           → a
-    broadcast.29                                        → None: XLA's own, names no place
+    broadcast.29                                        → None: XLA's own, names no scope
     jit(step)/mul                                       → () known to be at the top
 
-The last component is the primitive and goes.
+The last component is the primitive and is dropped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Path = tuple[str, ...]
 FORWARD, BACKWARD = "forward", "backward"
 REMAT = "rematted_computation"
 LAYER = "\x1f"  # ends the name of a layer found by repetition: "block 3"
-CALLED = "()"  # ends the name of a jitted function, as against a scope a person named
+CALLED = "()"  # ends the name of a jitted function, unlike that of a scope the user named
 
-# Transformations and calls that say how JAX got there, not where a person was.
+# Transformations and calls that show how JAX got there, not where in the user's code.
 _UNWRAP = frozenset(
     "jit pjit vmap pmap xmap shard_map custom_jvp custom_vjp xla_call parallelize "
     "linearize named core_call jvp transpose".split()
@@ -66,7 +66,7 @@ def common(paths: list[Path]) -> Path:
 
 
 def common_to_most(paths: Counter[Path], share: float) -> Path:
-    """The innermost path that ``share`` of all begin with: what XLA merged is in another."""
+    """The innermost path that ``share`` of all begin with; merged ops may be in another."""
     total = paths.total()
     found: Path = ()
     while True:
@@ -82,7 +82,7 @@ def common_to_most(paths: Counter[Path], share: float) -> Path:
 
 @lru_cache(maxsize=1 << 17)
 def parse_op_name(op_name: str) -> Path | None:
-    """The scope of an op_name, outermost first; None when it names no place (no "/")."""
+    """The scope of an op_name, outermost first; None when it names no scope (no "/")."""
     if "/" not in op_name:
         return None
     head, _, primitive = op_name.rpartition("/")
@@ -123,7 +123,7 @@ def _scope(parts: list[str]) -> Path:
             transforms.add(wrapper)
         if not phase and ("transpose" in transforms or "jvp" in transforms):
             phase = BACKWARD if "transpose" in transforms else FORWARD
-            if all(p in LOOPS for p in out):  # a loop over batches is not a place
+            if all(p in LOOPS for p in out):  # a loop over batches is not a scope
                 out.clear()
             out.append(phase)
         function = position == 0 and bool(transforms & _FUNCTION) and not phase
@@ -135,7 +135,7 @@ def _scope(parts: list[str]) -> Path:
             if number == name and stem:  # flax repeats the name under remat: layer/5/5
                 continue
             out[-1] = f"{out[-1]}/{name}"
-        elif out and out[-1] == name + ".apply":  # flax, of a module applied by hand
+        elif out and out[-1] == name + ".apply":  # flax, for a module applied by hand
             out[-1] = name
         elif not out or out[-1] != name:
             called = bool(transforms & _FUNCTION)
@@ -146,7 +146,7 @@ def _scope(parts: list[str]) -> Path:
 def _remat_inside(path: list[str]) -> list[str]:
     """Puts recomputation inside the layer it recomputes, not around all of them.
 
-    Between the layers' gradients, one group of all recomputation would be a cycle.
+    One group of all recomputation would form a cycle with the layers' gradients.
     """
     if REMAT in path[:-1]:
         at = path.index(REMAT)
@@ -169,7 +169,7 @@ def relative(path: Path, base: Path) -> Path:
 
 
 def without_loops(path: Path) -> Path:
-    """A path without jax's words for a loop (``while/body``), which are not places."""
+    """A path without jax's words for a loop (``while/body``), which are not scopes."""
     out: list[str] = []
     inside = False
     for part in path:
@@ -183,12 +183,12 @@ _RERUN = "rematted_computation"
 
 
 def is_autodiff(op_name: str) -> bool:
-    """Whether the op is of a derivative: transposed, and no second run of the forward pass."""
+    """Whether the op belongs to a derivative: transposed, and not a rerun of the forward pass."""
     return all("transpose(" in n and _RERUN not in n for n in merged_names(op_name))
 
 
 def merged_names(op_name: str) -> list[str]:
-    """The names that one of a combined op stands for: ``f/(a/psum:b/psum)``, ``f/a;f/b``."""
+    """The names in a combined op's name: ``f/(a/psum:b/psum)``, ``f/a;f/b``."""
     if ";" in op_name:
         return [n for part in split_components(op_name, ";") for n in merged_names(part)]
     if not op_name.endswith(")") or ":" not in op_name:

@@ -17,9 +17,9 @@ _THROUGH = frozenset({
     "copy-done", "optimization-barrier", "opt-barrier", "dynamic-slice", "slice",
     "reduce-precision", "negate", "slice-start", "slice-done",
 })  # fmt: skip
-# XLA:TPU's own: the pieces that a prefetch brought, put together; padding taken off.
+# XLA:TPU's own: joining the pieces of a prefetch; removing padding.
 _PIECES, _CROPPED = '"ConcatBitcast"', '"ZeroCrop"'
-# The same value, laid out otherwise.
+# The same value, distributed differently.
 _MOVES = tuple(k.name for k in KINDS.values() if k.reshards)
 _STEPS = 200
 
@@ -72,7 +72,7 @@ def _rendezvous(i: Instruction) -> tuple[int, str]:
 
 @per_module
 def _sent(module: Module) -> dict[tuple[int, str], Instruction]:
-    """What each send between slices sends; its receive gets the like of other slices."""
+    """What each send between slices sends; its receive gets the same value of other slices."""
     t = table(module)
     sends = [t.instructions[n] for n in t.where("send").tolist()]
     return {_rendezvous(s): s.operands[0] for s in sends if s.operands and _rendezvous(s)[1]}
@@ -92,7 +92,7 @@ def step_back(at: Instruction, path: list[int]) -> Instruction | None:
     if op in _THROUGH and at.operands:
         return at.operands[0]
     if op == "broadcast" and at.operands and at.shape.elements == at.operands[0].shape.elements:
-        # of one element there may be no more to say: a constant is one
+        # for one element there may be nothing further, such as a constant
         return at.operands[0] if at.shape.elements > 1 else None
     if op == "custom-call" and at.operands:
         return _through_custom_call(at)
@@ -123,14 +123,14 @@ def _through_custom_call(at: Instruction) -> Instruction | None:
 
 
 def _outside(at: Instruction, path: list[int]) -> Instruction | None:
-    """What a computation's parameter is outside: the caller's operand."""
+    """The value of a computation's parameter outside: the caller's operand."""
     caller = callers(at.module).get(at.computation.index)
     number = at.parameter_number
     if caller is None or at.computation.is_entry or number is None:
         return None
     if caller.opcode in ("fusion", "call", "call-start", "async-start"):
         return caller.operands[number] if number < len(caller.operands) else None
-    if caller.opcode == "conditional":  # operands: the predicate or index, then one a branch
+    if caller.opcode == "conditional":  # operands: the predicate or index, then one per branch
         branch = 1 + [c.index for c in caller.called_computations].index(at.computation.index)
         return caller.operands[branch] if branch < len(caller.operands) else None
     if caller.opcode == "while" and path and caller.operands:
@@ -188,13 +188,13 @@ def _named(at: Instruction, path: list[int], target: Target) -> Source:
     if at.opcode in ("parameter", "while"):
         caller = at if at.opcode == "while" else callers(at.module).get(at.computation.index)
         if caller is None or caller.opcode != "while":
-            return Source("value", f"%{at.name}", at)  # of what nobody here calls, or applies
+            return Source("value", f"%{at.name}", at)  # without a caller, or in a reducer
         return Source("loop", _carried(caller, path, target), at)
     return Source("value", short_op_name(at.op_name) or f"%{at.name}", at)
 
 
 def _carried(loop: Instruction, path: list[int], target: Target) -> str:
-    """``x carried by a loop``: by the argument it begins as, else by what each step makes it."""
+    """``x carried by a loop``: by its initial argument, else by what each step computes."""
     element = f" (element {path[-1]})" if path else ""
     body = dict(loop.called).get("body")
     made = body.root if body is not None else None
@@ -231,7 +231,7 @@ _NOISE = frozenset({
 def short_op_name(op_name: str) -> str:
     """``jit(step)/jvp(layer_0)/mlp/dot_general`` → ``layer_0/mlp/dot_general``."""
     parts = []
-    # XLA joins the names of what it merges by ";": the first is the one that computes
+    # XLA joins the names of what it merges with ";": the first is the one that computes
     for at, part in enumerate(op_name.partition(";")[0].partition("[")[0].split("/")):
         if at == 0 and part.endswith(")") and not part.startswith(("jvp(", "transpose(")):
             continue  # the function: jit(step), xmap(step), parallelize(step)

@@ -1,4 +1,4 @@
-"""The phases of a program, and walks along its edges that say which row is of which."""
+"""The phases of a program, and walks along its edges that assign rows to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN, FORWARD, BACKWARD, REMATERIALISED, OPTIMISER = range(5)
 
 
 def calls_that_hold(t: Table, wanted: Mask) -> Mask:
-    """Computations with a wanted row in them or in what they call."""
+    """Computations that contain a wanted row, or call one that does."""
     holds = np.zeros(len(t.first), bool)
     holds[t.computation[wanted]] = True
     rows, callees = t.called.rows, t.called.values
@@ -32,7 +32,7 @@ def calls_that_hold(t: Table, wanted: Mask) -> Mask:
 def depends_on(t: Table, wanted: Mask) -> Mask:
     """Rows computed, within their computation, from a wanted row or a call that holds one.
 
-    Not from a constant: equal ones are merged, and one has the name of whichever was first.
+    Constants do not count: equal ones are merged, and keep the name of whichever was first.
     """
     wanted = wanted & ~t.silent
     holds = calls_that_hold(t, wanted)
@@ -41,7 +41,7 @@ def depends_on(t: Table, wanted: Mask) -> Mask:
     source[rows[holds[callees]]] = True
     seen = bytearray(source.tobytes())
     found = np.frombuffer(seen, bool)
-    some = np.zeros(len(t.first), bool)  # elsewhere nothing is to be found
+    some = np.zeros(len(t.first), bool)  # elsewhere there is nothing to find
     some[t.computation[source]] = True
     mine = ~source[t.operands.rows] & some[t.computation[t.operands.rows]]
     waves, (users, values) = in_order(t, mine)
@@ -60,10 +60,10 @@ def into(t: Table, values: Mask) -> Mask:
 
 
 def used_as(t: Table, out: Phases) -> Phases:
-    """For each edge the phase of its use: of a fusion's operand, of what reads it in there.
+    """For each edge the phase of its use: for a fusion's operand, that of what reads it inside.
 
-    XLA fuses a layer's update into the product that makes its gradient: the fusion is of the
-    backward pass, and what it takes for the update alone is the optimiser's.
+    XLA fuses a layer's update into the product that makes its gradient: the fusion belongs to
+    the backward pass, and what it takes for the update alone to the optimiser.
     """
     rows, edges = t.operands.rows, t.operands.values
     found = out[rows].copy()
@@ -79,7 +79,7 @@ def used_as(t: Table, out: Phases) -> Phases:
 
 
 def _of_parameters(t: Table, out: Phases) -> tuple[Ints, Phases, int]:
-    """Of operands of fusions that one phase alone reads in there: key, phase; keys ascend."""
+    """Fusion operands that a single phase reads inside: key, phase; keys ascend."""
     caller, roles = t.caller()
     fused = t.by_opcode(lambda o: o == "fusion", bool)[caller] & (caller >= 0)
     updates = np.bincount(t.computation[out == OPTIMISER], minlength=len(t.first)) > 0

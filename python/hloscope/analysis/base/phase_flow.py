@@ -1,4 +1,4 @@
-"""Phases held against data flow: nothing that the forward pass waits for is of the backward pass.
+"""Phases checked against data flow: the forward pass needs nothing of the backward pass.
 
 XLA merges equal operations of both passes and keeps one of their names, and moves what is
 rematerialised from weights alone to its first use. By name those belong to a later phase than
@@ -7,9 +7,9 @@ their users, and forward and backward seem to wait for each other:
     exp     transpose(jvp())/rematted_computation/exp      used by forward and backward: forward
     mul     jvp()/mul                                      made from a gradient: backward
 
-The order of the module is a run of it, so one place in it parts the passes best: the one with the
-fewest forward names after it and other names before it. What is named against that *and* against
-its users or operands is renamed; what merely stands on the other side keeps its name.
+The order of the module is a valid run, so one point in it separates the passes best: the one with
+the fewest forward names after it and other names before it. What is named against that *and*
+against its users or operands is renamed; what is merely on the other side keeps its name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .table import Table
 
-# What runs the computations it calls, as against fusing them or applying them to elements.
+# What runs the computations it calls, rather than fusing them or applying them to elements.
 RUNS = frozenset(["while", "conditional", "call", "call-start", "async-start"])
 
 # Values of several sources: one late part does not make the others late.
@@ -29,7 +29,7 @@ _BUNDLES = frozenset(["tuple", "get-tuple-element", "opt-barrier", "while", "con
 def held_to_flow(
     t: Table, phase: npt.NDArray[np.uint8], forward: int, backward: int
 ) -> npt.NDArray[np.uint8]:
-    """``phase`` with the names that data flow contradicts replaced; 0 stands for no name."""
+    """``phase`` with the phases that data flow contradicts replaced; 0 is no phase."""
     out = phase.copy()
     bundles = t.by_opcode(lambda o: o in _BUNDLES or o.startswith("all-reduce"), bool)
     for c in _of_both(t, phase == forward, phase > forward):
@@ -61,7 +61,7 @@ def held_to_flow(
 
 
 def _of_both(t: Table, early: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> list[int]:
-    """Computations that hold rows of both kinds, but for those in a fusion or a reduction."""
+    """Computations that hold rows of both kinds, except those of a fusion or a reduction."""
     both = np.ones(len(t.first), bool)
     for wanted in (early, late):
         holds = np.zeros(len(t.first), bool)
@@ -76,7 +76,7 @@ def _of_both(t: Table, early: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]
 
 
 def _parting(is_forward: npt.NDArray[np.bool_], is_other: npt.NDArray[np.bool_]) -> int:
-    """How many rows come before the place that parts the passes best."""
+    """How many rows come before the point that separates the passes best."""
     score = np.cumsum(is_forward.astype(np.int64) - is_other.astype(np.int64))
     best = int(score.argmax())
     return best + 1 if score[best] > 0 else 0
@@ -85,7 +85,7 @@ def _parting(is_forward: npt.NDArray[np.bool_], is_other: npt.NDArray[np.bool_])
 def _with_what_is_fused(
     t: Table, phase: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """What a renamed fusion holds goes with it."""
+    """Renames what a renamed fusion contains along with it."""
     changed = out != phase
     for e in np.flatnonzero(changed[t.called.rows]).tolist():
         i, c = int(t.called.rows[e]), int(t.called.values[e])

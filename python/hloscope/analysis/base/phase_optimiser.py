@@ -1,4 +1,4 @@
-"""What is the optimiser's though no gradient reaches it: steps counted, moments that decay."""
+"""What belongs to the optimiser though no gradient reaches it: step counters, decaying moments."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .waves import in_order
 def serve_optimiser(t: Table, out: Phases, candidate: Mask, after: Mask, updates: Mask) -> Mask:
     """Candidates that nothing but the optimiser uses: ``b1 * m`` needs no gradient.
 
-    ``after`` are the rows that come from a gradient: without a name, and used by the optimiser
-    or the results alone, they are its own. ``updates`` are the uses that are known to be its own.
+    ``after`` are the rows that come from a gradient: without a name, and used only by the
+    optimiser or the results, they are its own. ``updates`` are uses known to be its own.
     """
     tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
     serves = out == OPTIMISER
-    plain = t.op_name == 0  # copies and casts of XLA's own pass it on
+    plain = t.op_name == 0  # XLA's own copies and casts pass it on
     may = (out == UNKNOWN) & (candidate | plain)
     uses = into(t, may) & ~tuples[t.operands.rows]
     waves, (users, values) = in_order(t, uses & ~updates, last_first=True)
@@ -52,11 +52,11 @@ def serve_optimiser(t: Table, out: Phases, candidate: Mask, after: Mask, updates
 
 
 def beside_model(t: Table, out: Phases, candidate: Mask, updates: Mask) -> Mask:
-    """Candidates that no value of the model joins, of the optimiser's state.
+    """Candidates from the optimiser's state that involve no value of the model.
 
-    A frozen weight has no gradient, and its moments decay all the same: ``m * b1 / (1 - b1**t)``
-    is made from arguments alone and ends in the results. A piece of such rows is the optimiser's
-    where it shares ``b1**t`` with other updates or reads an argument that the model does not.
+    A frozen weight has no gradient, but its moments still decay: ``m * b1 / (1 - b1**t)`` is
+    made from arguments alone and ends in the results. A piece of such rows is the optimiser's
+    if it shares ``b1**t`` with other updates or reads an argument that the model does not.
     """
     model = np.isin(out, (FORWARD, BACKWARD, REMATERIALISED))
     tuples = t.by_opcode(lambda o: o == "tuple", bool)
@@ -64,7 +64,7 @@ def beside_model(t: Table, out: Phases, candidate: Mask, updates: Mask) -> Mask:
         tuples[row] = t.instructions[row].is_root
     feeds = model.copy()
     np.logical_or.at(feeds, t.called.rows, calls_that_hold(t, model)[t.called.values])
-    plain = (t.op_name == 0) & (t.called.counts == 0) & ~t.silent  # copies of XLA's own
+    plain = (t.op_name == 0) & (t.called.counts == 0) & ~t.silent  # XLA's own copies
     loose = (candidate | plain) & ~tuples & (out == UNKNOWN) & ~depends_on(t, model)
     updates = updates | (out[t.operands.rows] == OPTIMISER)
     seen = bytearray(feeds.tobytes())

@@ -1,4 +1,4 @@
-"""Forward, backward, rematerialised or optimiser: which part of a training step an op is of.
+"""Forward, backward, rematerialised or optimiser: the part of a training step of each op.
 
 jax writes it into ``op_name``:
 
@@ -7,17 +7,17 @@ jax writes it into ``op_name``:
     jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh     rematerialised
     jit(step)/adam/mul                                                  optimiser
 
-The optimiser is what depends on the backward pass without being marked, or what stands in a
+The optimiser is what depends on the backward pass without being marked, or what is in a
 scope of a known optimiser. Ops without a name (partitioner, layout copies) take the phase of
-what they are computed from or serve, else of the loop or call that they stand in.
+what they are computed from or serve, else of the loop or call that they are in.
 
 Where the compiler made one op of several, it has the names of all of them, as a combined
 all-reduce of gradients and the loss:
 
     jit(step)/(transpose(jvp())/dot_general:jvp()/reduce_sum)
 
-Data flow decides then: the latest phase where it is computed from the backward pass, else the
-earliest. A module with no mark at all has no phases: nothing says that it trains.
+Then data flow decides: the latest phase if it is computed from the backward pass, else the
+earliest. A module without any mark has no phases: nothing shows that it trains.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _OPTIMISER = re.compile(
     r"|apply_updates|apply_gradients?|apply_grads?|update_params|opt_update)\)*(?:/|$)",
     re.I,
 )
-# One of these stands in every name that the pattern above finds.
+# One of these is in every name that the pattern above finds.
 _OPTIMISER_WORDS = ("ada", "sgd", "lamb", "lion", "rmsprop", "opt", "apply_", "update_params")
 _XLA_REMAT = re.compile(r"\.remat\d*(?:\.|$)")  # hlo_rematerialization's clones
 
 
 def name_phases(op_name: str) -> tuple[int, ...]:
-    """The phases that the names of a merged op say, in time; one of a name of its own."""
+    """The phases in the names of a merged op, in order; one for a single name."""
     if ":" not in op_name and ";" not in op_name:
         return (name_phase(op_name),)
     found = {name_phase(n) for n in merged_names(op_name)}
@@ -94,8 +94,8 @@ def merged_names(op_name: str) -> list[str]:
 
 
 def name_phase(op_name: str) -> int:
-    """What one ``op_name`` alone says; UNKNOWN for unmarked names and argument names."""
-    # A pattern is tried where its word stands: names are many, and patterns slow.
+    """The phase by one ``op_name`` alone; UNKNOWN for unmarked names and argument names."""
+    # A pattern is tried only where its word occurs: names are many, and patterns slow.
     if "/" not in op_name:
         return UNKNOWN
     if "rematted_computation" in op_name and _REMAT.search(op_name):
@@ -112,7 +112,7 @@ def name_phase(op_name: str) -> int:
 
 @per_module
 def phases(module: Module) -> Phases:
-    """A row an instruction: index into ``PHASES``; all 0 when the module marks none."""
+    """One row per instruction: index into ``PHASES``; all 0 when the module marks none."""
     t = table(module)
     said = [name_phases(n) for n in t.places]
     by_name = np.array([p[0] if len(p) == 1 else UNKNOWN for p in said], np.uint8)
@@ -139,10 +139,10 @@ def phases(module: Module) -> Phases:
 
 
 def _from_caller(t: Table, out: Phases, free: npt.NDArray[np.bool_]) -> None:
-    """Unmarked names in a loop or call that is marked itself are of its phase.
+    """Gives unmarked names in a loop or call that is marked itself its phase.
 
-    Some versions of jax write names in a loop's body from the body on: ``layers/mul`` in a
-    loop ``transpose(jvp(model))/while`` is of the backward pass.
+    Some versions of jax write names in a loop's body relative to the body: ``layers/mul`` in a
+    loop ``transpose(jvp(model))/while`` belongs to the backward pass.
     """
     caller, _ = t.caller()
     around = [UNKNOWN] * len(t.first)
@@ -158,9 +158,9 @@ def _from_caller(t: Table, out: Phases, free: npt.NDArray[np.bool_]) -> None:
 def _between(
     t: Table, out: Phases, named: npt.NDArray[np.bool_], is_path: npt.NDArray[np.bool_]
 ) -> None:
-    """Unnamed rows are no earlier than a gradient they are made from, else no later than users.
+    """Makes unnamed rows no earlier than a gradient they come from, else no later than users.
 
-    ``named`` are the rows whose own name says a phase, ``is_path`` those that have a name.
+    ``named`` are the rows whose own name shows a phase, ``is_path`` those that have a name.
     """
     rows, values = t.operands.rows, t.operands.values
     after = depends_on(t, named & (out == BACKWARD))
@@ -170,7 +170,7 @@ def _between(
     out[late] = BACKWARD
     movable = free & ~after
     whole = t.by_opcode(lambda o: o in ("tuple", "opt-barrier", "while", "call"), bool)
-    for _ in range(64):  # a chain of plumbing is seldom longer
+    for _ in range(64):  # a chain of plumbing is rarely longer
         used = values[(out[rows] == FORWARD) & ~whole[rows]]
         early = used[movable[used] & (out[used] > FORWARD)]
         if not len(early):
@@ -183,29 +183,64 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     caller, roles = t.caller()
     fused = [role == "calls" for role in roles]
     after = depends_on(t, out == BACKWARD)
-    after |= np.array(_from_callers(t, after.tobytes(), fused), bool)[t.computation]
+    # by what it takes: a fusion of a gradient with others' work makes those no later
+    fed = np.zeros(len(out), bool)
+    fed[t.operands.rows[after[t.operands.values]]] = True
+    after |= np.array(_from_callers(t, fed.tobytes(), fused), bool)[t.computation]
     unmarked = out == UNKNOWN
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
         out[unmarked & is_path & after] = OPTIMISER
+        bodies = _unmarked_bodies(t, out)
         told = (is_path | _named_inside(t, is_path)) & unmarked & ~after
+        told &= ~bodies[t.computation]
         updates = used_as(t, out) == OPTIMISER
         out[serve_optimiser(t, out, told, after, updates)] = OPTIMISER
         _with_what_they_fuse(t, out, beside_model(t, out, told, updates))
+        _as_their_loop(t, out, bodies, after)
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
         out[unmarked & is_path] = FORWARD
     _from_inside(t, out, caller, fused)
     _inherit(t, out)
-    # What is still unmarked inside a fusion, a loop or a call is of its phase.
+    # What is still unmarked inside a fusion, a loop or a call gets its phase.
     whole = np.zeros(len(t.first), bool)
     whole[t.computation[out == UNKNOWN]] = True
     around = np.array(_from_callers(t, out.tobytes(), whole.tolist()), np.uint8)
     out[:] = np.where(out == UNKNOWN, around[t.computation], out)
 
 
+def _unmarked_bodies(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
+    """Computations that a loop runs, at any depth, where nothing in the loop is marked."""
+    caller = t.caller()[0]
+    holds = calls_that_hold(t, out != UNKNOWN)
+    loop = t.by_opcode(lambda o: o == "while", bool)
+    inside = np.zeros(len(t.first), bool)
+    for c in range(len(inside) - 1, -1, -1):  # callers come after what they call
+        row = int(caller[c])
+        if row >= 0:
+            inside[c] = inside[t.computation[row]] or bool(loop[row] and not holds[c])
+    return inside
+
+
+def _as_their_loop(
+    t: Table, out: Phases, bodies: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]
+) -> None:
+    """Gives what unmarked loops run the phase of the loop: its body has no gradients to tell.
+
+    Layers that write the words which a step learns from are the model, not its optimiser.
+    """
+    caller = t.caller()[0]
+    for c in np.flatnonzero(bodies)[::-1].tolist():
+        row = int(caller[c])
+        rows = slice(t.first[c], t.first[c] + t.size[c])
+        part = out[rows]
+        late = out[row] == OPTIMISER or (out[row] == UNKNOWN and after[row])
+        part[part == UNKNOWN] = OPTIMISER if late else FORWARD
+
+
 def _from_callers(t: Table, of_row: bytes, passed_on: list[bool]) -> list[int]:
-    """What each computation takes over from its caller, else from the caller's own computation."""
+    """What each computation inherits from its caller, else from the caller's own computation."""
     caller = t.caller()[0]
     rows = np.maximum(caller, 0)
     around = t.computation[rows].tolist() if len(t.computation) else [0] * len(caller)
@@ -218,7 +253,7 @@ def _from_callers(t: Table, of_row: bytes, passed_on: list[bool]) -> list[int]:
 
 
 def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: list[bool]) -> None:
-    """Fusions without a name: the phase that most of what is fused has."""
+    """Gives fusions without a name the phase that most of their instructions have."""
     mine = np.flatnonzero((caller >= 0) & np.array(fused, bool))
     for c in mine[out[caller[mine]] == UNKNOWN].tolist():
         row = int(caller[c])
@@ -230,7 +265,7 @@ def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: li
 
 
 def _holding_both(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
-    """Loops and calls that run both passes, as one over batches does: they are of neither."""
+    """Loops and calls that run both passes, such as one over batches: they belong to neither."""
     runs = t.by_opcode(lambda o: o in RUNS, bool)
     both = np.ones(len(out), bool)
     for phase in (FORWARD, BACKWARD):
@@ -252,7 +287,7 @@ def _named_inside(t: Table, is_path: npt.NDArray[np.bool_]) -> npt.NDArray[np.bo
 
 
 def _with_what_they_fuse(t: Table, out: Phases, rows: npt.NDArray[np.bool_]) -> None:
-    """Makes ``rows`` the optimiser's, and what is fused in them."""
+    """Assigns ``rows`` to the optimiser, and what is fused in them."""
     out[rows] = OPTIMISER
     fusion = t.by_opcode(lambda o: o == "fusion", bool)
     for c in t.called.values[(rows & fusion)[t.called.rows]].tolist():

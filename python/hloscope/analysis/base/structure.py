@@ -1,9 +1,9 @@
 """Structural hashes: equal numbers for instructions and groups of equal structure, in linear time.
 
 An instruction's token is its opcode and dense shape. Three rounds mix in the tokens of its
-operands, in order, as far as they are in the same group; an operand from outside counts by its
+operands, in order, if they are in the same group; an operand from outside counts by its
 shape alone, so that layer 0, fed by the embedding, equals layer 1, fed by layer 0.
-A group's hash is the sum over what it holds, with what its fusions and loops hold mixed in.
+A group's hash is the sum over its contents, with those of its fusions and loops mixed in.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _dense_shape_ids(t: Table) -> Ints:
 
 @per_table
 def tokens(t: Table) -> Hashes:
-    """Opcode and dense shape, as one number an instruction."""
+    """Opcode and dense shape, as one number per instruction."""
     if not len(t.opcode):
         return np.zeros(0, U64)
     shape = _dense_shape_ids(t)[t.shape].astype(U64)
@@ -68,7 +68,7 @@ def computation_hashes(t: Table, base: Hashes) -> tuple[Hashes, Hashes]:
     """Hash of each computation, and each instruction's with its callees mixed in.
 
     Callees are followed a few levels (while → fusion → reducer); deeper nesting only makes
-    the hash less particular.
+    the hash less specific.
     """
     rows, values = t.called.rows, t.called.values
     full = base

@@ -66,14 +66,14 @@ def intern(items: list[Any]) -> tuple[Ints, list[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of a module; every array has one row an instruction unless it says otherwise."""
+    """Columns of a module; every array has one row per instruction unless noted otherwise."""
 
     instructions: tuple[Instruction, ...]
     opcodes: tuple[str, ...]  # distinct
     opcode: Ints  # into opcodes
     computation: Ints
-    first: Ints  # a row a computation
-    size: Ints  # a row a computation
+    first: Ints  # one row per computation
+    size: Ints  # one row per computation
     operands: Csr  # -1 never appears: operands that were cut off are left out
     called: Csr  # computations
     called_roles: tuple[str, ...]  # parallel to called.values
@@ -81,12 +81,12 @@ class Table:
     shape: Ints  # into shapes
     op_names: tuple[str, ...]  # distinct; 0 is ''
     op_name: Ints  # into op_names
-    places: tuple[str, ...]  # distinct: op_names as JAX writes them, whoever wrote them
+    places: tuple[str, ...]  # distinct: op_names as JAX would write them, whatever the framework
     place: Ints  # into places
 
     @cached_property
     def roots(self) -> Ints:
-        """A row a computation: its root, -1 where the dump was cut before it."""
+        """One row per computation: its root, -1 where the dump was cut before it."""
         if not self.instructions:
             return np.full(len(self.first), -1, np.int64)
         computations = self.instructions[0].module.computations
@@ -109,7 +109,7 @@ class Table:
         return lut[self.opcode] if len(lut) else np.zeros(0, dtype)
 
     def caller(self) -> tuple[Ints, list[str]]:
-        """A row a computation: the first instruction that calls it or -1, and in what role."""
+        """One row per computation: the first instruction that calls it or -1, and in what role."""
         return self._caller
 
     @cached_property
@@ -133,10 +133,10 @@ class Table:
 
 
 def _remember(make: Callable[[K], T]) -> Callable[[K], T]:
-    """Runs ``make`` at most once for an object, and forgets with it.
+    """Runs ``make`` at most once per object; the result lives as long as the object.
 
-    Results lie on the object: they hold it themselves (an Instruction knows its module), so
-    a dictionary with weak keys would keep both for ever.
+    Results are stored on the object: they refer to it (an Instruction knows its module), so a
+    dictionary with weak keys would keep both for ever.
     """
 
     @wraps(make)
@@ -151,21 +151,21 @@ def _remember(make: Callable[[K], T]) -> Callable[[K], T]:
 
 
 def per_module(make: Callable[[Module], T]) -> Callable[[Module], T]:
-    """An analysis that runs once for a module."""
+    """Makes an analysis run once per module."""
     return _remember(make)
 
 
 def per_table(make: Callable[[Table], T]) -> Callable[[Table], T]:
-    """A column that is made once for a table."""
+    """Makes a column once per table."""
     return _remember(make)
 
 
-# Stands for "no target": one object, so that analyses of it are found again.
+# "No target": one object, so that analyses for it are found again.
 NO_TARGET = Target()
 
 
 def per_target(make: Callable[[Module, Target], T]) -> Callable[[Module, Target], T]:
-    """An analysis that runs once for a module and a target; the last target's is kept."""
+    """Makes an analysis run once per module and target; the last target's is kept."""
 
     @wraps(make)
     def cached(module: Module, target: Target) -> T:

@@ -5,7 +5,7 @@
     op_type="aten__threshold_backward" op_name="aten__threshold_backward"      backward
 
 Autograd runs in threads without Python: what has no source line, in a program with operations
-called backward, is of the backward pass.
+named backward, belongs to the backward pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOWHERE = "@No Python Frames"
 def places(
     of: np.ndarray, texts: list[str], names: tuple[str, ...], name: np.ndarray
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """``names`` and ``name`` as they are, or of PyTorch's as JAX writes them.
+    """``names`` and ``name`` unchanged, except PyTorch's, which become what JAX would write.
 
     ``of`` indexes ``texts``, the attributes of each instruction; ``name`` indexes ``names``.
     """
@@ -58,15 +58,15 @@ def _path(fields: dict[str, str], trains: bool, framed: bool) -> str:
         nowhere = not framed and file in ("", _NOWHERE)
         if nowhere or "_backward" in op:
             parts.insert(0, "transpose(jvp())")
-        elif not framed or parts:  # with frames, data flow tells the update apart
+        elif not framed or parts:  # with frames, data flow identifies the update
             parts.insert(0, "jvp()")
-    if not parts:  # a transfer of the run time: where it is used says more
+    if not parts:  # a transfer by the runtime: where it is used says more
         return fields.get("op_name", op)
     return "/".join(["jit(graph)", *parts, op])
 
 
 def _part(text: str) -> str:
-    """``Linear[q_proj]``: what the attribute is called; the class where it has no name."""
+    """``Linear[q_proj]``: the name of the attribute; the class where it has none."""
     found = _MODULE.match(text)
     if found is None:
         return text

@@ -1,8 +1,8 @@
 """How often a loop body runs, and with it how often every computation runs.
 
-Hard because only some dumps say it: CPU and GPU text carries ``known_trip_count`` in the
-while's backend config, TPU text does not. Then it is read from the loop itself, for loops
-that count:
+This is hard because only some dumps state it: CPU and GPU text carries ``known_trip_count`` in
+the while's backend config, TPU text does not. Then it is derived from the loop itself, for
+loops that count:
 
     init:       tuple(…, constant(2), …)                element k starts at 2
     body:       tuple(…, add(get-tuple-element(k), constant(1)), …)      and moves by 1
@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...hlo import Computation, Instruction, Module
+from ...hlo import Instruction, Module
 from .table import per_module, table
 
+MAX_DEPTH = 200  # from a value to what it is made of
 _FORWARDING = frozenset({"copy", "convert", "bitcast", "reshape", "optimization-barrier"})
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
@@ -47,29 +48,31 @@ class _Compare:
 
 
 class _Evaluator:
-    """Values of scalars in one computation as affine functions of its tuple parameter."""
+    """Values of scalars of one computation as affine functions of its tuple parameter."""
 
-    def __init__(self, computation: Computation, arguments: tuple[object, ...] | None = None):
-        self.computation = computation
+    def __init__(self, arguments: tuple[object, ...] | None = None, depth: int = 0):
         self.arguments = arguments  # of a fusion or call; None: the loop's own parameter
         self.known: dict[int, object] = {}
+        self.depth = depth  # of what is being evaluated
 
-    def value(self, at: Instruction, depth: int = 0) -> object:
+    def value(self, at: Instruction) -> object:
         if at.index not in self.known:
-            if at.shape.is_array and at.shape.elements > 1:  # no counter, nor made of one
+            if at.shape.is_array and at.shape.elements > 1:  # neither a counter nor part of one
                 return None
             self.known[at.index] = None  # cycles (malformed dumps) end here
-            self.known[at.index] = self._value(at, depth) if depth < 200 else None
+            self.depth += 1
+            self.known[at.index] = self._value(at) if self.depth <= MAX_DEPTH else None
+            self.depth -= 1
         return self.known[at.index]
 
     def element(self, whole: Instruction, k: int) -> object:
-        """Value of one element of a tuple; a loop carries hundreds, and counts with one."""
+        """Value of one element of a tuple; a loop carries hundreds, and only one is its counter."""
         if whole.opcode == "tuple":
             return self.value(whole.operands[k]) if k < len(whole.operands) else None
         values = self.value(whole)
         return values[k] if isinstance(values, tuple) and k < len(values) else None
 
-    def _value(self, at: Instruction, depth: int) -> object:
+    def _value(self, at: Instruction) -> object:
         op, operands = at.opcode, at.operands
         if op == "constant":
             return _constant(at)
@@ -77,31 +80,32 @@ class _Evaluator:
             if self.arguments is None:
                 return "carried"
             number = at.parameter_number
-            ok = number is not None and number < len(self.arguments)
-            return self.arguments[number] if ok and number is not None else None
+            if number is None or number >= len(self.arguments):
+                return None
+            return self.arguments[number]
         if op == "get-tuple-element" and operands:
             index = _tuple_index(at)
-            whole = self.value(operands[0], depth + 1)
+            whole = self.value(operands[0])
             if index is None:
                 return None
             if whole == "carried":
                 return _Affine(index, 0)
             return whole[index] if isinstance(whole, tuple) and index < len(whole) else None
         if op == "tuple":
-            return tuple(self.value(o, depth + 1) for o in operands)
+            return tuple(self.value(o) for o in operands)
         if op in _FORWARDING and operands:
             if op == "convert" and not _integers(at, operands[0]):
                 return None
-            return self.value(operands[0], depth + 1)
+            return self.value(operands[0])
         if op in ("fusion", "call") and at.called_computations:
             inner = at.called_computations[0]
-            arguments = tuple(self.value(o, depth + 1) for o in operands)
+            arguments = tuple(self.value(o) for o in operands)
             root = inner.root
-            return _Evaluator(inner, arguments).value(root, depth + 1) if root else None
+            return _Evaluator(arguments, self.depth).value(root) if root else None
         if op in ("add", "subtract", "compare", "and") and len(operands) == 2:
-            return _binary(at, *(self.value(o, depth + 1) for o in operands))
+            return _binary(at, *(self.value(o) for o in operands))
         if op == "not" and len(operands) == 1:
-            inside = self.value(operands[0], depth + 1)
+            inside = self.value(operands[0])
             if isinstance(inside, _Compare):
                 return _Compare(_NEGATED[inside.direction], inside.left, inside.right)
         return None
@@ -150,9 +154,9 @@ def _integers(*found: Instruction) -> bool:
 
 
 def trip_count(loop: Instruction) -> int | None:
-    """How often the body of a ``while`` runs; None when it cannot be said.
+    """How often the body of a ``while`` runs; None when it is unknown.
 
-    From ``known_trip_count`` of the backend config where the compiler wrote it, else from
+    From ``known_trip_count`` in the backend config where the compiler wrote it, else from
     the induction variable's start, step and bound.
     """
     if loop.opcode != "while":
@@ -165,7 +169,7 @@ def trip_count(loop: Instruction) -> int | None:
 
 @per_module
 def _trips(module: Module) -> dict[int, int | None]:
-    """Trips of each loop that was asked for."""
+    """Trip counts found so far, by loop."""
     return {}
 
 
@@ -183,11 +187,11 @@ def _counted(loop: Instruction) -> int | None:
     body, condition = roles.get("body"), roles.get("condition")
     if not (body and condition and body.root and condition.root and loop.operands):
         return None
-    test = _Evaluator(condition).value(condition.root)
+    test = _Evaluator().value(condition.root)
     if not isinstance(test, _Compare):
         return None
     root, begin = body.root, loop.operands[0]
-    after, before = _Evaluator(body), _Evaluator(loop.computation)
+    after, before = _Evaluator(), _Evaluator()
 
     def start_and_step(value: _Affine) -> tuple[int, int] | None:
         k = value.element
@@ -252,7 +256,7 @@ def count_steps(start: int, step: int, bound: int, direction: str, kind: str) ->
     return n
 
 
-_REPEATS = ("async-update", "async-done")  # name again what async-start calls
+_REPEATS = ("async-update", "async-done")  # repeat what async-start calls
 
 
 @per_module
@@ -262,7 +266,7 @@ def multiplicity(module: Module) -> tuple[int | None, ...]:
     Loop bodies count their trips (conditions one more). A reducer or comparator counts as
     often as the instruction that applies it, not once per element. None: a loop whose trip
     count is unknown, a branch of a conditional, or, without ENTRY, anything. A computation
-    that nobody calls counts 0.
+    that nothing calls counts 0.
     """
     return counted(module, None)
 

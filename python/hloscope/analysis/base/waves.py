@@ -1,12 +1,12 @@
 """Edges in the order of the module, those of many small computations at a time.
 
 What flows along edges is followed user by user, as a user's operands come before it. Most rows of
-a large module are in fusions of a dozen, which know nothing of one another: their first users
+a large module are in fusions of a dozen, which are independent of one another: their first users
 are one wave, their second users the next, and a wave is one step of numpy.
 
     fusion a    x ─▶ mul ─▶ add           wave 1: mul, sub     wave 2: add, exp
     fusion b    y ─▶ sub ─▶ exp
-    ENTRY       a thousand rows, each after the other: one by one
+    ENTRY       a thousand rows, each after the last: one by one
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Edges = tuple[Ints, Ints]  # users, and what each uses
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    waves: NDArray[np.int32]  # edges of small computations by place of their user in it
-    place: NDArray[np.uint8]  # that place, ascending
-    single: NDArray[np.bool_]  # a row an edge: of a large computation
+    waves: NDArray[np.int32]  # edges of small computations by position of their user in it
+    place: NDArray[np.uint8]  # that position, ascending
+    single: NDArray[np.bool_]  # one row per edge: whether it is in a large computation
 
 
 @per_table
@@ -52,9 +52,9 @@ def _order(t: Table) -> _Order:
 def in_order(
     t: Table, chosen: NDArray[np.bool_], last_first: bool = False
 ) -> tuple[Iterator[Edges], Edges]:
-    """The chosen edges as waves, and those that are to be followed one by one.
+    """The chosen edges as waves, and those that have to be followed one by one.
 
-    Users ascend, or descend with ``last_first``. In a wave no two users are of one computation.
+    Users ascend, or descend with ``last_first``. No two users of a wave are in one computation.
     """
     order = _order(t)
     rows, values = t.operands.rows, t.operands.values

@@ -1,1 +1,1 @@
-"""Who holds what and who talks to whom: shardings, collectives, bytes on the wire."""
+"""Data placement and communication: shardings, collectives, bytes on the wire."""

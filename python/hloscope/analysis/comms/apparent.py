@@ -1,7 +1,7 @@
-"""Why a collective is there, as far as the partitioned HLO itself shows.
+"""Why a collective exists, as far as the partitioned HLO itself shows.
 
-What asks for a sharding is in the program before partitioning. A dump without it still tells
-what a sum adds up and what a gathered array is for: that is said, and said to be no more.
+The reason for a sharding is in the program before partitioning. A dump without it still shows
+what a sum adds up and what a gathered array is used for; only that is claimed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PRODUCTS = frozenset({"dot", "convolution", "ragged-dot"})
 
 
 def apparent(row: Collective) -> str:
-    """A sentence; "" where the HLO shows nothing."""
+    """A sentence; "" if the HLO shows nothing."""
     i = row.instruction
     over = row.axes or f"groups of {row.group_size} devices"
     if row.kind in ("all-reduce", "reduce-scatter"):
@@ -66,7 +66,7 @@ def _called(i: Instruction) -> str:
 
 
 def _made_by(start: Instruction) -> Instruction | None:
-    """The product or reduction whose parts are added up."""
+    """The product or reduction whose partial results are added up."""
     front, seen = list(start.operands), set()
     for _ in range(40):
         if not front:

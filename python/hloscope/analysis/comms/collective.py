@@ -19,43 +19,43 @@ class Part:
     """One array of a combined collective, or one transfer of several that belong together."""
 
     shape: str
-    bytes: int  # of one execution of the part
+    bytes: int  # in one execution of the part
     instruction: Instruction
-    executions: int = 1  # of the part in one execution of the whole; -1 unknown
-    groups: DeviceGroups | None = None  # of a transfer: who sends to whom in it
+    executions: int = 1  # of the part per execution of the whole; -1 unknown
+    groups: DeviceGroups | None = None  # of a transfer: its source-target pairs
 
 
 @dataclass(frozen=True, eq=False)
 class Collective:
-    """One logical collective. Bytes are of one execution; ``executions`` counts loop trips.
+    """One logical collective. Bytes are for one execution; ``executions`` counts loop trips.
 
-    ``payload_bytes`` is the larger of operand and result; of a collective matmul or a halo
+    ``payload_bytes`` is the larger of operand and result; for a collective matmul or a halo
     exchange, all that its permutes move. ``wire_bytes`` is what one device sends, by ring
-    formulas; None for kinds without one. ``executions`` is None when a trip count is unknown, and
-    in a branch of a conditional: it runs 0 to ``most_executions`` times, see ``branches``.
+    formulas; None if unknown. ``executions`` is None if a trip count is unknown, and in a branch
+    of a conditional: it runs 0 to ``most_executions`` times, see ``branches``.
     """
 
     index: int
     kind: str
     instruction: Instruction  # the op itself; the start of an async pair
-    anchor: Instruction  # what runs it: itself, or the fusion around it
-    members: tuple[int, ...]  # indices of all instructions that stand for it
+    anchor: Instruction  # the instruction that runs it: itself, or the fusion around it
+    members: tuple[int, ...]  # indices of all instructions that belong to it
     parts: tuple[Part, ...]
     payload_bytes: int
     wire_bytes: int | None
     groups: DeviceGroups | None
     group_size: int
-    axes: str | None  # "model", "data+fsdp"; None: no mesh axes, see ``groups``
+    axes: str | None  # "model", "data+fsdp"; None: no mesh axes match, see ``groups``
     executions: int | None
     phase: str  # one of phases.PHASES
-    inserted: bool | None  # by the partitioner; False: written by the user; None: unknown
+    inserted: bool | None  # by the partitioner; False: requested by the program; None: unknown
     op_name: str
     frames: tuple[StackFrame, ...]
     moves: Source | None
-    inferred: str = ""  # how ``frames`` were inferred where it names no line: "made from `dot.9`"
-    most_executions: int | None = None  # as often as its branches are reached; None unknown
-    branches: Path = ()  # of conditionals around it, outermost first
-    network: str = ""  # "ici" or "dcn" in a program over several TPU slices
+    inferred: str = ""  # how ``frames`` were inferred if it has no line: "made from `dot.9`"
+    most_executions: int | None = None  # how often its branches are reached; None if unknown
+    branches: Path = ()  # branches of conditionals around it, outermost first
+    network: str = ""  # "ici" or "dcn" in a program over several TPU slices, else ""
 
     @property
     def name(self) -> str:
@@ -63,23 +63,23 @@ class Collective:
 
     @property
     def is_of_permutes(self) -> bool:
-        """Whether it stands for several permutes: a collective matmul, or a halo exchange."""
+        """Whether it consists of several permutes: a collective matmul or a halo exchange."""
         return self.kind in OF_PERMUTES
 
     @property
     def assumes(self) -> str:
-        """What its wire bytes and time take for granted; "" for most kinds."""
+        """Assumption behind its wire bytes and time; "" for most kinds."""
         known = KINDS.get(self.kind)
         return known.assumes if known is not None else ""
 
     @property
     def multiplicity(self) -> int | None:
-        """The same as ``executions``: how often loops run it."""
+        """The same as ``executions``."""
         return self.executions
 
     @property
     def counted(self) -> int:
-        """The executions that its totals count: the most there may be, one where unknown."""
+        """The number of executions that its totals count: the most possible, 1 if unknown."""
         for known in (self.executions, self.most_executions):
             if known is not None:
                 return known
@@ -87,7 +87,7 @@ class Collective:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody knows how often it runs at most: a loop of unknown trip count."""
+        """Whether even its most executions are unknown: it is in a loop of unknown trip count."""
         return self.executions is None and self.most_executions is None
 
     @property
@@ -99,22 +99,22 @@ class Collective:
 
     @property
     def total_payload_bytes(self) -> int:
-        """Payload of all executions that are ``counted``."""
+        """Payload of all ``counted`` executions."""
         return self.payload_bytes * self.counted
 
     @property
     def total_wire_bytes(self) -> int | None:
-        """Sent by one device in all executions that are ``counted``; None: no formula."""
+        """Bytes sent by one device in all ``counted`` executions; None if unknown."""
         return None if self.wire_bytes is None else self.wire_bytes * self.counted
 
     @property
     def source(self) -> StackFrame | None:
-        """The line that asked for it: the innermost frame outside installed packages."""
+        """The line that it comes from: the innermost frame outside installed packages."""
         return own_line(self.frames)
 
     @property
     def line(self) -> str:
-        """``train.py:31``; '' when unknown."""
+        """``train.py:31``; '' if unknown."""
         found = self.source
         return f"{found.file}:{found.line}" if found is not None else ""
 
@@ -122,8 +122,8 @@ class Collective:
     def written_by(self) -> str:
         """``partitioner``, ``user``, ``autodiff`` or ``unknown``.
 
-        ``autodiff``: the derivative of what the user wrote asks for it by name, as the sum of a
-        gradient over an axis that its argument was the same along.
+        ``autodiff``: the derivative of what the user wrote requests it by name, such as the sum of
+        a gradient over an axis along which its argument was replicated.
         """
         if self.inserted is False and is_autodiff(self.op_name):
             return "autodiff"
@@ -131,7 +131,7 @@ class Collective:
 
     @property
     def axes_or_groups(self) -> str:
-        """The mesh axes, else what there is: ``4 groups of 2``, ``8 pairs``."""
+        """The mesh axes, or else the device groups: ``4 groups of 2``, ``8 pairs``."""
         if self.axes is not None:
             return self.axes
         if self.groups is None:
@@ -168,10 +168,10 @@ class Collective:
 class Total:
     """Sums over the collectives that share ``key``; bytes are summed over executions.
 
-    ``wire_bytes`` is what one device sends. Of branches of one conditional only one runs: the
-    figures are the most, ``least_…`` the least (``base.branches``). ``is_lower_bound``: a trip
-    count or a wire formula is unknown in some of them; they count once, or not.
-    ``wire_is_unknown``: of nothing that is sent is known how much; ``wire_bytes`` is 0 then.
+    ``wire_bytes`` is what one device sends. Only one branch of a conditional runs: the figures
+    are the most possible, ``least_…`` the least (``base.branches``). ``is_lower_bound``: some
+    have an unknown trip count, and count once, or unknown wire bytes, and count as 0.
+    ``wire_is_unknown``: no wire bytes are known at all; ``wire_bytes`` is then 0.
     """
 
     key: tuple[str | None, ...]
@@ -187,12 +187,12 @@ class Total:
 
     @property
     def known_wire_bytes(self) -> int | None:
-        """``wire_bytes``, or None where nothing of it is known."""
+        """``wire_bytes``, or None if none of it is known."""
         return None if self.wire_is_unknown else self.wire_bytes
 
     @property
     def is_range(self) -> bool:
-        """Whether it depends on which branches run."""
+        """Whether figures depend on which branches run."""
         return self.least_executions != self.executions or self.least_wire_bytes != self.wire_bytes
 
 

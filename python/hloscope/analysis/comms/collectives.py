@@ -1,4 +1,4 @@
-"""Collectives, one row a logical one: what moves, over which axes, how often and for what.
+"""Collectives, one row per logical one: what moves, over which axes, how often and why.
 
 collectives_find.py       which instructions are one collective
 collectives_windowed.py   collective matmuls
@@ -48,7 +48,7 @@ from .wire import Traffic, add_traffic, wire_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-# Primitives of jax.lax that a person writes; the partitioner's carry the op that wanted them.
+# Primitives of jax.lax that users write; the partitioner's collectives carry other op names.
 _WRITTEN = re.compile(
     r"(?:^|/)(?:psum\w*|pmax|pmin|pmean|all_gather\w*|reduce_scatter|psum_scatter|ppermute"
     r"|pshuffle|pbroadcast|all_to_all|ragged_all_to_all|collective_permute)\d*(?:\[.*)?$",
@@ -58,13 +58,13 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Collectives:
-    """What ``cap.collectives`` is: rows in program order; prints a table of totals."""
+    """The value of ``cap.collectives``: rows in program order; prints a table of totals."""
 
     rows: tuple[Collective, ...]
     mesh: Mesh | None
     num_devices: int
-    dialect: str = "hlo"  # rows are found in HLO only
-    num_slices: int = 0  # TPU slices, where there are several; links between them are DCN
+    dialect: str = "hlo"  # only HLO has rows
+    num_slices: int = 0  # number of TPU slices if several, else 0; links between them are DCN
 
     def __iter__(self) -> Iterator[Collective]:
         return iter(self.rows)
@@ -76,7 +76,7 @@ class Collectives:
         return self.rows[index]
 
     def totals(self, by: Sequence[str] = ("axes", "kind")) -> tuple[Total, ...]:
-        """Sums by attributes of a row (axes, kind, phase, line, written_by, …), most wire first."""
+        """Sums by attributes of a row (axes, kind, phase, line, …), most wire bytes first."""
         sums: dict[tuple[str | None, ...], list[Collective]] = {}
         for row in self.rows:
             key = tuple(self._key(row, name) for name in by)
@@ -91,13 +91,14 @@ class Collectives:
 
     @cached_property
     def by_instruction(self) -> dict[int, Collective]:
-        """Instruction index → the collective it stands for, all members included."""
+        """Instruction index → the collective it belongs to, for all members."""
         return {m: row for row in self.rows for m in row.members}
 
     def find(self, which: Collective | str) -> Collective:
-        """The row that an instruction's name stands for, with or without %; or the row itself.
+        """The row of an instruction's name, with or without %, or the given row itself.
 
-        Raises ``ValueError`` with names that are near.
+        Raises ``ValueError`` for an unknown name, with similar ones, and for a row of another
+        capture.
         """
         if isinstance(which, str):
             name = which.removeprefix("%")
@@ -118,21 +119,21 @@ class Collectives:
 
     @property
     def payload_bytes(self) -> int:
-        """Of all executions; where branches differ, of those that move most."""
+        """Payload of all executions; if branches differ, of those that move most."""
         return self.total.payload_bytes
 
     @property
     def wire_bytes(self) -> int | None:
-        """Sent by one device in all executions; None where nothing of it is known.
+        """Bytes sent by one device in all executions; None if none of it is known.
 
-        What is unknown is left out beside what is known: ``total.is_lower_bound``. Where
-        branches differ, of those that send most; ``total`` has the least as well.
+        Unknown parts are left out of a sum with known ones: ``total.is_lower_bound``. If branches
+        differ, those that send most count; ``total`` has the least as well.
         """
         return self.total.known_wire_bytes
 
     @cached_property
     def total(self) -> Total:
-        """Sums over all of them."""
+        """Sums over all rows."""
         return total_of((), list(self.rows))
 
     def traffic(self, rows: Iterable[Collective] | None = None) -> Traffic:
@@ -141,7 +142,7 @@ class Collectives:
         Modelled as rings in the printed order of each group (``wire.add_traffic``).
         """
         out = np.zeros((self.num_devices, self.num_devices))
-        if rows is None:  # of branches that exclude one another those that send most
+        if rows is None:  # of mutually exclusive branches, those that send most
             sent = [(r.branches, float(r.total_wire_bytes or 0)) for r in self.rows]
             rows = [self.rows[n] for n in sorted(heaviest(sent))]
         for row in rows:
@@ -156,11 +157,11 @@ class Collectives:
         return out
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """One plain dict a collective."""
+        """One plain dict per collective."""
         return [row.to_dict() for row in self.rows]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a collective. Needs pandas."""
+        """One row per collective. Needs pandas."""
         import pandas as pd
 
         rows = []
@@ -199,7 +200,7 @@ class _Maker:
     def __init__(self, module: Module, target: Target, replicas: int, partitions: int):
         self.target = target
         self.replicas, self.partitions = replicas, partitions
-        # A proto may leave out on how many devices its program runs, which text always says.
+        # A proto may lack the number of devices of its program, which text always has.
         self.nobody_counts = module.source_text is None and replicas * partitions == 1
         self.mesh = module_mesh(module, target)
         self.slices = slices_of(module, target)
@@ -213,7 +214,7 @@ class _Maker:
         self._groups: dict[object, DeviceGroups | None] = {}
 
     def groups(self, op: Instruction) -> DeviceGroups | None:
-        """The devices of the whole program that one instruction runs over."""
+        """The device groups that one instruction runs over, in the whole program."""
         if is_between_slices(op):
             return groups_between(op, self.slices)
         found = self._groups.get(groups_key(op))
@@ -270,11 +271,11 @@ class _Maker:
         )
 
     def network(self, op: Instruction) -> str:
-        """Between TPU slices dcn, within one of several ici; '' where there is only one."""
+        """Network: dcn between TPU slices, ici within one of several; '' if there is only one."""
         return ("dcn" if is_between_slices(op) else "ici") if self.slices else ""
 
     def moved(self, found: Found) -> Source | None:
-        """What it moves; of several permutes, what the one tells that knows most."""
+        """The value that it moves; of several permutes, the most specific one."""
         ops = [f.op for f in found.transfers] or [found.op]
         sources = [source_of(op.operands[0], self.target) for op in ops if op.operands]
         order = ("argument", "value", "constant", "loop")
@@ -297,7 +298,7 @@ class _Maker:
         return self.pairs([f.op for f in found.transfers]), parts
 
     def pairs(self, ops: list[Instruction]) -> DeviceGroups | None:
-        """Who sends to whom in any of several permutes."""
+        """All source-target pairs of several permutes."""
         found = [self.groups(op) for op in ops]
         each = {g.text: g.pairs for g in found if g is not None and g.pairs is not None}
         if len(each) < 2 or None in found:
@@ -306,7 +307,7 @@ class _Maker:
         return DeviceGroups(" ".join(each), pairs=pairs)
 
     def most_sent(self, parts: tuple[Part, ...]) -> int | None:
-        """What the device that sends most sends: the ends of a chain have one neighbour."""
+        """Bytes sent by the device that sends most: the ends of a chain have only one neighbour."""
         sent = np.zeros(self.devices, dtype=np.int64)
         for part in parts:
             groups = part.groups
@@ -329,25 +330,25 @@ class _Maker:
             return None if any(p.executions < 0 for p in parts) else self.most_sent(parts)
         if found.kind == "collective-permute":
             if groups is None or groups.pairs is None:
-                return total if is_between_slices(found.op) else None  # to whom is not said
+                return total if is_between_slices(found.op) else None  # destination unknown
             moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
             return total if moving.size else 0
         return wire_bytes(found.kind, total, size) if groups is not None else None
 
 
 def groups_key(op: Instruction) -> object:
-    """What of an instruction says who talks to whom."""
+    """The parts of an instruction that determine its device groups."""
     names = ("source_target_pairs", "replica_groups", "device_ids", "use_global_device_ids")
     return (op.opcode, bool(op.attribute("channel_id")), *map(op.attribute, names))
 
 
 def is_inserted(op: Instruction, anchor: Instruction, op_name: str) -> bool | None:
-    """Whether the partitioner made it; None where several of both kinds were combined, or where
-    nothing says."""
+    """Whether the partitioner made it; None if it combines some of both kinds, or if there is
+    no op name."""
     for i in (op, anchor):
         if 'is_spmd_generated="true"' in i.attribute_text:
             return True
     written = {bool(_WRITTEN.search(n)) for n in merged_names(op_name)}
-    if len(written) > 1 or not op_name:  # combined of both
+    if len(written) > 1 or not op_name:  # combines both, or no name
         return None
     return not written.pop()

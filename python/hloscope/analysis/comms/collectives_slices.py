@@ -1,14 +1,14 @@
-"""Transfers between TPU slices: sends and receives of one rendezvous, a collective each.
+"""Transfers between TPU slices: the sends and receives of one rendezvous are one collective.
 
-A program over several slices is compiled for one. What goes over the data-centre network (DCN)
-is given to a runtime, by a send and a receive that carry
+A program over several slices is compiled for one. Transfers over the data-centre network (DCN)
+are left to a runtime, through a send and a receive that carry
 
     _xla_host_transfer_rendezvous="all-reduce.5_0", _xla_megascale_transfer_type="ALL_REDUCE",
     _xla_megascale_target="{1,2}x{0:3}"        slices 1 and 2, devices 0 to 3 of each
 
-Each device talks to its like in the other slices; an all-reduce over both networks is a
-reduce-scatter within the slice, this exchange, and an all-gather within the slice, and these
-stand beside it as rows of their own.
+Each device communicates with its counterpart in the other slices. An all-reduce over both
+networks is a reduce-scatter within the slice, this exchange, and an all-gather within the slice;
+these are separate rows.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Slices = tuple[tuple[int, ...], ...]
 
 
 def is_between_slices(op: Instruction) -> bool:
-    """Whether a send or receive is one between slices."""
+    """Whether an instruction is a send or receive between slices."""
     return op.opcode in ("send", "recv") and "_xla_megascale_transfer_type" in op.attribute_text
 
 
 def find_between_slices(module: Module) -> list[Found]:
-    """One a rendezvous, its send first among the members."""
+    """One collective per rendezvous, with its send as the op."""
     t = table(module)
     ends: dict[tuple[int, str], list[Instruction]] = defaultdict(list)
     for index in t.where("send", "recv").tolist():
@@ -60,7 +60,7 @@ def find_between_slices(module: Module) -> list[Found]:
 
 
 def exchanged(found: Found) -> tuple[tuple[str, int], ...]:
-    """The array and its bytes, the larger of what is sent and what is received."""
+    """The array and its bytes: the larger of those sent and received."""
     ends = [found.op.module.instructions[m] for m in sorted(found.members)]
     arrays = [i.shape.tuple_shapes[0] for i in ends if i.opcode in ("send", "recv")]
     largest = max(arrays, key=lambda s: s.byte_size)
@@ -68,9 +68,9 @@ def exchanged(found: Found) -> tuple[tuple[str, int], ...]:
 
 
 def groups_between(op: Instruction, slices: Slices) -> DeviceGroups | None:
-    """Each device with its like in the other slices; None where it does not say which slices.
+    """Each device with its counterparts in the other slices; None if the slices are unknown.
 
-    Of two slices a permute can only swap.
+    Between two slices, a permute can only swap.
     """
     meant = meant_slices(op) or (list(range(1, len(slices) + 1)) if len(slices) == 2 else [])
     if len(meant) < 2 or max(meant) > len(slices):
@@ -84,6 +84,6 @@ def groups_between(op: Instruction, slices: Slices) -> DeviceGroups | None:
 
 
 def name_of(op: Instruction) -> str:
-    """What the collective was called before it became a send: ``psum``, ``all-reduce``."""
+    """Name of the collective before it became a send: ``psum``, ``all-reduce``."""
     m = _RENDEZVOUS.search(op.attribute_text)
     return _NUMBER.sub("", m[1]) if m is not None else ""

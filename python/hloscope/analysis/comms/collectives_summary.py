@@ -13,11 +13,11 @@ from .sharding import shardings
 def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     """One row per kind and axes; bytes are summed over executions.
 
-    ``wire_bytes`` is what one device sends. ``lower_bound`` stands in a row when a trip count
-    or a wire formula in it is unknown, and ``wire_bytes`` is None when none of it is known;
-    ``…_least`` where figures depend on which branches of
-    conditionals run: the plain ones are the most, and those of all rows, ``wire_bytes`` beside
-    them, are not a sum of rows that exclude one another.
+    ``wire_bytes`` is what one device sends. A row has ``lower_bound`` if a trip count or wire
+    formula in it is unknown; its ``wire_bytes`` is None if none of it is known. It has
+    ``…_least`` if figures depend on which branches of conditionals run: the plain figures are
+    then the most possible, and the total ``wire_bytes`` beside the rows is not their sum, since
+    rows can exclude one another.
     """
     rows = []
     found = collectives(module, target)
@@ -47,7 +47,7 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
 
 
 def shardings_summary(module: Module, target: Target) -> dict[str, Any]:
-    """Sharding text → parameters with it; and the devices, with the bytes each holds."""
+    """Number of parameters by sharding text, and the devices with the parameter bytes of each."""
     found = shardings(module, target)
     held = found.device_bytes("parameter")
     known = {d.partition: d for d in target.devices}

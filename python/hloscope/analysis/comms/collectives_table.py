@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def text(found: Collectives) -> str:
-    """One line a total; ``≥`` marks sums in which a trip count or formula is unknown, ``a – b``
+    """One line per total; ``≥`` marks sums in which a trip count or formula is unknown, ``a – b``
     those that depend on which branches run."""
     if not found.rows and found.dialect != "hlo":
         return f"collectives are not known yet: this is {found.dialect}, before partitioning"
@@ -41,7 +41,7 @@ def text(found: Collectives) -> str:
     for r in rows:
         cells = [r[c].ljust(widths[c]) if c < 2 else r[c].rjust(widths[c]) for c in range(len(r))]
         lines.append("  ".join(cells).rstrip())
-    if found.num_slices:  # what crosses between slices goes over another network
+    if found.num_slices:  # transfers between slices use another network
         each = sorted(found.totals(("network",)), key=lambda t: str(t.key))
         said = (f"{t.key[0]} {_wire(t)}" for t in each)
         lines.append("wire per device and network: " + ", ".join(said))

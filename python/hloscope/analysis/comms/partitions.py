@@ -1,4 +1,4 @@
-"""How many partitions a program has, and whether its shapes are those of one."""
+"""How many partitions a program has, and whether its shapes are those of one partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sharding import is_partitioned
 
 
 def shapes(module: Module, target: Target) -> str:
-    """``local`` to one device, or ``global``: of several devices, and not partitioned yet."""
+    """``local`` to one device, or ``global``: for several devices and not partitioned yet."""
     several = partitions(module) > 1 or (module.dialect == "jaxpr" and len(target.devices) > 1)
     return "global" if several and not is_partitioned(module) else "local"
 
@@ -19,7 +19,7 @@ _TILES = re.compile(r"devices=\[([\d,]{1,60})\]")
 
 
 def partitions(module: Module) -> int:
-    """Partitions of the program; old dumps say so only in their parameters' shardings."""
+    """Number of partitions; old dumps give it only in their parameters' shardings."""
     if "num_partitions" in module.attributes or module.entry is None:
         return module.num_partitions
     found = [1]
@@ -31,6 +31,6 @@ def partitions(module: Module) -> int:
 
 
 def whose(module: Module, target: Target) -> str:
-    """Whose figures are meant, for the head of a table."""
+    """What a table's figures refer to, for its head."""
     local = shapes(module, target) == "local"
     return "one device" if local else "in global shapes, before partitioning"

@@ -1,9 +1,9 @@
-"""Who holds what: every array that carries a sharding, and where a value changes it.
+"""Data placement: every array that has a sharding, and where a value changes it.
 
-ENTRY's parameters are annotated in the partitioned module; their printed shapes are already
-one device's part, so the global shape comes from the target's arguments, or is local × tiles
-(the padded one) when only a dump is there. Before partitioning every instruction may be
-annotated; there shapes are global.
+In a partitioned module, ENTRY's parameters are annotated; their printed shapes are already one
+device's part, so the global shape comes from the target's arguments, or is local × tiles (padded)
+if there is only a dump. Before partitioning, any instruction may be annotated, and shapes are
+global.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Transition:
 
 @dataclass(frozen=True, eq=False)
 class Shardings:
-    """What ``cap.shardings`` is: parameters, then outputs, then other annotated values."""
+    """The value of ``cap.shardings``: parameters, then outputs, then other annotated values."""
 
     rows: tuple[ShardedArray, ...]
     transitions: tuple[Transition, ...]
@@ -53,7 +53,7 @@ class Shardings:
     #: Whether the module's printed shapes are one device's part.
     is_partitioned: bool = False
     #: Role → bytes on one device of arrays without an annotation; NaN before partitioning,
-    #: where nothing tells how they will be placed.
+    #: where their placement is not known yet.
     unannotated: Mapping[str, float] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[ShardedArray]:
@@ -74,9 +74,9 @@ class Shardings:
         return tuple(r for r in self.rows if r.role == "output")
 
     def device_bytes(self, role: str = "parameter") -> npt.NDArray[np.float64]:
-        """Bytes that each device holds of all arrays of that role, padding included.
+        """Bytes that each device holds of all arrays of a role, padding included.
 
-        NaN where an array has neither a sharding nor a local shape to tell.
+        NaN if an array has neither a sharding nor a local shape.
         """
         rows = [row for row in self.rows if row.role == role]
         return self._held(rows) + self.unannotated.get(role, 0.0)
@@ -103,7 +103,7 @@ class Shardings:
         return [row.to_dict() for row in self.rows]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row an array. Needs pandas."""
+        """One row per array. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self.to_dict())
@@ -163,7 +163,7 @@ def _made(module: Module, target: Target) -> Shardings:
 
 
 def _unannotated(module: Module, rows: list[ShardedArray], local: bool) -> dict[str, float]:
-    """A partitioned module's shapes are local: they tell what its dump does not say."""
+    """Bytes by role of arrays without an annotation; known only if shapes are local."""
     if module.entry is None:
         return {}
     told = {id(r.instruction) for r in rows if r.role == "parameter"}
@@ -180,17 +180,17 @@ def _leaves(root: Instruction) -> int:
     return sum(1 for _ in root.shape.leaves())
 
 
-# Custom calls that the partitioner takes away.
+# Custom calls that the partitioner removes.
 _PARTITIONERS = re.compile(
     r'custom_call_target="(?:SPMDFullToShardShape|SPMDShardToFullShape|Sharding|xla\.sdy\.\w+)"'
 )
 
 
 def is_partitioned(module: Module) -> bool:
-    """Whether shapes are one device's part: after SPMD partitioning.
+    """Whether shapes are one device's part, as after SPMD partitioning.
 
-    Then only ENTRY's parameters (and root) keep their annotations. What ``shard_map`` makes
-    before has collectives too, inside calls that the partitioner replaces.
+    Then only ENTRY's parameters (and root) keep their annotations. Before it, ``shard_map`` yields
+    collectives too, between custom calls that the partitioner replaces.
     """
     if module.dialect != "hlo":
         return False

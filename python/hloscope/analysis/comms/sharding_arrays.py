@@ -14,15 +14,15 @@ from ...hlo.sharding_text import parse_sharding
 class ShardedArray:
     """One array with a sharding. ``role`` is parameter, output or value.
 
-    ``is_padded_shape``: the global shape is local × tiles, the true one is not in the dump.
+    ``is_padded_shape``: the global shape is local × tiles, as the dump lacks the true one.
     """
 
     role: str
-    name: str  # "params['w1']", or the instruction's
+    name: str  # "params['w1']", or the instruction's name
     instruction: Instruction | None
-    leaf: int  # which leaf of a tuple it is; 0 for an array
+    leaf: int  # index of the leaf in a tuple; 0 for an array
     sharding: Sharding
-    text: str  # "P('data', None)" where mesh axes explain it
+    text: str  # "P('data', None)" if mesh axes can express it
     global_shape: tuple[int, ...]
     local_shape: tuple[int, ...]
     element_type: str
@@ -48,11 +48,11 @@ class ShardedArray:
 
 
 class ArrayMaker:
-    """Rows of one module's arrays."""
+    """Makes the rows of one module's arrays."""
 
     def __init__(self, target: Target, mesh: Mesh | None, num_devices: int):
         self.target, self.mesh, self.num_devices = target, mesh, num_devices
-        # Shardings repeat: hundreds of parameters are cut in a handful of ways.
+        # Shardings repeat: hundreds of parameters share a handful of them.
         self._parsed: dict[str, Sharding] = {}
         self._words: dict[tuple[str, str, int], str] = {}
         self.arguments = {a.parameter: a for a in target.arguments if a.parameter is not None}
@@ -73,7 +73,7 @@ class ArrayMaker:
         return max(self.num_devices, len(self.target.devices)) > 1
 
     def outputs(self, module: Module, is_local: bool) -> list[ShardedArray]:
-        """From the target's results where there are some: the root of a dump rarely says."""
+        """Rows of the outputs, from the target's results if any: dumps rarely annotate the root."""
         root = module.entry.root if module.entry is not None else None
         if root is None:
             return []
@@ -173,7 +173,7 @@ _MARKERS = ("xla.sdy.FuncResultSharding", "Sharding")
 
 
 def _of_marked(root: Instruction) -> str | None:
-    """The shardings of a tuple whose elements Shardy marked as results one by one."""
+    """The sharding text of a tuple whose elements are marked individually; None without marks."""
     if root.opcode != "tuple" or not root.operands:
         return None
     texts = [o.sharding_text if o.custom_call_target in _MARKERS else None for o in root.operands]

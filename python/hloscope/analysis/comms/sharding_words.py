@@ -1,4 +1,4 @@
-"""Shardings in words."""
+"""Shardings as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def spec_words(spec: Sequence[Sequence[str]] | None) -> str:
-    """``P('data', None)``; ``replicated`` when no dimension is cut."""
+    """``P('data', None)``; ``replicated`` if no dimension is sharded; ``unknown`` for None."""
     if spec is None:
         return "unknown"
     if not any(spec):

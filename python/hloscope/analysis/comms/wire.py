@@ -1,4 +1,4 @@
-"""Bytes that cross the wire: what each device sends for one collective, and to whom.
+"""Bytes on the wire: what each device sends for one collective, and to which devices.
 
 The formulas and their sources are in ``hlo/collective_kinds.py``.
 """
@@ -17,7 +17,7 @@ Traffic = npt.NDArray[np.float64]
 
 
 def wire_bytes(kind: str, payload_bytes: int, group_size: int) -> int | None:
-    """Bytes one device sends in one execution, rounded; None for kinds with no formula.
+    """Bytes that one device sends in one execution, rounded; None for kinds without a formula.
 
     ``group_size`` 0 or 1: nothing is sent, except by permutes (for which it is not used).
     """
@@ -30,10 +30,10 @@ def wire_bytes(kind: str, payload_bytes: int, group_size: int) -> int | None:
 
 
 def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | None) -> None:
-    """Adds bytes sent, source row to target column, of one execution.
+    """Add the bytes sent in one execution, from source row to target column, to ``out``.
 
-    Rings run in the order in which the group is printed; the wires of a real torus may take
-    another way round, which changes who is next, not how much is sent.
+    Rings follow the printed order of the group; on a real torus the ring may have another order,
+    which changes the neighbours but not the amount sent.
     """
     if groups is None or not payload:
         return
@@ -53,7 +53,7 @@ def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | 
         if known.pattern == "exchange":
             for step in range(1, n):
                 np.add.at(out, (rows, np.roll(rows, -step, axis=1)), payload / n)
-        elif known.pattern == "chain":  # the last one has nobody to pass it on to
+        elif known.pattern == "chain":  # the last device passes nothing on
             np.add.at(out, (rows[:, :-1], rows[:, 1:]), float(payload))
         else:
             sent = known.passes * part(payload, n)

@@ -1,13 +1,14 @@
 """Cost of every instruction and of the whole program: FLOPs, bytes, modelled seconds.
 
-    flops.py        one execution, called computations left out
+    flops.py        one execution, without called computations
     cost_bytes.py   one execution, fusions at their boundary
     cost_runs.py    how often each computation runs
     roofline.py     seconds on a chip
        └─▶ Cost: per instruction, in total, and beside XLA's own figures
 
-Only *units* take time: instructions of executed computations that are not containers. A
-container (while, call, conditional, async-start) shows what is inside; totals add units.
+Only *units* take time: instructions of executed computations that are not containers. The
+figures of a container (while, call, conditional, async-start) include its contents; totals sum
+over units.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ CONTAINERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class InstructionCost:
-    """One row. Figures are of all its executions; ``runs`` is their number.
+    """One row. Figures are for all executions of the instruction; ``runs`` is their number.
 
-    NaN is unknown. ``seconds`` is modelled, and ``step_seconds`` the part of it for which
-    nothing else runs: those add up to the step, ``seconds`` do not. ``estimated_cycles`` is
-    XLA:TPU's own estimate of one execution, None where the dump has none.
+    NaN means unknown. ``seconds`` is modelled; ``step_seconds`` is the part during which nothing
+    else runs: these add up to the step's time, ``seconds`` do not. ``estimated_cycles`` is
+    XLA:TPU's own estimate for one execution, None if the dump has none.
     """
 
     instruction: Instruction
@@ -64,34 +65,34 @@ class InstructionCost:
     bytes_accessed: float
     seconds: float | None
     step_seconds: float | None
-    bound: str  # "compute", "memory", "collective", "" when no time is modelled
+    bound: str  # see ``Roofline.bound``; "" when no time is modelled
     estimated_cycles: int | None
 
     @property
     def line(self) -> str:
-        """ "file:line" of it, or of what it serves (``inferred``); '' where unknown."""
+        """ "file:line" of the instruction, or of what it serves (``inferred``); '' if unknown."""
         at = lines(self.instruction.module).of(self.instruction)
         return "" if at is None else f"{at.file}:{at.line}"
 
     @property
     def inferred(self) -> str:
-        """How the line was inferred where it names none: "layout for `dot.89`"."""
+        """How the line was inferred if the instruction has none: "layout for `dot.89`"."""
         return lines(self.instruction.module).why(self.instruction)
 
     @property
     def intensity(self) -> float:
-        """FLOPs per byte accessed; NaN where no bytes are."""
+        """FLOPs per byte accessed; NaN if no bytes are accessed."""
         return self.flops / self.bytes_accessed if self.bytes_accessed else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class XlaComparison:
-    """One of XLA's own totals beside ours, and what the difference is made of."""
+    """One of XLA's own totals beside ours, and the parts of the difference."""
 
     quantity: str
-    xla: float | None  # None: XLA's cost analysis is not in this capture
+    xla: float | None  # None: the capture has no cost analysis of XLA
     ours: float
-    loops: float  # ours beyond one trip a loop; XLA counts every body once
+    loops: float  # ours beyond one trip per loop; XLA counts every body once
     custom_calls: float  # ours for custom calls; XLA counts -1 for each
     other: float | None  # the rest: ours - xla - loops - custom_calls
 
@@ -100,9 +101,9 @@ class XlaComparison:
 class Cost:
     """What ``cap.cost()`` returns. Iterate it for rows, most expensive first; it prints as a table.
 
-    Columns have one row an instruction of the module: ``flops``, ``transcendentals``,
-    ``matmul_flops`` and ``bytes`` are of one execution with called computations included,
-    ``runs`` says how often it executes.
+    Columns have one row per instruction of the module: ``flops``, ``transcendentals``,
+    ``matmul_flops`` and ``bytes`` are for one execution, called computations included; ``runs``
+    is the number of executions.
     """
 
     module: Module
@@ -111,13 +112,13 @@ class Cost:
     flops: Floats
     transcendentals: Floats
     matmul_flops: Floats
-    matrix_flops: Floats  # those, and what authors of kernels declare: timed at the matrix unit
+    matrix_flops: Floats  # plus what kernel authors declare: timed on the matrix unit
     bytes: Floats
-    main_bytes: Floats  # the part of ``bytes`` in main memory: not in VMEM and the like
+    main_bytes: Floats  # the part of ``bytes`` in main memory, as opposed to VMEM and the like
     is_unit: npt.NDArray[np.bool_]
-    work: flops_module.Work  # of one execution, called computations left out
+    work: flops_module.Work  # of one execution, without called computations
     execution: Runs
-    matmul_dtype: tuple[str, ...]  # of most of the matrix FLOPs inside; "" where there are none
+    matmul_dtype: tuple[str, ...]  # of most of the matrix FLOPs inside; "" if there are none
     roofline: Roofline | None = None
 
     def _total(self, column: Floats) -> float:
@@ -128,9 +129,9 @@ class Cost:
 
     @cached_property
     def total_flops(self) -> float:
-        """FLOPs of one execution on one device, transcendentals left out.
+        """FLOPs of one execution on one device, without transcendentals.
 
-        NaN, like the other totals, for a dump that was cut off before its ENTRY.
+        Like the other totals, NaN for a dump that was cut off before its ENTRY.
         """
         return self._total(self.flops)
 
@@ -145,7 +146,7 @@ class Cost:
 
     @cached_property
     def total_matrix_flops(self) -> float:
-        """``total_matmul_flops`` and what authors of kernels declare: timed at the matrix unit."""
+        """``total_matmul_flops`` plus what kernel authors declare: timed on the matrix unit."""
         return self._total(self.matrix_flops)
 
     @cached_property
@@ -155,23 +156,23 @@ class Cost:
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """(least, most) of the totals that depend on which branches of conditionals run.
+        """(least, most) of each total that depends on which branches of conditionals run.
 
-        Of "flops", "bytes_accessed", "transcendentals", "seconds"; {} where nothing does. The
-        totals are of the branches with most work.
+        Keys are "flops", "bytes_accessed", "transcendentals" and "seconds"; {} if none depends. The
+        totals themselves count the branches with most work.
         """
         return branch_ranges(self) if self.module.entry is not None else {}
 
     @cached_property
     def wire_runs(self) -> Floats:
-        """``runs`` where each conditional takes the branch that sends most."""
+        """``runs`` if each conditional takes the branch that sends most."""
         return wire_runs(self)
 
     @cached_property
     def wire(self) -> Floats:
-        """Bytes that one device sends by each start of a transfer, all executions; NaN unknown.
+        """Bytes that one device sends at each start of a transfer, all executions; NaN if unknown.
 
-        Where branches differ, of those that send most.
+        If branches differ, those that send most count.
         """
         sent = np.zeros(len(self.runs))
         for t in self.transfers:
@@ -184,7 +185,7 @@ class Cost:
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
-        """Executed collectives as steps and bytes on a wire."""
+        """Executed collectives as steps and bytes on the wire."""
         from .roofline import find_transfers
 
         if self.roofline is not None:
@@ -193,25 +194,25 @@ class Cost:
 
     @cached_property
     def timeline(self) -> Timeline | None:
-        """The modelled step as events on lanes; None without a chip."""
+        """The modelled step as events on lanes; None if no chip is known."""
         from .timeline import timeline
 
         return timeline(self)
 
     def on(self, hardware: Hardware) -> Cost:
-        """The same with modelled seconds on ``hardware``."""
+        """The same cost with modelled seconds on ``hardware``."""
         from .roofline import model
 
         return replace(self, roofline=model(self, hardware))
 
     @property
     def unknown_trip_counts(self) -> tuple[str, ...]:
-        """Loops counted once because nobody says how often they run."""
+        """Names of loops that are counted once because their trip count is unknown."""
         return tuple(i.name for i in self.execution.unknown)
 
     @cached_property
     def unknown_flops(self) -> tuple[Instruction, ...]:
-        """Executed instructions whose FLOPs are not known, such as custom calls."""
+        """Executed instructions whose FLOPs are unknown, such as custom calls."""
         rows = np.flatnonzero(self.is_unit & np.isnan(self.flops))
         return tuple(self.module.instructions[n] for n in rows)
 
@@ -228,7 +229,7 @@ class Cost:
 
     @cached_property
     def total_estimated_cycles(self) -> float | None:
-        """Sum over units × runs; None when the dump has none."""
+        """Sum over units × runs; None if the dump has no estimates."""
         if self.module.entry is None:
             return None
         found = [c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]]
@@ -284,7 +285,7 @@ class Cost:
             ("transcendentals", self.transcendentals),
             ("bytes accessed", self.bytes),
         ):
-            # inclusive columns hold loops already; a unit holds none
+            # inclusive columns already include loops; units contain none
             unit = np.nan_to_num(column) * self.is_unit
             ours = float((unit * self.runs).sum())
             single = float((unit * once).sum())
@@ -321,7 +322,7 @@ class Cost:
         return out
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row an executed instruction with a cost, most expensive first. Needs pandas."""
+        """One row per executed instruction with a cost, most expensive first. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -361,12 +362,12 @@ def _whole(value: float) -> int | float | None:
 
 @per_target
 def estimated(module: Module, target: Target) -> Cost:
-    """``estimate`` on the target's chip, made once a module and target."""
+    """``estimate`` on the target's chip, computed once per module and target."""
     return estimate(module, target, hardware=chip_of(target))
 
 
 def chip_of(target: Target) -> Hardware | None:
-    """The chip a person chose, else the one of the device kind; None when unknown."""
+    """The chip the user chose, else the one of the device kind; None if unknown."""
     if target.hardware:
         return find(target.hardware)
     return choose(target.device_kind, target.platform)
@@ -380,9 +381,9 @@ def estimate(
     hardware: Hardware | None = None,
     trips: Mapping[str, int] | None = None,
 ) -> Cost:
-    """Counts FLOPs and bytes, and models seconds on ``hardware`` where it is given.
+    """Count FLOPs and bytes, and model seconds on ``hardware`` if given.
 
-    ``trips`` sets trip counts of loops by name. Raises ``ValueError`` for a module that is
+    ``trips`` sets trip counts by name of the loop. Raises ``ValueError`` for a module that is
     not HLO and for a loop name that the module does not have.
     """
     if module.dialect != "hlo":
@@ -426,7 +427,7 @@ def estimate(
 
 
 def _matmul_dtypes(module: Module, calls: Calls, work: flops_module.Work) -> tuple[str, ...]:
-    """The operand type that most matmul FLOPs of an instruction, and of what is fused, run in."""
+    """Operand type of most matrix FLOPs of each instruction, fused instructions included."""
     heaviest: dict[int, tuple[float, str]] = {}  # by computation
     own = [d if k else "" for k, d in zip(work.kind, work.dtype, strict=True)]
     computation = table(module).computation
@@ -450,7 +451,7 @@ def _names_again(opcode: str) -> bool:
 def _with_unknown_inside(
     flops: Floats, calls: Calls, computation: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Units whose FLOPs are not known: their own, or of something fused into them."""
+    """Instructions whose own FLOPs, or those of something fused into them, are unknown."""
     unknown = np.isnan(flops)
     some = np.zeros(len(calls.below), bool)
     some[computation[unknown]] = True

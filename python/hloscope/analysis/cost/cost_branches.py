@@ -1,8 +1,8 @@
-"""Figures over the branches of conditionals, of which one runs: the least and the most.
+"""Least and most of figures over the branches of conditionals, only one of which runs.
 
-``Cost`` counts the branch with most work of each conditional. What the program does in a step
-lies between the branches with least and with most of each figure; a conditional in a loop may
-take another branch each time.
+``Cost`` counts the branch of each conditional with most work. The actual figure of a step is
+between those of the branches with least and with most; a conditional in a loop may take another
+branch each time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 def branch_ranges(cost: Cost) -> Mapping[str, tuple[float, float]]:
     """(least, most) of "flops", "bytes_accessed", "transcendentals" and, with a chip, "seconds".
 
-    Only what differs: {} for a program without conditionals, or with equal branches.
+    Only figures that differ: {} for a program without conditionals, or with equal branches.
     """
     calls = cost.execution.calls
     t = table(cost.module)
@@ -60,7 +60,7 @@ def branch_ranges(cost: Cost) -> Mapping[str, tuple[float, float]]:
 
 
 def wire_runs(cost: Cost) -> Floats:
-    """Runs of each instruction where each conditional takes the branch that sends most."""
+    """Runs of each instruction if each conditional takes the branch that sends most."""
     calls = cost.execution.calls
     if not any(e.role is Role.BRANCH for e in calls.edges):
         return cost.runs

@@ -1,12 +1,12 @@
 """Bytes each instruction reads and writes, fusions counted at their boundary.
 
-As ``HloCostAnalysis`` counts, with tile padding: a fusion touches what it really reads of
-its operands and its results, never what flows inside it.
+As ``HloCostAnalysis`` counts, with tile padding: a fusion accesses what it actually reads of
+its operands, and its results, but not the values inside it.
 
     slice, dynamic-slice, gather    2 · result (+ indices), not the whole operand
     dynamic-update-slice            2 · update (+ indices): the rest stays in place
     scatter                         3 · updates + indices
-    slice-start, dynamic-slice-start  what is read, written once more where it comes out
+    slice-start, dynamic-slice-start  what is read, plus the write at the destination
     tuple, get-tuple-element, bitcast, parameter, constant: none
 
 Differences from XLA: tuple index tables are not counted, results that are tuples count in
@@ -46,10 +46,10 @@ _LARGE_CONSTANT = 8  # elements; smaller ones become immediates
 def bytes_accessed(
     module: Module, executed: Bools, *, only: tuple[int, ...] | None = None
 ) -> Floats:
-    """Bytes of one execution of each instruction of the ``executed`` computations, else 0.
+    """Bytes of one execution of each instruction; 0 outside the ``executed`` computations.
 
-    ``only`` leaves out values that the layout puts into other memory spaces, such as TPU's
-    VMEM, S(1): they cost no bandwidth of main memory.
+    ``only`` gives the memory spaces to count: values that the layout puts elsewhere, such as into
+    TPU's VMEM, S(1), cost no bandwidth of main memory.
     """
     t = table(module)
 
@@ -71,7 +71,7 @@ def bytes_accessed(
         if i.opcode == "copy-start":
             out[n] = _copied(i, of_shape)
         elif only is not None and i.opcode in _SLICES and i.operands:
-            # an end of it may lie elsewhere
+            # one end may be elsewhere
             out[n] = size[n] + (storage_bytes(i.shape) if of_shape(i.operands[0].shape) else 0)
         else:
             out[n] = _special(i, size)
@@ -88,7 +88,7 @@ def _moves_nothing(opcode: str) -> bool:
 
 
 def _started(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
-    """Bytes of ``slice-start`` and its like: what is read, then written where it comes out."""
+    """Bytes of ``slice-start`` and the like: the read, plus the write at the destination."""
     result = produced(i)
     written = of_shape(result)
     if wrapped(i.opcode) in (("slice", "start"), ("dynamic-slice", "start")) and i.operands:
@@ -105,14 +105,14 @@ _SLICES = frozenset({"slice", "dynamic-slice", "gather"})
 
 
 def _copied(i: Instruction, of_shape: Callable[[Shape], int]) -> float:
-    """Bytes of a ``copy-start``: what is read and what is written, wherever either lies."""
+    """Bytes of a ``copy-start``: the read and the write, each if it is in memory that counts."""
     target = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return float(of_shape(target) + sum(of_shape(o.shape) for o in i.operands))
 
 
 def _special(i: Instruction, size: Floats) -> float:
     if i.opcode in _STARTS:
-        # the result of a start repeats its operands beside what is produced
+        # the result of a start repeats its operands next to what is produced
         reads = sum(size[o.index] for o in i.operands)
         return float(max(size[i.index], 2 * reads if i.opcode in _SAME_SIZE else reads))
     if i.opcode == "custom-call":
@@ -123,7 +123,7 @@ def _special(i: Instruction, size: Floats) -> float:
         if estimate is None or not estimate["bytes_accessed"]:
             return sized
         declared = estimate["bytes_accessed"]
-        # what the author counts may lie elsewhere than in the memory that is asked for
+        # what the author counts may be outside the requested memory
         elsewhere = any(a.shape.byte_size and not size[a.index] for a in (i, *i.operands))
         return min(declared, sized) if elsewhere else declared
     try:
@@ -193,9 +193,9 @@ def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
             computation = t.instructions[n].module.computations[body[n]]
             root = computation.root
             whole = float(size[n])
-            # no more than what the fusion's own result has in the memories that count
+            # at most the part of the fusion's own result in the memory that counts
             written = min(whole, _written(root, size)) if root is not None else whole
-            # what a must-alias update leaves in place is not written either
+            # the part that a must-alias update leaves in place is not written either
             out[n] = per_computation[body[n]] + written
 
 
@@ -210,8 +210,8 @@ def _written(root: Instruction, size: Floats) -> float:
 def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     """Bytes read of each fused parameter (``FusionParameterReadBytes``), 0 elsewhere.
 
-    Slices read what they give; the array that is updated in place is not read; all other
-    users share one read. ``body`` maps fusions to their computations.
+    Slices read what they return; an array that is updated in place is not read; broadcasts and
+    reshapes read it each; all other users share one read. ``body`` maps fusions to computations.
     """
     opcode = t.by_opcode(lambda o: _KIND.get(o, _TRIVIAL), np.int64)
     is_parameter = t.by_opcode(lambda o: o == "parameter", bool)
@@ -220,7 +220,7 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     position = np.arange(len(used)) - t.operands.offsets[user]
     edge = is_parameter[used]
     used, user, position = used[edge], user[edge], position[edge]
-    # one entry a (parameter, user): an operand named twice is one user
+    # one entry per edge from a parameter to an operand of a user
     kind = opcode[user]
     sliced = (kind == _SLICE) | ((kind == _DYNAMIC_SLICE) & (position == 0))
     in_place = (kind == _UPDATE) & (position == 0)
@@ -232,7 +232,7 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     shared = np.zeros(len(size), bool)
     shared[used[~(sliced | in_place | again | nested)]] = True
     reads[shared] += size[shared]
-    reads[size == 0] = 0.0  # of a parameter elsewhere, slices too cost nothing here
+    reads[size == 0] = 0.0  # slices of a parameter that is elsewhere cost nothing here either
     _nested(t, body, reads, list(zip(used[nested], user[nested], position[nested], strict=True)))
     return reads
 
@@ -251,7 +251,7 @@ _KIND = {
 def _nested(
     t: Table, body: dict[int, int], reads: Floats, edges: list[tuple[int, int, int]]
 ) -> None:
-    """Adds what fusions inside fusions read, innermost first: callees are printed first."""
+    """Add what fusions inside fusions read, innermost first."""
     computations = t.instructions[0].module.computations if t.instructions else ()
     by_depth: dict[int, int] = {}
 

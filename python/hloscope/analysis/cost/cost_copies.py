@@ -1,12 +1,12 @@
-"""Copies that run beside everything else: into and out of VMEM, and over the link to the host.
+"""Copies that run in parallel to everything else: to and from VMEM, and over the host link.
 
     schedule      copy-start ─ fusion ─ fusion ─ copy-done
     HBM           ▒▒▒▒▒▒▒▒▒▒▒█▒▒▒▒▒██▒▒▒▒▒▒▒▒▒▒▒             ▒ the copy, █ the fusions' own reads
 
-A copy costs bandwidth only where an end of it lies in main memory, and time only where what runs
-leaves too little of it: XLA prefetches weights while it computes, also for the next run of the
-program. So copies are held against all the bandwidth that everything else leaves, not against
-what stands between their start and their done: what is modelled stays a lower bound.
+A copy costs bandwidth only if one end is in main memory, and time only if other instructions
+leave too little of it: XLA prefetches weights during computation, even for the next run of the
+program. So copies are set against all the bandwidth that everything else leaves, not just against
+what runs between their start and their done: the model stays a lower bound.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOVES = frozenset({"copy", "slice", "dynamic-slice", "dynamic-update-slice"})
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """By instruction: whether it is such a copy, and its bytes from and to the host."""
+    """Per instruction: whether it is such a copy, and its bytes from and to the host."""
 
     is_copy: npt.NDArray[np.bool_]
     from_host: Floats
@@ -36,7 +36,7 @@ class Copies:
 
 
 def is_asynchronous(opcode: str) -> bool:
-    """Whether an opcode starts a copy that runs beside others."""
+    """Whether an opcode starts a copy that runs in parallel to other instructions."""
     if opcode == "copy-start":
         return True
     inside = wrapped(opcode)
@@ -66,7 +66,7 @@ def copies(module: Module) -> Copies:
 
 
 def copy_ends(i: Instruction) -> tuple[Shape, Shape] | None:
-    """What a copy or its start reads and what comes out; None where that is not an array."""
+    """Shapes of the source and destination of a copy or its start; None unless both are arrays."""
     if not i.operands:
         return None
     target = i.shape

@@ -1,4 +1,4 @@
-"""The source line that has each instruction's cost, and the FLOPs that stand there."""
+"""The source line to which each instruction's cost belongs, and the FLOPs of the line."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def cost_lines(module: Module, cost: Cost) -> tuple[npt.NDArray[np.int64], Floats]:
-    """(frame id, FLOPs over all executions) by instruction.
+    """(frame id, FLOPs over all executions) columns by instruction.
 
-    The frame is the instruction's own, else the one inferred (``base.lines``); FLOPs stand
-    where they are done, inside fusions.
+    The frame is the instruction's own, else the one inferred (``base.lines``); FLOPs of fusions
+    are attributed to the instructions inside.
     """
     executed = cost.execution.runs[table(module).computation]
     return lines(module).frame, np.nan_to_num(cost.work.flops) * executed

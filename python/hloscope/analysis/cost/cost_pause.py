@@ -1,4 +1,4 @@
-"""Keeps Python's cycle collector from running in the middle of an analysis."""
+"""Keep Python's cycle collector from running during an analysis."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def uncollected(function: Callable[P, T]) -> Callable[P, T]:
-    """Runs ``function`` without cyclic collection.
+    """Run ``function`` without cyclic garbage collection.
 
-    A module of 100,000 instructions is millions of live objects; walking them again and
+    A module of 100,000 instructions means millions of live objects; traversing them repeatedly,
     again, for hundreds of thousands of short-lived ones, took half of the time.
     """
 

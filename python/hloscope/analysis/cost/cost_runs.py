@@ -1,16 +1,16 @@
 """Which computations execute on their own, and how often.
 
     ENTRY ─ while ──body──▶ runs × trips          (condition: trips + 1)
-          ─ conditional ──▶ the branch that does most work counts, the others do not
+          ─ conditional ──▶ only the branch with most work counts
           ─ call, async-start ──▶ runs of the caller
           ─ fusion ──▶ not executed on its own: its cost is the fusion instruction's
-          ─ reduce, sort, … ──▶ a reducer: its cost is the applying instruction's
+          ─ reduce, sort, … ──▶ a reducer: its cost belongs to the instruction that applies it
 
-A loop whose trip count nobody knows counts once and is listed in ``unknown``, so totals with
-such a loop are lower bounds until a count is given.
+A loop of unknown trip count counts once and is listed in ``unknown``, so totals with such a
+loop are lower bounds until a count is given.
 
-In a dump that was cut before ENTRY, what nothing calls counts once: figures of single
-instructions are then of one run of what is there, and there are no totals.
+In a dump that was cut off before ENTRY, computations without a caller count once: figures of
+single instructions are then for one run of these, and there are no totals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Role(IntEnum):
-    """What a called computation is to its caller."""
+    """The role of a called computation for its caller."""
 
     FUSED = 0
     REDUCER = 1
@@ -56,17 +56,17 @@ class Calls:
     edges: tuple[Edge, ...]
     below: tuple[tuple[Edge, ...], ...]
     order: tuple[int, ...]
-    executed: npt.NDArray[np.bool_]  # a row a computation
+    executed: npt.NDArray[np.bool_]  # one row per computation
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
     """How often each computation runs in one execution of ENTRY; by computation index.
 
-    ``loop[c]`` is the innermost loop of unknown trip count around c: a row of ``unknown``,
-    -1 when there is none; ``unknown_parent`` gives the unknown loop around each of those.
-    ``condition[c]``: c is in that loop's condition, which runs once more than its body.
-    Fused computations run as often as their fusions; reducers are 0.
+    ``loop[c]`` is the innermost loop of unknown trip count around c, as a position in ``unknown``,
+    or -1; ``unknown_parent`` gives the unknown loop around each of those. ``condition[c]``: c is
+    in that loop's condition, which runs once more than its body. Fused computations run as often
+    as their fusions; reducers have 0 runs.
     """
 
     calls: Calls
@@ -87,7 +87,7 @@ def _role(opcode: str, role: str) -> Role | None:
     if opcode == "conditional":
         return Role.BRANCH
     if opcode in ("async-update", "async-done") or opcode.endswith(("-update", "-done")):
-        return None  # names again what its start calls
+        return None  # repeats what its start calls
     if opcode in ("call", "call-start") or (opcode.endswith("-start") and role == "calls"):
         return Role.CALL
     return Role.REDUCER
@@ -119,7 +119,7 @@ def call_graph(module: Module) -> Calls:
 
 
 def _first(module: Module, edges: Iterable[Edge]) -> list[int]:
-    """ENTRY; without one, all that nothing here calls."""
+    """ENTRY, or without one all computations that nothing in the dump calls."""
     if module.entry is not None:
         return [module.entry.index]
     called = {e.callee for e in edges}
@@ -128,7 +128,7 @@ def _first(module: Module, edges: Iterable[Edge]) -> list[int]:
 
 def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
     order: list[int] = []
-    state = bytearray(len(below))  # 1 entered, 2 done; a cycle (cut dump) is just left
+    state = bytearray(len(below))  # 1 entered, 2 done; a cycle (cut dump) is skipped
     for start in range(len(below)):
         stack = [start]
         while stack:
@@ -157,10 +157,10 @@ def count_runs(
     """Runs of every computation.
 
     ``work`` is a figure per instruction by which the costliest branch of a conditional is
-    chosen. ``trips`` gives trip counts by name of the ``while``, over what the dump says;
+    chosen. ``trips`` gives trip counts by name of the ``while``, overriding those of the dump;
     a name that is not a loop of the module raises ``ValueError``. ``once`` counts every body
     and condition once, as XLA's cost analysis does. ``least`` takes the branches with least work;
-    ``counts`` are trip counts by index of the ``while``, where they are worked out already.
+    ``counts`` are trip counts by index of the ``while``, if already computed.
     """
     t = table(module)
     if counts is None:
@@ -228,11 +228,11 @@ def inclusive_sums(
     least: bool = False,
     taken: dict[int, int] | None = None,
 ) -> tuple[Floats, Floats]:
-    """(per instruction, per computation): own values plus those of what is called, × trips.
+    """(per instruction, per computation): own values plus those of callees, × trips.
 
     A conditional counts its greatest branch, the first of equals, or with ``least`` its least;
-    ``taken`` is told which. Loops that are not in ``trips``, or unknown there, count once. NaN
-    (unknown) counts as nothing.
+    ``taken`` receives the choice. Loops that are not in ``trips``, or unknown there, count once.
+    NaN (unknown) counts as 0.
     """
     t = table(module)
     value = np.nan_to_num(own)

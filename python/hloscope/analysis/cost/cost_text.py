@@ -1,4 +1,4 @@
-"""Cost as a plain text table: what ``print(cap.cost())`` shows."""
+"""Cost as a plain text table, as ``print(cap.cost())`` shows it."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """FLOPs of every instruction, counted as XLA's ``HloCostAnalysis`` counts them.
 
-One pass gives columns over ``module.instructions``. A value is what one execution of the
-instruction itself does, without what its called computations do; ``cost.py`` adds those
-and multiplies by loops. NaN is unknown: a custom call nobody described, an opcode that is
-not in the tables of flops_*.py, a dump cut off before the operands.
+One pass gives columns over ``module.instructions``. A value is for one execution of the
+instruction itself, without called computations; ``cost.py`` adds those and multiplies by trip
+counts. NaN means unknown: a custom call without a known cost, an opcode that is not in the
+tables of flops_*.py, a dump cut off before the operands.
 
     dot           2 · output elements · contracted elements
     convolution   2 · valid (kernel, output) positions · input features / groups · output features
                   · batch / batch groups; padding and holes of dilation are not counted
-    elementwise   1 per output element; exp, log, tanh, … counted apart as transcendentals
+    elementwise   1 per output element; exp, log, tanh, … are counted separately as transcendentals
     reduce        reducer's work · (input elements - output elements)
 
-Complex and integer arithmetic count as one each, as in XLA (xla/service/hlo_cost_analysis.cc).
-What XLA leaves out, matmuls in custom calls, is counted here from their backend configs.
+Complex and integer operations count as one each, as in XLA (xla/service/hlo_cost_analysis.cc).
+Matmuls in custom calls, which XLA leaves out, are counted from their backend configs.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Work:
-    """Columns over ``module.instructions``; NaN is unknown.
+    """Columns over ``module.instructions``; NaN means unknown.
 
     ``matmul_flops`` is the part of ``flops`` done by dots, convolutions and custom-call
-    matmuls; ``matrix_flops`` adds what authors of kernels declare, which may be matmuls: nobody
-    says, so a lower bound of time takes them for such. ``kind`` is "dot", "convolution", "gemm"
-    or "" and ``dtype`` the operand type the arithmetic runs in, for matmuls with XLA's precision
-    appended: "f32", "bf16", "f32:highest".
+    matmuls; ``matrix_flops`` adds FLOPs that kernel authors declare: whether these are matmuls is
+    unknown, so a lower bound of time assumes it. ``kind`` is "dot", "convolution", "gemm" or ""
+    and ``dtype`` the operand type of the arithmetic, for matmuls with XLA's precision appended:
+    "f32", "bf16", "f32:highest".
     """
 
     flops: Floats
@@ -66,7 +66,7 @@ class Work:
 
 
 def count(module: Module) -> Work:
-    """FLOPs, transcendentals and matmul FLOPs of each instruction, for one execution of it."""
+    """Count the work of one execution of each instruction, without called computations."""
     return _Counter(module).work()
 
 
@@ -89,7 +89,7 @@ class _Counter:
         heavy: list[int] = []
         heavy_elements: list[int] = []
         later: list[Instruction] = []
-        elements: dict[int, int] = {}  # by shape identity: shapes are interned
+        elements: dict[int, int] = {}  # by identity of the shape: shapes are interned
         dtype = self.dtype
         for i in self.module.instructions:
             opcode = i.opcode
@@ -131,7 +131,7 @@ class _Counter:
         self.dtype[i.index] = f"{dtype}:{precision.group(1)}" if precision else dtype
 
     def _special(self, i: Instruction) -> None:
-        """Everything that is neither free nor one per element."""
+        """Count an opcode that is neither free nor elementwise."""
         operands = i.operands
         opcode = i.opcode
         if opcode == "dot":
@@ -162,7 +162,7 @@ class _Counter:
             self.dtype[i.index] = next((s.element_type for s in i.shape.leaves()), "")
 
     def _started(self, i: Instruction, opcode: str) -> None:
-        """``add-start`` and its like: what ``opcode`` takes for what comes out in the end."""
+        """Count ``add-start`` and the like: the work of ``opcode`` for the final result."""
         leaves = list(produced(i).leaves())
         elements = float(sum(s.elements for s in leaves))
         kind = KINDS.get(opcode)
@@ -207,7 +207,7 @@ class _Counter:
         self.dtype[i.index] = next((s.element_type for s in i.shape.leaves()), "")
 
     def _reducer(self, i: Instruction) -> None:
-        """Instructions that apply a small computation many times."""
+        """Count an instruction that applies a small computation many times."""
         self.dtype[i.index] = next((s.element_type for s in i.shape.leaves()), "")
         called = i.called
         try:

@@ -1,6 +1,6 @@
-"""FLOPs of custom calls: matmuls and convolutions of libraries, and what authors declare.
+"""FLOPs of custom calls: library matmuls and convolutions, and what kernel authors declare.
 
-XLA counts none of these; targets that are in no table here stay unknown.
+XLA counts none of these; targets that are not listed here stay unknown.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _MARKERS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"
 
 
 def is_sharding_marker(target: str) -> bool:
-    """Says how a value is sharded and is gone once the program is partitioned."""
+    """Whether the call only states how a value is sharded; partitioning removes such calls."""
     return target in _MARKERS or target.startswith("xla.sdy.")
 
 
 def is_free_call(target: str) -> bool:
-    """Marks, places or allocates: Shardy's own (xla.sdy.FuncResultSharding, …) all do."""
+    """Whether the call only marks, places or allocates, as all Shardy's do (xla.sdy.…)."""
     return target in FREE_CALLS or target.startswith(("xla.sdy.", "AsyncCollective"))
 
 
 CONVOLUTION_CALLS = {
-    # target → which shapes are the forward convolution's input, filter and output:
+    # target → shapes of the forward convolution's input, filter and output:
     # operand number, or -1 for the call's own first result
     "__cudnn$convForward": (0, 1, -1),
     "__cudnn$convForwardGraph": (0, 1, -1),
@@ -58,8 +58,8 @@ def is_matmul_call(target: str) -> bool:
 def custom_matmul_flops(i: Instruction) -> float:
     """FLOPs of a cuBLAS, cuBLASLt or oneDNN matmul: 2 · m · n · k · batch.
 
-    The contracted size is read from ``dot_dimension_numbers`` in the backend config; where
-    there is none it follows from the shapes of both operands and the result.
+    The contracted size is read from ``dot_dimension_numbers`` in the backend config; without it,
+    it follows from the shapes of both operands and the result.
     """
     lhs, rhs = operand(i, 0), operand(i, 1)
     out = next(i.shape.leaves(), None)
@@ -95,7 +95,7 @@ def _find_key(value: Any, key: str) -> Any:
 
 
 def author_estimate(i: Instruction) -> dict[str, float] | None:
-    """What the kernel's author declared (Pallas ``cost_estimate``), or None."""
+    """What the kernel's author declared (Pallas ``cost_estimate``); None if nothing."""
     if "cost_estimate" not in i.attribute_text:
         return None
     found = _find_key(i.backend_config_json, "cost_estimate")
@@ -108,9 +108,9 @@ def author_estimate(i: Instruction) -> dict[str, float] | None:
 
 
 def kernel_dtype(i: Instruction) -> str:
-    """The fastest type that a kernel may multiply in, by what it takes; "" for what has none.
+    """The fastest type in which a kernel may multiply, judging by its operands; "" if none.
 
-    It may round floats to bf16 inside, and to 8 bits where it takes some of those.
+    It may round floats to bf16 inside, and to 8 bits if it has operands of 8 bits or fewer.
     """
     types = {s.element_type for o in i.operands for s in o.shape.leaves()}
     floats = {t for t in types if t.startswith(("f", "bf", "c"))}
@@ -121,12 +121,12 @@ def kernel_dtype(i: Instruction) -> str:
 
 
 def operand(i: Instruction, number: int) -> Shape | None:
-    """Shape of one operand, the first leaf of a tuple; None when it is not there."""
+    """Shape of one operand, or its first leaf if it is a tuple; None if missing."""
     if number >= len(i.operands):
         return None
     return next(i.operands[number].shape.leaves(), None)
 
 
 def attributes_head(attribute_text: str) -> str:
-    """The attributes before metadata: what says which dimensions are which."""
+    """The attributes before the metadata, which include window and dimension labels."""
     return attribute_text.partition("metadata=")[0]

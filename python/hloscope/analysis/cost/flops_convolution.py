@@ -1,14 +1,14 @@
 """FLOPs of a convolution from its window and dimension labels.
 
-Only positions where the kernel meets real input count: padding and the holes of base
-dilation do not (``HloCostAnalysis::GetConvolutionFlops``). Worked example, one spatial
+Only positions where the kernel meets actual input count: padding and the holes of base
+dilation do not (``HloCostAnalysis::GetConvolutionFlops``). Worked example: one spatial
 dimension, input 4, kernel 3, padding 1_1:
 
     output 0   ·[x0 x1]   2 valid      output 2  [x1 x2 x3]  3 valid
     output 1  [x0 x1 x2]  3 valid      output 3  [x2 x3]·    2 valid      → 10 of 12
 
-The same code reads TPU's matmuls in disguise (``dim_labels=bf_io->bf``, no window) and
-batched ones, whose batch is a spatial dimension with a window as wide as the array.
+The same code handles TPU's matmuls in the form of convolutions (``dim_labels=bf_io->bf``, no
+window) and batched ones, whose batch is a spatial dimension with a window as wide as the array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROUPS = re.compile(r"\b(feature|batch)_group_count=(\d+)")
 
 @lru_cache(maxsize=4096)
 def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, attributes: str) -> float:
-    """2 · multiply-adds of input ``lhs`` with kernel ``rhs``; NaN when the labels are missing."""
+    """2 · multiply-adds of input ``lhs`` with kernel ``rhs``; NaN if the labels are missing."""
     m = _LABELS.search(attributes)
     if m is None or any(len(t) != s.rank for t, s in zip(m.groups(), (lhs, rhs, out), strict=True)):
         return math.nan
@@ -69,11 +69,11 @@ def valid_positions(
     base_dilation: int = 1,
     window_dilation: int = 1,
 ) -> int:
-    """How many (kernel, output) pairs of one dimension fall on a real input element.
+    """Number of (kernel, output) pairs of one dimension that fall on an actual input element.
 
     ``low`` is the low padding, in dilated elements, and may be negative. Kernel position k
     of output o reads dilated element o·stride - low + k·window_dilation; for each k the
-    outputs that hit are counted with a closed form, so no product of sizes is walked.
+    outputs that hit are counted in closed form, without iterating over all pairs.
     """
     if input_size <= 0 or kernel <= 0 or output <= 0:
         return 0

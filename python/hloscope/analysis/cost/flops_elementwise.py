@@ -1,4 +1,4 @@
-"""Opcodes by what one output element costs: one FLOP, one transcendental, nothing."""
+"""Opcodes by the cost of one output element: one FLOP, one transcendental, nothing."""
 
 from __future__ import annotations
 

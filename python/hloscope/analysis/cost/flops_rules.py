@@ -1,4 +1,4 @@
-"""FLOPs of opcodes with a rule of their own: reducers applied many times, sorts, FFTs, ….
+"""FLOPs of opcodes with their own rules: reducers applied many times, sorts, FFTs, ….
 
 As ``HloCostAnalysis`` counts them (xla/service/hlo_cost_analysis.cc).
 """
@@ -27,7 +27,7 @@ def _window_sizes(i: Instruction) -> list[int]:
 
 
 def _reduce_window_times(i: Instruction, role: str) -> float:
-    """(window - 1) per output element; a running sum over a whole dimension counts once."""
+    """(window - 1) per output element; less for a reduce and broadcast written as a window."""
     sizes = _window_sizes(i)
     out = _first(i.shape)
     window = math.prod(sizes)
@@ -74,7 +74,7 @@ def _fft(i: Instruction) -> tuple[float, float]:
 
 
 def _combined(i: Instruction) -> tuple[float, float]:
-    # every output element taken as the sum of two, as XLA does
+    # every output element counts as the sum of two, as in XLA
     return float(sum(s.elements for s in i.shape.leaves())), 0.0
 
 

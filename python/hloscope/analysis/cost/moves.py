@@ -1,4 +1,4 @@
-"""What travels beside the computation: copies into fast memory, to and from the host, collectives.
+"""Transfers that run in parallel to computation: to fast memory, to and from the host, collectives.
 
     %s = copy-start(%w)         start  ┐
     %f = fusion(…)                     │ work between
@@ -6,9 +6,9 @@
     %g = fusion(%d, …)                   the user
 
 One move may be cut into slices: ``slice-start`` ×4, ``slice-done`` ×4 and the ``ConcatBitcast``
-that puts them side by side. Hidden is a move whose seconds the work between start and done
-covers; what it does not cover is exposed **at most**: a copy may also have started earlier, in
-the run before. Moves of one kind share a way and queue for it in the order of the schedule.
+that joins them. A move is hidden if the work between start and done covers its seconds; what it
+does not cover is exposed **at most**: a copy may also have started earlier, in the previous run.
+Moves of one kind share a path and queue for it in schedule order.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from .cost import Cost
 
 CONCAT = "ConcatBitcast"
-_STEPS = 4  # updates between a start and its done
+_STEPS = 4  # most updates between a start and its done
 
 
 @dataclass(frozen=True)
 class Move:
-    """Instruction indices; ``seconds`` and ``exposed`` are modelled, of one run, NaN if unknown."""
+    """Instruction indices; ``seconds`` and ``exposed`` are modelled for one run, NaN if unknown."""
 
     starts: tuple[int, ...]
-    end: int  # what the users read: a done, or what puts the slices together
+    end: int  # what the users read: a done, or the op that joins the slices
     source: int
     kind: str  # "prefetch", "write-back", "to host", "from host", "copy", or a collective
     bytes: float
@@ -48,7 +48,7 @@ class Move:
 
 @per_target
 def moves(module: Module, target: Target) -> tuple[Move, ...]:
-    """The asynchronous moves of a scheduled module, in its order."""
+    """The asynchronous moves of a scheduled module, in schedule order."""
     t = table(module)
     by_end: dict[int, list[tuple[Instruction, Instruction]]] = defaultdict(list)
     for k in np.flatnonzero(t.by_opcode(is_asynchronous, bool)).tolist():
@@ -131,7 +131,7 @@ def _kind(start: Instruction, main: tuple[int, ...]) -> str:
 
 
 def _clock(cost: Cost) -> list[float] | None:
-    """When each instruction is reached in its computation, by the modelled timeline."""
+    """When each instruction is reached in its computation, in the modelled timeline."""
     line = cost.timeline
     if line is None:
         return None

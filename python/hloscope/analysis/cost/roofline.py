@@ -1,4 +1,4 @@
-"""Modelled seconds on a chip: never measured, and the assumptions are few and stated.
+"""Modelled seconds on a chip: not measured, from the few assumptions stated here.
 
 An instruction takes as long as its scarcest resource (Williams, Waterman, Patterson 2009,
 "Roofline"), a collective as the alpha-beta model says (``roofline_collectives.py``):
@@ -6,19 +6,20 @@ An instruction takes as long as its scarcest resource (Williams, Waterman, Patte
     seconds = max( matmul FLOPs / peak of the operand type,
                    other FLOPs + transcendentals / peak of the vector units,
                    bytes accessed in main memory / its bandwidth )
-    seconds = steps · latency + bytes / bandwidth of a link, near and far at once
+    seconds = steps · latency + bytes / bandwidth of a link, near and far in parallel
 
-One instruction runs after the other, but copies into VMEM and to the host run beside all of them
-(``cost_copies.py``): they take what bandwidth the others leave, and the time that is missing.
+Instructions run one after another, but copies to VMEM and to the host run in parallel to all of
+them (``cost_copies.py``): they use the bandwidth that the others leave, and cost time only for
+the rest.
 
-An asynchronous collective runs beside what stands
-between its start and its done, one transfer at a time on the wire (of two: the far one, where
-slices exchange, is a wire of its own):
+An asynchronous collective runs in parallel to what is scheduled between its start and its done,
+one transfer at a time on the wire (there are two: the far one, for exchanges between slices, is
+separate):
 
     schedule   start ─ fusion ─ fusion ─ done            compute  ████████▒▒▒
     wire             ███████████████████                 ▒ exposed: the done waits
 
-Peaks are vendors' figures; real programs reach a part of them, so these are lower bounds.
+Peaks are vendors' figures; real programs reach only part of them, so times are lower bounds.
 """
 
 from __future__ import annotations
@@ -52,26 +53,26 @@ BOUNDS = ("", "compute", "vector", "memory", "collective", "unknown", "copy")
 
 @dataclass(frozen=True, eq=False)
 class Roofline:
-    """Modelled seconds; columns have a row an instruction and are of one execution.
+    """Modelled seconds; columns have one row per instruction and are for one execution.
 
-    ``seconds`` of a unit is NaN where a rate or its FLOPs are unknown, and 0 for what is no
-    unit. ``exposed`` is the part of a transfer's time that its done waits, at the done.
+    ``seconds`` of a unit is NaN if a rate or its FLOPs are unknown; it is 0 for instructions that
+    are not units. ``exposed`` is how long a done waits for its transfer, in the row of the done.
     """
 
     hardware: Hardware
     seconds: Floats
-    bound_by: npt.NDArray[np.int8]  # into BOUNDS
+    bound_by: npt.NDArray[np.int8]  # index into BOUNDS
     transfers: tuple[Transfer, ...]
-    transfer_seconds: Floats  # a row a transfer
+    transfer_seconds: Floats  # one row per transfer
     exposed: Floats
     runs: Floats
     unmodelled: tuple[Instruction, ...]
-    copy_seconds: float = 0.0  # of asynchronous copies, were nothing else to run
-    copy_wait_seconds: float = 0.0  # the part for which nothing else leaves room
-    assumed_slice: tuple[int, ...] = ()  # where the devices' places are not known
+    copy_seconds: float = 0.0  # of asynchronous copies, if nothing else ran
+    copy_wait_seconds: float = 0.0  # the part that other instructions leave no room for
+    assumed_slice: tuple[int, ...] = ()  # if the devices' positions are unknown
 
     def bound(self, n: int) -> str:
-        """ "compute", "vector", "memory", "collective", "unknown" or ""."""
+        """ "compute", "vector", "memory", "collective", "copy", "unknown" or ""."""
         return BOUNDS[self.bound_by[n]]
 
     def _sum(self, *bounds: str) -> float:
@@ -80,12 +81,12 @@ class Roofline:
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Time of what the matrix or vector units bound."""
+        """Time of instructions bound by the matrix or vector units."""
         return self._sum("compute", "vector")
 
     @cached_property
     def memory_seconds(self) -> float:
-        """Time of what memory bandwidth bounds."""
+        """Time of instructions bound by memory bandwidth."""
         return self._sum("memory")
 
     @cached_property
@@ -105,10 +106,10 @@ class Roofline:
 
     @cached_property
     def step_seconds(self) -> Floats:
-        """What each instruction adds to ``total_seconds``, all executions; NaN unknown.
+        """What each instruction adds to ``total_seconds``, all executions; NaN if unknown.
 
-        The only per-instruction seconds that may be summed. ``seconds`` overlap: a transfer adds
-        what is waited for it, at its start, and a copy that runs beside the rest its part of
+        The only per-instruction seconds that may be summed; ``seconds`` overlap. A transfer adds
+        the time waited for it, in the row of its start, and an asynchronous copy its share of
         ``copy_wait_seconds``.
         """
         collective, copy = BOUNDS.index("collective"), BOUNDS.index("copy")
@@ -125,7 +126,7 @@ class Roofline:
 
     @cached_property
     def waited_seconds(self) -> Floats:
-        """Seconds waited for each transfer, all executions; those of one done by their length."""
+        """Seconds waited for each transfer, all executions; those of one done share by length."""
         wire: dict[int, float] = {}
         for t, s in zip(self.transfers, self.transfer_seconds.tolist(), strict=True):
             wire[t.done] = wire.get(t.done, 0.0) + s
@@ -142,13 +143,13 @@ class Roofline:
 
     @cached_property
     def unknown_transfers(self) -> int:
-        """Collectives that run and of which nobody knows how long they take."""
+        """Number of executed collectives whose time is unknown."""
         of = self.bound_by == BOUNDS.index("collective")
         return int((of & np.isnan(self.seconds) & (self.runs > 0)).sum())
 
     @property
     def known_seconds(self) -> float | None:
-        """``total_seconds``; None where it is 0 because what takes time is unknown."""
+        """``total_seconds``; None if it is 0 only because the time of instructions is unknown."""
         unknown = any(self.runs[i.index] > 0 for i in self.unmodelled)
         return None if unknown and not self.total_seconds else self.total_seconds
 
@@ -173,7 +174,7 @@ class Roofline:
         }
 
     def text(self) -> list[str]:
-        """Two or three lines for a person."""
+        """A few lines for the reader."""
         found = self.to_dict()["modelled_seconds"]
         least = "≥ " if self.unknown_transfers and found["total"] is not None else ""
         lines = [
@@ -199,7 +200,7 @@ class Roofline:
 
 
 def for_target(hardware: Hardware, target: Target) -> Hardware:
-    """The chip's figures for one device: some topologies show each core as a device."""
+    """The chip's figures per device: in some topologies each core is a device."""
     places = [(d.slice, d.coords) for d in target.devices if d.coords is not None]
     if not places or len(places) != len(target.devices):
         return hardware
@@ -224,13 +225,13 @@ def for_target(hardware: Hardware, target: Target) -> Hardware:
 
 
 def reach(hardware: Hardware) -> int:
-    """Which of ``Transfer.levels`` the chip's near link has: blocks of 2**k, or all."""
+    """Index into ``Transfer.levels`` for the chip's near link: blocks of 2**k devices, or all."""
     group = hardware.links[0].group if hardware.links else 0
     return MAX_BLOCK if not group else min(MAX_BLOCK, group.bit_length() - 1)
 
 
 def transfer_time(hardware: Hardware, t: Transfer) -> float:
-    """Seconds of one execution; NaN when the chip has no interconnect."""
+    """Seconds of one execution; NaN if the chip has no interconnect."""
     if not hardware.links:
         return float("nan")
     near, far = hardware.links[0], hardware.links[-1]
@@ -245,7 +246,7 @@ def transfer_time(hardware: Hardware, t: Transfer) -> float:
 
 
 def slice_of(module: Module, target: Target) -> tuple[int, ...]:
-    """The slice assumed for a program whose devices' places are not known."""
+    """The slice assumed for a program whose devices' positions are unknown."""
     replicas, partitions = device_counts(module, target)
     chip = find(target.hardware) if target.hardware else choose(target.device_kind)
     near = chip.links[0] if chip is not None and chip.links else None
@@ -256,7 +257,7 @@ def slice_of(module: Module, target: Target) -> tuple[int, ...]:
 def find_transfers(
     module: Module, target: Target, executed: npt.NDArray[np.bool_], rows: Collectives | None = None
 ) -> tuple[Transfer, ...]:
-    """Every executed collective, with the instructions where it starts and is awaited."""
+    """Every executed collective, with the instructions at which it starts and is awaited."""
     rows = rows if rows is not None else collectives(module, target)
     computation = table(module).computation
     out: list[Transfer] = []
@@ -311,7 +312,7 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
     bound[~unit] = 0
     opcodes = table(cost.module).opcodes
     alone = table(cost.module).by_opcode(is_collective, bool) if opcodes else unit
-    seconds[alone] = 0.0  # a collective op is its transfer; fusions around one still compute
+    seconds[alone] = 0.0  # a collective is its transfer; fusions around one still compute
     bound[alone] = 0
     for t in transfers:
         if alone[t.start]:
@@ -360,7 +361,7 @@ def _exposed(
     transfers: Sequence[Transfer],
     wire: Floats,
 ) -> Floats:
-    """Seconds each done waits, by a walk through every computation's schedule."""
+    """Seconds each done waits, from a walk through every computation's schedule."""
     out = np.zeros(len(seconds))
     starting: dict[int, list[int]] = {}
     ending: dict[int, list[int]] = {}
@@ -371,7 +372,7 @@ def _exposed(
     busy = np.nan_to_num(seconds)
     for c in touched:
         clock = 0.0
-        wire_free = [0.0, 0.0]  # the near wire and the far one
+        wire_free = [0.0, 0.0]  # near wire, far wire
         until: dict[int, float] = {}
         for i in module.computations[c].instructions:
             n = i.index

@@ -1,30 +1,30 @@
 """Steps and bytes of a collective on a torus and behind a switch: t = steps·α + bytes/β.
 
-``bytes`` are what the busiest link carries one way, n the devices of a group, S the payload
-(operand or result, whichever is larger), in one execution.
+``bytes`` are what the busiest link carries in one direction, n is the number of devices of a
+group and S the payload (operand or result, whichever is larger), in one execution.
 
     switch (ring)     all-gather, reduce-scatter   n-1 steps      (n-1)/n·S
                       all-reduce                   2(n-1)        2(n-1)/n·S
                       all-to-all                   n-1            (n-1)/n·S
                       permute, broadcast           1, n-1             S
     torus             the same bytes over every link of the axes used: 2 directions where an
-                      axis wraps around, 1 where it is a line; ⌊n/2⌋ steps on a ring, n-1 on a
+                      axis wraps around, 1 if it is a line; ⌊n/2⌋ steps on a ring, n-1 on a
                       line, axes one after the other
                       all-to-all: half of all data crosses the middle of the longest axis
-                      permute: as many steps as hops of the longest way, S times the pairs whose
-                      ways share a link (one axis after the other, the shorter way round)
+                      permute: as many steps as hops of the longest path; S times the number of
+                      pairs whose paths share a link (axis by axis, the shorter way round)
 
-A group that the near link does not hold whole (GPUs of several nodes, TPUs of several slices)
-has k members in each of N blocks. Each member gathers over the far link what the k-th part of
-the payload is, then its block gathers the rest over the near one; both run at once:
+A group that the near link does not span (GPUs of several nodes, TPUs of several slices) has k
+members in each of N blocks. Each member gathers 1/k of the payload over the far link, then its
+block gathers the rest over the near one; both run in parallel:
 
     near  k members, S            t = steps·α + steps'·α' + max(bytes/β, bytes'/β')
     far   N blocks, S/k each      (all-to-all and broadcast: S each)
 
 Sources: Thakur, Rabenseifner, Gropp 2005 (ring and its cost in the alpha-beta model);
 "How to Scale Your Model", chapters "Sharded Matrices" (bidirectional rings over several axes,
-all-to-all a quarter of an all-gather, about 1 µs a hop) and "How to Think About GPUs"
-(bytes · max over levels of (D-1)/(D·W), D blocks of a level, W the bandwidth of all of a block).
+all-to-all a quarter of an all-gather, about 1 µs per hop) and "How to Think About GPUs"
+(bytes · max over levels of (D-1)/(D·W), D blocks per level, W the bandwidth of a whole block).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _At = tuple[tuple[str, object] | None, str | None]  # groups, mesh axes
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Near link, as a switch and as a torus, and far link; (0, 0) for what is not used."""
+    """Near link, as a switch and as a torus, and far link; (0, 0) if not used."""
 
     switch: Cost
     torus: Cost
@@ -64,10 +64,10 @@ _UNKNOWN = Levels(*[(float("nan"), float("nan"))] * 3)
 class Transfer:
     """Parameters of one execution of a collective; ``hardware`` turns them into seconds.
 
-    ``start`` and ``done`` are instruction indices; equal when nothing can run in between.
+    ``start`` and ``done`` are instruction indices, equal if nothing can run in between.
     ``levels[k]`` is for a near link that reaches blocks of 2**k consecutive devices, the last
-    one for a link that reaches all. ``torus_is_known``: the physical coordinates of the devices
-    were there; else those of an ordinary slice of as many devices are assumed.
+    one for a link that reaches all. ``torus_is_known``: the devices' physical coordinates are
+    known; otherwise those of an ordinary slice of that many devices are assumed.
     """
 
     collective: int  # Collective.index, -1 for an exchange between slices
@@ -78,19 +78,19 @@ class Transfer:
 
     @property
     def wire_bytes(self) -> float:
-        """What one device sends when all are behind one switch, or between slices; NaN unknown."""
+        """What one device sends if all are behind one switch, or between slices; NaN if unknown."""
         return self.levels[-1].switch[1] + self.levels[-1].far[1]
 
     @property
     def is_far(self) -> bool:
-        """Whether it uses the far link alone: then it runs beside what the near one carries."""
+        """Whether it uses only the far link: then it runs in parallel to near transfers."""
         return all(x.switch == x.torus == (0.0, 0.0) for x in self.levels)
 
 
 def members_inside(groups: DeviceGroups | None) -> list[int]:
-    """For blocks of 2**k consecutive devices: members of a group in one block, at most.
+    """Most members of a group in one block, for blocks of 2**k consecutive devices.
 
-    0 for pairs and blocks that some pair leaves; the group's size where none leaves.
+    For pairs: 0 if some pair crosses blocks of that size, else 2.
     """
     if groups is None:
         return [1] * MAX_BLOCK
@@ -125,7 +125,7 @@ def _longest_run(rows: npt.NDArray[np.int64]) -> int:
 
 
 def ring(kind: str, n: int, payload: float) -> tuple[float, float]:
-    """(steps, bytes) of a ring behind a switch; nothing for groups of one."""
+    """(steps, bytes) of a ring behind a switch; (0, 0) for groups of one."""
     known = KINDS[kind]
     if n < 2 and known.pattern != "pairs":
         return 0.0, 0.0
@@ -136,15 +136,15 @@ def ring(kind: str, n: int, payload: float) -> tuple[float, float]:
 class _Group:
     spanned: Spanned
     inside: list[int]  # members in a block of 2**k
-    in_slice: int  # members in one slice; the size where there is one slice
+    in_slice: int  # members in one slice; the group's size if there is one slice
 
 
 class TransferMaker:
-    """Makes ``Transfer`` rows of one target; groups that read alike are worked out once."""
+    """Makes ``Transfer`` rows for one target; equal groups are computed once."""
 
     def __init__(self, target: Target, sliced: tuple[int, ...] = (1,)) -> None:
         self.target = target
-        self._sliced = sliced  # assumed where the devices' places are not known
+        self._sliced = sliced  # assumed if the devices' positions are unknown
         self._groups: dict[_At, _Group] = {}
         self._levels: dict[tuple[_At, str, int, float], tuple[Levels, ...]] = {}
         self._slices = {d.partition: d.slice for d in target.devices}
@@ -161,7 +161,7 @@ class TransferMaker:
         groups: DeviceGroups | None,
     ) -> Transfer:
         """The parameters of one collective, or of one permute of a collective matmul."""
-        if row.wire_bytes is None and groups is None:  # nobody says who sends, and to whom
+        if row.wire_bytes is None and groups is None:  # unknown which devices communicate
             return Transfer(row.index, start, done, (_UNKNOWN,) * (MAX_BLOCK + 1), True)
         size = groups.group_size if groups is not None else row.group_size
         at = groups.key if groups is not None else None, row.axes
@@ -195,7 +195,7 @@ class TransferMaker:
 
 
 def _levels(kind: str, size: int, payload: float, group: _Group) -> tuple[Levels, ...]:
-    """For each reach of the near link what it carries, and what is left to the far one."""
+    """For each reach of the near link, what it carries and what remains for the far one."""
     out = []
     for members in (*group.inside, max(1, size)):
         held = members if group.in_slice >= size else group.in_slice
@@ -213,7 +213,7 @@ def _split(kind: str, size: int, payload: float, group: _Group, held: int) -> Le
         return Levels(ring(kind, size, payload), near, none)
     near_axes = group.spanned.axes
     if held < size and int(np.prod([n for n, _ in near_axes])) != held:
-        near_axes = [(held, True)]  # where coordinates do not say: one ring of the block
+        near_axes = [(held, True)]  # coordinates do not show it: assume one ring per block
     switch, on_torus = ring(kind, held, payload), torus(kind, near_axes, payload)
     if held >= size:
         return Levels(switch, on_torus, none)

@@ -1,6 +1,6 @@
 """Transfers between TPU slices, which XLA compiles to sends and receives through the host.
 
-A multi-slice program is compiled for one slice. A reduction over all of them becomes, as in
+A multi-slice program is compiled for one slice. A reduction over all slices becomes, as in
 ``roofline_collectives.py``, a reduce-scatter in the slice, an exchange between slices and an
 all-gather; the exchange is a send and a receive of one rendezvous, with attributes such as
 
@@ -23,7 +23,7 @@ from .roofline_collectives import MAX_BLOCK, Levels, Transfer, ring
 def between_slices(
     module: Module, executed: npt.NDArray[np.bool_], rows: Collectives
 ) -> list[Transfer]:
-    """Exchanges between slices: from the send to the done of its receive."""
+    """Exchanges between slices, from the send to the done of its receive."""
     instructions = module.instructions
     found = {f.op.index: f for f in find_between_slices(module)}
     row_of = {r.instruction.index: r for r in rows if r.network == "dcn"}

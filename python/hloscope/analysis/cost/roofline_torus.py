@@ -1,7 +1,7 @@
-"""Collectives on a torus: axes a group spans, ways of a permute, steps and bytes of a link.
+"""Collectives on a torus: axes that a group spans, paths of a permute, steps and bytes per link.
 
-    x ─ x ─ x ─ x     a line of 4: 3 steps, one link each way out
-    └───────────┘     a ring of 4: 2 steps, both ways at once
+    x ─ x ─ x ─ x     a line of 4: 3 steps, in one direction
+    └───────────┘     a ring of 4: 2 steps, in both directions at once
 
 The formulas and their sources are in ``roofline_collectives.py``.
 """
@@ -26,7 +26,7 @@ def torus(
     """(steps, bytes of the busiest link) on a torus.
 
     ``axes`` are (devices along the axis, wraps around) of each physical axis the group spans;
-    ``hops`` the longest way of a permute and ``load`` the ways on its busiest link.
+    ``hops`` is the longest path of a permute and ``load`` the number of paths on its busiest link.
     """
     known = KINDS[kind]
     if known.pattern == "pairs":
@@ -46,7 +46,7 @@ def torus(
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """Where a group lies on the torus: axes as ``torus`` takes them, or ways of a permute."""
+    """Where a group is on the torus: axes as ``torus`` takes them, or paths of a permute."""
 
     axes: list[tuple[int, bool]]
     hops: int = 1
@@ -55,7 +55,7 @@ class Spanned:
 
 
 def assumed_slice(count: int, dimensions: int) -> tuple[int, ...]:
-    """The slice that so many devices usually have: 4×4 of 16 in two dimensions, the least first.
+    """The usual slice of this many devices, such as 4×4 for 16 in two dimensions; sizes ascend.
 
     Sizes are as equal as powers of two allow (Google Cloud documentation, TPU v5e and v5p).
     """
@@ -69,7 +69,7 @@ def assumed_slice(count: int, dimensions: int) -> tuple[int, ...]:
 
 
 def assumed_axes(size: int, sliced: tuple[int, ...]) -> list[tuple[int, bool]]:
-    """Axes of an assumed slice that a group of ``size`` spans, with the wrapping of a real one."""
+    """Axes of an assumed slice that a group of ``size`` spans, wrapping as in a real one."""
     cubes = len(sliced) == 3 and all(s % 4 == 0 for s in sliced)
     rest, out = size, []
     exact = [s for s in sliced if s == size]
@@ -84,12 +84,12 @@ def assumed_axes(size: int, sliced: tuple[int, ...]) -> list[tuple[int, bool]]:
 def torus_axes(
     groups: DeviceGroups | None, target: Target, sliced: tuple[int, ...] = (1,)
 ) -> Spanned:
-    """What a group spans, and whether coordinates were known; else ``sliced`` is assumed.
+    """What a group spans, by the devices' coordinates; if unknown, in the slice ``sliced``.
 
-    An axis wraps around when the group covers it and it is 16 long, or all three axes of a
-    3D slice are multiples of 4: the slices whose links close (Google Cloud documentation, TPU
-    v4 and v5e; "How to Scale Your Model", "How to Think About TPUs"). Of a group over several
-    slices the part in one slice is meant.
+    An axis wraps around if the group covers it and it is 16 long, or all three axes of a 3D
+    slice are multiples of 4: such slices have wraparound links (Google Cloud documentation, TPU
+    v4 and v5e; "How to Scale Your Model", "How to Think About TPUs"). For a group over several
+    slices, only the part in one slice counts.
     """
     if groups is None:
         return Spanned([])
@@ -126,7 +126,7 @@ def torus_axes(
 
 
 def _ways(sources: Any, targets: Any, extent: list[int], closes: list[bool]) -> tuple[int, int]:
-    """(hops of the longest way, ways on the busiest link) of pairs, dimension by dimension."""
+    """(hops of the longest path, paths on the busiest link) of pairs, dimension by dimension."""
     longest = 1
     links: Counter[tuple[Any, ...]] = Counter()
     low = np.minimum(sources.min(axis=0), targets.min(axis=0))

@@ -1,12 +1,12 @@
-"""The modelled step as a timeline: when each instruction runs, and what runs beside it.
+"""The modelled step as a timeline: when each instruction runs, and what runs in parallel.
 
-The walk is the roofline's (``roofline.py``): one instruction after the other, transfers beside
-them, a done that waits for its transfer. Loops are one event with their iterations inside:
+The model is the roofline's (``roofline.py``): instructions run one after another, transfers in
+parallel, and a done waits for its transfer. A loop is one event with its iterations inside:
 
     compute    ├─ fusion ─┤├─ while ×12: ├─ body ─┤├─ body ─┤ … ┤├─ waits ─┤
     over data        ├──────── all-gather ────────┤
 
-Times are relative to the computation that holds the event, so that a body is there once.
+Times are relative to the computation of the event, so that a loop's body appears only once.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-COMPUTE, WAITING = 0, 1  # lanes; the others are transfers
-# Copies to VMEM and the host that nothing else leaves room for; when is not modelled: at the end.
+COMPUTE, WAITING = 0, 1  # lanes; the others are for transfers
+# Copies to VMEM and the host for which there is no room; placed at the end, as no time is modelled.
 COPIES = "copies left over"
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Events of a step in modelled seconds, a row each, by computation and then by start.
+    """Events of a step in modelled seconds, one row each, grouped by computation in schedule order.
 
-    ``start`` is within the event's computation. ``inside`` is the computation that the event
-    runs ``times`` times, one after another; -1 for an operation. ``lanes`` names what an event
-    occupies: "compute", "waiting" (for a transfer), then the mesh axes that transfers go over.
+    ``start`` is relative to the event's computation. ``inside`` is the computation that the event
+    runs ``times`` times in succession, -1 for an operation. ``lanes`` names what events occupy:
+    "compute", "waiting" (for a transfer), then the mesh axes that transfers go over, and
+    "copies left over" if there are any.
     """
 
     module: Module
@@ -59,7 +60,7 @@ class Timeline:
         return len(self.start)
 
     def total(self, lane: str) -> float:
-        """Seconds that a lane is occupied in one step, loops multiplied."""
+        """Seconds that a lane is occupied in one step, times trip counts."""
         runs = self._runs()
         of = self.lanes.index(lane)
         rows = (self.lane == of) & (self.inside < 0)
@@ -77,7 +78,7 @@ class Timeline:
 
 
 def timeline(cost: Cost) -> Timeline | None:
-    """The timeline of a modelled program; None where no time is modelled."""
+    """The timeline of a modelled program; None if no time is modelled."""
     r = cost.roofline
     if r is None:
         return None
@@ -86,7 +87,7 @@ def timeline(cost: Cost) -> Timeline | None:
     calls = cost.execution.calls
     left_out = set(cost.execution.branches_left_out)
     alone = t.by_opcode(is_collective, bool)
-    aside = r.bound_by == BOUNDS.index("copy")  # beside all the rest, where that leaves room
+    aside = r.bound_by == BOUNDS.index("copy")  # in parallel to the rest, where that leaves room
     busy = np.where(alone | aside, 0.0, np.nan_to_num(r.seconds))
     starting: dict[int, list[int]] = {}
     for k, x in enumerate(r.transfers):

@@ -1,8 +1,8 @@
-"""What the rules about collectives share: words for one, and what it moves."""
+"""What the rules about collectives share: wording, and what a collective moves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...hlo import Instruction, Module
 from ..base.operands import callers
@@ -18,6 +18,12 @@ def moved(row: Collective) -> str:
     return f"`{row.moves.name}`" if row.moves is not None else row.parts[0].shape
 
 
+def sent(rows: Iterable[Collective]) -> int | None:
+    """Sum of the known wire bytes of the rows; None if none are known."""
+    known = [wire for row in rows if (wire := row.total_wire_bytes) is not None]
+    return sum(known) if known else None
+
+
 def times(row: Collective) -> str:
     n = row.most_executions if row.executions is None else row.executions
     return "" if n in (0, 1, None) else f", {row.executions_text} times a step"
@@ -30,9 +36,9 @@ SAME = frozenset({
 
 
 def moves_constants(row: Collective) -> bool:
-    """Whether all that a row moves is constant.
+    """Whether everything that a row moves is constant.
 
-    The first permute of a windowed sum carries its zeros, the others what was added to them.
+    The first permute of a windowed sum moves its zeros, the others what was added to them.
     """
     here = row.instruction.computation
     beside = [p.instruction for p in row.parts if p.instruction.computation is here]
@@ -50,12 +56,12 @@ _CALLING = (
 
 @per_module
 def _known(module: Module) -> dict[int, bool]:
-    """What is known of values so far: a module may have 40,000 collectives in a chain."""
+    """What is known about values so far: a module may have 40,000 collectives in a chain."""
     return {}
 
 
 def _is_constant(value: Instruction) -> bool:
-    """Whether nothing that a value is made from differs between devices or runs."""
+    """Whether nothing that a value is computed from differs between devices or runs."""
     known = _known(value.module)
     stack = [value]
     while stack:
@@ -73,7 +79,7 @@ def _is_constant(value: Instruction) -> bool:
 
 
 def _made_from(x: Instruction) -> Sequence[Instruction] | None:
-    """What a value depends on; None where it may differ whatever that is."""
+    """What a value depends on; None if it may differ regardless."""
     if x.opcode.startswith(_OWN):
         return None
     if x.opcode == "parameter":

@@ -1,4 +1,4 @@
-"""Communication that need not be: done twice, or of what every device could have made."""
+"""Unnecessary communication: done twice, or of what every device could compute itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...hlo import Instruction
 from ..base.operands import step_back
 from ..comms.collective import Collective
 from ..text.units import size
-from .collective_facts import SAME, moved, moves_constants, over, times
+from .collective_facts import SAME, moved, moves_constants, over, sent, times
 from .facts import WORTH_SAYING, Facts
 from .finding import Finding, names
 
@@ -44,7 +44,7 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
         if len(rows) < 2:
             continue
         again = rows[1:]
-        wire = sum(row.total_wire_bytes or 0 for row in again)
+        wire = sent(again)
         seconds = facts.waited(m for row in again for m in row.members)
         frame, inferred = facts.line(again[0].anchor)
         yield Finding(
@@ -96,18 +96,23 @@ def _slices(i: Instruction) -> bool:
     return any(x.opcode in ("slice", "dynamic-slice") for x in inside)
 
 
-def _is_trifle(facts: Facts, wire_bytes: float) -> bool:
-    """Under a hundredth of what is sent: a gradient's norm, a loss."""
-    return wire_bytes < 0.01 * facts.collectives.total.wire_bytes
+def _is_trifle(facts: Facts, wire_bytes: float | None) -> bool:
+    """Whether it is under a hundredth of what is sent, such as a gradient's norm or a loss.
+
+    True for what sends nothing, False for what is unknown.
+    """
+    if wire_bytes is None:
+        return False
+    return not wire_bytes or wire_bytes < 0.01 * facts.collectives.total.wire_bytes
 
 
 def of_constant(facts: Facts) -> Iterator[Finding]:
-    """Collectives whose operands are constants: every device could make the result itself."""
+    """Collectives whose operands are constants: every device could compute the result itself."""
     for row in facts.collectives:
         operands = row.instruction.operands
         if not moves_constants(row):
             continue
-        wire = row.total_wire_bytes or 0
+        wire = row.total_wire_bytes
         if _is_trifle(facts, wire):
             continue
         seconds = facts.waited(row.members)
@@ -121,7 +126,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
             " with the sharding it is used in",
             max(WORTH_SAYING, facts.wire_share(wire, seconds)),
             seconds,
-            wire or row.total_payload_bytes,
+            wire,
             "wire",
             (row.instruction,),
             frame,
@@ -132,9 +137,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
 def reduced_twice(facts: Facts) -> Iterator[Finding]:
     """Sums of two all-reduces over the same devices: adding first halves the transfer."""
     rows = [row for row in facts.collectives if row.kind == "all-reduce" and _is_sum(row)]
-    if not rows:
-        return
-    # What holds nothing but one reduced array (or a part of a combined one), followed forward.
+    # Values that are one reduced array (or a part of a combined one) and nothing else.
     marks: dict[int, tuple[Collective, Instruction]] = {}
     for row in rows:
         for value in _parts_of(row):
@@ -156,7 +159,8 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         user, (row, value) = pairs[0]
         part = value.shape.byte_size
         payload = sum(p.bytes for p in row.parts) or 1
-        wire = int((row.total_wire_bytes or 0) * part / payload)
+        whole = row.total_wire_bytes
+        wire = None if whole is None else int(whole * part / payload)
         if _is_trifle(facts, wire):
             continue
         seconds = facts.waited(row.members)
@@ -169,13 +173,13 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
 
 
 class _Twice(NamedTuple):
-    """An addition of two reduced values; wire bytes and seconds of the smaller one."""
+    """An addition of two reduced values, with wire bytes and seconds of the smaller one."""
 
     user: Instruction
     row: Collective
     value: Instruction
     other: Collective
-    wire: int
+    wire: int | None
     seconds: float | None
 
 
@@ -184,7 +188,8 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     saved = sum(x.value.shape.byte_size * x.row.counted for x in twice)
     rows = list(dict.fromkeys(x.row for x in twice))
     whole = sum(r.total_payload_bytes or 0 for r in rows)
-    wire = sum(x.wire for x in twice)
+    wires = [x.wire for x in twice if x.wire is not None]
+    wire = sum(wires) if wires else None
     known = [x.seconds for x in twice if x.seconds is not None]
     seconds = sum(known) if known else None
     frame, inferred = facts.line(user)
@@ -265,7 +270,7 @@ def _spread(
     mark: tuple[Collective, Instruction],
     marks: dict[int, tuple[Collective, Instruction]],
 ) -> None:
-    """Marks what is ``value`` and nothing else, into the fusions that use it."""
+    """Marks what is ``value`` and nothing else, also inside the fusions that use it."""
     front = [value]
     for _ in range(_STEPS):
         ahead: list[Instruction] = []

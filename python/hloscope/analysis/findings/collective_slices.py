@@ -1,4 +1,4 @@
-"""Communication of more than is used: gathered or summed whole, then cut."""
+"""Communication of more than is used: gathered or summed whole, then sliced."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .finding import Finding, names
 
 
 def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
-    """Arrays gathered whole of which every use takes a slice: the sharding goes there and back."""
+    """Arrays gathered whole although every use takes a slice: the sharding goes back and forth."""
     for row in facts.collectives:
         uses = cut_again(row)
         if not uses:
             continue
-        wire = row.total_wire_bytes or 0
+        wire = row.total_wire_bytes
         seconds = facts.waited(row.members)
         frame, inferred = facts.line(row.anchor)
         yield Finding(
@@ -39,7 +39,7 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
 
 
 def cut_again(row: Collective) -> list[Instruction]:
-    """The users of an all-gather if each takes but its device's slice of it, else none."""
+    """The users of an all-gather if each takes only its device's slice of it, else none."""
     if row.kind != "all-gather" or len(row.parts) != 1:
         return []
     whole = row.instruction.shape.elements
@@ -52,16 +52,16 @@ def cut_again(row: Collective) -> list[Instruction]:
 
 
 def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
-    """All-reduces of which each device keeps its own slice: half of the wire for nothing."""
+    """All-reduces of which each device keeps its own slice: half of the wire bytes are wasted."""
     if facts.target.platform == "cpu":
-        return  # XLA:CPU has no pass that makes reduce-scatters; the same program has on a chip
+        return  # XLA:CPU has no pass that makes reduce-scatters, unlike other platforms
     for row in facts.collectives:
         if row.kind != "all-reduce" or len(row.parts) != 1 or row.group_size < 2:
             continue
         uses = list(_real_users(row.instruction))
         if not uses or not all(_is_device_slice(u, row.instruction) for u in uses):
             continue
-        wire = (row.total_wire_bytes or 0) // 2
+        wire = None if row.total_wire_bytes is None else row.total_wire_bytes // 2
         whole = facts.waited(row.members)
         frame, inferred = facts.line(row.anchor)
         yield Finding(
@@ -106,7 +106,7 @@ def _is_device_slice(u: Instruction, value: Instruction) -> bool:
         root = root.operands[0]
     if root is not None and root.opcode == "dynamic-slice":
         return any(_from_partition(o) for o in root.operands[1:])
-    # Cut first, then worked on: the whole is read by slices alone.
+    # Sliced first, then computed on: only slices read the whole.
     given = {o.index for o in _sources(value)}
     numbers = [n for n, o in enumerate(u.operands) if o.index in given]
     uses = [
@@ -119,7 +119,7 @@ def _is_device_slice(u: Instruction, value: Instruction) -> bool:
 
 
 def _sources(value: Instruction) -> Iterator[Instruction]:
-    """A value, and what is it but for copies, casts and done halves."""
+    """A value, and what equals it except for copies, casts and done halves."""
     front, seen = [value], {value.index}
     while front:
         x = front.pop()

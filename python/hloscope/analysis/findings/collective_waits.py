@@ -13,16 +13,16 @@ from ...hlo.places import short_line
 from ..base.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..text.units import duration, size
-from .collective_facts import moved, moves_constants, over, times
+from .collective_facts import moved, moves_constants, over, sent, times
 from .collective_slices import cut_again
 from .facts import Facts
 from .finding import Finding, names, percent
 
-_TINY = 1 << 16  # bytes: below it a transfer is nothing but latency on every chip of chips.toml
+_TINY = 1 << 16  # bytes: below it a transfer is only latency on every chip of chips.toml
 
 
-_MUCH = 0.25  # of the step: so much waiting is news however little is sent
-_SHORT = 1e-4  # seconds of a step that is over before the host has sent the next one
+_MUCH = 0.25  # of the step: this much waiting is reported however little is sent
+_SHORT = 1e-4  # seconds: a shorter step is over before the host has launched the next one
 
 
 _LATENCY = (
@@ -39,7 +39,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
     waits: dict[int, float] = defaultdict(float)
     for t, seconds in zip(r.transfers, r.waited_seconds.tolist(), strict=True):
         row = facts.collectives.by_instruction.get(t.start)
-        # What need not be sent needs no hiding: it is a finding of its own.
+        # What need not be sent need not be hidden: it is a finding of its own.
         if row is None or seconds <= 0 or moves_constants(row) or cut_again(row):
             continue
         waits[row.index] += seconds
@@ -54,7 +54,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         seconds = sum(waits[row.index] for row in rows)
         share = seconds / facts.total_seconds
         first = rows[0]
-        # Data parallelism adds up gradients: that alone is news only where it takes long.
+        # Data parallelism adds up gradients: that alone is worth reporting only if it takes long.
         gradients = kind == "all-reduce" and (
             first.phase == "backward" or _is_gradient(facts, first)
         )
@@ -77,7 +77,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             _LATENCY if is_latency else _advice(facts, first),
             share,
             seconds,
-            sum(row.total_wire_bytes or 0 for row in rows) or None,
+            sent(rows),
             "wire",
             tuple(row.instruction for row in rows),
             frame,
@@ -86,7 +86,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
 
 
 def _hidden(waited: float, wire: float) -> str:
-    """What part of the time on the wire is waited for; more than all of it on links in use."""
+    """The part of the time on the wire that is waited for; more than all of it on busy links."""
     if waited <= 1.005 * wire:
         return f"{duration(waited)} of {duration(wire)} on the wire is not hidden behind compute"
     return (
@@ -96,7 +96,7 @@ def _hidden(waited: float, wire: float) -> str:
 
 
 def _by_line(rows: list[Collective], waits: dict[int, float]) -> dict[str, float]:
-    """Seconds waited at each line, that with most first."""
+    """Seconds waited at each line, most first."""
     at: dict[str, float] = defaultdict(float)
     for row in rows:
         at[row.line] += waits[row.index]
@@ -157,7 +157,7 @@ def _advice(facts: Facts, row: Collective) -> str:
 
 
 def _is_accumulated(row: Collective) -> bool:
-    """Whether a loop does nothing with what is summed but to add it to a value that it carries."""
+    """Whether a loop only adds what is summed to a value that it carries."""
     root = row.instruction.computation.root
     if root is None or root.opcode != "tuple" or (row.most_executions or 0) < 2:
         return False
@@ -190,16 +190,16 @@ def _only_adds(u: Instruction, root: Instruction) -> bool:
 
 
 def _is_gradient(facts: Facts, row: Collective) -> bool:
-    """Whether what is summed has the shapes of arguments, and is made in the backward pass."""
+    """Whether what is summed has the shapes of arguments and comes from the backward pass."""
     entry = facts.module.entry
-    # Combined with a loss that is summed as well, all of it has the loss's name.
+    # Combined with the sum of a loss, all of it has the loss's name.
     backward = row.phase == "backward" or (len(row.parts) > 1 and BACKWARD in _all_phases(facts))
     if not backward or entry is None:
         return False
     shapes = {s.dimensions for p in entry.parameters for s in p.shape.leaves()}
     known = {_without_ones(d) for d in shapes}
     if not row.instruction.computation.is_entry:
-        # of one layer, out of a stack of all
+        # one layer, from a stack of all
         known |= {_without_ones(d[1:]) for d in shapes if len(d) > 2}
     leaves = [s.dimensions for s in row.instruction.shape.leaves() if s.elements > 1]
     return bool(leaves) and all(_without_ones(x) in known for x in leaves)
@@ -214,7 +214,7 @@ def _all_phases(facts: Facts) -> set[int]:
 
 
 def tiny(facts: Facts) -> Iterator[Finding]:
-    """Many small collectives of one kind: latency again and again where one would do."""
+    """Many small collectives of one kind: the latency of each, although one would be enough."""
     r = facts.cost.roofline
     if r is None or not facts.total_seconds or facts.on_host:
         return
@@ -250,7 +250,7 @@ def tiny(facts: Facts) -> Iterator[Finding]:
 
 
 def _independent(rows: list[Collective]) -> list[Collective]:
-    """Those of which none depends on an earlier one of them, first come first served."""
+    """Those that depend on none chosen before them, in order."""
     computation = rows[0].instruction.computation
     picked: list[Collective] = []
     tainted: set[int] = set()

@@ -79,7 +79,7 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         )
 
 
-# What XLA makes matmuls of in a precision of its own: nobody can choose another.
+# What XLA turns into matmuls in a precision of its own, which users cannot choose.
 _OTHERS = re.compile(
     r"(?:^|/)(?:jit\(|_)*(?:fft|ifft|rfft|irfft|cum\w+|reduce_window\w*|triangular_solve|cholesky|lu|"
     r"qr|eigh?|svd|householder_product|inv|solve)\)*$"
@@ -87,7 +87,7 @@ _OTHERS = re.compile(
 
 
 def _is_of_another(i: Instruction) -> bool:
-    """Whether a matmul is how the compiler spells a Fourier transform, a solver or a scan."""
+    """Whether a matmul is the compiler's form of a Fourier transform, a solver or a scan."""
     inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
     found = [x for x in inside if x.opcode in _MATMUL] or [i]
     return any(_OTHERS.search(x.op_name) for x in found)
@@ -113,7 +113,7 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             groups[dims].append(cost.module.instructions[n])
     thin: dict[tuple[int, str], list[_Thin]] = defaultdict(list)
     for dims, rows in groups.items():
-        # All operands come from main memory once, prefetched or not.
+        # All operands are read from main memory once, prefetched or not.
         read = sum(_read(facts, i) for i in rows) / chip.memory_bandwidth
         took = max(float(read), float(sum(seconds[i.index] for i in rows)))
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
@@ -163,7 +163,7 @@ class _Thin(NamedTuple):
 
 
 def _read(facts: Facts, i: Instruction) -> float:
-    """Bytes in main memory, of all executions, with those of operands that copies fetched."""
+    """Bytes in main memory, of all executions, including operands that copies fetched."""
     fetched = sum(o.shape.byte_size for o in i.operands if o.opcode.endswith("-done"))
     return float((facts.cost.main_bytes[i.index] + fetched) * facts.runs[i.index])
 
@@ -210,7 +210,7 @@ def share_done_again(facts: Facts) -> float:
 
 
 def _done_again(facts: Facts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """FLOPs of all executions, a row an instruction, and which rows are rematerialised."""
+    """FLOPs of all executions, one row per instruction, and which rows are rematerialised."""
     executed = facts.cost.execution.runs[facts.table.computation]
     flops = np.nan_to_num(facts.cost.work.flops) * executed
     return flops, phases(facts.module) == REMATERIALISED
@@ -224,7 +224,7 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         return
     chip = None if facts.on_host else facts.cost.hardware
     if chip is not None and facts.memory.peak_bytes > 0.5 * chip.memory_bytes:
-        return  # memory is what it buys
+        return  # recomputation is what saves memory
     room = ""
     if chip is not None:
         room = f"; the peak is {size(facts.memory.peak_bytes)} of {size(chip.memory_bytes)}"

@@ -1,4 +1,4 @@
-"""What the rules ask of a program, worked out once."""
+"""What the rules need to know about a program, computed once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..cost.cost import Cost, estimated
 from ..memory.memory import Memory, analysed
 from .finding import Finding
 
-# Shares of the modelled step, of the bytes moved or of the peak below which nobody should care.
+# Smaller shares of the modelled step, of the bytes moved or of the peak do not matter.
 WORTH_SAYING = 0.02
 # What XLA:CPU writes into the backend_config of its kernels.
 _CPU_KERNELS = ("outer_dimension_partitions", "__ynn_fusion", "__onednn$")
@@ -31,7 +31,7 @@ _CPU_KERNELS = ("outer_dimension_partitions", "__ynn_fusion", "__onednn$")
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """One program on one target. Seconds are modelled, of one step on one device."""
+    """One program on one target. Seconds are modelled, per step and device."""
 
     module: Module
     target: Target
@@ -58,13 +58,13 @@ class Facts:
 
     @property
     def on_host(self) -> bool:
-        """Devices that are one CPU: no wire between them, and no chip to plan for."""
+        """Whether the devices are one CPU: no wire between them, and no chip to plan for."""
         return self.target.platform == "cpu" and not self.target.hardware
 
     @cached_property
     def made_for_cpu(self) -> bool:
         """Whether XLA:CPU compiled it, whatever chip is chosen: it widens narrow types itself and
-        lays arrays out for its own kernels, which says nothing about the chip.
+        lays arrays out for its own kernels, which shows nothing about the chip.
         """
         if self.target.platform or platform(self.module, self.target):
             return self.target.platform == "cpu"
@@ -100,7 +100,7 @@ class Facts:
 
     @cached_property
     def moved(self) -> npt.NDArray[np.float64]:
-        """Bytes accessed by all executions, a row an instruction."""
+        """Bytes accessed by all executions, one row per instruction."""
         return np.nan_to_num(self.cost.bytes) * self.runs
 
     def time_share(self, seconds: float | None, moved: float) -> float:
@@ -110,12 +110,15 @@ class Facts:
         total = float(self.moved.sum())
         return moved / total if total else 0.0
 
-    def wire_share(self, wire_bytes: float, seconds: float | None) -> float:
+    def wire_share(self, wire_bytes: float | None, seconds: float | None) -> float:
         """Part of the modelled step; without a chip, half the part of all bytes on the wire.
 
-        Time on the wire that is hidden costs nothing now, but what is sent for nothing takes
-        the room of other transfers: it is worth a tenth.
+        Wire bytes that are unknown (None) weigh nothing.
+
+        Hidden time on the wire costs nothing now, but unnecessary transfers take the place of
+        others: it counts a tenth.
         """
+        wire_bytes = wire_bytes or 0
         if seconds is not None and self.total_seconds:
             hidden = 0.0
             if self.collectives.wire_bytes:
@@ -126,7 +129,7 @@ class Facts:
 
     @property
     def scarce_bytes(self) -> float:
-        """Memory that nobody would miss: 0.5 % of the chip's, 64 MiB where that is not known."""
+        """Negligible memory: 0.5 % of the chip's, 64 MiB where that is not known."""
         chip = self.cost.hardware
         if self.on_host:
             return 0.0
@@ -155,7 +158,7 @@ class Facts:
         return out
 
     def seconds_of_wire(self, members: Iterable[int]) -> float | None:
-        """Modelled seconds on the wire of a collective's members; None without a chip."""
+        """Modelled seconds of a collective's members on the wire; None without a chip."""
         if self.cost.roofline is None:
             return None
         return sum(self._transfers.get(m, (0.0, 0.0))[0] for m in members)
@@ -170,12 +173,12 @@ class Facts:
         return PHASES[int(phases(self.module)[i.index])]
 
     def line(self, i: Instruction) -> tuple[StackFrame | None, bool]:
-        """The Python line of an instruction, and whether it is that of what it serves."""
+        """The Python line of an instruction, and whether it is inferred."""
         known = lines(self.module)
         return known.of(i), bool(known.inferred[i.index])
 
     def scope(self, finding: Finding) -> str:
-        """The scope of what a finding is about, where its line is unknown or a library's."""
+        """The scope that a finding is about, where its line is unknown or a library's."""
         frame = finding.frame
         if frame is not None and not is_library(frame.file):
             return ""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Finding:
     """One sentence worth acting on, with its evidence. Figures are per device and step.
 
-    ``seconds`` (modelled) and ``bytes`` are what is at stake, None where not known;
-    ``bytes_of`` says of what: "wire", "memory traffic", "peak memory", "the program".
+    ``seconds`` (modelled) and ``bytes`` are what is at stake, None where unknown;
+    ``bytes_of`` says what the bytes are: "wire", "memory traffic", "peak memory", "the program".
     ``share`` is the part of the modelled step or of the peak, 0 to 1: what findings are ranked
     by. ``instructions`` are the evidence, the heaviest first.
     """
@@ -35,9 +35,9 @@ class Finding:
     bytes_of: str = ""
     instructions: tuple[Instruction, ...] = ()
     frame: StackFrame | None = None  # the Python line it is about
-    inferred: bool = False  # the line is that of what the evidence serves
+    inferred: bool = False  # the line is inferred (``base.lines``)
     code: str = ""  # the line's text, where the capture kept the file
-    scope: str = ""  # "decoder/embed": said where the line is unknown or a library's
+    scope: str = ""  # "decoder/embed", where the line is unknown or a library's
 
     @property
     def line(self) -> str:
@@ -82,30 +82,40 @@ class Finding:
         }
 
 
+# Categories of memory as words for many of them.
+_MANY = {
+    name: f"{name}s"
+    for name in (
+        "parameter", "argument", "output", "gradient", "collective buffer", "constant",
+        "copied argument",
+    )
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The program in figures; None is unknown. Times are of one step on one device.
+    """The program in figures; None is unknown. Times are per step and device.
 
     ``mfu`` is FLOPs of matmuls and kernels over what the chip could do in that time (Chowdhery
-    et al. 2022, "PaLM", appendix B, with the FLOPs that are compiled): with a measured step
-    measured, else an upper bound, as the modelled time is a lower one.
+    et al. 2022, "PaLM", appendix B, with the FLOPs that are compiled): measured if the step is,
+    else an upper bound, as the modelled time is a lower one.
     """
 
     hardware: str | None
     seconds: float | None
     seconds_are: str  # "measured", "modelled", "unknown"
-    is_optimised: bool  # else neither time nor traffic mean anything yet
+    is_optimised: bool  # else neither time nor traffic means anything yet
     mfu: float | None
     bound_by: str  # "compute", "memory", "communication", "copies to and from the host", ""
     bound_share: float
     peak_bytes: int | None
     memory_bytes: float | None  # of the device
-    largest: str  # the category with most bytes at the peak
+    largest: str  # the category with the most bytes at the peak
     largest_bytes: int
-    is_least: bool = False  # what some collectives take is unknown
+    is_least: bool = False  # the time of some collectives is unknown
 
     def parts(self) -> list[str]:
-        """One figure each, in words."""
+        """The figures in words, one each."""
         parts = []
         if not self.is_optimised:
             parts.append("not optimised yet: no step time")
@@ -122,9 +132,8 @@ class Headline:
             parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the {of})")
         if self.peak_bytes is not None and self.is_optimised:
             of = f" of {size(self.memory_bytes)}" if self.memory_bytes else ""
-            most = (
-                f", most of it {self.largest}" if self.largest_bytes * 2 > self.peak_bytes else ""
-            )
+            what = _MANY.get(self.largest, self.largest)
+            most = f", most of it {what}" if self.largest_bytes * 2 > self.peak_bytes else ""
             parts.append(f"peak memory {size(self.peak_bytes)}{of}{most}")
         return parts
 
@@ -141,9 +150,9 @@ class Findings:
 
     rows: tuple[Finding, ...]
     headline: Headline
-    rules: tuple[str, ...]  # all that there are
-    failed: tuple[str, ...]  # rules that could not be worked out, and why
-    unasked: tuple[str, ...] = ()  # rules that need the optimised program, of one that is not
+    rules: tuple[str, ...]  # all rules
+    failed: tuple[str, ...]  # rules that failed, and why
+    unasked: tuple[str, ...] = ()  # rules that need the optimised program, if this one is not
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.rows)
@@ -155,20 +164,20 @@ class Findings:
         return self.rows[index]
 
     def with_step(self, seconds: float) -> Findings:
-        """The same with a measured step time in the headline."""
+        """The same findings with a measured step time in the headline."""
         h = self.headline
         mfu = h.mfu * h.seconds / seconds if h.mfu is not None and h.seconds and seconds else None
         step = replace(h, seconds=seconds, seconds_are="measured", mfu=mfu)
         return replace(self, headline=step)
 
     def of(self, rule: str) -> tuple[Finding, ...]:
-        """Those of one rule. Raises ``ValueError`` for a rule nobody knows."""
+        """The findings of one rule. Raises ``ValueError`` for an unknown rule."""
         if rule not in self.rules:
             raise ValueError(f"no rule {rule!r}; there are: {', '.join(self.rules)}")
         return tuple(f for f in self.rows if f.rule == rule)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: the headline and one dict a finding."""
+        """Plain data: the headline and one dict per finding."""
         return {
             "headline": self.headline.to_dict(),
             "findings": [f.to_dict() for f in self.rows],
@@ -177,7 +186,7 @@ class Findings:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a finding. Needs pandas."""
+        """One row per finding. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame([f.to_dict() for f in self.rows])

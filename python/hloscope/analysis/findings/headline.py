@@ -1,4 +1,4 @@
-"""The one line over all: step time, MFU, what bounds it, memory used of available."""
+"""The headline: step time, MFU, what bounds it, memory used of what there is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def headline(facts: Facts) -> Headline:
     if not facts.is_optimised:
         seconds = None  # nothing is fused yet: modelled time would mean nothing
     if r is not None and seconds:
-        # Copies that nothing hides: into VMEM at the rate of memory, or over the host's link.
+        # Copies that are not hidden: into VMEM at the rate of memory, or over the host's link.
         hosted = any(m.kind in ("from host", "to host") for m in moves(facts.module, facts.target))
         copies = r.copy_wait_seconds
         parts = {
@@ -48,7 +48,7 @@ def headline(facts: Facts) -> Headline:
 def mfu(facts: Facts, seconds: float | None) -> float | None:
     """FLOPs for the matrix unit over what the chip could do in ``seconds``; None without a chip.
 
-    Those that the authors of kernels declare are among them: attention, grouped matmuls.
+    Those that kernels' authors declare are included: attention, grouped matmuls.
     """
     cost = facts.cost
     if cost.hardware is None or not seconds:

@@ -1,4 +1,4 @@
-"""Memory traffic that only moves or converts what is there already."""
+"""Memory traffic that only moves or converts existing values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEPS = 12
 
 
 def _reorders(i: Instruction) -> bool:
-    """A copy or transpose, alone or as all that a fusion does."""
+    """Whether it is a copy or transpose, alone or as all that a fusion does."""
     if i.opcode in _ORDER:
         return bool(i.operands) and i.shape.is_array and not _same_order(i)
     called = i.called_computations if i.opcode == "fusion" else ()
@@ -39,7 +39,7 @@ def _reorders(i: Instruction) -> bool:
 
 
 def _same_order(i: Instruction) -> bool:
-    """A copy to the same layout: between memory spaces, or to have the value twice."""
+    """Whether it is a copy to the same layout: between memory spaces, or a duplicate."""
     if i.opcode != "copy" or not i.operands:
         return False
     a, b = i.operands[0].shape.layout, i.shape.layout
@@ -47,7 +47,7 @@ def _same_order(i: Instruction) -> bool:
 
 
 def served(i: Instruction) -> Instruction | None:
-    """The first real work that uses a value, behind further moves."""
+    """The first real work that uses a value, after further moves."""
     at = i
     for _ in range(_STEPS):
         users = at.users
@@ -60,7 +60,7 @@ def served(i: Instruction) -> Instruction | None:
 
 
 def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
-    """Values put into another order again and again, for one operand of one line."""
+    """Values reordered repeatedly, for one operand of one line."""
     if facts.made_for_cpu and not facts.on_host:
         return
     t = facts.table
@@ -82,7 +82,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
         runs = sum(facts.runs[i.index] for i in rows)
         if share < _least(facts, runs):
             continue
-        # What is converted once has to be written anyway, in whatever order.
+        # What is converted once has to be written anyway, in any order.
         if runs == 1 and _types(first, ""):
             continue
         for_what = served(first)
@@ -112,7 +112,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
 
 
 def _argument(facts: Facts, i: Instruction) -> str:
-    """The argument that is turned: ``cache`` of ``cache[3][0]``; "" a value made here."""
+    """The argument that is reordered: ``cache`` of ``cache[3][0]``; "" for a value made here."""
     at = i.operands[0] if i.operands else None
     for _ in range(_STEPS):
         if at is None:
@@ -125,7 +125,7 @@ def _argument(facts: Facts, i: Instruction) -> str:
 
 
 def _updated(i: Instruction) -> Instruction | None:
-    """The buffer of which a slice is updated; None where nothing of the kind is done."""
+    """The buffer of which a slice is updated; None if there is no such update."""
     if i.opcode == "dynamic-update-slice":
         return i.operands[0]
     if i.opcode != "fusion" or not i.called_computations:
@@ -142,7 +142,7 @@ def _updated(i: Instruction) -> Instruction | None:
 
 
 def _what(facts: Facts, i: Instruction) -> object:
-    """What belongs together: the arrays of one argument, else what stands on one line."""
+    """The key to group by: the arrays of one argument, else what is on one line."""
     argument = _argument(facts, i)
     if argument:
         return argument
@@ -169,7 +169,7 @@ def _lines(facts: Facts, rows: list[Instruction]) -> str:
 
 
 def _least(facts: Facts, runs: float) -> float:
-    """The share that is news. XLA:CPU lays arrays out for its own kernels, now and then."""
+    """The share worth reporting. XLA:CPU sometimes lays arrays out for its own kernels."""
     if facts.seconds is None:
         return 0.08
     if facts.on_host:
@@ -258,7 +258,7 @@ def converts(facts: Facts) -> Iterator[Finding]:
             continue
         i = t.instructions[n]
         types = _converts(i)
-        # What is narrowed to be sent has served its purpose.
+        # What is narrowed before it is sent is narrowed for a reason.
         if types is None or (i.users and all(is_collective(u.opcode) for u in i.users)):
             continue
         source = source_of(i.operands[0], facts.target)
@@ -294,7 +294,7 @@ def converts(facts: Facts) -> Iterator[Finding]:
 
 
 def _converts(i: Instruction) -> tuple[str, str] | None:
-    """(from, to) for a convert alone, or a fusion of nothing but one."""
+    """(from, to) for a convert alone, or a fusion of nothing else."""
     if not i.operands or not i.shape.is_array or not i.operands[0].shape.is_array:
         return None
     before, after = i.operands[0].shape.element_type, i.shape.element_type

@@ -1,4 +1,4 @@
-"""Memory that is held twice, for nothing, or where it need not be."""
+"""Memory that is held twice, without use, or in the wrong place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _parameters(facts: Facts, rows: list[Donation]) -> tuple[Instruction, ...]:
 
 
 def _replaces(facts: Facts, donation: Donation) -> bool:
-    """Whether the output meant is made from the argument itself: an update, not a coincidence."""
+    """Whether the output is computed from the argument itself: an update, not a coincidence."""
     entry = facts.module.entry
     if entry is None or entry.root is None or donation.output is None:
         return False
@@ -111,16 +111,22 @@ def _elementwise(facts: Facts, user: Instruction, parameter: Instruction, leaf: 
     if number is None or number >= len(inside.parameters):
         return False
     if any(x.opcode in _MIXING for x in inside.instructions):
-        # A chip updates weights where it makes their gradient; x + f(x) alone is not an update.
+        # XLA may fuse the update of weights with their gradient; x + f(x) alone is not an update.
         return bool(np.any(phases(facts.module) == BACKWARD)) and _updated_in(
             user, inside.parameters[number], leaf
         )
-    uses = inside.parameters[number].users
-    return any(u.opcode in _UPDATING for u in uses)
+    ahead, seen = [inside.parameters[number]], set[int]()
+    while ahead and len(seen) < _STEPS:  # narrow numbers are widened before they are updated
+        x = ahead.pop()
+        seen.add(x.index)
+        if any(u.opcode in _UPDATING for u in x.users):
+            return True
+        ahead += [u for u in x.users if u.opcode in _PASSING and u.index not in seen]
+    return False
 
 
 def _updated_in(fusion: Instruction, parameter: Instruction, leaf: int) -> bool:
-    """Whether a result of a fusion is the parameter but for elementwise updates."""
+    """Whether a result of a fusion is the parameter except for elementwise updates."""
     root = fusion.called_computations[0].root
     if root is not None and root.opcode == "tuple" and leaf < len(root.operands):
         root = root.operands[leaf]

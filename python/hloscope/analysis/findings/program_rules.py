@@ -1,4 +1,4 @@
-"""What is in the program and need not be: constants, callbacks, the compiler's own warnings."""
+"""Unnecessary parts of the program: constants, callbacks, the compiler's own warnings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ..cost.moves import moves
 from ..grouping.layers import layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
+from .collective_facts import sent
 from .facts import WORTH_SAYING, Facts
 from .finding import Finding, names, percent
 
-_LARGE = 1 << 20  # bytes: what a person would rather pass as an argument
-_LAYERS, _INSTRUCTIONS = 8, 3000  # so many copies, of so much in all, take long to compile
+_LARGE = 1 << 20  # bytes: what is better passed as an argument
+_LAYERS, _INSTRUCTIONS = 8, 3000  # this many copies, of this much in all, take long to compile
 _CALLBACK = re.compile(r"callback|host_compute", re.I)
 
 
@@ -30,7 +31,7 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
         rows = [facts.module.instructions[n] for n in m.instructions]
         members = facts.collectives.by_instruction
         moved = [members[i.index] for i in rows if i.index in members]
-        wire = sum(row.total_wire_bytes or 0 for row in moved)
+        wire = sent(moved)
         seconds = facts.waited(n for row in moved for n in row.members)
         frame, inferred = facts.line(rows[0]) if rows else (None, False)
         yield Finding(
@@ -42,7 +43,7 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
             " (move one mesh axis at a time)",
             max(0.05, facts.wire_share(wire, seconds)),
             seconds,
-            wire or None,
+            wire,
             "wire",
             tuple(rows),
             frame,
@@ -84,7 +85,7 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
     held = _held(facts)
     stacks: dict[tuple[int, ...], tuple[str, Instruction]] = {}
     for run in found.runs:
-        # A tree of collectives or a solver's sweep repeats as well, and is not a layer.
+        # A tree of collectives or a solver's sweep repeats too, but is not a layer.
         if not (facts.cost.matmul_flops[[s[0] for s in run.stack.spine]] > 0).any():
             continue
         first = t.instructions[run.stack.spine[0][0]]
@@ -115,7 +116,7 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
 
 
 def _held(facts: Facts) -> npt.NDArray[np.int64]:
-    """Instructions that each stands for: itself and those of the fusions that only it calls."""
+    """How many instructions each counts for: itself and those of the fusion it calls."""
     t = facts.table
     out = np.ones(len(t.instructions), np.int64)
     rows = t.where("fusion")

@@ -1,4 +1,4 @@
-"""What loops store for the backward pass: that it is much, or larger than what it was made from."""
+"""What loops store for the backward pass: too much, or larger than what it was made from."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .compute_rules import share_done_again
 from .facts import Facts
 from .finding import Finding, percent
 
-_SMALL = 1 << 24  # bytes that no device, nor a CPU that stands in for one, would miss
-_MUCH = 0.1  # of the FLOPs: so much done again is a choice of memory over time
+_SMALL = 1 << 24  # bytes: negligible on any device, or on a CPU in place of one
+_MUCH = 0.1  # of the FLOPs: this much recomputation is a choice of memory over time
 
 
 def residuals(facts: Facts) -> Iterator[Finding]:
-    """What forward loops store for backward ones, where it is most of the peak."""
+    """What forward loops store for backward ones, if it is most of the peak."""
     rows = _at_peak(facts)
     total = sum(r.bytes for r in rows)
     peak = facts.memory.peak_bytes
@@ -26,7 +26,7 @@ def residuals(facts: Facts) -> Iterator[Finding]:
     if chip is not None and peak < 0.5 * chip.memory_bytes:
         return  # there is room for them
     if chip is None and share_done_again(facts) >= _MUCH:
-        return  # what is stored is what was chosen to be
+        return  # what is stored was chosen
     first = rows[0]
     frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
     yield Finding(
@@ -57,7 +57,7 @@ def _at_peak(facts: Facts) -> list[Residual]:
 
 
 def _of_autodiff(row: Residual) -> bool:
-    """Whether a stack is of a derivative, and not what a simulation or a decode step collects."""
+    """Whether a stack belongs to a derivative, and not to a simulation or a decode step."""
     return "jvp(" in row.op_name or any(r.phase == "backward" for r in row.readers)
 
 
@@ -109,7 +109,7 @@ def _smaller_source(facts: Facts, row: Residual) -> tuple[str, Instruction, floa
     stored, kept = row.stored, row.slice_shape
     if stored is None or kept is None or not stored.shape.is_array:
         return None
-    # What it was made from, before any move: smaller in elements, or of a narrower type.
+    # Compared with what it was made from: fewer elements, or a narrower type.
     elements = max(1, stored.shape.elements)
     if kept.elements >= 2 * elements > 2:
         return "repeated", stored, kept.elements / elements
@@ -125,7 +125,7 @@ def _smaller_source(facts: Facts, row: Residual) -> tuple[str, Instruction, floa
 
 
 def _width(i: Instruction) -> float:
-    """Bytes of an element of a float."""
+    """Bytes per element of a float array; 0 for other types."""
     if i.shape.element_type[:1] not in ("f", "b") or not i.shape.elements:
         return 0.0
     return i.shape.byte_size / i.shape.elements

@@ -24,7 +24,7 @@ from .headline import headline
 
 Rule = Callable[[Facts], Iterable[Finding]]
 
-# What a rule needs of the program: its memory traffic and schedule, or just its operations.
+# What a rule needs from the program: its memory traffic and schedule, or just its operations.
 OPTIMISED, ANY_STAGE = True, False
 
 RULES: tuple[tuple[str, Rule, bool], ...] = (
@@ -59,7 +59,7 @@ RULES: tuple[tuple[str, Rule, bool], ...] = (
 def findings(module: Module, target: Target | None = None) -> Findings:
     """Every finding of an optimised module, most at stake first.
 
-    Raises ``ValueError`` for what is no HLO, or has no ENTRY.
+    Raises ``ValueError`` for what is not HLO, or has no ENTRY.
     """
     if module.dialect != "hlo":
         raise ValueError(f"findings need HLO, and this is {module.dialect}: cap.at('optimized')")
@@ -69,7 +69,7 @@ def findings(module: Module, target: Target | None = None) -> Findings:
 
 
 def _is_nothing(f: Finding) -> bool:
-    """Too little for anybody, however small the program: a microsecond, a megabyte."""
+    """Whether it is too little however small the program: a microsecond, a megabyte."""
     if f.seconds is not None:
         return f.seconds < 1e-6 and f.bytes_of != "peak memory"
     return f.bytes_of == "peak memory" and f.bytes is not None and f.bytes < (1 << 20)

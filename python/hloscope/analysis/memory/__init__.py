@@ -1,1 +1,1 @@
-"""Live ranges over the schedule, the peak, donation, what loops store."""
+"""Live ranges over the schedule, peak memory, donation, what loops store."""

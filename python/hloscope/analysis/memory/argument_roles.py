@@ -1,14 +1,14 @@
-"""What an argument of a training step is, from how it is used; its name only where that is open.
+"""The role of each argument of a training step, by its use, or by its name if that is not enough.
 
     read by the forward pass, and updated or given a gradient     parameter
-    read by the optimiser alone, and returned updated             optimiser state
+    read by the optimiser only, and returned updated              optimiser state
     read by the forward pass, neither updated nor differentiated  argument: data; frozen weights
-                                                                  too, unless their name tells
+                                                                  too, unless named as such
 
-An argument is followed through copies, loops and calls. It is updated where a result of its shape
-is made from it, one element from one, and has a gradient where the backward pass makes a result
-of its shape. A module without phases (``base/phases.py``) does not say that it trains: then names
-decide, and a name alone makes no optimiser state of what is multiplied, or is not returned.
+An argument is followed through copies, loops and calls. It is updated if a result of its shape is
+made from it by ops that keep the shape, and has a gradient if the backward pass makes a result of
+its shape. A module without a backward phase (``base/phases.py``) may not be a training step: then
+names decide, but an argument that is multiplied, or not updated, is never optimiser state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOVES = frozenset(
 
 
 def moves_only(i: Instruction) -> bool:
-    """Whether an instruction gives what it is given in another place, layout or type."""
+    """Whether an instruction only returns its operand in another place, layout or type."""
     if i.opcode != "fusion":
         return i.opcode in _MOVES and i.opcode != "parameter"
     called = i.called_computations
@@ -53,7 +53,7 @@ def moves_only(i: Instruction) -> bool:
 
 
 class Uses:
-    """Who reads which buffer, and what of it is returned."""
+    """Readers of each buffer, and the buffers that are returned."""
 
     def __init__(self, live: Liveness, phase: npt.NDArray[np.uint8]) -> None:
         self.live = live
@@ -72,7 +72,7 @@ class Uses:
         entry = live.module.entry
         root = entry.root if entry is not None else None
         self.results = {int(live.buffer_of[v]) for v in values.nodes(root)} if root else set()
-        # what results are written over, as a donated argument
+        # buffers that results overwrite, such as donated arguments
         self.overwritten = {int(live.home[b]) for b in self.results} - {-1}
 
     def made(self, i: Instruction) -> list[int]:
@@ -80,14 +80,14 @@ class Uses:
         return [int(self.live.buffer_of[v]) for v in self.live.values.nodes(i)]
 
     def phases_of(self, b: int) -> set[int]:
-        """Phases of whatever reads it, through copies."""
+        """Phases of its readers, looking through copies."""
         out: set[int] = set()
         for i in self._through_moves(b):
             out.add(int(self.phase[i.index]))
         return out
 
     def is_multiplied(self, b: int) -> bool:
-        """Whether a dot or convolution reads it, also inside a fusion."""
+        """Whether a dot or convolution reads it, inside a fusion included."""
         return any(
             i.opcode in _MULTIPLIES
             or any(k.opcode in _MULTIPLIES for c in i.called_computations for k in c.instructions)
@@ -132,7 +132,7 @@ class Uses:
 def argument_roles(
     live: Liveness, phase: npt.NDArray[np.uint8], names: dict[int, str]
 ) -> dict[int, tuple[int, str]]:
-    """(OTHER, PARAMETER or STATE, by what) of each argument's buffer."""
+    """(OTHER, PARAMETER or STATE; BY_USE or BY_NAME) of each argument's buffer."""
     uses = Uses(live, phase)
     trains = bool((phase == BACKWARD).any())
     gradients: dict[tuple[int, ...], int] = {}
@@ -167,7 +167,7 @@ def argument_roles(
         else:
             out[b] = _by_name(b, name, shape, uses)
     for dims, rows in differentiated.items():
-        # more arguments of the shape than gradients: their names tell, else their order
+        # more arguments of the shape than gradients: names decide, else their order
         room = gradients[dims]
         named = [b for b in rows if _is_parameter(names.get(b, ""))]
         chosen = rows if len(rows) <= room else (named or rows)[:room]

@@ -1,17 +1,18 @@
-"""What a buffer is for: parameter, saved activation, gradient, optimiser state, …
+"""Purpose of each buffer: parameter, saved activation, gradient, optimiser state, …
 
-Data flow first, names last (``argument_roles.py`` for arguments), then the phase of definition
+Arguments by data flow, else by name (``argument_roles.py``); the rest by the phase of definition
 and of last use:
 
     a copy or conversion of an argument                 copied argument
-    a copy or conversion of another value               what that value is
+    a copy or conversion of a saved, gradient or        as that value
+    rematerialised value
     made backward, shaped like a parameter              gradient, reduced over devices or not
     made forward, last used backward or later           activation saved for backward
-    what a collective gives, otherwise                  collective buffer
+    otherwise, result of a collective                   collective buffer
     made in rematted_computation                        rematerialised
     anything else                                       temporary
 
-``Memory.category_source`` says which decided.
+``Memory.category_source`` says what decided.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _REDUCTIONS = ("all-reduce", "reduce-scatter")
 
 
 def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], dict[int, str]]:
-    """A row a buffer: index into ``CATEGORIES``; and what arguments' categories are from."""
+    """Index into ``CATEGORIES`` of each buffer; what decided it, where not phases alone."""
     module = live.module
     n = len(live.size)
     out = np.zeros(n, np.int8)
@@ -64,7 +65,7 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
             out[b] = PARAMETER if role == IS_PARAMETER else OPTIMISER_STATE
             parameter_shapes.add(_dimensions(live, b))
         sources[b] = source
-    if not parameter_shapes:  # nothing is known: any argument may be a parameter
+    if not parameter_shapes:  # no parameter is known: any argument may be one
         parameter_shapes = {
             _dimensions(live, b) for b in np.flatnonzero(live.kind == ARGUMENT).tolist()
         }
@@ -85,7 +86,7 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
         ):
             out[b] = GRADIENT
         elif made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
-            out[b] = SAVED  # a gathered array that is kept too: that it is kept costs memory
+            out[b] = SAVED  # gathered arrays that are kept included: keeping them costs memory
         elif is_collective(i.opcode):
             out[b] = COLLECTIVE
         elif made == REMATERIALISED:
@@ -99,7 +100,7 @@ def _dimensions(live: Liveness, b: int) -> tuple[int, ...]:
 
 
 def _moved(live: Liveness, b: int) -> int | None:
-    """The buffer that one is only a copy or conversion of; None where it is more."""
+    """The buffer of which ``b`` is only a copy or conversion; else None."""
     if len(live.definitions[b]) != 1:
         return None
     i = live.module.instructions[int(live.defined_by[b])]
@@ -110,7 +111,7 @@ def _moved(live: Liveness, b: int) -> int | None:
 
 
 def last_use_phase(live: Liveness, phase: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The phase at the program point where each buffer is last used."""
+    """Phase of the program point at which each buffer is last used."""
     if not len(live.schedule):
         return np.zeros(len(live.size), np.uint8)
     result: npt.NDArray[np.uint8] = phase[live.schedule[live.end]]
@@ -118,7 +119,7 @@ def last_use_phase(live: Liveness, phase: npt.NDArray[np.uint8]) -> npt.NDArray[
 
 
 def argument_names(live: Liveness, target: Target) -> dict[int, str]:
-    """Names of the function's arguments by buffer; ENTRY's own names for a dump."""
+    """Names of the function's arguments by buffer; for a dump, those in ENTRY."""
     entry = live.module.entry
     if entry is None:
         return {}

@@ -4,18 +4,18 @@
     arguments        ███████████████████████████████████████████        held by the caller
     outputs          ███████████████████████████████████████████        reserved when it starts
     temp %dot.3            ├──────────┤                                 definition .. last use
-    temp %tanh.4                      ├────────┤                        may take %dot.3's place
+    temp %tanh.4                      ├────────┤                        may reuse %dot.3's place
 
     temp loop carry        ├───┤     ├───┤                              free from a step's last use
-                                                                        to what the next one reads
+                                                                        to the next step's value
 
 The order is the printed one, which in a scheduled module is the schedule; bodies of loops,
-branches and calls stand before their caller, as in XLA's ``HloLiveRange``. Values that must
+branches and calls come before their caller, as in XLA's ``HloLiveRange``. Values that must
 share a buffer are one (``liveness_values.py``). A temporary may take the place of an operand
 that dies where it is made (elementwise, same shape: ``CanShareOperandBufferWithUser``), and
-may lie in an output's buffer before that is written, as ``BufferAssignment`` does.
+may be in an output's buffer before that is written, as in ``BufferAssignment``.
 
-Offsets are not simulated: fragmentation of the heap comes on top.
+Offsets are not simulated: heap fragmentation is extra.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ _TRANSPARENT = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Liveness:
-    """Buffers with live ranges over program points; all arrays but the last three by buffer.
+    """Buffers with live ranges over program points; arrays are by buffer unless noted.
 
     ``start`` and ``end`` are inclusive points. ``kind`` is ARGUMENT, OUTPUT, TEMP or CONSTANT;
     an argument that is donated to an output is an ARGUMENT. ``shared[b]`` is the buffer whose
-    place b takes over at its start, -1 for none; ``home[b]`` the output or donated argument
-    in whose buffer temp b lies, -1 for none. ``schedule[t]`` is the instruction at point t.
+    place b takes over at its start, or -1; ``home[b]`` is the output or donated argument in
+    whose buffer temp b is, or -1. ``schedule[t]`` is the instruction at point t.
     """
 
     module: Module
     values: Values
     schedule: Ints
     buffer_of: Ints  # by value node
-    defined_by: Ints  # instruction that makes the first value
-    leaf: Ints  # which leaf of its shape
+    defined_by: Ints  # instruction that makes its first value
+    leaf: Ints  # index of the leaf in that instruction's shape
     size: Ints
     space: Ints
     start: Ints
     end: Ints
-    ranges: Ints  # rows (buffer, start, end) in order: more than one where nothing lies between
+    ranges: Ints  # rows (buffer, start, end) in order: several if its place is free in between
     kind: Ints
     shared: Ints
     home: Ints
-    definitions: tuple[tuple[int, ...], ...]  # all instructions that make a value of it
-    has_several: npt.NDArray[np.bool_]  # values: several definitions, or carried by a loop
+    definitions: tuple[tuple[int, ...], ...]  # all instructions that make a value in it
+    has_several: npt.NDArray[np.bool_]  # several definitions, or result of a loop or branches
 
     @cached_property
     def gaps(self) -> Ints:
-        """Rows (buffer, first point, last point) of temporaries' places between their values."""
+        """Rows (buffer, first point, last point) where a temporary's place is free in between."""
         rows = self.ranges
         inside = np.flatnonzero((rows[1:, 0] == rows[:-1, 0]) & (self.kind[rows[1:, 0]] == TEMP))
         return np.stack(
@@ -81,7 +81,7 @@ class Liveness:
 
     @cached_property
     def counted_end(self) -> Ints:
-        """``end``, one point earlier where another buffer takes the place over there."""
+        """``end``, or one point earlier if another buffer takes over the place at ``end``."""
         end = self.end.copy()
         taken = self.shared[self.shared >= 0]
         end[taken] -= 1
@@ -89,8 +89,8 @@ class Liveness:
 
     @cached_property
     def reserved(self) -> Ints:
-        """Rows (buffer, first point, last point) of memory as it is held: ``ranges`` without
-        what another buffer takes over, arguments and outputs throughout."""
+        """Rows (buffer, first point, last point) of memory held: ``ranges`` without points at which
+        another buffer takes over; arguments and outputs throughout."""
         whole = (self.kind == ARGUMENT) | (self.kind == OUTPUT)
         rows = self.ranges[~whole[self.ranges[:, 0]]].copy()
         np.minimum(rows[:, 2], self.counted_end[rows[:, 0]], out=rows[:, 2])
@@ -102,7 +102,7 @@ class Liveness:
 
     @cached_property
     def is_counted(self) -> npt.NDArray[np.bool_]:
-        """Buffers that add to live bytes: all but constants and those inside another."""
+        """Whether a buffer adds to live bytes: all but constants and those inside another."""
         counted: npt.NDArray[np.bool_] = (self.kind != CONSTANT) & (self.home < 0)
         return counted
 
@@ -149,16 +149,16 @@ def flatten(module: Module, calls: Calls) -> Ints:
             out.append(i.index)
             continue
         seen.update(inner)
-        # the caller comes after the last of its computations
+        # the caller comes after the last computation that it calls
         for position, c in enumerate(reversed(inner)):
             stack.append(iter(module.computations[c].instructions))
             waiting.append([i] if position == 0 else [])
     return np.array(out, np.int64)
 
 
-def simulate(module: Module, calls: Calls | None = None) -> Liveness:
+def simulate(module: Module) -> Liveness:
     """Live ranges of every buffer of the executed computations."""
-    calls = calls if calls is not None else call_graph(module)
+    calls = call_graph(module)
     values = Values(module, calls)
     schedule = flatten(module, calls)
     point = np.full(len(module.instructions), -1, np.int64)
@@ -173,7 +173,7 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
     reached = at >= 0
     begin = np.full(len(kept), _NEVER)
     np.minimum.at(begin, value_of[reached], at[reached])
-    # a value is in use where it stands, and where anything that is more than plumbing reads it
+    # a value is in use where it is defined, and where anything other than plumbing reads it
     until = begin.copy()
     np.maximum.at(until, value_of[reached & defines], at[reached & defines])
     _uses(module, values, calls, point, value_of, until)
@@ -246,7 +246,7 @@ def simulate(module: Module, calls: Calls | None = None) -> Liveness:
 
 
 def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
-    """Rows (buffer, first point, last point) without overlaps, by buffer and point."""
+    """Rows (buffer, first point, last point) without overlaps, sorted by buffer and point."""
     order = np.lexsort((start, buffer))
     rows = np.stack([buffer, start, end], axis=1)[order]
     several = np.flatnonzero(np.bincount(buffer)[rows[:, 0]] > 1) if len(rows) else order
@@ -262,7 +262,7 @@ def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
 def _uses(
     module: Module, values: Values, calls: Calls, point: Ints, value_of: Ints, end: Ints
 ) -> None:
-    """Extends ``end`` to the last use of each value."""
+    """Extend ``end`` to the last use of each value."""
     users: list[int] = []
     nodes: list[int] = []
     first = values.first

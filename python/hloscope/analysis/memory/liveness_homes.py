@@ -1,12 +1,12 @@
-"""Temporaries that lie where an output is not yet written or a donated argument is read out.
+"""Temporaries placed where an output is not yet written or a donated argument no longer read.
 
     donated argument  ├ read ┤  free window  ├ output ┤
     plain output          free window        ├ output ┤
-    loop carry        ├ read ┤  free window  ├ next ┤      in each step, where it is an output
+    loop carry        ├ read ┤  free window  ├ next ┤      in each step, if it is an output
 
-Largest first, then in post-order, each temporary goes into the place of an operand, else into
-the smallest place (the last made of equals) that is big enough and free for its whole life, as
-``BufferAssigner::AssignSingleHloBuffer`` does.
+By size, largest first, then in post-order, each temporary goes into the place of an operand, else
+into the smallest place (of equal ones, the last made) that is large enough and free for its whole
+live range, as in ``BufferAssigner::AssignSingleHloBuffer``.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from .liveness import Liveness
 
 Ints = npt.NDArray[np.int64]
-# (size, host, last point before, first point after, buffer before, buffer after) of free room
+# (size, host, last point before, first point after, buffer before, buffer after) of a free window
 Window = tuple[int, int, int, int, int, int]
-# Temporaries that together are less than this part of what is placed are left on the heap.
+# The smallest temporaries, together below this share of all other buffers, stay on the heap.
 _NEGLIGIBLE = 1 / 500
 
 
 def homes(live: Liveness, can: Sharing) -> Ints:
-    """For each buffer the output or donated argument in whose place it lies, or -1."""
+    """For each buffer, the output or donated argument in whose place it is, or -1."""
     home = live.home.copy()
     rooms = _Rooms(_windows(live))
     if not rooms.used:
         return home
     start, end, size = live.start.tolist(), live.end.tolist(), live.size.tolist()
     position = _post_order(live)[live.defined_by]
-    made = position.copy()  # of a place: the first of the values in it
+    made = position.copy()  # of a place: that of the first value in it
     for _, host, _, _, _, after in rooms.windows():
         made[host] = min(made[host], position[after])
     temps = np.flatnonzero((live.kind == TEMP) & (live.size > 0) & (live.size <= rooms.largest))
@@ -52,7 +52,7 @@ def homes(live: Liveness, can: Sharing) -> Ints:
     rank = _rank(rooms.columns[:2, : rooms.used], made)
     for b in temps.tolist():
         if start[b] == end[b] and _is_element_on_tpu(made_by[int(live.defined_by[b])].shape):
-            continue  # nothing takes it: XLA:TPU leaves it on the heap
+            continue  # unused: XLA:TPU leaves it on the heap
         fits = rooms.fitting(size[b], start[b], end[b])
         mine = []
         if len(fits) > 1:
@@ -72,12 +72,12 @@ def homes(live: Liveness, can: Sharing) -> Ints:
 
 
 def _is_element_on_tpu(made: Shape) -> bool:
-    """Whether values of a result are elements of a tuple, with the tiles of a TPU's layouts."""
+    """Whether a result is a tuple with tiled layouts, as on TPU."""
     return made.is_tuple and any(x.layout is not None and x.layout.tiles for x in made.leaves())
 
 
 def _rank(windows: Ints, made: Ints) -> Ints:
-    """For each place how many are smaller, or of its size and made later."""
+    """For each place, its rank by size, then latest made first."""
     sizes, hosts = windows
     places, at = np.unique(hosts, return_index=True)
     pairs = np.stack([sizes[at], -made[places]], axis=1)
@@ -86,13 +86,13 @@ def _rank(windows: Ints, made: Ints) -> Ints:
     return out
 
 
-# The best is nearly always taken: sorting them all pays after so many that were not.
+# The best window nearly always fits: sorting all pays off only after this many failures.
 _TRIES = 8
 _GONE = np.iinfo(np.int64).max
 
 
 def _in_turn(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[int]:
-    """Windows, those in the places of operands first, then by the rank of their place."""
+    """Yield windows, those in the places of operands first, then by rank of their place."""
     if len(fits) < 2:
         yield from fits.tolist()
         return
@@ -111,7 +111,7 @@ def _in_turn(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[i
 
 
 class _Rooms:
-    """Free windows as columns, six by as many as there are, that grow as windows are cut up."""
+    """Free windows as the columns of an array of six rows, which grows as windows are split."""
 
     def __init__(self, windows: list[Window]) -> None:
         self.used = len(windows)
@@ -131,11 +131,11 @@ class _Rooms:
     def take(
         self, row: int, b: int, ranges: list[tuple[int, int]], instants: Iterable[int]
     ) -> None:
-        """Puts ``b`` into a window; what stays free around and within it are windows again."""
+        """Put ``b`` into a window; what stays free around and within it becomes new windows."""
         size, host, opens, closes, before, after = self.columns[:, row].tolist()
         lasts, firsts = [opens, *(e for _, e in ranges)], [*(f for f, _ in ranges), closes]
         befores, afters = [before] + [b] * len(ranges), [b] * len(ranges) + [after]
-        # Windows that nothing fits in any more go, or a long chain takes quadratic time.
+        # Windows that nothing can fit into are dropped, or a long chain would take quadratic time.
         parts = [
             (size, host, last, first, x, y)
             for last, first, x, y in zip(lasts, firsts, befores, afters, strict=True)
@@ -151,7 +151,7 @@ class _Rooms:
 
 
 def _windows(live: Liveness) -> list[Window]:
-    """Free room in the places of outputs and donated arguments before anything is put there."""
+    """Initial free windows in the places of outputs and donated arguments."""
     occupied: dict[int, list[tuple[int, int, int]]] = {}
     host = np.where(live.home >= 0, live.home, np.arange(len(live.home)))
     is_place = (live.kind == OUTPUT) & (live.size > 0)
@@ -171,7 +171,7 @@ def _windows(live: Liveness) -> list[Window]:
 
 
 def _several_ranges(live: Liveness) -> dict[int, list[tuple[int, int]]]:
-    """Ranges of the buffers that have more than one."""
+    """Ranges of each buffer that has more than one."""
     out: dict[int, list[tuple[int, int]]] = {}
     count = np.bincount(live.ranges[:, 0], minlength=1)
     for b, first, last in live.ranges[count[live.ranges[:, 0]] > 1].tolist():
@@ -180,7 +180,7 @@ def _several_ranges(live: Liveness) -> dict[int, list[tuple[int, int]]]:
 
 
 def _post_order(live: Liveness) -> Ints:
-    """Position of each instruction when operands come before users, first operand first."""
+    """Position of each instruction in post-order: operands before users, first operand first."""
     order = np.zeros(len(live.module.instructions), np.int64)
     seen = bytearray(len(order))
     at = 0

@@ -1,7 +1,7 @@
-"""Where one buffer may take another's place: XLA's may-alias rules.
+"""When one buffer may take another's place: XLA's may-alias rules.
 
 t      ├── %a ──┤                 %b = tanh(%a) is the last use of %a and elementwise
-t            ├── %b ──┤           → one place for both; else both are live at that point
+t            ├── %b ──┤           → one place for both; otherwise both are live there
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 _ELEMENTWISE = ELEMENTWISE | TRANSCENDENTAL
-_INSIDE = _ELEMENTWISE | {"copy"}  # a copy on its own never takes the place of what it copies
+_INSIDE = _ELEMENTWISE | {"copy"}  # a copy outside a fusion never takes the place of its operand
 
 
 def shared_places(live: Liveness, can: Sharing) -> Ints:
-    """For each temporary of the heap, the dying operand whose place it takes, or -1."""
+    """For each temporary on the heap, the dying operand whose place it takes, or -1."""
     shared = live.shared.copy()
     on_heap = ((live.kind == TEMP) & (live.home < 0) & (live.size > 0)).tolist()
     start, end = live.start.tolist(), live.end.tolist()
@@ -46,7 +46,7 @@ def shared_places(live: Liveness, can: Sharing) -> Ints:
 
 
 class Sharing:
-    """Answers ``CanShareOperandBufferWithUser`` for buffers, remembering fusions."""
+    """Answers ``CanShareOperandBufferWithUser`` for buffers; caches results for fusions."""
 
     def __init__(self, live: Liveness) -> None:
         self.live = live
@@ -54,7 +54,7 @@ class Sharing:
         self._operands: dict[int, dict[int, list[int]]] = {}
 
     def _positions(self, i: Instruction) -> dict[int, list[int]]:
-        """Buffer → positions among the array operands of ``i``, in order."""
+        """Positions of each buffer among the array operands of ``i``, in order."""
         found = self._operands.get(i.index)
         if found is None:
             found = self._operands[i.index] = {}
@@ -65,7 +65,7 @@ class Sharing:
         return found
 
     def maker(self, b: int, at: int | None = None) -> tuple[Instruction, int] | None:
-        """What makes the value of ``b`` at its start, or at another point, and which leaf."""
+        """(instruction, leaf) that makes the value of ``b``, at its start or at another point."""
         live = self.live
         if at is None:
             return live.module.instructions[int(live.defined_by[b])], int(live.leaf[b])
@@ -75,12 +75,12 @@ class Sharing:
         )
 
     def whole_operands(self, b: int) -> list[int]:
-        """Buffers of the array operands of what makes ``b``; none where it makes several."""
+        """Buffers of the array operands of the op that makes ``b``; [] if its result is a tuple."""
         i = self.live.module.instructions[int(self.live.defined_by[b])]
         return [] if i.shape.is_tuple else list(self._positions(i))
 
     def operands(self, i: Instruction) -> dict[int, list[int]]:
-        """Buffers of the array operands of ``i``; none where it cannot share."""
+        """Buffers of the array operands of ``i``; {} if it cannot share."""
         if i.opcode not in ("fusion", "sort") and i.opcode not in _ELEMENTWISE:
             return {}
         return self._positions(i)
@@ -88,13 +88,13 @@ class Sharing:
     def follows(self, a: int, b: int, at: int | None = None) -> bool:
         """Whether ``b``, made where ``a`` is last used, may take the place of ``a``.
 
-        ``at`` is the point where it is made, where ``b`` is made several times.
+        ``at`` is the point where it is made, if ``b`` is made several times.
         """
         live = self.live
         if live.size[a] != live.size[b] or live.space[a] != live.space[b]:
             return False
-        # Fast memory is handed out before buffers are assigned, by MemorySpaceAssignment, to which
-        # what an instruction reads and what it writes are both live while it runs.
+        # Fast memory is assigned before other buffers, by MemorySpaceAssignment, for which operands
+        # and results of an instruction are both live while it runs.
         if live.space[a] == VMEM:
             return False
         made = self.maker(b, at)
@@ -104,7 +104,7 @@ class Sharing:
         return bool(uses) and all(self.share(made[0], k, made[1]) for k in uses)
 
     def alone(self, a: int, b: int) -> bool:
-        """Whether both hold one value and ``b`` is made from that very value, as on the heap."""
+        """Whether both hold a single value and ``b`` is made from that of ``a``, as on the heap."""
         live = self.live
         if live.has_several[a] or live.has_several[b]:
             return False
@@ -154,7 +154,7 @@ class Sharing:
         found = self._elementwise.get(parameter.index)
         if found is None:
             found, made = True, {parameter.index}
-            for i in parameter.computation.instructions:  # makers stand before their users
+            for i in parameter.computation.instructions:  # operands come before users
                 if any(o.index in made for o in i.operands):
                     made.add(i.index)
                     if i.opcode not in _INSIDE and i.opcode != "tuple":

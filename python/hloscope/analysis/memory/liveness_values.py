@@ -1,19 +1,19 @@
-"""Which values share one buffer because they must.
+"""Which values must share one buffer.
 
-Every leaf of every executed instruction's shape is a node; forwarding joins nodes:
+Every leaf of every executed instruction's shape is a node; aliasing joins nodes:
 
     tuple, get-tuple-element, bitcast, …      the operand's leaves, nothing new
     while                                     initial value = body parameter = condition parameter,
-                                              and body root and result in the same place later
+                                              body root and result take that place later
     conditional                               argument = parameter; roots and result in one place
     call, async-start                         arguments = parameters, root = result
     dynamic-update-slice, scatter             result = operand 0: updated in place
     fusion with such a root                   the same, through the fused parameter
-    output_to_operand_aliasing                as the compiler wrote it
+    output_to_operand_aliasing                as given by the compiler
     input_output_alias of the module          parameter = output: donated
 
 These are XLA's must-alias rules (``HloDataflowAnalysis``, ``AliasInfo``); they hold for modules
-after copy insertion, which all compiled ones are.
+after copy insertion, so for all compiled ones.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _ALIAS_ENTRY = re.compile(r"\{([\d,\s]*)\}\s*:\s*\((\d+),\s*\{([\d,\s]*)\}")
 
 @lru_cache(maxsize=65536)
 def leaves_of(shape: Shape) -> tuple[Shape, ...]:
-    """The non-tuple shapes inside, left to right."""
+    """The non-tuple shapes within a shape, left to right."""
     return tuple(shape.leaves())
 
 
 def leaf_span(shape: Shape, index: tuple[int, ...]) -> tuple[int, int]:
-    """(first leaf, number of leaves) of a shape index; raises ``IndexError`` outside."""
+    """(first leaf, number of leaves) of a shape index; raises ``IndexError`` if out of range."""
     at = 0
     for k in index:
         at += _starts(shape)[k]
@@ -58,17 +58,17 @@ def leaf_span(shape: Shape, index: tuple[int, ...]) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def _starts(shape: Shape) -> tuple[int, ...]:
-    """The first leaf of each element of a tuple."""
+    """Index of the first leaf of each element of a tuple."""
     return tuple(accumulate((len(leaves_of(s)) for s in shape.tuple_shapes), initial=0))[:-1]
 
 
 class Values:
     """Nodes of executed instructions and the sets they are joined into.
 
-    ``first[i]`` is the first node of instruction i, -1 when it does not execute;
-    ``origin[v]`` the instruction of node v. ``defines[v]`` says whether the instruction
-    makes the value rather than passing it on, ``merges[v]`` whether it may be one of several:
-    the result of a loop or a conditional.
+    ``first[i]`` is the first node of instruction i, -1 if it does not execute;
+    ``origin[v]`` is the instruction of node v. ``defines[v]`` says whether the instruction
+    makes the value rather than passing it on; ``merges[v]`` whether it may be one of several
+    values, as the result of a loop or a conditional.
     """
 
     def __init__(self, module: Module, calls: Calls) -> None:
@@ -118,8 +118,8 @@ class Values:
     def groups(self) -> tuple[Ints, Ints]:
         """(value, place) of every node, each as the index of one of its nodes.
 
-        Values that follow one another in one place, as those that a loop carries from step to
-        step, are several values; nothing lies there from the last use of one to the next.
+        Successive values in one place, such as those that a loop carries from step to step, are
+        separate values; the place is free from the last use of one to the next.
         """
         values = _roots(self.parent)
         for a, b in self._after:
@@ -128,11 +128,11 @@ class Values:
 
     def _join_roots(self, a: int, b: int) -> None:
         ra, rb = self.find(a), self.find(b)
-        if ra != rb:  # the smaller index stays the root: deterministic
+        if ra != rb:  # the smaller index stays the root, to be deterministic
             self.parent[max(ra, rb)] = min(ra, rb)
 
     def _unite(self, new: range, old: range) -> None:
-        """``new`` are the same buffers as ``old``, leaf by leaf; ``new`` defines nothing."""
+        """Make ``new`` the same values as ``old``, leaf by leaf; ``new`` defines nothing."""
         for a, b in zip(new, old, strict=False):
             self.defines[a] = 0
             self._join_roots(a, b)
@@ -145,7 +145,7 @@ class Values:
             at = mine.start
             for o in operands:
                 theirs = self.nodes(o)
-                # a damaged dump may state a shape of fewer leaves
+                # a damaged dump may give a shape with fewer leaves
                 self._unite(range(min(at, mine.stop), min(at + len(theirs), mine.stop)), theirs)
                 at += len(theirs)
         elif op == "get-tuple-element":
@@ -214,7 +214,7 @@ class Values:
                     self.defines[v] = 0
                 self._same(self.nodes(c.root), mine)
             return
-        # starts of asynchronous operations: results repeat the operands, then what is made
+        # starts of asynchronous operations: operands are repeated before the actual results
         at = mine.start
         given_nodes = [v for o in i.operands for v in self.nodes(o)]
         if i.opcode == "copy-start":
@@ -242,13 +242,13 @@ class Values:
                 self._same(self.nodes(c.root), made)
 
     def _follow(self, new: range, old: range) -> None:
-        """``new`` come to lie where ``old`` were; they define nothing."""
+        """Place ``new`` where ``old`` were, as later values; ``new`` defines nothing."""
         for v in new:
             self.defines[v] = 0
         self._after += zip(new, old, strict=False)
 
     def _same(self, a: range, b: range) -> None:
-        """Joins without saying that either only passes on."""
+        """Join nodes without marking either as passing a value on."""
         for x, y in zip(a, b, strict=False):
             self._join_roots(x, y)
 
@@ -298,8 +298,8 @@ class Values:
     def donations(self) -> list[tuple[int, int]]:
         """(parameter node, output node) pairs of the module's ``input_output_alias``.
 
-        They lie in one allocation but are two buffers: between the last use of one and the
-        definition of the other the place is free.
+        Each pair shares an allocation but is two buffers: between the last use of one and the
+        definition of the other, the place is free.
         """
         entry = self.module.entry
         if entry is None or entry.root is None:
@@ -331,7 +331,7 @@ def _roots(parents: list[int]) -> Ints:
 
 
 _INDEX = re.compile(r"\bindex=(\d{1,6})")
-# opcodes that make what they return, whatever they are given
+# opcodes whose results never alias their operands
 _PLAIN = frozenset(
     "parameter constant iota broadcast reshape transpose copy convert add subtract multiply divide "
     "maximum minimum select compare exponential log tanh dot convolution reduce slice "

@@ -1,21 +1,21 @@
-"""Memory of one device: live bytes over the schedule, who holds them, and XLA's own figures.
+"""Memory of one device: live bytes over the schedule, what holds them, and XLA's own figures.
 
     liveness.py           live ranges, simulated from the schedule
     categories.py         what each buffer is for
     memory_audit.py       donation, copies of parameters, padding
-    memory_carries.py     what loops carry: what a remat policy really stores
-    memory_lines.py       the source line of each
+    memory_carries.py     what loops carry: what a remat policy actually stores
+    memory_lines.py       the source line of each buffer
        └─▶ Memory
 
-Four peaks of the device's main memory, each labelled; ``spaces`` has those of the others:
+Four peaks of the device's main memory, each labelled; ``spaces`` has those of other memories:
 
-* ``simulated_bytes``: the timeline's highest point; arguments and outputs held throughout.
-  Fragmentation of the heap comes on top, and the program with its constants.
+* ``simulated_bytes``: the timeline's highest point, with arguments and outputs held throughout.
+  Heap fragmentation, and the program with its constants, are extra.
 * ``allocated_bytes``: arguments + outputs + temporaries - aliases, of XLA's ``memory_analysis``.
-* ``assigned_bytes``: sum of XLA's allocations, exact, where the buffer assignment is known.
-* ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU that leaves out every
-  temporary (its buffer assignment has no heap trace), and on TPU it is every allocation outside
-  the heaps, constants too, plus the largest peak of the heap traces, which may be VMEM's. So it is
+* ``assigned_bytes``: sum of XLA's allocations, exact, if the buffer assignment is known.
+* ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU it leaves out all
+  temporaries (the buffer assignment has no heap trace); on TPU it is all allocations outside the
+  heaps, constants included, plus the largest peak of the heap traces, which may be VMEM's. So it is
   shown but not used on either.
 """
 
@@ -38,7 +38,7 @@ from ..base.memory_tiling import storage_bytes
 from ..base.phases import PHASES, phases
 from ..base.table import per_target
 from ..cost.cost_pause import uncollected
-from ..cost.cost_runs import Role, call_graph
+from ..cost.cost_runs import Role
 from ..grouping.scopes import scopes
 from .categories import CATEGORIES, argument_names, categorise
 from .liveness import KINDS, Liveness, simulate
@@ -59,9 +59,9 @@ Ints = npt.NDArray[np.int64]
 class LiveValue:
     """A buffer that holds memory. Bytes include tile padding; points are schedule positions.
 
-    ``home`` says whose memory it lies in: the name of an output or donated argument, or "".
-    ``offset`` is XLA's, within ``allocation``, where the buffer assignment is known. ``frame`` is
-    the innermost stack frame that asked for it, see ``frames`` and ``line``.
+    ``home`` is the output or donated argument in whose memory it is (its name), or "".
+    ``offset`` is XLA's, within ``allocation``, if the buffer assignment is known. ``frame`` is
+    the id of its innermost stack frame, see ``frames`` and ``line``.
     """
 
     instruction: Instruction
@@ -80,8 +80,8 @@ class LiveValue:
     allocation: int | None = None
     offset: int | None = None
     frame: int = 0
-    scope: str = ""  # "layer_0/mlp"; "" for arguments and at the top
-    category_source: str = "phase"  # or "data flow", "name": what ``category`` was decided from
+    scope: str = ""  # "layer_0/mlp"; "" for arguments and outside all scopes
+    category_source: str = "phase"  # or "data flow", "name": what decided ``category``
 
     @property
     def op_name(self) -> str:
@@ -89,46 +89,46 @@ class LiveValue:
 
     @property
     def frames(self) -> tuple[StackFrame, ...]:
-        """Python stack, innermost frame first; () for arguments and where nothing says.
+        """Python stack, innermost frame first; () for arguments and if unknown.
 
-        That of the instruction, else of what it serves (``inferred``); of what a loop stacks
-        the stored value's.
+        That of the instruction, else of what it serves (``inferred``); for an array that a loop
+        stacks, that of the stored value.
         """
         return self.instruction.module.source_frames()[0].stack(self.frame)
 
     @property
     def inferred(self) -> str:
-        """How the line was inferred where the instruction names none: "layout for `dot.89`"."""
+        """How the line was inferred if the instruction has none: "layout for `dot.89`"."""
         return lines(self.instruction.module).why(self.instruction) if self.frame else ""
 
     @property
     def line(self) -> str:
-        """ "file:line", the innermost outside installed packages; "" when there is none."""
+        """ "file:line", the innermost outside installed packages; "" if there is none."""
         at = own_line(self.frames)
         return "" if at is None else f"{at.file}:{at.line}"
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What ``cap.memory`` returns. Iterate it for the values live at the peak, largest first."""
+    """The value of ``cap.memory``. Iterate it for the values live at the peak, largest first."""
 
     module: Module
     target: Target
     liveness: Liveness
-    category: npt.NDArray[np.int8]  # by buffer, into CATEGORIES
-    # buffer → "data flow" or "name": what decided its category, where more than its phases
+    category: npt.NDArray[np.int8]  # by buffer, index into CATEGORIES
+    # buffer → "data flow" or "name": what decided its category, if not phases alone
     category_source: Mapping[int, str]
     timeline: Ints  # schedule position → live bytes of the device's main memory
-    platform: str  # "tpu", "gpu", "cpu", "" unknown: what memory spaces mean
+    platform: str  # "tpu", "gpu", "cpu", "" if unknown; gives the meaning of memory spaces
 
     @property
     def schedule(self) -> Ints:
-        """Schedule position → instruction index; called computations stand before their caller."""
+        """Schedule position → instruction index; called computations come before their caller."""
         return self.liveness.schedule
 
     @cached_property
     def table_bytes(self) -> int:
-        """Index table of a tuple result: pointers on CPU and GPU, one tile on TPU."""
+        """Bytes of the index table of a tuple result: pointers on CPU and GPU, one tile on TPU."""
         entry = self.module.entry
         if entry is None or entry.root is None or not entry.root.shape.is_tuple:
             return 0
@@ -136,18 +136,18 @@ class Memory:
 
     @cached_property
     def main_spaces(self) -> tuple[int, ...]:
-        """The ``S(n)`` of layouts that lie in the device's main memory."""
+        """The memory spaces, ``S(n)`` in layouts, that are the device's main memory."""
         return main_spaces(self.platform)
 
     @cached_property
     def heap_padding_bytes(self) -> int:
-        """What the places of TPU's heap take beyond the values in them; 0 elsewhere."""
+        """Bytes that TPU's heap takes beyond the values in it; 0 on other platforms."""
         return heap_padding(self)
 
     @cached_property
     def constant_bytes(self) -> int:
-        """Constants outside fusions, which on TPU lie in HBM with the program, in no peak here.
-        Elsewhere they are not told apart from the program, and this is 0."""
+        """Bytes of constants outside fusions, which on TPU are in HBM with the program, in no peak
+        here; 0 on other platforms, where they are not separated from the program."""
         if self.platform != "tpu":
             return 0
         calls = self.liveness.values.calls
@@ -162,7 +162,7 @@ class Memory:
 
     @property
     def simulated_bytes(self) -> int:
-        """Highest point of the timeline, with tuple index tables and padding of the heap."""
+        """Highest point of the timeline, plus tuple index tables and heap padding."""
         return int(self.timeline.max(initial=0)) + self.table_bytes + self.heap_padding_bytes
 
     @cached_property
@@ -174,17 +174,17 @@ class Memory:
     @property
     def allocated_bytes(self) -> int | None:
         """Arguments + outputs + temporaries - aliases of XLA's ``memory_analysis``; None if not
-        given. The program itself comes on top."""
+        given. The program itself is extra."""
         return allocated(self.target)
 
     @property
     def xla_peak_bytes(self) -> int | None:
-        """XLA's ``peak_memory_in_bytes``; on CPU it holds no temporaries. None if not given."""
+        """XLA's ``peak_memory_in_bytes``; on CPU without temporaries. None if not given."""
         return self.target.memory_stats.get("peak_memory_in_bytes") or None
 
     @property
     def xla_peak_note(self) -> str:
-        """What XLA's figure leaves out or adds, after a comma; "" for nothing known."""
+        """What XLA's figure leaves out or adds, after a comma; "" if nothing is known."""
         notes = {"cpu": ", without temporaries", "tpu": ", with constants and VMEM"}
         return notes.get(self.platform, "")
 
@@ -192,7 +192,7 @@ class Memory:
     def _best(self) -> tuple[int, str]:
         if self.platform == "tpu" and self.allocated_bytes:
             return self.allocated_bytes, "XLA's memory_analysis"
-        # on GPU XLA's own peak counts temporaries, and overlaps what the sum adds up
+        # on GPU, XLA's own peak includes temporaries, and overlaps buffers that the sum adds up
         one = self.platform not in ("cpu", "tpu") and len(self.memory_spaces) < 2
         if self.xla_peak_bytes is not None and one:
             return self.xla_peak_bytes, "XLA's peak_memory_in_bytes"
@@ -203,30 +203,30 @@ class Memory:
 
     @property
     def peak_bytes(self) -> int:
-        """The best figure there is; ``peak_source`` says which."""
+        """The best figure available; ``peak_source`` says which."""
         return self._best[0]
 
     @property
     def peak_source(self) -> str:
-        """ "XLA's memory_analysis", "XLA's peak_memory_in_bytes", "XLA's buffer assignment" or
-        "simulated"."""
+        """ "XLA's memory_analysis", "XLA's peak_memory_in_bytes", "XLA's buffer assignment",
+        "simulated" or "simulated, order not scheduled"."""
         return self._best[1]
 
     @property
     def peak_point(self) -> int:
-        """Schedule position of the simulated peak; the first of equals."""
+        """Schedule position of the simulated peak, the first of equals."""
         return int(self.timeline.argmax()) if len(self.timeline) else 0
 
     @property
     def peak_instruction(self) -> Instruction | None:
-        """What executes at the simulated peak."""
+        """The instruction that executes at the simulated peak."""
         if not len(self.schedule):
             return None
         return self.module.instructions[int(self.schedule[self.peak_point])]
 
     @cached_property
     def peak_temp_bytes(self) -> int:
-        """The part of the simulated peak that neither arguments nor outputs hold."""
+        """The part of the simulated peak held by temporaries."""
         live = self.liveness
         counted = live.live_at(self.peak_point, self.main_spaces)
         return int(live.size[counted][live.kind[counted] == 2].sum())
@@ -242,7 +242,7 @@ class Memory:
 
     @cached_property
     def memory_spaces(self) -> dict[int, int]:
-        """Memory space → its own simulated peak, bytes; all of main memory is 0."""
+        """Memory space → its own simulated peak in bytes; main memory is 0."""
         live = self.liveness
         used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(self.main_spaces)
         others = {s: int(live.timeline(s).max(initial=0)) for s in sorted(used)}
@@ -250,11 +250,11 @@ class Memory:
 
     @cached_property
     def spaces(self) -> tuple[MemorySpace, ...]:
-        """Each memory that the program uses with its name and peak, the device's own first."""
+        """Each memory that the program uses, with name and peak, the device's main memory first."""
         return space_peaks(self)
 
     def space_name(self, number: int) -> str:
-        """What a layout's ``S(n)`` is on this platform: "HBM", "VMEM", "host", …"""
+        """Name of a layout's ``S(n)`` on this platform: "HBM", "VMEM", "host", …"""
         return space_name(number, self.platform)
 
     @cached_property
@@ -307,7 +307,7 @@ class Memory:
 
     @cached_property
     def frames(self) -> Ints:
-        """Stack frame of each buffer of ``liveness``, in ``module.source_frames()``; 0 for none."""
+        """Frame id of each buffer of ``liveness``, in ``module.source_frames()``; 0 for none."""
         return buffer_frames(self)
 
     def _scope(self, i: Instruction) -> str:
@@ -324,7 +324,7 @@ class Memory:
         return tuple(self.value(int(b)) for b in held)
 
     def live_in(self, name: str) -> tuple[LiveValue, ...]:
-        """Values in a memory such as "VMEM" or "host" at its own simulated peak, largest first.
+        """Values in a memory, such as "VMEM" or "host", at its own simulated peak, largest first.
 
         Raises ``ValueError`` for a memory that the program does not use.
         """
@@ -367,18 +367,18 @@ class Memory:
     def by_line(self) -> dict[str, int]:
         """Bytes live at the simulated peak by "file:line", largest first.
 
-        "" holds what has no line: arguments, and values whose dump does not say.
+        "" holds what has no line: arguments, and values for which the dump gives none.
         """
         return _sums((v.line, v.bytes) for v in self)
 
     @cached_property
     def by_scope(self) -> dict[str, int]:
-        """Bytes live at the simulated peak by scope, largest first; "" holds the arguments."""
+        """Bytes live at the simulated peak by scope, largest first; "" holds all without one."""
         return _sums((v.scope, v.bytes) for v in self)
 
     @cached_property
     def donations(self) -> tuple[Donation, ...]:
-        """Which arguments share memory with outputs, which could, and donations for nothing."""
+        """Arguments that share memory with outputs, that could, or are donated without effect."""
         return audit_donations(self)
 
     @cached_property
@@ -388,7 +388,7 @@ class Memory:
 
     @cached_property
     def padding_at_peak(self) -> int:
-        """Bytes of tile padding in what is live at the peak."""
+        """Bytes of tile padding in values live at the peak."""
         return sum(v.padding_bytes for v in self.live_at_peak)
 
     @cached_property
@@ -398,11 +398,11 @@ class Memory:
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
-        """Values one loop stacks and a later loop reads: what is really stored for backward."""
+        """Values that one loop stacks and a later one reads: what is stored for backward."""
         return find_residuals(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: peaks, where, by category and by memory space."""
+        """Plain data: peaks, peak instruction, bytes by category, by line and by memory space."""
         at = self.peak_instruction
         return {
             "peak_live_bytes": self.peak_bytes,
@@ -417,7 +417,7 @@ class Memory:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a value live at the simulated peak, largest first. Needs pandas."""
+        """One row per value live at the simulated peak, largest first. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -464,13 +464,13 @@ def _tables(shape: Shape) -> int:
 
 @per_target
 def analysed(module: Module, target: Target) -> Memory:
-    """``analyse``, made once a module and target."""
+    """``analyse``, computed once per module and target."""
     return analyse(module, target)
 
 
 @uncollected
 def analyse(module: Module, target: Target | None = None) -> Memory:
-    """Simulates the module's memory.
+    """Simulate the module's memory.
 
     Raises ``ValueError`` for a module that is not HLO, or has no ENTRY.
     """
@@ -479,7 +479,7 @@ def analyse(module: Module, target: Target | None = None) -> Memory:
     if module.entry is None:
         raise ValueError("memory needs an ENTRY computation, and this dump has none")
     target = target or Target()
-    live = simulate(module, call_graph(module))
+    live = simulate(module)
     on = platform(module, target)
     held = live.timeline(main_spaces(on))
     return Memory(module, target, live, *categorise(live, target), held, on)

@@ -1,4 +1,4 @@
-"""Donation and copies: memory that is there twice, or could be there once."""
+"""Donation and copies: memory that is used twice, or could be shared."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Donation:
-    """One argument (``parameter`` of ENTRY) and what its memory is used for again.
+    """One argument (``parameter`` of ENTRY) and how its memory is reused.
 
-    ``outcome``: "aliased" (the output lies in its memory), "donated, unused" (no output could take
-    its memory) or "could be donated" (an output of the same shape has memory of its own);
-    ``output`` is the shape index of the output meant.
+    ``outcome``: "aliased" (the output is in its memory), "donated, unused" (no output could take
+    its memory) or "could be donated" (an output of the same shape has its own memory);
+    ``output`` is the shape index of that output.
     """
 
     argument: str
@@ -28,14 +28,14 @@ class Donation:
     outcome: str
     output: tuple[int, ...] | None = None
     output_name: str = ""
-    why: str = ""  # of one donated in vain
+    why: str = ""  # reason, if donated without effect
 
 
 def audit_donations(memory: Memory) -> tuple[Donation, ...]:
-    """Rows for every argument that is aliased, donated in vain, or worth donating.
+    """One row per argument that is aliased, donated without effect, or worth donating.
 
-    An argument is worth donating when an output of the same stored shape has memory of its
-    own; each output is offered to one argument only, the largest outputs first.
+    An argument is worth donating if an output of the same shape and layout has its own memory;
+    each output is matched to one argument only, largest outputs first.
     """
     module, target, live = memory.module, memory.target, memory.liveness
     entry = module.entry
@@ -83,14 +83,16 @@ def audit_donations(memory: Memory) -> tuple[Donation, ...]:
 
 
 def _why_in_vain(results: Shape, shape: Shape) -> str:
-    """No output of that shape, of that type, or none left."""
+    """Reason: no output of that shape, or of that type, or none left."""
     outputs = list(results.leaves())
     same = [s for s in outputs if s.dense_text == shape.dense_text]
     if same:
         if any(s == shape for s in same):
             n = len(same)
-            word = "the one output" if n == 1 else f"all {n} outputs"
-            return f"{word} of {shape.dense_text} already lie in other arguments' memory"
+            of = f"of {shape.dense_text} already"
+            if n == 1:
+                return f"the one output {of} lies in another argument's memory"
+            return f"all {n} outputs {of} lie in other arguments' memory"
         return f"the outputs of {shape.dense_text} have another layout or sharding"
     dims = [s for s in outputs if s.dimensions == shape.dimensions and s.is_array]
     if dims:
@@ -103,7 +105,7 @@ def _why_in_vain(results: Shape, shape: Shape) -> str:
 
 
 def _owns(memory: Memory, index: tuple[int, ...]) -> bool:
-    """Whether the output has an allocation of its own."""
+    """Whether the output has its own allocation."""
     live = memory.liveness
     entry = memory.module.entry
     if entry is None or entry.root is None:
@@ -121,12 +123,12 @@ def _name(names: list[str], index: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParameterCopy:
-    """A value that is a whole parameter in another order or type. Bytes and live range."""
+    """A value that is a whole parameter in another layout or type; its bytes and live range."""
 
     instruction: Instruction
     argument: str
     bytes: int
-    changes: str  # "layout", "type", "layout and type"
+    changes: str  # "layout", "type", "layout and type", "memory space"
     start: int
     end: int
 
@@ -137,7 +139,7 @@ _MOVES = frozenset(
 
 
 def find_parameter_copies(memory: Memory) -> tuple[ParameterCopy, ...]:
-    """Largest first; conversions to another type are listed as such."""
+    """Copies and conversions of whole parameters, largest first."""
     live = memory.liveness
     out: list[ParameterCopy] = []
     for b in range(len(live.size)):
@@ -174,7 +176,7 @@ def _order(shape: Shape) -> tuple[int, ...]:
 
 
 def _moved_from(i: Instruction) -> Instruction | None:
-    """The instruction whose whole value ``i`` only moves or converts, or None."""
+    """The parameter whose whole value ``i`` only moves or converts, or None."""
     if i.opcode == "fusion":
         called = i.called_computations
         if len(i.operands) != 1 or not called:

@@ -1,21 +1,22 @@
-"""What while loops carry, and with it what a remat policy really stores.
+"""What while loops carry, and so what a remat policy actually stores.
 
-``jax.lax.scan`` under ``jax.checkpoint`` becomes two loops. Whatever the policy saves is
-*stacked* by the first, one slice a step, and *read* by the second:
+The gradient of a ``jax.lax.scan`` with ``jax.checkpoint`` becomes two loops. Whatever the policy
+saves is *stacked* by the first, one slice per step, and *read* by the second:
 
     forward loop    residual = dynamic-update-slice(residual, value, step)
     backward loop   value    = dynamic-slice(residual, last - step)
 
-The stacked array, its shape and what was written into it say what is stored, whatever the
-policy was meant to say: a partitioner may stack the gathered array where the sharded one
-was named.
+The stacked array, its shape and what is written into it show what is stored, whatever the policy
+intended: a partitioner may stack the gathered array although the sharded one was named.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Shape
@@ -35,9 +36,10 @@ ROLES = ("stacked", "read by slices", "updated", "passed through", "counter")
 class Carry:
     """One element of a loop's tuple.
 
-    ``role``: "stacked" (written a slice at a time), "read by slices", "updated", "passed
+    ``role``: "stacked" (written one slice at a time), "read by slices", "updated", "passed
     through" (never changed) or "counter". ``buffer`` is its row in ``Memory.liveness``.
-    ``stored`` is what a stacked array is filled from, ``slice_shape`` the shape of one step.
+    ``stored`` makes the values that a stacked array is filled with; ``slice_shape`` is the shape
+    of one step.
     """
 
     index: int
@@ -51,7 +53,7 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A while loop: its trips (None unknown), phase and carries, largest first."""
+    """A while loop: its trip count (None if unknown), phase and carries, largest first."""
 
     instruction: Instruction
     trips: int | None
@@ -66,10 +68,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """An array that one loop stacks and later code reads: stored between the passes.
+    """An array that one loop stacks and later loops read: stored between the passes.
 
-    ``readers`` are the loops that read it. ``stored`` made the value of each slice; its
-    ``op_name`` and source line say what was kept.
+    ``readers`` are the loops that read it. ``stored`` makes the value of each slice; its
+    ``op_name`` and source line show what is kept.
     """
 
     writer: Loop
@@ -86,7 +88,7 @@ class Residual:
 
 
 def find_loops(memory: Memory) -> tuple[Loop, ...]:
-    """Executed while loops in program order."""
+    """Executed while loops in the order of the schedule."""
     module, live = memory.module, memory.liveness
     calls = live.values.calls
     phase = phases(module)
@@ -151,7 +153,7 @@ def _carries(
 
 
 def _computations_inside(calls: Calls, start: int) -> list[int]:
-    """A loop body and everything that executes within it."""
+    """A loop body and all computations that execute within it."""
     out, stack = [], [start]
     while stack:
         c = stack.pop()
@@ -168,7 +170,7 @@ def _fused_update(fusion: Instruction, leaf: int) -> Instruction | None:
         return None
     if root.opcode == "tuple":
         root = root.operands[leaf] if leaf < len(root.operands) else root
-    # what a CPU can only do in f32 is converted around the update
+    # on CPU, values may be converted to f32 around the update
     while root.opcode in ("bitcast", "convert") and root.operands:
         root = root.operands[0]
     return root if root.opcode in ("dynamic-update-slice", "scatter") else None
@@ -192,7 +194,7 @@ def _reads_slices(i: Instruction, operand: int) -> bool:
 
 
 def _updates_own(fusion: Instruction, update: Instruction, buffer: int, live: Liveness) -> bool:
-    """Whether what a fused update writes into is what lay in the buffer a step before."""
+    """Whether a fused update writes into the previous contents of the buffer."""
     source = update.operands[0] if update.operands else update
     while source.opcode in ("bitcast", "convert") and source.operands:
         source = source.operands[0]
@@ -208,7 +210,7 @@ _SAME_VALUE = frozenset({"bitcast", "reshape", "broadcast", "copy", "transpose",
 def _stored(
     update: Instruction, inner: list[int], memory: Memory
 ) -> tuple[Instruction | None, Shape | None]:
-    """What is written (moves and conversions looked through) and the shape of one slice."""
+    """The value written, looking through moves and conversions, and the shape of one slice."""
     if len(update.operands) < 2:
         return None, None
     position = 1 if update.opcode == "dynamic-update-slice" else len(update.operands) // 2 + 1
@@ -228,20 +230,26 @@ def _stored(
                 break
             value = fusion.operands[number]
         elif value.opcode == "get-tuple-element" and value.operands[0].opcode == "parameter":
-            # the loop's own state: what the step before left there
-            root, at = value.computation.root, _tuple_index(value)
-            if seen_carry or root is None or root.opcode != "tuple" or at >= len(root.operands):
+            # the loop's own state: the value from the previous step
+            before = None if seen_carry else _element(value.computation.root, value)
+            if before is None:
                 break
             seen_carry = True
-            value = root.operands[at]
+            value = before
         else:
             break
     return value, shape
 
 
-def _tuple_index(i: Instruction) -> int:
-    raw = i.attribute("index") or ""
-    return int(raw) if raw.isdecimal() and len(raw) < 7 else 1 << 30
+_INDEX = re.compile(r"\bindex=(\d{1,6})")
+
+
+def _element(whole: Instruction | None, i: Instruction) -> Instruction | None:
+    """The operand of a tuple that a get-tuple-element of one like it takes."""
+    m = _INDEX.search(i.attribute_text)
+    if whole is None or whole.opcode != "tuple" or m is None:
+        return None
+    return next(islice(whole.operands, int(m[1]), None), None)
 
 
 def _fusion_callers(memory: Memory) -> dict[int, Instruction]:
@@ -253,7 +261,7 @@ def _fusion_callers(memory: Memory) -> dict[int, Instruction]:
 
 
 def _whole_copies(memory: Memory) -> dict[int, int]:
-    """Buffer → the one that it is only a copy or conversion of."""
+    """Buffer → the one of which it is only a copy or conversion."""
     live = memory.liveness
     out: dict[int, int] = {}
     for n in live.schedule.tolist():
@@ -270,7 +278,7 @@ def _whole_copies(memory: Memory) -> dict[int, int]:
 
 
 def _stack_behind(buffer: int, origin: Mapping[int, int], writers: Container[int]) -> int | None:
-    """The stack that a buffer is or was copied from; None where no loop filled it."""
+    """The stack that a buffer is, or was copied from; None if no loop filled it."""
     for _ in range(8):
         if buffer in writers or buffer not in origin:
             break
@@ -279,7 +287,7 @@ def _stack_behind(buffer: int, origin: Mapping[int, int], writers: Container[int
 
 
 def find_residuals(memory: Memory) -> tuple[Residual, ...]:
-    """Buffers stacked by one loop and carried, unstacked, by a later one; largest first.
+    """Buffers stacked by one loop and only read, or passed through, by a later one; largest first.
 
     The later one may carry a copy or conversion of the stack.
     """

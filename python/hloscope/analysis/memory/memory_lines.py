@@ -1,8 +1,8 @@
-"""Where in the person's code each buffer comes from.
+"""The place in the user's code that each buffer comes from.
 
 made by an instruction           its line, or the one inferred for it (``base.lines``)
-stacked by a loop for a later    of what is stored, not of the loop
-an argument                      none: it is the caller's
+stacked by a loop for a later    that of the stored value, not of the loop
+an argument                      none: it belongs to the caller
 """
 
 from __future__ import annotations

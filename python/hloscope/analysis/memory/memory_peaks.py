@@ -1,15 +1,15 @@
-"""The peak of each memory, the device's own first: never one sum over several.
+"""The peak of each memory, the device's main memory first; memories are never summed.
 
     HBM    arguments + outputs + temporaries - aliases, as XLA allocates them
-    VMEM   what the program holds in it at once
-    host   arguments, outputs and temporaries that were put there
+    VMEM   the most that the program holds in it at once
+    host   arguments, outputs and temporaries placed there
 
-Where XLA does not say, it is simulated. On TPU two things come on top of the values in HBM: each
-place of its heap begins at a multiple of 16 KiB, and every instruction with a tuple as its result
-has a place for the table of the tuple, which a loop shares with what it carries and a conditional
-with its branches. A heap that only scalars of the scalar core would use is not allocated. Seen in
-the buffer assignments of libtpu 0.0.51; ``temp_size_in_bytes`` of 97 of 114 programs comes within
-5 % of the whole, and the others differ by places of a few scalars.
+If XLA gives no figure, it is simulated. On TPU two things are added to the values in HBM: each
+place of the heap starts at a multiple of 16 KiB, and every instruction with a tuple result has a
+place for the tuple's table, which a loop shares with its operand and body root and a conditional
+with its branches. A heap for scalars of the scalar core only is not allocated. Observed in buffer
+assignments of libtpu 0.0.51: the result is within 5 % of ``temp_size_in_bytes`` for 97 of 114
+programs, and the others differ by places of a few scalars.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from .memory import Memory
 
 HEAP_PLACE = 16_384
-# what the scalar core does: its results need no place in HBM
+# ops of the scalar core, whose scalar results need no place in HBM
 _SCALAR = ELEMENTWISE | {"copy", "convert", "clamp", "while", "constant", "parameter", "iota"}
 _PARTS = ("argument", "output", "temp")
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySpace:
-    """A memory, the most that the program holds in it (bytes), and who says so.
+    """A memory, the most bytes that the program holds in it, and the source of that figure.
 
     ``number`` is the layout's ``S(n)``, ``name`` what it is on this platform: "HBM", "VMEM",
     "SMEM", "host", "device memory".
@@ -51,7 +51,7 @@ class MemorySpace:
 def allocated(target: Target, prefix: str = "") -> int | None:
     """Arguments + outputs + temporaries - aliases of XLA's ``memory_analysis``; None if not given.
 
-    With the prefix "host_" those in the host's memory.
+    With the prefix "host_", those in host memory.
     """
     stats = target.memory_stats
     if not any(f"{prefix}{part}_size_in_bytes" in stats for part in _PARTS):
@@ -61,7 +61,7 @@ def allocated(target: Target, prefix: str = "") -> int | None:
 
 
 def assigned(memory: Memory, spaces: tuple[int, ...]) -> int | None:
-    """Sum of XLA's allocations in some memories, thread-local ones and constants left out."""
+    """Sum of XLA's allocations in some memories, without thread-local ones and constants."""
     assignment = memory.module.buffer_assignment
     if assignment is None or not assignment.allocations:
         return None
@@ -73,7 +73,7 @@ def assigned(memory: Memory, spaces: tuple[int, ...]) -> int | None:
 
 
 def space_peaks(memory: Memory) -> tuple[MemorySpace, ...]:
-    """Every memory that the program uses, the main one first."""
+    """Peaks of every memory that the program uses, main memory first."""
     live, on = memory.liveness, memory.platform
     main = main_spaces(on)
     used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(main)
@@ -89,7 +89,7 @@ def space_peaks(memory: Memory) -> tuple[MemorySpace, ...]:
 
 
 def heap_padding(memory: Memory) -> int:
-    """Bytes that TPU's heap in HBM takes beyond the values in it at the peak; 0 elsewhere."""
+    """Bytes that TPU's heap in HBM takes beyond the values at the peak; 0 on other platforms."""
     if memory.platform != "tpu":
         return 0
     live = memory.liveness
@@ -114,7 +114,7 @@ def _needs_place(memory: Memory, buffer: int) -> bool:
 
 
 def _tuple_tables(memory: Memory) -> int:
-    """Places for tables of tuples: one a tuple, of loops and conditionals one in all."""
+    """Number of places for tuple tables: one per tuple, shared within a loop or conditional."""
     module, calls = memory.module, memory.liveness.values.calls
     parent: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""Memory as a plain text table: what ``print(cap.memory)`` shows."""
+"""Memory as a plain text table, as ``print(cap.memory)`` shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def memory_table(memory: Memory, rows: int = 12) -> str:
-    """Peaks, categories and the largest values live at the peak."""
+    """Text with peaks, categories and the largest values live at the peak."""
     at = memory.peak_instruction
     lines = [
         f"memory of {memory.module.name}, {whose(memory.module, memory.target)}",

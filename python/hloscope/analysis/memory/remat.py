@@ -1,13 +1,13 @@
-"""What recomputing the largest values live at the peak would cost, against what it would save.
+"""What recomputing the largest values live at the peak would cost, and what it would save.
 
-A value that is made early and used late can be made again just before its late use. That
-costs its own work once more, and that of everything it is made from that is no longer there
-then; the search goes back until it reaches what is still live:
+A value that is made early and used late can be recomputed just before its late use. That costs
+its own work again, and that of all its inputs that are no longer live then; the search goes back
+until it reaches values that are still live:
 
     x ──▶ h = x @ w ──▶ a = tanh(h)  ── … peak … ──▶ backward uses a
     x and w live then:   recompute h and a: one matmul, no collective, saves bytes of a
 
-Gathered arrays are the usual find: they cost wire bytes instead of FLOPs.
+Typical candidates are gathered arrays: they cost wire bytes instead of FLOPs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOT_AGAIN = frozenset(
     "rng rng-bit-generator rng-get-and-update-state infeed outfeed send recv send-done recv-done "
     "while conditional call parameter".split()
 )
-# custom calls that only compute: libraries' matmuls and convolutions, and XLA's own
+# pure custom calls: library matmuls and convolutions, and XLA's own
 _PURE_CALL = re.compile(
     r"__(?:cublas|cudnn|onednn)\$|(?:TopK|Cholesky|LuDecomposition|Qr|Eigh|TriangularSolve)$"
 )
@@ -35,11 +35,11 @@ _FREE = frozenset("tuple get-tuple-element bitcast constant iota partition-id re
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """One value: ``saved_bytes`` at the peak against what making it again costs.
+    """One value: ``saved_bytes`` at the peak against the cost of recomputing it.
 
-    ``flops``, ``bytes_accessed`` and ``wire_bytes`` are of one more execution of
-    ``instructions``; ``seconds`` is modelled, None without a chip. ``reason`` is not empty
-    when it cannot be made again, and says why; the figures are 0 then.
+    ``flops``, ``bytes_accessed`` and ``wire_bytes`` are for one more execution of
+    ``instructions``; ``seconds`` is modelled, None without a chip. If it cannot be recomputed,
+    ``reason`` says why and the costs are 0.
     """
 
     value: LiveValue
@@ -53,7 +53,7 @@ class Recompute:
 
 
 def what_if(memory: Memory, cost: Cost, count: int = 20) -> tuple[Recompute, ...]:
-    """The ``count`` largest temporaries live at the peak, largest first."""
+    """Cost and saving of recomputing the ``count`` largest temporaries live at the peak."""
     live = memory.liveness
     held = live.live_at(memory.peak_point, memory.main_spaces)
     rows = [b for b in held.tolist() if live.kind[b] == TEMP]
@@ -92,7 +92,7 @@ def _refused(value: LiveValue, size: int, reason: str) -> Recompute:
 
 
 def _use_after(memory: Memory, buffer: int) -> int | None:
-    """The point of the first use after the peak, or None when the peak itself uses it."""
+    """The point of the last use; None unless it is live across the peak and not used there."""
     live = memory.liveness
     peak = memory.peak_point
     if int(live.start[buffer]) >= peak or int(live.end[buffer]) <= peak:
@@ -116,7 +116,7 @@ def _may_run_again(i: Instruction) -> bool:
 def _chain(
     memory: Memory, i: Instruction, when: int, chain: dict[int, Instruction], depth: int
 ) -> str:
-    """Adds what must run again for ``i`` to be there at point ``when``; a reason if it cannot."""
+    """Add what must run again to have ``i`` at point ``when``; return a reason if impossible."""
     if i.index in chain:
         return ""
     if not _may_run_again(i):

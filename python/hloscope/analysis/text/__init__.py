@@ -1,1 +1,1 @@
-"""Numbers and tables as text: one formatter for every unit."""
+"""Numbers and tables as text: one formatter for each unit."""

@@ -1,7 +1,7 @@
-"""Figures with their unit, and columns of text: a leaf everything may use.
+"""Figures with their unit, and columns of text; every module may import this one.
 
-js/base/format.ts prints the same; a test holds the two together. Three digits that count, zeros
-at the end left out; bytes in powers of 1024, the rest in powers of 1000; unknown is "unknown".
+js/base/format.ts prints the same; a test compares the two. Three significant digits, without
+zeros at the end; bytes in powers of 1024, the rest in powers of 1000; unknown is "unknown".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _is_known(value: float | None) -> bool:
 
 
 def _digits(value: float) -> str:
-    """Of a value ≥ 0: three digits, rounded half up as browsers do, at most six decimals."""
+    """A value ≥ 0 with three digits, rounded half up as browsers do, at most six decimals."""
     decimals, limit = 0, 99.95
     while value < limit and decimals < 6:
         decimals, limit = decimals + 1, limit / 10
@@ -39,7 +39,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def _scaled(value: float, base: int, units: Sequence[str], whole: bool) -> tuple[str, str]:
-    """(digits, unit); ``whole``: what is below the first step has no decimals."""
+    """(digits, unit); ``whole``: values below ``base`` have no decimals."""
     v, power = abs(value), 0
     while v >= base and power < len(units) - 1:
         v, power = v / base, power + 1
@@ -64,7 +64,7 @@ def exact_size(value: int | None) -> str:
 
 
 def quantity(value: float | None, unit: str = "") -> str:
-    """``631 GFLOP``; "B" and "s" have steps of their own, and without a unit it is a number."""
+    """``631 GFLOP``; "B" and "s" have their own steps; without a unit it is a number."""
     if value is None or not _is_known(value):
         return UNKNOWN
     if unit == "B":
@@ -98,25 +98,25 @@ def count(value: float | None) -> str:
     """``9,679``."""
     if value is None or not _is_known(value):
         return UNKNOWN
-    if abs(value) >= 1e15:  # more digits than a number has
+    if abs(value) >= 1e15:  # more digits than a float has
         return " ".join(_scaled(value, 1000, SI, whole=False))
     whole = math.floor(value + 0.5)
     return f"{MINUS if whole < 0 else ''}{abs(whole):,}"
 
 
 def spanned(least: float, most: float, write: Callable[[float], str]) -> str:
-    """``1 KiB – 2 KiB``, or the one figure that both are written as."""
+    """``1 KiB – 2 KiB``, or one figure if both are written the same."""
     low, high = write(least), write(most)
     return high if low == high else f"{low} – {high}"
 
 
 def printed(lines: Iterable[str]) -> str:
-    """Lines as one text, in which a name ends no line and begins none."""
+    """Lines as one text; names are escaped, so that none breaks a line."""
     return "\n".join(map(printable, lines))
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns padded to their widest cell; the first column left, the others right."""
+    """Lines of columns as wide as their widest cell; the first left-aligned, the others right."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(r[k]) for r in (header, *rows)) for k in range(len(header))]
 

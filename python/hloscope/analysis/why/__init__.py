@@ -1,1 +1,1 @@
-"""Why a collective is there: origins, causes, what the compiler said."""
+"""Why a collective exists: origins, causes, compiler messages."""

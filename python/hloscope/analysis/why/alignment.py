@@ -1,4 +1,4 @@
-"""Which instruction before partitioning each one of the partitioned program is the local part of.
+"""Match each instruction of the partitioned program to the one before partitioning it is part of.
 
 The partitioner rewrites a computation op by op: each keeps its opcode and its metadata, and
 its dimensions become those of one device's tile. What it adds in between (collectives, and the
@@ -7,7 +7,7 @@ slices, reshapes and masks around them) has no counterpart:
     before        squeeze bf16[256,4,32] ─────────────────────────── dot bf16[8,128,4,32]
     partitioned   squeeze bf16[128,1,32] ─ all-gather bf16[256,1,32] ─ dot bf16[4,128,1,32]
 
-Ops of one name and line are told apart by what they compute with, which was matched before.
+Ops of one name and line are distinguished by their operands, which were matched before them.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from ..base.operands import callers
 
 Place = tuple[object, ...]
 _SPMD = re.compile(r"_spmd(?:\.\w+)*$")
-_NOTHING = ("constant", "iota", "partition-id")  # told by no other value
+_NOTHING = ("constant", "iota", "partition-id")  # not computed from other values
 _WINDOWED = ("dot", "convolution")
-_TESTS = ("compare", "and", "or", "not", "partition-id")  # masks tell where, not what
-# What the partitioner puts between ops under their own names.
+_TESTS = ("compare", "and", "or", "not", "partition-id")  # masks select elements; they are not data
+# What the partitioner inserts between ops under the names of those ops.
 _GLUE = frozenset({
     "slice", "copy", "reshape", "transpose", "pad", "concatenate", "dynamic-slice", "select",
     "broadcast", "add", "multiply", "subtract", "convert", "dynamic-update-slice", "reverse",
     "clamp", "minimum", "maximum",
 })  # fmt: skip
-_WHOLE = ("jit(", "pjit(")  # how a name begins that has all its callers
-_DEPTH = 20  # calls in calls
-_STEPS = 400  # glue between two ops of the program, at most
+_WHOLE = ("jit(", "pjit(")  # start of a name that includes all its callers
+_DEPTH = 20  # nested calls
+_STEPS = 400  # most glue ops followed between two ops of the program
 
 
 def place(op_name: str, frames: tuple[StackFrame, ...]) -> Place:
-    """Name and lines: what the partitioner hands on from an op to all that it makes of it."""
+    """Name and lines, which the partitioner copies from an op to all that it makes from it."""
     return (op_name, tuple((f.file, f.line, f.column) for f in frames))
 
 
 def full_name(i: Instruction) -> str:
-    """``op_name`` as it is once calls are inlined: names in a called function begin there.
+    """``op_name`` as after inlining of calls: names in a called function start at that function.
 
-    Those of a loop's body in such a function say ``while/body``, and not what called it.
+    Names in the body of a loop in such a function start with ``while/body``, not with its callers.
     """
     name, computation = i.op_name, i.computation
     for _ in range(_DEPTH):
@@ -59,7 +59,7 @@ def full_name(i: Instruction) -> str:
 
 
 class Alignment:
-    """``of(i)`` is the op before partitioning that ``i`` is one device's part of, or None."""
+    """``of(i)`` is the op before partitioning whose local part ``i`` is, or None."""
 
     def __init__(self, before: Module, after: Module) -> None:
         self.before, self.after = before, after
@@ -72,14 +72,14 @@ class Alignment:
         return self._of.get(local.index)
 
     def sources(self, local: Instruction) -> list[Instruction]:
-        """Instructions with a counterpart whose values ``local`` is made of, by glue alone."""
+        """Instructions with a counterpart from which ``local`` is made by glue alone."""
         found = list(self._through(local))
         return [i for i in found if self._of[i.index].opcode not in _NOTHING] or found
 
     def users(self, local: Instruction) -> list[tuple[Instruction, int]]:
-        """Instructions with a counterpart that take what ``local`` brings, by glue alone.
+        """Instructions with a counterpart that take the value of ``local`` through glue alone.
 
-        With the number of the operand that does.
+        Each with the number of that operand.
         """
         out: list[tuple[Instruction, int]] = []
         brought = {local.index}
@@ -109,7 +109,7 @@ class Alignment:
                     waiting.append(i)
 
     def _computations(self) -> Iterator[tuple[Computation, Computation]]:
-        """Callees stand before their callers in a module: so do they here."""
+        """Pairs of computations, callees before callers, as in a module."""
         named = {c.name: c for c in self.before.computations}
         for local in self.after.computations:
             whole = named.get(_SPMD.sub("", local.name))
@@ -170,15 +170,15 @@ class Alignment:
             for c in fits
         ]
         if i.opcode in _GLUE and not max(scores) and any(given):
-            return None  # it computes with something else: the partitioner's own
+            return None  # its operands differ: the partitioner's own
         best = [c for c, s in zip(fits, scores, strict=True) if s == max(scores)]
-        if len(best) > 1:  # alike in all: the one that has none yet, in program order
+        if len(best) > 1:  # all equal: the first in program order not matched yet
             best = [c for c in best if c.index not in self._taken] or best
         return best[0]
 
 
 def _same(a: Instruction, b: Instruction, depth: int = 6) -> bool:
-    """Whether two ops are one or compute the same: the partitioner keeps one of twins."""
+    """Whether two ops are the same or compute the same: the partitioner keeps one of duplicates."""
     if a is b:
         return True
     if not depth or a.opcode != b.opcode or a.shape != b.shape or not a.operands:
@@ -188,7 +188,7 @@ def _same(a: Instruction, b: Instruction, depth: int = 6) -> bool:
 
 
 def _is_tile(local: Instruction, whole: Instruction) -> bool:
-    """Whether ``local`` can be one device's part of ``whole``, each element of a tuple."""
+    """Whether ``local`` can be one device's part of ``whole``; tuples are compared by element."""
     ours, theirs = list(local.shape.leaves()), list(whole.shape.leaves())
     return len(ours) == len(theirs) and all(
         len(a.dimensions) == len(b.dimensions)

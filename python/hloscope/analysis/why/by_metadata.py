@@ -1,8 +1,8 @@
 """Causes by metadata alone, for captures without the dump of the partitioned program.
 
 A collective carries the name and line of the op that it was made for, or of the one that made
-what it moves. Every candidate must account for the kind, the axes and the elements of the
-collective, and all that do must agree.
+the value it moves. A candidate must account for the kind, the axes and the elements of the
+collective, and all candidates that do must agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .provenance_origins import Origins
 
 
 class ByMetadata:
-    """``causes(row, …)`` of a collective or of one part of it, and what is unknown."""
+    """``causes(row, …)`` of a collective or of one part of it, or the reason why unknown."""
 
     def __init__(self, before: Module, origins: Origins) -> None:
         self.before, self.origins = before, origins
@@ -31,7 +31,7 @@ class ByMetadata:
         return out
 
     def argument(self, op_name: str) -> Instruction | None:
-        """ENTRY's parameter of that name, if there is just one."""
+        """The ENTRY parameter of that name, if there is exactly one."""
         entry = self.before.entry
         found = [p for p in entry.parameters if p.op_name == op_name] if entry and op_name else []
         return found[0] if len(found) == 1 else None
@@ -39,7 +39,7 @@ class ByMetadata:
     def causes(
         self, row: Collective, op_name: str, frames: tuple[StackFrame, ...], shape: str
     ) -> tuple[list[Cause], str]:
-        """Those that account for it, and why there are none."""
+        """Causes that account for it; if there are none, also the reason."""
         candidates = self.places.get(place(op_name, frames), [])
         if not candidates and "/" not in op_name:  # named after the argument that moves
             found = self.argument(op_name)
@@ -49,7 +49,7 @@ class ByMetadata:
         axes = frozenset((row.axes or "").split("+"))
         asked = Causes(self.origins)
         causes = [c for op in candidates for c in asked.causes(op, row.kind, axes, shape)]
-        if not causes:  # some are named after the value that moves, not after the op that asks
+        if not causes:  # some are named after the value that moves, not after the op that needs it
             users = dict.fromkeys(u for op in candidates for u in op.users)
             later = [c for op in users for c in asked.causes(op, row.kind, axes, shape)]
             causes = [c for c in later if c.operand in candidates]

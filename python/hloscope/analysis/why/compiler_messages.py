@@ -1,11 +1,11 @@
-"""What the compiler complained about while partitioning, pinned to instructions and lines.
+"""Warnings of the compiler while partitioning, attributed to instructions and lines.
 
     [SPMD] Involuntary full rematerialization. The compiler cannot go from sharding {…} to {…}
     efficiently for HLO operation %name = f32[8,16]{1,0} copy(%x), …, metadata={op_name="…"}. …
 
-The operation is one of the program before partitioning (or, in old versions, is not named).
-The gathers that do it carry the metadata of that operation or of its user, so a collective is
-pinned when it has one of these and gathers no more than that array over axes it was cut along.
+The operation belongs to the program before partitioning (old versions do not name it). The
+gathers that do it carry the metadata of that operation or of its user, so a message is attributed
+to a collective that has one of these and gathers at most that array, over axes that sharded it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .shardy_dump import Spec, spec_of
 
 REMATERIALIZED = "involuntary full rematerialization"
 
-# XLA's spmd_partitioner.cc has worded it in three ways since 2021; they share this much.
+# XLA's spmd_partitioner.cc has worded it in three ways since 2021; this is common to them.
 _REMATERIALIZATION = re.compile(
     r"\[spmd\] Involuntary full rematerialization\..*? from sharding (?P<had>\{.*?\}) to "
     r"(?P<needs>\{.*?\}) (?:efficiently|without doing)(?P<rest>.*)",
@@ -40,18 +40,18 @@ _SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class CompilerMessage:
-    """One message. ``kind`` is '' for those that name no sharding that changes."""
+    """One message. ``kind`` is '' for messages other than involuntary rematerialisation."""
 
     text: str  # as XLA wrote it
     kind: str = ""
     operation: str = ""  # name before partitioning
     opcode: str = ""
     shape: str = ""
-    had: str = ""  # P('y', None, 'x') where mesh axes explain it, else XLA's text
+    had: str = ""  # P('y', None, 'x') where mesh axes can express it, else XLA's text
     needs: str = ""
     op_name: str = ""
     line: str = ""  # "train.py:31"
-    instructions: tuple[int, ...] = ()  # of the partitioned module, those that pay for it
+    instructions: tuple[int, ...] = ()  # indices of the collectives that it causes
 
     def __str__(self) -> str:
         if not self.kind:
@@ -76,7 +76,7 @@ class CompilerMessage:
 
 
 def compiler_messages(module: Module, target: Target | None = None) -> tuple[CompilerMessage, ...]:
-    """The compiler's messages of a capture, in its order."""
+    """The compiler's messages of a capture, in the compiler's order."""
     return _made(module, target if target is not None else NO_TARGET)
 
 
@@ -120,7 +120,7 @@ def _spec(text: str, rank: int, mesh: Mesh | None) -> Spec | None:
 
 
 def _operation(before: Module | None, name: str, opcode: str, op_name: str) -> Instruction | None:
-    """The operation a message names: by its name, else by its metadata if that is of one place."""
+    """The operation that a message names: found by name, else by metadata of just one place."""
     if before is None:
         return None
     named = before.find(name)
@@ -134,7 +134,7 @@ def _operation(before: Module | None, name: str, opcode: str, op_name: str) -> I
 def _instructions(
     module: Module, target: Target, op: Instruction, had: Spec | None
 ) -> tuple[int, ...]:
-    """Collectives that gather the whole of what ``op`` makes."""
+    """Indices of inserted collectives that gather the result of ``op``."""
     if had is None:
         return ()
     cut = {axis for dim in had for axis in dim}

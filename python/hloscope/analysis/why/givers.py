@@ -1,7 +1,7 @@
-"""What a value is computed from, one step back: out of loops and branches, and into them.
+"""What a value is computed from, one step back, into and out of loops and branches.
 
-get-tuple-element 1 of a branch's parameter ─▶ what the conditional hands to that branch
-get-tuple-element 1 of a loop ─▶ what it starts from, and what each step makes of it
+get-tuple-element 1 of a branch's parameter ─▶ what the conditional passes to that branch
+get-tuple-element 1 of a loop ─▶ its initial value, and the value that each step returns
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _BARRIERS = ("opt-barrier", "optimization-barrier")
 
 
 def givers(at: Instruction) -> list[Instruction]:
-    """The values that ``at`` is computed from; of what a loop carries, where it starts and goes on.
+    """Values that ``at`` is computed from; for a loop-carried value, its initial and next value.
 
-    Of an ordinary op its operands. [] for an argument of the program.
+    For an ordinary op, its operands; [] for an argument of the program.
     """
     if at.opcode == "get-tuple-element" and at.operands:
         raw = at.attribute("index") or ""
@@ -28,10 +28,10 @@ def givers(at: Instruction) -> list[Instruction]:
 
 
 def _elements(tuples: Instruction, index: int) -> list[Instruction]:
-    """What element ``index`` of a tuple is, for each way that it may have come about."""
+    """Possible values of element ``index`` of a tuple."""
     out: list[Instruction] = []
     seen, left = {tuples.index}, [tuples]
-    while left:  # the first way first
+    while left:  # depth first, in order
         whole = left.pop()
         if whole.opcode == "tuple":
             out += whole.operands[index : index + 1]
@@ -50,7 +50,7 @@ def _elements(tuples: Instruction, index: int) -> list[Instruction]:
 
 
 def _ends(at: Instruction) -> list[Instruction]:
-    """Where a parameter, or the result of a loop, branches or a call, comes from."""
+    """Where a parameter, or the result of a loop, conditional or call, comes from."""
     if at.opcode == "parameter":
         return _handed(at)
     roots = [c.root for role, c in at.called if role != "condition" and c.root is not None]
@@ -58,7 +58,7 @@ def _ends(at: Instruction) -> list[Instruction]:
 
 
 def _handed(parameter: Instruction) -> list[Instruction]:
-    """What the caller of a computation gives it."""
+    """What the caller of a computation passes for this parameter."""
     inside = parameter.computation
     caller = None if inside.is_entry else callers(parameter.module).get(inside.index)
     number = parameter.parameter_number
@@ -66,7 +66,7 @@ def _handed(parameter: Instruction) -> list[Instruction]:
         return []
     if caller.opcode == "while":
         return _ends(caller)
-    if caller.opcode == "conditional":  # operands: the predicate or index, then one a branch
+    if caller.opcode == "conditional":  # operands: the predicate or index, then one per branch
         branches = enumerate(caller.called_computations, 1)
         numbers = [k for k, c in branches if c.index == inside.index]
     else:

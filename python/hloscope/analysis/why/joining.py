@@ -1,10 +1,10 @@
-"""Which collectives of the partitioned program a row of the optimised one stands for.
+"""Which collectives of the partitioned program a row of the optimised program comes from.
 
 Passes after partitioning keep the metadata and mostly the channel; they combine collectives of
-several ops (one name and line is left of all), split one in two, move converts across them, and
-copy those of a loop in front of it. A row is joined by what cannot change: the kind, the groups,
-and the elements moved; then by channel, by name and line, by the argument that moves. Every
-part of a combined one is joined for itself.
+several ops (only one name and line remains), split one in two, move converts across them, and
+copy those of a loop in front of it. A row is joined by what cannot change: kind, device groups
+and number of elements moved; then by channel, by name and line, and by the argument that moves.
+Every part of a combined collective is joined separately.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .joining_slices import Exchanges
 from .partitioned import REDUCTIONS, Partitioned
 
 Key = tuple[str, object]
-_STEPS = 40  # copies, casts and slices between a value and what makes it
+_STEPS = 40  # most copies, casts and slices between a value and the op that makes it
 
 
 class Joining:
-    """``parts(row)``: for each part of a row the collectives that it may be."""
+    """``parts(row)``: for each part of a row, the collectives that it may be."""
 
     def __init__(self, rows: Collectives, partitioned: Partitioned) -> None:
         self.rows, self.partitioned = rows, partitioned
@@ -43,7 +43,7 @@ class Joining:
                 self._pool[k, _who(groups)].append(i)
 
     def parts(self, row: Collective) -> list[list[Instruction]]:
-        """One list a part; of a combined one each collective is in one part only."""
+        """One list per part; in a combined row each collective is in one part only."""
         if row.is_of_permutes:
             return [self._permute(row, p.instruction) for p in row.parts]
         flown = self._exchanges.parts(row) if self._is_told_by_flow(row) else []
@@ -58,7 +58,7 @@ class Joining:
         return out
 
     def _is_told_by_flow(self, row: Collective) -> bool:
-        """Whether it may be a step of another, or has lost the name that would tell."""
+        """Whether data flow decides: it may be a step of another, is combined, or has no name."""
         single = len(row.parts) < 2 or row.kind == "all-to-all"
         nameless = not row.op_name and row.kind in REDUCTIONS
         return bool(row.network) and (self._is_step(row) or not single or nameless)
@@ -71,14 +71,14 @@ class Joining:
         if not self._is_step(row):
             return self._combined(row, pool)
         if row.network == "dcn" and self._exchanges.has_row_behind(row):
-            return [self._of_one_line(row)]  # what it is a step of was not found
+            return [self._of_one_line(row)]  # the collective that it is a step of was not found
         found = self._within(row)
         return found if any(found) or len(row.parts) > 1 else [self._of_one_line(row)]
 
     def _of_one_line(self, row: Collective) -> list[Instruction]:
-        """All that it can be a step of, where one line of the program asks for each by name.
+        """Collectives it can be a step of, if one line of the program requests all of them by name.
 
-        The size alone proves nothing where the partitioner's own are among them.
+        Where some are the partitioner's own, the size alone proves nothing.
         """
         elements = sum(_count(p.shape) for p in row.parts)
         fits = [i for i in self._whole_of(row) if self._exchanges.fits(row, elements, [[i]])]
@@ -87,18 +87,18 @@ class Joining:
         return fits if written and len(lines) == 1 else []
 
     def _is_step(self, row: Collective) -> bool:
-        """Whether it is a part of a collective over both networks."""
+        """Whether it is one step of a collective over both networks."""
         if not row.network:
             return False
         return row.network == "dcn" or not self._pool.get((row.kind, _who(row.groups)))
 
     def _within(self, row: Collective) -> list[list[Instruction]]:
-        """Of a collective over both networks the steps on one of them.
+        """For each part, the collectives over both networks of which it is a step on one of them.
 
         An all-reduce over all devices becomes a reduce-scatter in the slice, an exchange between
-        slices, and an all-gather in the slice: of the same devices, or fewer, and a share of its
-        elements. Exchanges have no name; what is computed before and after them has, and what
-        they move.
+        slices, and an all-gather in the slice: over some of the devices, with a share of its
+        elements. Exchanges have no name, but the ops before and after them and the values they
+        move have.
         """
         pool = self._whole_of(row)
         if len(row.parts) > 1:
@@ -106,7 +106,7 @@ class Joining:
             return [self._step(row, pool, _count(p.shape), _named(_near(o))) for p, o in pairs]
         found = self._step(row, pool, sum(_count(p.shape) for p in row.parts), self._beside(row))
         before = self.rows.by_instruction.get(row.moves.instruction.index) if row.moves else None
-        if before is not None and before.index < row.index:  # the step before it, by data flow
+        if before is not None and before.index < row.index:  # the previous step, by data flow
             same = [i for one in self.parts(before) for i in one if i in pool]
             found = [i for i in found if i in same] or same or found
         return [found]
@@ -137,7 +137,7 @@ class Joining:
                     pairs, whole = row.groups.pairs, _pairs(found.pairs)
                     if pairs is None:
                         continue
-                    if row.network == "dcn":  # it says which slices, not who in them
+                    if row.network == "dcn":  # pairs give the slices, not the devices in them
                         crossing = self._crossing(whole)
                         if crossing and crossing <= self._crossing(_pairs(pairs)):
                             out.append(i)
@@ -150,13 +150,13 @@ class Joining:
         return out
 
     def _crossing(self, pairs: set[tuple[int, ...]]) -> set[frozenset[int]]:
-        """Which slices pairs of devices go between."""
+        """The sets of slices between which pairs of devices transfer."""
         found = {frozenset(self._slice.get(d, 0) for d in pair) for pair in pairs}
         return {slices for slices in found if len(slices) > 1}
 
     @cached_property
     def _slice(self) -> dict[int, int]:
-        """Number of the slice that each device is in."""
+        """Slice number of each device."""
         p = self.partitioned
         slices = slices_of(self.rows[0].instruction.module, p.origins.target)
         return {d: n for n, devices in enumerate(slices) for d in devices}
@@ -177,11 +177,11 @@ class Joining:
             found = [i for i in found or fits if self._argument.get(i.index) == number] or found
         written = all(map(self.partitioned.is_written, fits))
         if not found and len({_place(i) for i in fits}) == 1 and (len(fits) == 1 or written):
-            found = fits  # nothing else has such a step; or one line asked for all of them
+            found = fits  # no other collective has such a step; or one line requested all of them
         return _narrowed(found, lambda i: self._phase(i) == row.phase)
 
     def _phase(self, i: Instruction) -> str:
-        """The phase of what takes its result, as its name tells."""
+        """The phase of the op that takes its result, by its name."""
         users = self.partitioned.alignment.users(i)
         names = [full_name(u) for u, _ in users if u.op_name] or [full_name(i)]
         if "rematted_computation" in names[0]:
@@ -189,7 +189,7 @@ class Joining:
         return "backward" if is_autodiff(names[0]) else "forward"
 
     def _beside(self, row: Collective) -> set[Place]:
-        """Places of a row, of what it takes and of what takes its result."""
+        """Places of a row, of its operands and of the users of its result."""
         found = {self._row_place(row)} if row.op_name else set()
         instructions = row.instruction.module.instructions
         for m in row.members:
@@ -219,7 +219,7 @@ class Joining:
         if named:
             return named
         found = [i for i in fits if _place(i) == self._row_place(row)]
-        if not found and row.op_name:  # named after what it moves, or after what asked
+        if not found and row.op_name:  # named after the value moved, or after the op that needs it
             found = [i for i in fits if self._row_place(row) in self._around[i.index]]
         if not found:
             found = exact or fits
@@ -229,7 +229,7 @@ class Joining:
         return _narrowed(found, lambda i: self._phase(i) == row.phase)
 
     def _moving(self, row: Collective, found: list[Instruction]) -> list[Instruction]:
-        """Those that move the argument which the row moves."""
+        """Those that move the same argument as the row; all if none does or it moves none."""
         if row.moves is None or row.moves.kind != "argument" or len(found) < 2:
             return found
         return [i for i in found if self._argument.get(i.index) == row.moves.parameter] or found
@@ -248,7 +248,7 @@ class Joining:
                 number = source_of(operand, self.partitioned.origins.target).parameter
                 same = [i for i in found if self._argument.get(i.index) == number]
                 found = same if same and number is not None else found
-            if fed := self._fed(operand):  # unrolled layers look alike: their weights differ
+            if fed := self._fed(operand):  # unrolled layers look alike, but their weights differ
                 found = [i for i in found if self._feeding[i.index] == fed] or found
             found = _narrowed(found, lambda i: _last(i.op_name) in row.op_name)[:1]
             out.append(found)
@@ -257,7 +257,7 @@ class Joining:
 
     @cached_property
     def _claimed(self) -> frozenset[int]:
-        """Those that a row which is not combined stands for."""
+        """Collectives that rows with a single part come from."""
         out: set[int] = set()
         for row in self.rows:
             if len(row.parts) == 1 and not row.is_of_permutes and not self._is_step(row):
@@ -268,7 +268,7 @@ class Joining:
 
     @cached_property
     def _around(self) -> dict[int, set[Place]]:
-        """Places of each collective, of what it moves and of what takes it."""
+        """Places of each collective, of the values it moves and of the users of its result."""
         alignment = self.partitioned.alignment
         return {
             i.index: self._made_by[i.index] | {_place(u) for u, _ in alignment.users(i)}
@@ -277,7 +277,7 @@ class Joining:
 
     @cached_property
     def _made_by(self) -> dict[int, set[Place]]:
-        """Places of each collective and of what it moves."""
+        """Places of each collective and of the values it moves."""
         alignment = self.partitioned.alignment
         return {
             i.index: {_place(i), *(_place(s) for o in i.operands for s in alignment.sources(o))}
@@ -296,14 +296,14 @@ class Joining:
 
     @cached_property
     def _feeding(self) -> dict[int, frozenset[int]]:
-        """Of what each collective moves, the arguments that it is computed from directly."""
+        """Arguments from which the value that each collective moves is computed directly."""
         return {
             i.index: frozenset[int]().union(*map(self._fed, i.operands))
             for i in self.partitioned.collectives
         }
 
     def _fed(self, value: Instruction) -> frozenset[int]:
-        """Numbers of the arguments that the op which makes ``value`` takes."""
+        """Numbers of the arguments that are operands of the op which makes ``value``."""
         target, path = self.partitioned.origins.target, list[int]()
         maker: Instruction = value
         for _ in range(_STEPS):
@@ -319,7 +319,7 @@ class Joining:
 
 
 def _near(operand: Instruction) -> set[Place]:
-    """Places of a value and of what is in the fusion that makes it."""
+    """Places of a value and of the ops inside the fusion that makes it."""
     found = {_place(operand)}
     at: Instruction | None = operand
     for _ in range(8):
@@ -342,7 +342,7 @@ def _pairs(found: NDArray[np.int64]) -> set[tuple[int, ...]]:
 
 
 def _narrowed(found: list[Instruction], test: Callable[[Instruction], bool]) -> list[Instruction]:
-    """Those that pass; all where none does."""
+    """Those that pass the test; all if none does."""
     return [i for i in found if test(i)] or found
 
 
@@ -355,7 +355,7 @@ def _last(op_name: str) -> str:
 
 
 def _who(groups: DeviceGroups | None) -> object:
-    """Who talks to whom, in whatever order and spelling."""
+    """Which devices communicate, regardless of order and spelling."""
     if groups is None:
         return None
     if groups.pairs is not None:

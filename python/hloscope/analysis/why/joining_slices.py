@@ -1,14 +1,14 @@
-"""Which collectives of the partitioned program an exchange between slices is a step of.
+"""Find the collectives of the partitioned program of which an exchange between slices is a step.
 
-What crosses between slices has neither name nor line, is padded to whole tiles, and several of
-one size are in every layer; XLA puts some together in one buffer. Data flow tells them apart:
+Transfers between slices have neither name nor line, are padded to whole tiles, and every layer
+has several of one size; XLA puts some together in one buffer. Data flow distinguishes them:
 
     partitioned   dot ─ all-reduce in the slice ─ reshape ─ all-reduce between slices
-    optimised     dot ─ reduce-scatter (row 7, part 2) ─ bitcast, the next turn of a loop ─ send
+    optimised     dot ─ reduce-scatter (row 7, part 2) ─ bitcast, the next trip of a loop ─ send
 
-The way back from a send ends at rows of the slice's own network, or at what computes. From what
-those stand for, the way on in the partitioned program leads to the collective between slices; a
-collective over both networks is its own next step. Its size must fit.
+The path back from a send ends at rows of the slice's own network, or at ops that compute. From
+what these stand for, the path forward in the partitioned program leads to the collective between
+slices; a collective over both networks is its own next step. Its size must fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..comms.collectives import Collectives
 from .alignment import Place
 from .partitioned import Partitioned
 
-# What only moves, pads or puts together; in a fusion as well.
+# Ops that only move, pad or concatenate data, also inside a fusion.
 _MOVING = frozenset({
     "bitcast", "broadcast", "concatenate", "constant", "convert", "copy", "copy-done",
     "copy-start", "dynamic-slice", "dynamic-update-slice", "iota", "maximum", "pad", "parameter",
@@ -38,15 +38,15 @@ _TILE = (8, 128)  # sublanes and lanes
 
 @dataclass
 class Ends:
-    """Where the way back from a value ends: parts of rows, and what computes, with how many
-    elements of it are meant."""
+    """Where the path back from a value ends: at parts of rows, and at ops that compute, each with
+    the number of its elements that are meant."""
 
     rows: list[tuple[int, int]] = field(default_factory=list)
     makers: list[tuple[Instruction, int]] = field(default_factory=list)
 
 
 def ends_of(value: Instruction, rows: Collectives) -> Ends:
-    """Through moves, fusions of moves and turns of loops, each value once."""
+    """Follow ``value`` back through moves, fusions of moves and trips of loops."""
     found = Ends()
     waiting: list[tuple[Instruction, tuple[int, ...], int]] = [(value, (), 0)]
     seen: set[tuple[Instruction, tuple[int, ...]]] = {(value, ())}
@@ -54,7 +54,7 @@ def ends_of(value: Instruction, rows: Collectives) -> Ends:
         if len(waiting) > _STEPS:
             break
         row = rows.by_instruction.get(at.index)
-        if row is not None and at.opcode == "fusion":  # it computes too, beside the transfer
+        if row is not None and at.opcode == "fusion":  # besides the transfer, it computes
             inside = at.called_computations[0].root if at.called_computations else None
             if inside is not None and (inside, path) not in seen:
                 seen.add((inside, path))
@@ -101,7 +101,7 @@ def _back(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, tup
 
 
 def _carried(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
-    """What a loop carries: its value at the end of a turn, and the one it begins with."""
+    """For a loop-carried value: its value at the end of a trip, and its initial value."""
     loop = at if at.opcode == "while" else None
     if at.opcode == "parameter":
         caller = callers(at.module).get(at.computation.index)
@@ -113,13 +113,13 @@ def _carried(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, 
 
 
 class Exchanges:
-    """``parts(row)`` of a row of a program over several slices: one list an array in it.
+    """``parts(row)`` of a row of a program over several slices: per part, one list per array in it.
 
     ``stands_for(row, part)`` gives the collectives of the partitioned program that a part of
-    another row stands for, one list an array in it; ``pool(row)`` those that a row can be a step
-    of; ``near(i)`` the places of an instruction of the optimised program and of what is in it,
-    ``own(i)`` its own; ``made_by(i)`` those of a collective of the partitioned one and of what
-    it moves.
+    another row stands for, one list per array in it; ``pool(row)`` those that a row can be a step
+    of; ``near(i)`` the places of an instruction of the optimised program and of the ops in it,
+    ``own(i)`` its own; ``made_by(i)`` the places of a collective of the partitioned program and
+    of the values it moves.
     """
 
     def __init__(
@@ -135,12 +135,12 @@ class Exchanges:
         self.rows, self.partitioned, self.stands_for = rows, partitioned, stands_for
         self.pool, self.near, self.made_by, self.own = pool, near, made_by, own
         self._before: dict[int, set[int]] = {}
-        self._asked: set[int] = set()  # rows whose parts are being looked for
+        self._asked: set[int] = set()  # rows whose parts are being searched for
 
     def parts(self, row: Collective) -> list[list[list[Instruction]]]:
-        """For each part of the row one list an array in it; [] for a part that is lost.
+        """For each part of the row, one list per array in it; [] for a part that was not found.
 
-        Rows of a loop can each lie behind the other: on the way to itself a row is passed over.
+        Rows in a loop can each depend on the other: a row that is reached again is skipped.
         """
         if row.index in self._asked:
             return []
@@ -163,7 +163,7 @@ class Exchanges:
         return out
 
     def has_row_behind(self, row: Collective) -> bool:
-        """Whether what it sends comes from another row, so that its size alone says nothing."""
+        """Whether the value it sends comes from another row: then its size alone proves nothing."""
         return any(ends_of(v, self.rows).rows for v in row.instruction.operands[:1])
 
     def _arrays(
@@ -175,7 +175,7 @@ class Exchanges:
         for number, part in ends.rows:
             before = self.rows[number]
             if before.network == row.network or number in self._asked:
-                continue  # what a buffer held before: results of earlier turns
+                continue  # earlier contents of the buffer: results of earlier trips
             for one in self.stands_for(before, part) or [[]]:
                 first = {i.index for i in one}
                 found = [i for i in pool if i.index in first and not self._is_of(i, groups)]
@@ -185,16 +185,16 @@ class Exchanges:
             near = {p for p in self.near(maker) if p[0]}
             found = [i for i in pool if near & self.made_by(i) and _size(i) == elements]
             out.append([i for i in found if self.own(maker) in self.made_by(i)] or found)
-        # turns of a loop and the one before it bring the same array
+        # the initial value and the trips of a loop yield the same array
         return [] if not all(out) else list({tuple(i.index for i in f): f for f in out}.values())
 
     def _is_of(self, i: Instruction, groups: set[frozenset[int]]) -> bool:
-        """Whether it runs over the very groups that the row does."""
+        """Whether it runs over exactly the device groups of the row."""
         found = self.partitioned.groups[i.index]
         return found is not None and {frozenset(g) for g in found.rows()} == groups
 
     def _fed_by(self, i: Instruction) -> set[int]:
-        """Collectives whose results it takes, by moves alone."""
+        """Collectives whose results it takes, through moves alone."""
         known = self._before.get(i.index)
         if known is None:
             known = self._before[i.index] = set()
@@ -203,16 +203,16 @@ class Exchanges:
         return known
 
     def fits(self, row: Collective, elements: int, found: list[list[Instruction]]) -> bool:
-        """Whether one of each list makes up the array, padding and all.
+        """Whether one collective of each list can make up the array, including padding.
 
-        A step moves all of it, or the share of a device where the slice has split it.
+        A step moves all of it, or one device's share if the slice has split it.
         """
         least = sum(min(_size(i) / self._inside(i, row) for i in one) for one in found)
         most = sum(max(_size(i) * _padding(i) for i in one) for one in found)
         return least <= elements <= max(most, prod(_TILE))
 
     def _inside(self, i: Instruction, row: Collective) -> int:
-        """Devices of a group of the whole that are in one group of its other steps."""
+        """Devices of a group of ``i`` per device of a group of the row."""
         groups = self.partitioned.groups[i.index]
         return max(1, (groups.group_size if groups else 1) // max(1, row.group_size or 1))
 
@@ -235,7 +235,7 @@ def _collectives_behind(value: Instruction) -> Iterator[Instruction]:
 
 
 def _padding(i: Instruction) -> float:
-    """By how much whole tiles can make it larger, whichever dimensions are the minor ones."""
+    """Largest factor by which padding to tiles can enlarge it, for any two minor dimensions."""
     dims = [n for leaf in i.shape.leaves() for n in leaf.dimensions] or [1]
     if len(dims) == 1:
         dims = [1, *dims]

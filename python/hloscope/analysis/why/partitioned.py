@@ -1,13 +1,13 @@
-"""Why the partitioner inserted each collective, read off the program that it made.
+"""Why the partitioner inserted each collective, according to the program that it made.
 
-There every collective stands between the op whose value it moves and the op that asked:
+There every collective is between the op whose value it moves and the op that needs it:
 
-    squeeze bf16[128,1,32] ─ all-gather bf16[256,1,32] ─ dot      a move: the dot needs it whole
+    squeeze bf16[128,1,32] ─ all-gather bf16[256,1,32] ─ dot      a move: the dot needs all of it
     dot (one device's sum) ─ all-reduce ─ add                     a reduction: of the dot
 
-Both have counterparts before partitioning (``alignment.py``), with the shardings as propagated.
-An op whose local part is not cut as its sharding says was computed otherwise: then the move is
-of its own result. A cause holds only where the axes of the collective are in it.
+Both have counterparts before partitioning (``alignment.py``), with the propagated shardings. An
+op whose local part does not have the size that its sharding implies was computed with another
+sharding: then its own result is moved. A cause must account for the axes of the collective.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Partitioned:
         return (split(i.opcode) or ("", ""))[0]
 
     def axes(self, i: Instruction) -> frozenset[str]:
-        """Mesh axes it runs over, parts of one under the axis' own name."""
+        """Mesh axes it runs over; a part of an axis counts as that axis."""
         groups = self.groups[i.index]
         found = groups.axes(self.origins.mesh) if groups is not None else None
         return frozenset(a.name for a in found or ())
 
     def is_written(self, i: Instruction) -> bool:
-        """Whether the program before partitioning has it already, moved or reshaped since."""
+        """Whether the program before partitioning has it, even if moved or reshaped since."""
         of = self.alignment.of(i)
         return (of is not None and is_collective(of.opcode)) or is_inserted(
             i, i, i.op_name
@@ -71,7 +71,7 @@ class Partitioned:
         return list(dict.fromkeys(f for f in found if f is not None))
 
     def causes(self, i: Instruction) -> list[Cause]:
-        """Every op that asked for it; [] where none accounts for its axes."""
+        """A cause for every op that needs it; [] if none accounts for its axes."""
         found = self._causes.get(i.index)
         if found is None:
             axes = self.axes(i)
@@ -82,7 +82,7 @@ class Partitioned:
         return found
 
     def _loop(self, i: Instruction) -> Instruction | None:
-        """The loop that the partitioner made of a dot, where ``i`` is in it or feeds it."""
+        """The loop that the partitioner made from a dot, if ``i`` is in it or feeds it."""
         users = [u for u, _ in self.alignment.users(i) if u.opcode == "while"]
         around = callers(self.after).get(i.computation.index)
         for loop in (around, *users):
@@ -92,16 +92,16 @@ class Partitioned:
         return None
 
     def _windowed(self, i: Instruction, axes: frozenset[str]) -> list[Cause]:
-        """Piece by piece: an operand that goes round, or a sum that is gathered on its way."""
+        """Causes in a windowed dot: an operand passed round, or a sum collected on the way."""
         loop = self._loop(i)
         op = self.alignment.of(loop) if loop is not None else None
         if op is None:
             return []
-        summed = [(a, o) for a, o in self._summed(op, axes)]
-        if len({o for _, o in summed}) == len(op.operands):
+        summed = {o for _, o in self._where_summed(op, axes)}
+        if len(summed) == len(op.operands):
             return self._reduced(op, axes, "summed")
         elements = i.operands[0].shape.elements if i.operands else 0
-        # what goes round is a tile, or both halves of one in opposite directions
+        # a tile is passed round, or its two halves in opposite directions
         for times in (1, 2):
             for at, operand in enumerate(op.operands):
                 tile = math.prod(self._tile(operand) or (0,))
@@ -123,20 +123,21 @@ class Partitioned:
         return _once(out)
 
     def _summing(self, op: Instruction, axes: frozenset[str]) -> Instruction:
-        """The op that sums, where its result was laid out anew before it was combined."""
+        """The op that sums, even if its result was reshaped before it was combined; else ``op``."""
         at = op
         for _ in range(8):
-            if at.opcode not in _LAYOUT or not at.operands or axes <= self._cut_where_summed(at):
+            if at.opcode not in _LAYOUT or not at.operands:
                 break
             at = at.operands[0]
-        return at if axes <= self._cut_where_summed(at) else op
+        return at if axes <= {a for a, _ in self._where_summed(at, axes)} else op
 
-    def _cut_where_summed(self, op: Instruction) -> frozenset[str]:
-        found = set()
+    def _where_summed(self, op: Instruction, axes: frozenset[str]) -> list[tuple[str, Instruction]]:
+        """Those of ``axes`` that shard dimensions which ``op`` sums over, with the operand."""
+        found = []
         for operand, dims in summed_dimensions(op):
             spec = self.origins.spec(operand) or ()
-            found |= {_axis(a) for d in dims if d < len(spec) for a in spec[d]}
-        return frozenset(found)
+            found += [(_axis(a), operand) for d in dims if d < len(spec) for a in spec[d]]
+        return [(a, o) for a, o in found if a in axes]
 
     def _reduced(self, op: Instruction, axes: frozenset[str], how: str) -> list[Cause]:
         summed = self._summed(op, axes)
@@ -152,12 +153,8 @@ class Partitioned:
         return [Cause(op, operand, had, needs, said, is_reduced=True)]
 
     def _summed(self, op: Instruction, axes: frozenset[str]) -> list[tuple[str, Instruction]]:
-        """Of ``axes`` those that operands are cut along where ``op`` sums, else along any."""
-        found = []
-        for operand, dims in summed_dimensions(op):
-            spec = self.origins.spec(operand) or ()
-            found += [(_axis(a), operand) for d in dims if d < len(spec) for a in spec[d]]
-        found = [(a, o) for a, o in found if a in axes]
+        """Those of ``axes`` that shard dimensions which ``op`` sums over, else any dimension."""
+        found = self._where_summed(op, axes)
         if axes <= {a for a, _ in found}:
             return found
         for operand in op.operands:
@@ -173,7 +170,7 @@ class Partitioned:
     def _move(self, i: Instruction, axes: frozenset[str]) -> list[Cause]:
         sources = [s for o in i.operands for s in self.alignment.sources(o)]
         values = [(s, of) for s in sources if (of := self.alignment.of(s)) is not None]
-        for s, value in values:  # computed otherwise than its sharding says: its own result moves
+        for s, value in values:  # not computed as annotated: its own result moves
             op = _maker(value)
             if op.opcode not in (*_CARRIES, "parameter") and self._is_own(i, s, value, axes):
                 return [self._own_result(op, axes)]
@@ -192,10 +189,10 @@ class Partitioned:
         tile = self._tile(value)
         arrived = i.operands[0].shape.elements if i.operands else 0
         if self.kind(i) == "all-gather" and tile is not None and arrived >= math.prod(tile):
-            return False  # it was brought to its own layout before; another needs it otherwise
+            return False  # it already has its own sharding; another op needs it differently
         if not self._is_annotated(local, value):
             return True
-        # nobody needs to gather what is whole already
+        # a value that is whole already needs no gather
         return (
             self.kind(i) == "all-gather"
             and not axes & self._cut(value)
@@ -213,7 +210,7 @@ class Partitioned:
         return Cause(op, operand, had, needs, tuple(said), is_own_result=True)
 
     def _needed(self, op: Instruction, at: int, axes: frozenset[str]) -> list[Cause]:
-        """``op`` takes its operand number ``at`` laid out otherwise."""
+        """``op`` needs its operand number ``at`` in another sharding."""
         value = op.operands[at]
         before = self.origins.spec(value)
         if before is None:
@@ -242,7 +239,7 @@ class Partitioned:
         said: list[tuple[str, str, Instruction]],
         axes: frozenset[str],
     ) -> list[Cause]:
-        """A tuple takes it: what the program returns, or what a loop or branch carries."""
+        """A tuple takes it: the program returns it, or a loop or branch carries it."""
         value = op.operands[at]
         if op is op.computation.root and op.computation.is_entry:
             return self._returned(value, at, self._element(op, at, value), before, said)
@@ -255,7 +252,7 @@ class Partitioned:
         return [Cause(takes, value, spec_words(before), needs, tuple(dict.fromkeys(said)))]
 
     def _output(self, i: Instruction, value: Instruction, axes: frozenset[str]) -> list[Cause]:
-        """Nothing else takes it: it is what the program returns."""
+        """No op takes it: the program returns it."""
         entry = self.after.entry
         root = self.before.entry.root if self.before.entry is not None else None
         before = self.origins.spec(value)
@@ -303,12 +300,12 @@ class Partitioned:
         return frozenset(_axis(a) for dim in self.origins.spec(i) or () for a in dim)
 
     def _is_annotated(self, local: Instruction, op: Instruction) -> bool:
-        """Whether the local part has the size of the tile that ``op``'s sharding gives."""
+        """Whether the local part has the dimensions of the tile that ``op``'s sharding gives."""
         tile = self._tile(op)
         return tile is None or tile == tuple(local.shape.dimensions)
 
     def _tile(self, op: Instruction) -> tuple[int, ...] | None:
-        """Dimensions of one device's part of ``op``, by its sharding."""
+        """Dimensions of one device's part of ``op`` according to its sharding."""
         spec = self.origins.spec(op)
         if spec is None:
             return None
@@ -319,12 +316,12 @@ class Partitioned:
 
 
 def _axis(ref: str) -> str:
-    """The axis of a part of one: ``model`` of ``model:(1)2``."""
+    """The axis that a part belongs to: ``model`` for ``model:(1)2``."""
     return ref.partition(":")[0]
 
 
 def _maker(value: Instruction) -> Instruction:
-    """The op that made a value, elements of its result among them."""
+    """The op that made a value, or the tuple of which it is an element."""
     while value.opcode == "get-tuple-element" and value.operands:
         if value.operands[0].opcode in ("parameter", "while", "conditional", "call"):
             break

@@ -1,13 +1,13 @@
-"""Why a collective is there: what the program before partitioning asked for, and who said so.
+"""Why a collective exists: which op before partitioning needs it, and who chose the shardings.
 
     row ─ joining.py ─▶ collective as the partitioner made it
-        ─ partitioned.py, alignment.py ─▶ the op that asked, the value that moves
+        ─ partitioned.py, alignment.py ─▶ the op that needs it, the value that moves
         a dot whose contracted dimension is sharded             all-reduce, reduce-scatter
-        a constraint, or an operand laid out otherwise          all-gather, all-to-all, permute
+        a constraint, or an operand sharded differently         all-gather, all-to-all, permute
     axes of the operand and of the op ──▶ Shardy's origins ──▶ argument k, constraint at file:line
 
-A wrong answer is worse than none: where several ops could have asked, where the card would
-name another argument than the row moves, it says what is unknown.
+A wrong answer is worse than none: if several ops could need it, or if the card would name
+another argument than the row moves, the card says what is unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORIGINS = "shardy/02.after_propagation"
 
 
 def reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
-    """The card of each collective; None for those no partitioner inserted, or without dumps."""
+    """The card of each collective; all None without the program before partitioning."""
     return _reasons(module, target)
 
 
@@ -51,7 +51,7 @@ def _reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
 
 
 def explain(module: Module, target: Target, row: Collective) -> Why:
-    """The card of one collective of the module, with what the compiler said about it."""
+    """The card of one collective of the module, with the compiler's messages about it."""
     rows = collectives(module, target)
     card = reasons(module, target)[row.index]
     if card is None:
@@ -62,7 +62,7 @@ def explain(module: Module, target: Target, row: Collective) -> Why:
 
 
 class Provenance:
-    """Answers ``why(collective)`` for one captured program, ``rows`` being its collectives."""
+    """Answers ``why(collective)`` for one captured program; ``rows`` are its collectives."""
 
     def __init__(self, target: Target, rows: Collectives | None = None):
         self.target = target
@@ -86,7 +86,7 @@ class Provenance:
 
     @cached_property
     def joining(self) -> Joining | None:
-        """Rows and the collectives that the partitioner made; None without its dump."""
+        """Joins rows to the collectives that the partitioner made; None without its dump."""
         read = self.target.after_partitioning
         after = read() if read is not None else None
         if after is None or self.before is None or self.origins is None or self.rows is None:
@@ -100,7 +100,7 @@ class Provenance:
         return ByMetadata(self.before, self.origins)
 
     def why(self, row: Collective) -> Why:
-        """The card; its ``unknown`` is filled where the join is not certain."""
+        """The card; ``unknown`` gives the reason if the join is not certain."""
         known = _what_is_known(row)
         if row.inserted is False:
             return self._written(row)
@@ -116,12 +116,12 @@ class Provenance:
         return _together(cards, known, row)
 
     def _written(self, row: Collective) -> Why:
-        """What the program asks for by name; of a combined one every line.
+        """The card of a collective that the program requests by name; if combined, with every line.
 
-        The partitioner's own may have been put together with it.
+        It may have been combined with collectives that the partitioner inserted.
         """
         found = self.joining.parts(row) if self.joining is not None else []
-        nameless = not row.op_name  # its line is only inferred: whoever asked is at another
+        nameless = not row.op_name  # its line is only inferred: the request is at another
         if self.joining is None or not all(found) or (len(found) < 2 and not nameless):
             if nameless and row.inferred:
                 return Why(unknown="it has lost its name, and with it the line that asks for it")
@@ -138,7 +138,7 @@ class Provenance:
         return replace(first, parts=tuple(dict.fromkeys(each)))
 
     def parts(self, row: Collective) -> list[Why]:
-        """A card for each part of a combined collective, by the op of its operand."""
+        """A card for each part of a combined collective."""
         if self.joining is not None:
             found = self.joining.parts(row)
             if row.is_of_permutes:
@@ -154,13 +154,14 @@ class Provenance:
         return [self._one(row, row.op_name, row.frames, shape)]
 
     def _joined(self, row: Collective, found: list[Instruction]) -> Why:
-        """The card of collectives of the partitioned program, any of which the row may be."""
+        """The card of a row that may be any of these collectives of the partitioned program."""
         if not found:
             return Why(unknown="no collective of the partitioned program has its groups and size")
         assert self.joining is not None
         if all(self.joining.partitioned.is_written(i) for i in found):
             return self._asked_for(row, found)
-        each = {tuple(self.joining.partitioned.causes(i)) for i in found}
+        # in program order: a card must not differ from one run to the next
+        each = dict.fromkeys(tuple(self.joining.partitioned.causes(i)) for i in found)
         causes = list(dict.fromkeys(c for one in each for c in one))
         if () in each or not causes:
             return Why(unknown="no op of the program accounts for its axes")
@@ -169,14 +170,14 @@ class Provenance:
             causes = [c for c in causes if not self._contradicts(c, moves)]
             if not causes:
                 return Why(unknown=f"it moves {moves.name}, and no op before partitioning does")
-        if len(each) == 1:  # one collective: whatever takes its result asked for it
+        if len(each) == 1:  # one collective: the users of its result need it
             at = place(row.op_name, row.frames)
             causes.sort(key=lambda c: place(c.op.op_name, c.op.frames) != at)
             return _of_axes(self._merged([self.card(c) for c in causes]), row)
         return _of_axes(self._agreed(causes), row)
 
     def _asked_for(self, row: Collective, found: list[Instruction]) -> Why:
-        """Of collectives that the program asks for, any of which the row may be."""
+        """The card of a row that may be any of these collectives, all requested by name."""
         cards = {c.line: c for c in (_by_name(full_name(i), i.frames) for i in reversed(found))}
         if len(cards) > 1 and not row.op_name:
             lines = ", ".join(whole_place(line) for line in reversed(cards))
@@ -184,13 +185,13 @@ class Provenance:
         return _by_name(full_name(found[0]), found[0].frames)
 
     def _contradicts(self, cause: Cause, moves: Source) -> bool:
-        """Whether the cause is of another argument than the row moves."""
+        """Whether the cause concerns another argument than the row moves."""
         assert self.origins is not None
         operand = cause.operand
         if operand is None or cause.is_reduced or cause.is_own_result:
             return False
         number = self.origins.moved_argument(operand)
-        if number is None:  # what a loop carries cannot always be followed
+        if number is None:  # loop-carried values cannot always be traced
             return operand.opcode not in ("parameter", "get-tuple-element", "while")
         return number != moves.parameter
 
@@ -201,8 +202,9 @@ class Provenance:
         return self._agreed(causes) if causes else Why(unknown=unknown)
 
     def _agreed(self, causes: list[Cause]) -> Why:
-        """One card of causes that are of one value; unknown where they are of several."""
-        cards = sorted({self.card(c) for c in causes}, key=lambda c: (c.operand, c.shape, c.needs))
+        """One card for causes that concern one value; unknown if they concern several."""
+        each = dict.fromkeys(self.card(c) for c in causes)
+        cards = sorted(each, key=lambda c: (c.operand, c.shape, c.needs))
         if len({(c.had, c.needs, c.origins, c.line) for c in cards}) == 1:
             return cards[0]
         if len({c.operand for c in cards}) > 1:
@@ -216,7 +218,7 @@ class Provenance:
         return self._merged(cards)
 
     def _merged(self, cards: list[Why]) -> Why:
-        """One value, moved once for several ops."""
+        """One card for a value that is moved once for several ops."""
         cards = list(dict.fromkeys(cards))
         if len(cards) == 1:
             return cards[0]
@@ -244,7 +246,7 @@ class Provenance:
 
 
 def _telling(origins: Iterable[Origin]) -> tuple[Origin, ...]:
-    """Each once, without the unknown ones of an axis whose origin another operand gives."""
+    """Distinct origins, without unknown ones of an axis whose origin another operand gives."""
     found = tuple(dict.fromkeys(origins))
     known = {(o.axis, o.of) for o in found if o.kind != "unknown"}
     known |= {(axis, "result") for axis, of in known if of == "operand"}
@@ -252,7 +254,7 @@ def _telling(origins: Iterable[Origin]) -> tuple[Origin, ...]:
 
 
 def _beside_row(card: Why, row: Collective) -> Why:
-    """With the line that tables have for the row, where the card has another."""
+    """The card with the line that tables show for the row, if that differs from its own."""
     if not card.line or not row.line or row.line == card.line:
         return card
     how = f"inferred: {row.inferred}" if row.inferred else "the line XLA gave it"
@@ -260,7 +262,7 @@ def _beside_row(card: Why, row: Collective) -> Why:
 
 
 def _by_name(op_name: str, frames: tuple[StackFrame, ...]) -> Why:
-    """The card of one that the program, or its derivative, asks for."""
+    """The card of a collective that the program, or its derivative, requests by name."""
     return Why(
         op_name=op_name, line=line_of(frames), by_user=True, by_autodiff=is_autodiff(op_name),
         callers=callers_of(frames, op_name),
@@ -268,7 +270,7 @@ def _by_name(op_name: str, frames: tuple[StackFrame, ...]) -> Why:
 
 
 def _of_axes(card: Why, row: Collective) -> Why:
-    """Without the origins of axes that another step of the same move is over."""
+    """The card without origins of axes that another step of the same move covers."""
     if row.axes is None or not row.network:
         return card
     axes = {"", *(a.partition(":")[0] for a in row.axes.split("+"))}
@@ -276,12 +278,12 @@ def _of_axes(card: Why, row: Collective) -> Why:
 
 
 def _what_is_known(row: Collective) -> Why:
-    """What a row itself tells of the op that it was made for."""
+    """What the row itself says about the op that it was made for."""
     return Why(op_name=row.op_name, line=row.line, callers=callers_of(row.frames, row.op_name))
 
 
 def _together(cards: list[Why], known: Why, row: Collective) -> Why:
-    """The card of a combined collective: every op that it serves."""
+    """The card of a combined collective, with every op that it serves."""
     found = [c for c in cards if c.is_known]
     each = tuple(dict.fromkeys(found))
     lost = len(cards) - len(found)

@@ -1,4 +1,4 @@
-"""The card of one collective: what ``print(cap.why(collective))`` shows."""
+"""The card of one collective, as ``print(cap.why(collective))`` shows it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .provenance_origins import Origin
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why one collective is there. ``print`` shows it in a few lines, ``str`` is the same text.
+    """Why one collective exists. ``print`` shows it in a few lines; ``str`` is the same text.
 
-    The op before partitioning that it was made for (``op_name``, ``opcode``, ``shape``,
-    ``line``), which of its operands moves, how that is cut and what the op needs or makes, and
-    who said so. ``unknown`` says what could not be found, or ''.
+    It holds the op before partitioning that it was made for (``op_name``, ``opcode``, ``shape``,
+    ``line``), which of its operands moves, how that is sharded, what the op needs or makes, and
+    where the shardings came from. ``unknown`` says what could not be found, or ''.
     """
 
     op_name: str = ""
@@ -30,12 +30,12 @@ class Why:
     needs: str = ""  # what the op needs or makes
     origins: tuple[Origin, ...] = ()
     unknown: str = ""
-    by_user: bool = False  # the program asks for it by name, at ``line``
-    by_autodiff: bool = False  # then: a derivative does, of what is at ``line``
-    callers: tuple[str, ...] = ()  # lines that called ``line``, the nearest first
-    parts: tuple[Why, ...] = ()  # of one that serves several ops: the card of each
-    listed: str = ""  # the line that tables have for it, where that is another, and why
-    # of ``cap.why`` alone:
+    by_user: bool = False  # the program requests it by name, at ``line``
+    by_autodiff: bool = False  # then: the derivative of what is at ``line`` does
+    callers: tuple[str, ...] = ()  # lines that called ``line``, nearest first
+    parts: tuple[Why, ...] = ()  # if it serves several ops: the card of each
+    listed: str = ""  # the line that tables show for it, if different, and why
+    # set by ``cap.why`` only:
     collective: str = field(default="", compare=False)  # "all-gather.3 over model"
     messages: tuple[CompilerMessage, ...] = field(default=(), compare=False)
 
@@ -44,7 +44,7 @@ class Why:
         return not self.unknown
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; ``origins`` one dict each, ``unknown`` None where it is known."""
+        """Plain values for JSON; each origin is a dict, ``unknown`` None if the card is known."""
         return {
             "collective": self.collective or None,
             "by_user": self.by_user,
@@ -102,12 +102,12 @@ class Why:
         ]
 
     def _asked(self) -> list[tuple[str, str]]:
-        """By name: the line, and all of them where several were combined."""
+        """Rows of one requested by name: its line, or every line if several were combined."""
         lines = {(p.line, p.by_autodiff, p.by_user, p.unknown): p for p in self.parts or (self,)}
         rows = []
         for k, part in enumerate(lines.values()):
             how = "by autodiff, for the gradient of what is" if part.by_autodiff else "by name"
-            if not part.by_user:  # the partitioner's, put together with what was requested
+            if not part.by_user:  # the partitioner's, combined with what was requested
                 how = f"by {part.opcode}{part._what()}"
             told = f"unknown: {part.unknown}" if part.unknown else f"{how}{_at(part.line)}"
             rows.append(("" if k else "requested", told))
@@ -115,7 +115,7 @@ class Why:
         return rows
 
     def _made_for(self) -> list[tuple[str, str]]:
-        """What is known of an unknown one."""
+        """Rows of what is known about an unknown one."""
         name = self.op_name.rpartition("/")[2]
         rows = [("named after", f"{name}{_at(self.line)}"), *self._called()] if name else []
         return rows + [
@@ -132,15 +132,15 @@ class Why:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The other ops that it serves, once each: ``dot f32[8,16] at train.py:31``.
+        """The other ops that it serves, without duplicates: ``dot f32[8,16] at train.py:31``.
 
-        Of one that the program asks for by name, the other lines.
+        For one that the program requests by name, the other lines.
         """
         if self.by_user:
             lines = dict.fromkeys(p.line for p in self.parts)
             return tuple(line for line in lines if line != self.line)
         each = {(p.brief, p.callers): p for p in self.parts}
-        alike = Counter(brief for brief, _ in each)  # one line of a helper, called from several
+        alike = Counter(brief for brief, _ in each)  # one line of a helper, several callers
         if self.parts and not self.unknown:
             each.pop((replace(self, shape=self.parts[0].shape).brief, self.callers), None)
         return tuple(
@@ -160,7 +160,7 @@ class Why:
     __repr__ = __str__
 
 
-_MOST = 12  # lines of one card for ops alike
+_MOST = 12  # most lines of a card for other ops
 
 
 def _at(line: str) -> str:

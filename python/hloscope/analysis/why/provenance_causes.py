@@ -1,4 +1,4 @@
-"""What an op before partitioning asks the partitioner to move, by its shardings.
+"""What an op before partitioning makes the partitioner move, according to its shardings.
 
 dot, operands P('data', 'model') and P('model', None): partial sums over model
 copy (a constraint), from P('data', 'model', None) to P('data', None, None): gather over model
@@ -20,20 +20,20 @@ from .shardy_dump import Spec
 
 @dataclass(frozen=True)
 class Cause:
-    """``op`` needs ``operand``, which is laid out as ``had``, moved."""
+    """``op`` requires a move of ``operand``, whose sharding is ``had``."""
 
     op: Instruction
     operand: Instruction | None
     had: str
     needs: str
-    axes: tuple[tuple[str, str, Instruction], ...]  # axis, of, the value it belongs to
-    output: int = -1  # it is the sharding of this output that asks
-    is_reduced: bool = False  # what the op makes is combined, not what it takes moved
-    is_own_result: bool = False  # the op was computed otherwise than its sharding says
+    axes: tuple[tuple[str, str, Instruction], ...]  # axis, operand or result, its value
+    output: int = -1  # number of the output whose sharding requires it
+    is_reduced: bool = False  # the op's result is combined; no operand is moved
+    is_own_result: bool = False  # the op was computed with another sharding than annotated
 
 
 class Causes:
-    """Asks ops of the module before partitioning."""
+    """Causes given by the ops of the module before partitioning."""
 
     def __init__(self, origins: Origins):
         self.origins = origins
@@ -51,7 +51,7 @@ class Causes:
         return []
 
     def _reductions(self, op: Instruction, axes: frozenset[str], shape: str) -> list[Cause]:
-        """Partial results: the axes stand on a dimension that the op sums over."""
+        """Partial results: the axes shard dimensions that the op sums over."""
         summed: list[tuple[str, Instruction]] = []
         for operand, dims in summed_dimensions(op):
             spec = self.origins.spec(operand)
@@ -75,7 +75,7 @@ class Causes:
         ]  # fmt: skip
 
     def _moves(self, op: Instruction, kind: str, axes: frozenset[str], shape: str) -> list[Cause]:
-        """An operand is laid out along the axes, and the op needs it otherwise."""
+        """An operand is sharded along the axes, and the op needs it differently."""
         after = self.origins.spec(op)
         if after is None:
             return []
@@ -126,12 +126,12 @@ class Causes:
     def reshards(
         self, op: Instruction, row: Collective, axes: frozenset[str], shape: str
     ) -> list[Cause]:
-        """Steps of a move that the partitioner makes up: tiles permuted, or gathered in pairs.
+        """Steps of a move that the partitioner devises: tiles permuted, or gathered in pairs.
 
-        FSDP's gather from a table that is cut by rows: its tiles go to other devices, then pairs
-        of them are gathered. No sharding of ``op`` names the layout in between, so sizes tell:
-        the one operand whose tile it is, when that is the argument that moves in the partitioned
-        program, or when nothing else of ``op`` has that size.
+        For example FSDP's gather from a table sharded by rows: its tiles go to other devices, then
+        pairs of them are gathered. No sharding of ``op`` gives the layout in between, so sizes
+        decide: it is the one operand with such a tile, if that is the argument that moves in the
+        partitioned program, or if nothing else of ``op`` can have that size.
         """
         kind = row.kind
         after = self.origins.spec(op)
@@ -164,13 +164,13 @@ class Causes:
         return [Cause(op, operand, spec_words(before), needs, said)]
 
     def _tile(self, dimensions: tuple[int, ...], spec: Spec) -> int:
-        """Elements of one device's tile."""
+        """Number of elements of one device's tile."""
         sizes = self._sizes()
         tiles = (math.prod(sizes.get(a, 1) for a in dim) for dim in spec)
         return math.prod(-(-n // t) for n, t in zip(dimensions, tiles, strict=True))
 
     def _could_be(self, value: Instruction, elements: int) -> bool:
-        """Whether cutting ``value`` over some of the mesh's axes gives so many elements."""
+        """Whether sharding ``value`` over some of the mesh's axes gives this number of elements."""
         whole = value.shape.elements
         return elements > 0 and any(
             -(-whole // math.prod(some)) == elements
@@ -200,7 +200,7 @@ class Causes:
     def _gathered(
         self, operand: Instruction, spec: Spec, axes: frozenset[str], shape: str, exactly: bool
     ) -> bool:
-        """Whether gathering ``operand`` over ``axes`` gives an array like the row's."""
+        """Whether gathering ``operand`` over ``axes`` gives an array like ``shape``."""
         sizes = self._sizes()
         local = []
         for size, dim in zip(operand.shape.dimensions, spec, strict=True):
@@ -217,7 +217,7 @@ class Causes:
 
 
 def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...]]]:
-    """(operand, dimensions that the op sums over)."""
+    """(operand, dimensions of it that the op sums over) pairs."""
     if op.opcode == "dot" and len(op.operands) == 2:
         return [
             (o, _numbers(op.attribute(f"{side}_contracting_dims")))
@@ -226,7 +226,7 @@ def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...
     if op.opcode == "reduce" and op.operands:
         arrays = op.operands[: len(op.operands) // 2]
         return [(o, _numbers(op.attribute("dimensions"))) for o in arrays]
-    if op.opcode == "gather" and op.operands:  # rows of a table that is cut by rows
+    if op.opcode == "gather" and op.operands:  # from a table that may be sharded by rows
         return [(op.operands[0], _numbers(op.attribute("start_index_map")))]
     if op.opcode == "scatter" and len(op.operands) == 3:
         updates = op.operands[2]
@@ -236,7 +236,7 @@ def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...
 
 
 def _same_kind(value: Instruction, shape: str) -> bool:
-    """Whether both hold integers, or both do not: converts move across collectives."""
+    """Whether both hold integers or neither does: converts move across collectives."""
     if not shape:
         return True
     kinds = {t[:1] in "su" for t in (value.shape.element_type, parse_shape(shape).element_type)}
@@ -244,7 +244,7 @@ def _same_kind(value: Instruction, shape: str) -> bool:
 
 
 def _explains(before: Spec, after: Spec, kind: str, axes: frozenset[str]) -> bool:
-    """Whether going from one spec to the other takes the axes off a dimension, or moves them."""
+    """Whether going from one spec to the other removes the axes from a dimension, or moves them."""
     was = {(a, d) for d, dim in enumerate(before) for a in dim}
     now = {(a, d) for d, dim in enumerate(after) for a in dim}
     lost = {a for a, _ in was - now}

@@ -1,8 +1,8 @@
-"""Who said how a value is cut: an argument, a constraint at file:line, an output.
+"""Where a value's sharding came from: an argument, a constraint at file:line, an output.
 
 First the value itself is followed back through layout changes, slices and loops: if it is a
-constraint's result or an argument that was given that axis, that is the origin. Else Shardy's
-own record is asked, and believed when all values that look alike agree.
+constraint's result or an argument that was given that axis, that is the origin. Otherwise
+Shardy's own record decides, if all values that look alike in it agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .shardy_dump import Key, ShardyDump, Spec, spec_of
 class Origin:
     """Where one mesh axis of a sharding came from.
 
-    ``kind`` is argument, constraint, output or unknown; ``of`` says whose: operand or result.
+    ``kind`` is argument, constraint, output or unknown; ``of`` says whose axis: operand or result.
     """
 
     axis: str
@@ -32,8 +32,8 @@ class Origin:
     kind: str
     name: str = ""  # "params['w1']"
     line: str = ""  # "train.py:31"
-    stack: tuple[str, ...] = ()  # that line and its callers', innermost first
-    # ops it was propagated along, from the value back; () direct, or not known
+    stack: tuple[str, ...] = ()  # that line and its callers, innermost first
+    # ops along which it was propagated, back from the value; () if direct or unknown
     via: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Origins:
         self.mesh: Mesh | None = target.mesh
 
     def spec(self, i: Instruction) -> Spec | None:
-        """Mesh axes per dimension; an array without annotation is replicated."""
+        """Mesh axes per dimension, or None; an array without annotation is replicated."""
         if not i.shape.is_array or self.mesh is None:
             return None
         text = i.sharding_text
@@ -64,7 +64,7 @@ class Origins:
         return spec_of(parse_sharding(text or "{replicated}"), i.shape.rank, self.mesh)
 
     def origin(self, axis: str, of: str, value: Instruction) -> Origin:
-        if is_constraint(value):  # it speaks for itself
+        if is_constraint(value):  # it is its own origin
             return _constraint(axis, of, value)
         if value.opcode == "copy" and of == "result":
             return _constraint(axis, of, value)
@@ -93,11 +93,11 @@ class Origins:
         return self.dump.origin(key, axis) if key is not None else None
 
     def _traced(self, axis: str, value: Instruction) -> str | Instruction | None:
-        """The one argument or constraint that the axis came along from, op by op.
+        """The one argument or constraint that the axis came from, traced op by op.
 
-        Values that look alike can differ in origin, so Shardy's record does not tell. Backwards
-        over operands that are cut along the axis, all ways must end at the same; and where the
-        record has origins for such values, at one of those.
+        Values that look alike can differ in origin; then Shardy's record is ambiguous. All paths
+        back over operands sharded along the axis must end at the same origin; if they do not,
+        only origins that the record has for such values count.
         """
         ends: dict[object, str | Instruction] = {}
         seen = {value.index}
@@ -125,13 +125,13 @@ class Origins:
         return next(iter(ends.values())) if len(ends) == 1 else None
 
     def _text(self, end: str | Instruction) -> str | None:
-        """What Shardy's record calls an argument or a constraint."""
+        """Name of an argument or a constraint in Shardy's record."""
         if isinstance(end, str):
             return end
         return next((name for name, i in self.constraints.items() if i is end), None)
 
     def _key(self, value: Instruction) -> Key | None:
-        """What the value is in Shardy's dump."""
+        """Key of the value in Shardy's dump."""
         spec = self.spec(value)
         if spec is None:
             return None
@@ -142,7 +142,7 @@ class Origins:
         return any(axis in dim for dim in self.spec(value) or ())
 
     def _given_axes(self, number: int | None) -> frozenset[str]:
-        """Mesh axes in the sharding that an argument was given."""
+        """Mesh axes in the sharding given to an argument."""
         for a in self.target.arguments:
             if a.parameter is not None and a.parameter == number and a.spec is not None:
                 return frozenset(axis for dim in a.spec for axis in dim)
@@ -150,7 +150,7 @@ class Origins:
 
     @staticmethod
     def _carried_from(value: Instruction) -> Instruction | None:
-        """The constraint or argument that ``value`` is, but for layout, slices and loops."""
+        """The constraint or argument that ``value`` is, up to layout changes, slices and loops."""
         path: list[int] = []
         at: Instruction | None = value
         for _ in range(100):
@@ -191,10 +191,10 @@ class Origins:
 
     @cached_property
     def constraints(self) -> dict[str, Instruction]:
-        """constraint_k → its copy in HLO, when the copies of that shape and sharding say so.
+        """The copy in HLO of each constraint_k, if copies of that shape and sharding determine it.
 
-        Alike constraints from different lines are told apart by order, which Shardy's numbers
-        and HLO's name suffixes both follow; only if all of them fit in that order.
+        Constraints that look alike but are on different lines are distinguished by order, which
+        Shardy's numbers and HLO's name suffixes both follow; only if all of them match in order.
         """
         if self.dump is None:
             return {}
@@ -219,11 +219,11 @@ class Origins:
         return out
 
     def moved_argument(self, value: Instruction) -> int | None:
-        """Number of the argument that ``value`` is a copy, cast or slice of."""
+        """Number of the argument of which ``value`` is a copy, cast or slice; else None."""
         return source_of(value, self.target).parameter
 
     def output(self, number: int) -> Origin:
-        """What the program returns, as the one who said how it is cut."""
+        """An output of the program as the origin of a sharding."""
         results = self.target.results
         name = results[number].name if number < len(results) else f"[{number}]"
         return Origin("", "result", "output", name or "the result")
@@ -240,7 +240,7 @@ class Origins:
         return f"result of {made.op_name.rpartition('/')[2] or made.opcode}"
 
 
-_MOST = 400  # values looked at on the way back to where an axis began
+_MOST = 400  # most values visited on the way back to the origin of an axis
 
 
 def _constraint(axis: str, of: str, copy: Instruction) -> Origin:
@@ -252,10 +252,10 @@ _FUNCTION = re.compile(r"jit\(([^()]*)\)")
 
 
 def callers_of(frames: tuple[StackFrame, ...], op_name: str = "") -> tuple[str, ...]:
-    """Who called the line, the nearest first: lines of the person's own code, three at most.
+    """Lines that called the line, nearest first: at most three, of the user's own code.
 
-    As far as the function that was jitted, where its name stands among the frames: the lines
-    that called that one say nothing of the program.
+    Only up to the jitted function, if its name is among the frames: lines that called it say
+    nothing about the program.
     """
     own = [f for f in frames if not is_library(f.file)]
     m = _FUNCTION.match(op_name)

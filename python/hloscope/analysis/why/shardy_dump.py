@@ -1,12 +1,12 @@
-"""Where Shardy says each sharding came from, read out of its verbose dump.
+"""Origins of shardings according to Shardy, read from its verbose dump.
 
-After propagation every value names, per mesh axis, the origin of its sharding:
+After propagation every value states, per mesh axis, the origin of its sharding:
 
     %2 = stablehlo.dot_general … sdy.sharding_origins = [{data = "constraint_1", …}]
     %1 = sdy.reshard %0 <@mesh, [{"data"}, {}]> {sdy.sharding_origin_name = "constraint_1", …}
 
-The dump has no source lines and other names than HLO, so values are joined by what they are
-(operation, shape, sharding). Where several are alike and differ in origin, none is chosen.
+The dump has no source lines and its names differ from HLO's, so values are joined by operation,
+shape and sharding. If several look alike but differ in origin, none is chosen.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ _NAMES = {
 
 @dataclass
 class ShardyDump:
-    """``origins``: every origin seen for a value that is (operation, shape, spec)."""
+    """``origins``: all origins seen for values of that operation, shape and spec."""
 
     meshes: dict[str, Mesh]
     arguments: dict[int, Origins] = field(default_factory=dict)
     origins: dict[Key, set[Origins]] = field(default_factory=lambda: defaultdict(set))
     constraints: list[tuple[str, tuple[int, ...], Spec]] = field(default_factory=list)
-    on_argument: dict[str, int] = field(default_factory=dict)  # constraint → argument it is on
+    on_argument: dict[str, int] = field(default_factory=dict)  # constraint → argument number
     values: dict[Key, list[str]] = field(default_factory=lambda: defaultdict(list))
     paths: ShardyPaths = field(default_factory=ShardyPaths)
 
     def origin(self, key: Key, axis: str) -> str | None:
-        """The origin of one axis of a value, when all that look like it agree."""
+        """The origin of one axis of a value, if all values that look alike agree."""
         found = {dict(o).get(axis) for o in self.origins.get(key, ())}
         return found.pop() if len(found) == 1 else None
 
     def path(self, key: Key, axis: str) -> tuple[str, ...]:
-        """Ops an axis was propagated along, from the value back; () unless all alike agree."""
+        """Ops an axis was propagated along, back from the value; () unless all alike agree."""
         origin = self.origin(key, axis)
         found = {self.paths.path(v, axis, origin or "") for v in self.values.get(key, ())}
         return found.pop() if len(found) == 1 else ()
 
 
 def spec_of(sharding: Sharding, rank: int, mesh: Mesh | None) -> Spec | None:
-    """Axis names per dimension; () where whole; None when axes do not say it."""
+    """Axis names per dimension, () for unsharded ones; None if axes cannot express the sharding."""
     spec = sharding.to_spec(mesh, rank) if mesh is not None else sharding.spec
     if spec is None:
         return None
@@ -72,7 +72,7 @@ def spec_of(sharding: Sharding, rank: int, mesh: Mesh | None) -> Spec | None:
 
 
 def read_shardy_dump(text: str) -> ShardyDump:
-    """Reads ``02.after_propagation.mlir``; what is not understood is left out."""
+    """Read ``02.after_propagation.mlir``; lines that are not understood are skipped."""
     dump = ShardyDump(shardy_meshes(text), paths=read_paths(text))
     for line in text.splitlines():
         if "func.func" in line and "@main" in line:

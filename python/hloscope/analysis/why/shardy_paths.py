@@ -1,11 +1,11 @@
-"""The way a mesh axis came to a value, read out of Shardy's propagation edges.
+"""The path along which a mesh axis reached a value, read from Shardy's propagation edges.
 
     %1 = stablehlo.sine %0 {sdy.propagation_edges = #sdy.propagation_edges<[{step-3 = [
         {"data" = operand-0 -> [result-0]}]}]>, …}
 
-says that at this op ``data`` went from %0 to %1. Backwards from a value, op by op, that gives
-the path to the argument or constraint the axis began at. An edge may also lead from a result
-to an operand: then the op is a user of the value.
+says that at this op ``data`` went from %0 to %1. Followed back from a value, op by op, this gives
+the path to the argument or constraint where the axis started. An edge may also lead from a
+result to an operand: then the op is a user of the value.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class _Op:
 
 @dataclass
 class ShardyPaths:
-    """Ops of @main by what they define, and by what they use."""
+    """Ops of @main by the values they define and by the values they use."""
 
     makers: dict[str, _Op] = field(default_factory=dict)
     users: dict[str, list[_Op]] = field(default_factory=lambda: defaultdict(list))
 
     def path(self, value: str, axis: str, origin: str) -> tuple[str, ...]:
-        """Ops from the value back to where the axis began; () unless that is ``origin``."""
+        """Ops back from the value to where the axis started; () unless that is ``origin``."""
         out: list[str] = []
         last: _Op | None = None
         seen = {value}
         for _ in range(_MOST):
             maker = self.makers.get(value)
             if maker is not None and origin and maker.origin == origin:
-                # The constraint itself hands its axes to its operand: not on the way.
+                # The constraint itself passes its axes to its operand: not part of the path.
                 return tuple(out[:-1] if last is maker else out)
             if maker is None and origin == f"input: {value.removeprefix('%arg')}":
                 return tuple(out)
@@ -70,7 +70,7 @@ class ShardyPaths:
 
 
 def read_paths(text: str) -> ShardyPaths:
-    """Reads ``02.after_propagation.mlir``; lines it does not understand are left out."""
+    """Read ``02.after_propagation.mlir``; lines that are not understood are skipped."""
     found = ShardyPaths()
     inside = False
     for line in text.splitlines():

@@ -1,11 +1,13 @@
-"""Edges along which a value changes its sharding, in the module that is looked at.
+"""Edges along which a value changes its sharding, in the module shown.
 
 Before partitioning, values are annotated: the edges are those of ``Shardings.transitions``.
-After it, the change is a collective: the edge goes from what it moves to the op that runs it,
-with the shardings of its card; where the card is unknown there is no edge.
+After it, the change is a collective: the edge goes from the value it moves to the op that runs
+it, with the shardings of its card; if the card is unknown there is no edge.
 """
 
 from __future__ import annotations
+
+import re
 
 from ...hlo import Instruction, Module, Target
 from ...hlo.collective_kinds import KINDS
@@ -17,10 +19,11 @@ from ..comms.sharding import Transition, shardings
 from .provenance import Provenance, reasons
 from .provenance_card import Why
 
-# Reductions make one value of many partial ones: no change of one value's sharding.
+# Reductions make one value from many partial ones; they do not change a value's sharding.
 _MOVES = tuple(k.name for k in KINDS.values() if k.reshards)
-_COPIED = "needed as "
-_STEPS = 50  # of copies, casts and fusions between a collective and what runs it
+# What a card says of a value that only changes its sharding.
+_BECOMES = re.compile(r"(?:needed|carried|returned) as ")
+_STEPS = 50  # most copies, casts and fusions between a collective and its op
 
 
 def transitions(module: Module, target: Target | None = None) -> tuple[Transition, ...]:
@@ -51,9 +54,9 @@ def _made(module: Module, target: Target) -> tuple[Transition, ...]:
 
 
 def moved(row: Collective) -> list[Instruction | None]:
-    """What runs the collective takes these operands for its operands; None where unclear.
+    """For each operand of the collective, the operand of the op that runs it; None if unclear.
 
-    A fusion around it can take more: what its other ops compute with.
+    A fusion around it can have more operands, for its other ops.
     """
     taken = set(row.anchor.operands)
     return [_taken(operand, taken) for operand in row.instruction.operands]
@@ -70,6 +73,7 @@ def _taken(operand: Instruction, taken: set[Instruction]) -> Instruction | None:
 
 
 def _after(card: Why) -> str:
-    if card.needs.startswith(_COPIED):
-        return card.needs.removeprefix(_COPIED)
+    changed = _BECOMES.match(card.needs)
+    if changed is not None:
+        return card.needs[changed.end() :]
     return f"{card.opcode} with {card.needs}"
