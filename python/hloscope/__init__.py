@@ -6,7 +6,7 @@
     >>> cap.to_html("step.html")                  # one offline file
     >>> hs.read("module_0001.jit_step.txt")       # a dump
 
-Importing this imports neither jax nor IPython nor anywidget.
+Importing hloscope imports neither jax nor IPython nor anywidget.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, for TAB."""
+    """The public names, for tab completion."""
     return [*__all__, "__version__"]
 
 

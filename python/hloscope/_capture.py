@@ -1,4 +1,4 @@
-"""``Capture``: one program (compiled, lowered or read) and everything that can be asked of it."""
+"""``Capture``: one program (compiled, lowered or read) and the analyses of it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from .hlo.snapshots import Snapshot
 
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
-# Instructions up to which the analyses take no noticeable time.
+# Up to this many instructions the analyses take no noticeable time.
 AT_ONCE = 20_000
-# What is kept of a capture and depends on the chip.
+# Cached attributes of a capture that depend on the chip.
 _MODELLED = ("summary", "source", "findings", "analyses_bytes")
 
 
@@ -41,8 +41,8 @@ class Capture:
     """What ``capture``, ``read`` and ``%hlo`` return. Shows itself as the last line of a cell.
 
     ``module`` is the chosen stage's Module, ``target`` the devices it is for. Other stages of
-    a live capture are made when asked for: ``cap.at("stablehlo")`` is a Capture of that stage.
-    ``display`` holds how it shows itself: ``colorBy``, ``panel``, ``theme`` ("auto", "light",
+    a live capture are made on demand: ``cap.at("stablehlo")`` is a Capture of that stage.
+    ``display`` holds display options: ``colorBy``, ``panel``, ``theme`` ("auto", "light",
     "dark") and ``height`` in CSS pixels.
     """
 
@@ -61,9 +61,9 @@ class Capture:
         self.title = title or module.name
         self.stage = stage
         self.origin = origin  # file name it was read from, or ""
-        # how this capture shows itself: Options of js/view.ts, such as colorBy and height
+        # display options: Options of js/view.ts, such as colorBy and height
         self.display: dict[str, Any] = {}
-        # what was bookmarked in its widgets: name, note and place, for pages saved from now on
+        # bookmarks made in its widgets (name, note and place), for pages saved from now on
         self.bookmarks: list[dict[str, str]] = []
         self._place = ""  # where its last widget was left; see js/state/place.ts
         self._stages = dict(stages or {})
@@ -71,10 +71,10 @@ class Capture:
         self.does_not_fit = ""
         # the jax.stages.Compiled of a live capture, for ``profile``
         self._run: Any = None
-        # makes the snapshots of every pass and a note on what is missing; None: there are none
+        # returns the snapshots of every pass and a note on what is missing; None if there are none
         self._snapshots: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
-        self._has_passes = False  # whether making them needs no compile
-        # number of the dump that this is, among those of all passes; None: what came out in the end
+        self._has_passes = False  # whether that needs no further compile
+        # number of this dump among those of all passes; None for the final module
         self._pass_number: int | None = None
 
     def at(self, stage: str) -> Capture:
@@ -97,8 +97,8 @@ class Capture:
         """Id of the chip that time is modelled on, such as "tpu-v5e"; None when unknown.
 
         By default the chip of the capture's devices; a dump has none until one is set:
-        ``cap.hardware = "h100"``, None for the default again. Figures, pages and widgets made
-        from then on are for that chip. Raises ``HardwareError`` for a chip nobody knows.
+        ``cap.hardware = "h100"``; None restores the default. Figures, pages and widgets made
+        from then on are for that chip. Raises ``HardwareError`` for an unknown chip.
         """
         from .analysis.cost.cost import chip_of
 
@@ -141,14 +141,14 @@ class Capture:
 
     @property
     def is_large(self) -> bool:
-        """Whether its analyses take a noticeable time, so that hosts show the picture first."""
+        """Whether its analyses take a noticeable time; hosts then show the graph first."""
         return len(self.module.instructions) > AT_ONCE
 
     @property
     def quick_summary(self) -> dict[str, Any]:
-        """``summary`` where it is made already or takes no noticeable time, else its counts.
+        """``summary`` if it is cached or takes no noticeable time, else only its counts.
 
-        The counts lack cost, memory and collectives: a notebook shows the picture of a large
+        The counts lack cost, memory and collectives: a notebook shows the graph of a large
         module first.
         """
         if "summary" in self.__dict__ or not self.is_large:
@@ -159,17 +159,17 @@ class Capture:
 
     @cached_property
     def collectives(self) -> Collectives:
-        """Every logical collective: what it moves, over which axes, how often, at what phase."""
+        """Every logical collective: what it moves, over which axes, how often, in which phase."""
         from .analysis.comms.collectives import collectives
 
         return collectives(self.module, self.target)
 
     def why(self, collective: Collective | str) -> Why:
-        """Why a collective is there: the op that asked, what moves, and who said how it is cut.
+        """Why a collective is there: the op that needs it, what moves, and what set the shardings.
 
         ``collective`` is a row of ``cap.collectives`` or the name of its instruction. What
-        cannot be found is said in ``unknown``, never guessed. Raises ``ValueError`` for what is
-        no collective of this capture.
+        cannot be found is listed in ``unknown``, never guessed. Raises ``ValueError`` if this
+        capture has no such collective.
         """
         from .analysis.why.provenance import explain
 
@@ -188,11 +188,12 @@ class Capture:
         *,
         trips: Mapping[str, int] | None = None,
     ) -> Cost:
-        """FLOPs, bytes and modelled seconds of every instruction, of one device.
+        """FLOPs, bytes and modelled seconds of every instruction, per device.
 
         ``hardware`` is a chip's id such as "tpu-v5e" or "h100", default ``cap.hardware``
         where it is known; ``trips`` sets trip counts of loops by name. Raises
-        ``HardwareError`` and ``ValueError`` with what there is.
+        ``HardwareError`` for an unknown chip, ``ValueError`` for an unknown loop and for a
+        stage that is not HLO.
         """
         from .analysis.cost.cost import chip_of, estimate, estimated
         from .hardware import find, load
@@ -202,12 +203,12 @@ class Capture:
         chip = chip_of(self.target) if hardware is None else find(hardware)
         target = self.target
         if chip is not None and not target.devices and chip.id in load():
-            target = replace(target, hardware=chip.id)  # whose torus an unknown slice is of
+            target = replace(target, hardware=chip.id)  # the chip whose torus an unknown slice has
         return estimate(self.module, target, hardware=chip, trips=trips)
 
     @cached_property
     def memory(self) -> Memory:
-        """Live bytes over the schedule, who is live at the peak, donation, what loops store."""
+        """Live bytes over the schedule, what is live at the peak, donation, what loops store."""
         from .analysis.memory.memory import analysed
 
         return analysed(self.module, self.target)
@@ -223,7 +224,7 @@ class Capture:
     def findings(self) -> Findings:
         """What is worth acting on, most at stake first: sentences with evidence and line.
 
-        Raises ``ValueError`` for a stage that is no HLO, or a dump without ENTRY.
+        Raises ``ValueError`` for a stage that is not HLO, or a dump without ENTRY.
         """
         from .analysis.findings.rules import findings
 
@@ -235,13 +236,13 @@ class Capture:
     def show(
         self, *, values: Any = None, label: str = "own values", unit: str = "", column: str = ""
     ) -> Capture:
-        """This capture with a person's own numbers: a colouring, and a row in Details.
+        """Adds your own numbers as a colouring and a row in Details; returns this capture.
 
         ``values``: numbers by instruction name (or instruction), a pandas Series, or a DataFrame
-        or CSV file with a column "name"; ``column`` names the one of numbers where there are
-        several. ``unit`` such as "s", "B" or "" for plain counts. Names that no instruction has
-        become a warning; several calls with other labels stand beside each other. Raises
-        ``ValueError`` when nothing lands.
+        or CSV file with a column "name"; ``column`` names the column of numbers where there are
+        several. ``unit`` is such as "s", "B" or "" for plain counts. Names that no instruction
+        has become a warning; calls with different labels add to each other. Raises
+        ``ValueError`` when no value matches an instruction.
 
         >>> cap.show(values={"fusion.12": 4096.0, "dot.3": 128.0}, label="L2 misses")
         """
@@ -259,14 +260,14 @@ class Capture:
     def passes(self) -> Passes:
         """What each pass of the compiler changed, in the order they ran.
 
-        Of a live capture, which compiles once more unless it was made with ``passes=True``, and
-        of a folder that XLA dumped every pass to. Raises ``ValueError`` where nothing tells,
-        ``CaptureError`` and ``ReadError``.
+        For a live capture, which compiles once more unless it was made with ``passes=True``, and
+        for a folder that XLA dumped every pass to. Raises ``ValueError`` if there is no
+        record of the passes, ``CaptureError`` and ``ReadError``.
         """
         return self.load_passes()
 
     def load_passes(self, progress: Callable[[int, int], None] | None = None) -> Passes:
-        """``passes``, telling how many of how many are compared; ``progress`` may raise to stop."""
+        """``passes``, with ``progress(compared, all)`` called on the way; it may raise to stop."""
         known: Passes | None = self.__dict__.get("passes")
         if known is not None:
             return known
@@ -279,24 +280,24 @@ class Capture:
 
         found = passes(*self._snapshots(), progress)
         self.__dict__["passes"] = found
-        self.__dict__.pop("stages_bytes", None)  # its sentences name passes that are known
+        self.__dict__.pop("stages_bytes", None)  # its sentences name passes where they are known
         return found
 
     @property
     def has_passes(self) -> bool:
-        """Whether ``passes`` can be had: of live captures and of dumps of every pass."""
+        """Whether ``passes`` is available: for live captures and dumps of every pass."""
         return self._snapshots is not None
 
     @property
     def passes_at_hand(self) -> bool:
-        """Whether ``passes`` can be had without compiling again."""
+        """Whether ``passes`` is available without compiling again."""
         folder = self._snapshots is not None and self._run is None
         return self._has_passes or folder or "passes" in self.__dict__
 
     def passes_bytes(self, progress: Callable[[int, int], None] | None = None) -> bytes:
         """The passes block of js/view.ts, gzip'd. ``progress`` may raise to stop.
 
-        Raises what ``passes`` raises, and ``ValueError`` where it would be too large.
+        Raises what ``passes`` raises, and ``ValueError`` if it would be too large.
         """
         from .view.passes import build_passes
 
@@ -311,20 +312,20 @@ class Capture:
 
     @property
     def _shown_pass(self) -> int | None:
-        """The row of ``passes`` that this module stands at; None where it is the end."""
+        """The row of ``passes`` that this module belongs to; None for the final module."""
         return None if self._pass_number is None else self.passes.at(self._pass_number)
 
     @property
     def _kept_passes(self) -> Passes | None:
-        """The passes where they are there without compiling again."""
+        """The passes if they are available without compiling again, else None."""
         return self.passes if self._has_passes or "passes" in self.__dict__ else None
 
     def origins(self, instruction: Instruction | str) -> OriginCard:
         """Which StableHLO operations an instruction comes from, through which calls and lines.
 
         ``instruction`` or its name. With passes (see ``passes``) also the pass that made it.
-        Raises ``ValueError`` where nobody followed the operations, ``LookupError`` for a name
-        that is not here.
+        Raises ``ValueError`` if the operations were not tracked, ``LookupError`` for an
+        unknown name.
         """
         from .analysis.report.origin_card import origin_card
 
@@ -341,7 +342,7 @@ class Capture:
 
     @cached_property
     def _inferred(self) -> Inferred | None:
-        """Origins of a dump of every pass that nobody marked; None for other captures."""
+        """Origins inferred from a dump of every pass without marks; None for other captures."""
         if self.module.origins is not None or self._snapshots is None or self._run is not None:
             return None
         from .analysis.report.inferred import infer
@@ -365,7 +366,7 @@ class Capture:
         inlined, dead, or unknown; exactly one each.
 
         Uses the passes, which compiles once more unless the capture was made with
-        ``passes=True``. Raises ``ValueError`` where nobody followed the operations.
+        ``passes=True``. Raises ``ValueError`` if the operations were not tracked.
         """
         from .analysis.report.fates import fates
 
@@ -381,8 +382,8 @@ class Capture:
     def fate(self, what: int | str) -> Fates:
         """What became of an operation, by its number, or of a source line, ``"model.py:42"``.
 
-        Raises ``LookupError`` where there is none, ``ValueError`` where nobody followed the
-        operations.
+        Raises ``LookupError`` if there is none, ``ValueError`` if the operations were not
+        tracked.
         """
         from .analysis.report.fate import Fates
 
@@ -400,7 +401,7 @@ class Capture:
         return Fates(found, self.fates.inferred)
 
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
-        """Runs the program under ``jax.profiler`` and keeps what it measured.
+        """Runs the program under ``jax.profiler`` and keeps the measurements.
 
         One run to warm up, then ``steps`` measured ones. The result is also in
         ``cap.measured`` and in the views made from then on. Raises ``ValueError`` for a
@@ -419,8 +420,8 @@ class Capture:
     def add_profile(self, trace: str | Path | bytes, *, steps: int | None = None) -> Measured:
         """Joins a profiler trace taken elsewhere: an ``xplane.pb`` or a folder such as XProf's.
 
-        Of a folder the newest run is read, all hosts of it. ``steps`` is how many executions
-        it covers; None counts them. Raises ``ReadError``, also when the trace has nothing of
+        Of a folder the newest run is read, with all its hosts. ``steps`` is how many executions
+        it covers; None counts them. Raises ``ReadError``, also when the trace has no times for
         this module.
         """
         from .readers.xplane import read_trace
@@ -442,13 +443,13 @@ class Capture:
                 + (f"; it has {has}" if has else ": it has no HLO operations at all")
             )
         remember(self.module, found)
-        self.__dict__.pop("summary", None)  # it says what was measured, as findings do
+        self.__dict__.pop("summary", None)  # it includes the measurements, as findings do
         self.__dict__.pop("findings", None)
         self.__dict__.pop("analyses_bytes", None)
         return found
 
     def _on_its_chip(self, found: Measured, chip: Any) -> Measured:
-        """Takes the trace's chip for a dump that does not say its own; a note where they differ."""
+        """Takes the trace's chip for a dump that does not name one; adds a note if they differ."""
         from .hardware import choose, recognise
 
         traced = None
@@ -497,9 +498,9 @@ class Capture:
 
     @cached_property
     def stages_bytes(self) -> bytes:
-        """The stages block of js/view.ts, gzip'd: the program's texts, and what belongs together.
+        """The stages block of js/view.ts, gzip'd: the program's texts, and which lines correspond.
 
-        Of passes it tells what is known without compiling again.
+        Of passes it holds what is known without compiling again.
         """
         from .view import build_stages
 
@@ -537,9 +538,9 @@ class Capture:
     def to_html(self, path: str | Path | None = None, *, passes: bool = False) -> str | Path:
         """One self-contained offline page. Writes ``path`` and returns it, or returns the page.
 
-        ``passes`` puts in what every compiler pass did, to step through; a step of 3,000
-        instructions takes 0.6 MB more, one of 100,000 about 9 MB. Over 32 MB they are left out,
-        and the page says so. Raises what ``passes`` raises.
+        ``passes`` adds what every compiler pass did, to step through; for a step of 3,000
+        instructions that is 0.6 MB more, for one of 100,000 about 9 MB. Over 32 MB they are
+        left out, and the page says so. Raises what ``passes`` raises.
         """
         from .show.html import page
 
@@ -552,8 +553,8 @@ class Capture:
     def to_dot(self, **options: Any) -> graphviz.Digraph:
         """The grouped graph as a ``graphviz.Digraph``; ``.source`` is DOT text.
 
-        ``max_nodes``: boxes at most; ``open``: names of groups, folds or instructions that are
-        opened whatever the limit.
+        ``max_nodes``: at most this many boxes; ``open``: names of groups, folds or instructions
+        that are opened whatever the limit.
         """
         from .show.dot import digraph
 
@@ -563,7 +564,7 @@ class Capture:
         """SVG through the ``dot`` program, with the options of ``to_dot``.
 
         Writes ``path`` and returns it, or returns the text. Raises ``DotMissing`` saying what
-        to install, and ``DotFailed`` with what ``dot`` says where it gives up.
+        to install, and ``DotFailed`` with the message of ``dot`` when it gives up.
         """
         from .show.dot import svg
 
@@ -595,7 +596,7 @@ class Capture:
 
 
 def _with_reader(target: Target) -> Target:
-    """The target, able to read the dumps around partitioning when asked."""
+    """The target, able to read the dumps before and after partitioning on demand."""
     before, after = map(target.dumps.get, ("after_shardy-xla", "after_spmd-partitioning"))
     if before is not None and target.before_partitioning is None:
         target = replace(target, before_partitioning=_reader(before))

@@ -1,10 +1,10 @@
-"""What a process that reads somebody's file may know of this one."""
+"""The environment that is passed on to a child process that reads untrusted files."""
 
 from __future__ import annotations
 
 import os
 
-# A list of what is let through: names of secrets cannot be guessed.
+# An allow-list: names of secrets cannot be guessed.
 _NAMES = frozenset(
     "PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TEMP TMP SHELL TERM "
     "VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH DYLD_LIBRARY_PATH DYLD_FALLBACK_LIBRARY_PATH "

@@ -14,14 +14,14 @@ from pathlib import Path
 
 
 def tpu_start_up_would_hang() -> bool:
-    """libtpu is installed, nobody chose platforms, and no accelerator is attached."""
+    """libtpu is installed, no platform is chosen, and no accelerator is attached."""
     if os.environ.get("JAX_PLATFORMS") or importlib.util.find_spec("libtpu") is None:
         return False
     return not _accelerator_attached()
 
 
 def choose_cpu_before_jax() -> bool:
-    """Sets ``JAX_PLATFORMS=cpu`` for this process where jax would hang and is not imported."""
+    """Sets ``JAX_PLATFORMS=cpu`` if jax would hang and is not imported yet; whether it did."""
     if "jax" in sys.modules or not tpu_start_up_would_hang():
         return False
     os.environ["JAX_PLATFORMS"] = "cpu"

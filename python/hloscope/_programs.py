@@ -1,4 +1,4 @@
-"""``read_programs``: all programs of one run beside one another, and the calls of a trace.
+"""``read_programs``: all programs of one run side by side, and the calls of a trace.
 
     dump folder ── last stage of each module ──┐                      ┌─ rows: figures of one call
     trace, log or archive ── its modules ──────┴─▶ Capture.summary ─▶─┤
@@ -39,7 +39,7 @@ def read_programs(
 
     ``profile`` is a profiler trace of the same run, which tells how often each ran, how long it
     took and in what order; a trace as ``source`` tells that by itself. ``hardware`` is the chip
-    to model time on. Raises ``ReadError``, and ``HardwareError`` for a chip nobody knows.
+    to model time on. Raises ``ReadError``, and ``HardwareError`` for an unknown chip.
 
         >>> read_programs("/tmp/dump", profile="/tmp/trace")
     """
@@ -70,7 +70,7 @@ def read_programs(
 
 @dataclass
 class _Made:
-    """Rows, and of each the programs of the trace that it may be."""
+    """Rows, and for each the programs of the trace that it may be."""
 
     rows: list[ProgramRow]
     keys: list[set[Key]]
@@ -146,7 +146,7 @@ def _add(
 
 
 def _with_calls(found: Programs, trace: Trace, keys: list[set[Key]]) -> Programs:
-    """Runs, seconds and calls of a trace; programs that it alone knows become rows."""
+    """Adds a trace's runs, seconds and calls; programs that only the trace has become rows."""
     owners: dict[Key, list[int]] = {}
     for row, of in enumerate(keys):
         for key in of:
@@ -212,8 +212,8 @@ def _with_calls(found: Programs, trace: Trace, keys: list[set[Key]]) -> Programs
 
 
 def _chosen_by_time(found: Programs, is_folder: bool) -> Programs:
-    """As ``read`` with a profile: the name with most time; of several compiles of it the last of
-    a folder, of a file the largest."""
+    """As ``read`` with a profile: the name with the most time; of several compiles of it, the last
+    one of a folder, the largest of a file."""
     seconds: dict[str, float] = {}
     for r in found.rows:
         if r.op_seconds is not None and r.number is not None:
@@ -228,7 +228,7 @@ def _chosen_by_time(found: Programs, is_folder: bool) -> Programs:
 
 
 def _of_trace(key: Key, trace: Trace) -> ProgramRow:
-    """A program that the dump does not hold: by the HLO of the trace, or by its runs alone."""
+    """A program that the dump does not hold: from the trace's HLO, or from its runs alone."""
     for p in trace.programs:
         if (p.name, p.id) == key:
             made = _Made([], [])

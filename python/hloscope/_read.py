@@ -34,15 +34,15 @@ def read(
     HLO or StableHLO text.
 
     ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
-    (``before_optimizations``, a pass name, ``after_optimizations``); by default the largest
-    module at its last stage, with a profile the one that took most time. ``profile`` is a
+    (``before_optimizations``, a pass name, ``after_optimizations``); the default is the largest
+    module at its last stage, or with a profile the one that took the most time. ``profile`` is a
     profiler trace (``….xplane.pb``, or a folder such as XProf's) whose times are joined to the
-    instructions; a trace is also a source itself, by the HLO that it carries. ``hardware`` is
-    the id of a chip to model time on, such as "tpu-v5e": a dump does not say what it is for.
-    Raises ``ReadError``, and ``HardwareError`` for a chip nobody knows.
+    instructions; a trace can be the source itself too, for the HLO it carries. ``hardware`` is
+    the id of a chip to model time on, such as "tpu-v5e": a dump does not name its chip.
+    Raises ``ReadError``, and ``HardwareError`` for an unknown chip.
 
     The log of Alpa's automatic stage construction, with any text around it, is not a program: for
-    one a ``StageLog`` is returned.
+    such a log a ``StageLog`` is returned.
 
         >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
         >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
@@ -51,13 +51,13 @@ def read(
     if hardware is not None:
         from .hardware import find
 
-        hardware = find(hardware).id  # wrong ids are told before minutes of reading
+        hardware = find(hardware).id  # report a wrong id before minutes of reading
     data, origin, path = load(source)
     log = _stage_log(data, origin)
     if log is not None:
         if module is not None or stage is not None or profile is not None:
             raise ReadError("a stage log has no modules: read it without module, stage, profile")
-        return cast(Capture, log)  # no type can tell the two apart: the content decides
+        return cast(Capture, log)  # no type distinguishes the two: the content decides
     trace = read_trace(Path(profile)) if profile is not None else None
     note = found_stage = ""
     folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
@@ -83,7 +83,7 @@ def read(
     modules = read_modules(data, origin)
     timed = isinstance(data, bytes) and is_trace(data)
     if timed and module is None:
-        module = 0  # the one with most measured time
+        module = 0  # the one with the most measured time
     elif module is None and len(modules) > 1:
         module = _most_measured(trace, (m.name for m in modules))
     chosen = choose_module(modules, module, origin or "the text")
@@ -106,7 +106,7 @@ def read(
 
 
 def _most_measured(trace: Trace | None, names: Iterable[str]) -> str | None:
-    """Of the modules' names the one with most time in a trace; None where it has none of them."""
+    """The name with the most time in a trace; None where the trace has none of them."""
     seconds: dict[str, float] = {}
     for o in trace.ops if trace is not None else ():
         if not o.beside:
@@ -117,7 +117,7 @@ def _most_measured(trace: Trace | None, names: Iterable[str]) -> str | None:
 
 
 def _stage_log(data: bytes | str, origin: str) -> StageLog | None:
-    """The log of a planner, where the text holds one and no HLO."""
+    """The log of a planner, if the text holds one and no HLO; else None."""
     rows, head = "ModuleProfileResult(", "HloModule"
     raw = isinstance(data, bytes)
     if (rows.encode() if raw else rows) not in data:  # type: ignore[operator]
@@ -138,7 +138,7 @@ def _stage_log(data: bytes | str, origin: str) -> StageLog | None:
 
 
 def _all_hosts(source: Source, file: Path) -> Path:
-    """The folder of traces that was asked for, not the one file that its HLO came from."""
+    """The requested trace folder, not the one file that its HLO came from."""
     asked = Path(source).expanduser() if isinstance(source, (str, os.PathLike)) else file
     return asked if asked.is_dir() else file
 

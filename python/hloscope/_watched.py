@@ -19,9 +19,9 @@ FIRST = "first"
 
 @dataclass(frozen=True, eq=False)
 class Compile:
-    """One compile. Seconds of tracing, lowering and compiling; ``at`` since watching began.
+    """One compile, with seconds for tracing, lowering and compiling; ``at`` since watching began.
 
-    ``causes``: what changed against the nearest earlier compile of the same function, such as
+    ``causes``: what changed from the nearest earlier compile of the same function, such as
     ("shape",); ("first",) for the first, ("unknown",) where jax did not show the call, and
     ("the same",) where jax had dropped what it compiled.
     """
@@ -45,7 +45,7 @@ class Compile:
     def capture(self, **options: Any) -> Capture:
         """What XLA made of it, by compiling it again as ``hs.capture`` does.
 
-        Raises ``ValueError`` where the call was not seen.
+        Raises ``ValueError`` if the call was not seen.
         """
         if self._open is None:
             raise ValueError(f"the arguments of {self.function} were not seen")
@@ -54,7 +54,7 @@ class Compile:
 
     @property
     def can_open(self) -> bool:
-        """Whether ``capture`` can make it again: jax showed the call."""
+        """Whether ``capture`` can compile it again: jax showed the call."""
         return self._open is not None
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,12 +77,12 @@ class Watched:
 
     @property
     def compiles(self) -> tuple[Compile, ...]:
-        """Compiles of the person's own functions."""
+        """Compiles of the user's own functions."""
         return tuple(c for c in self.everything if not c.of_library)
 
     @property
     def recompiles(self) -> tuple[Compile, ...]:
-        """Those after the first of each function."""
+        """Compiles after the first of each function."""
         return tuple(c for c in self.compiles if c.causes != (FIRST,))
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class Watched:
         return {"compiles": [c.to_dict() for c in self.everything]}
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row a compile."""
+        """One row per compile."""
         import pandas
 
         return pandas.DataFrame([c.to_dict() for c in self.everything])

@@ -20,10 +20,10 @@ _BUDGETS = ("max_peak", "max_wire_bytes", "forbid", "max_instructions", "require
 
 @pytest.fixture
 def hlo_check() -> Callable[..., CheckReport]:
-    """``hlo_check(program, *arguments, **budgets)``: fails the test when a budget is not kept.
+    """``hlo_check(program, *arguments, **budgets)``: fails the test when a budget is not met.
 
     ``program`` is a Capture, or what ``hs.capture`` takes with its arguments; keywords that are
-    no budgets of ``hs.check`` go to ``hs.capture``. Returns the report.
+    not budgets of ``hs.check`` go to ``hs.capture``. Returns the report.
     """
 
     def check(program: Any, *arguments: Any, **keywords: Any) -> CheckReport:

@@ -2,7 +2,7 @@
 
 =================  ==========================================================
 ``entry.py``       ``capture``: fn, Traced, Lowered, Compiled → Capture
-``program.py``     a program on its way down, each stage made once
+``program.py``     a program and its stages, each made once
 ``stages.py``      jaxpr, StableHLO, HLO before and after optimisation → Module
 ``describe.py``    devices, mesh, arguments, XLA's own figures → Target
 ``placing.py``     moves arguments onto another mesh, shapes only
@@ -11,13 +11,13 @@
 ``marks_text.py``  takes those numbers out of names again
 ``every_pass.py``  the program after every pass of one compile
 ``provenance.py``  Shardy and pre-partitioning dumps taken while compiling
-``dumping.py``     a folder to dump into that cannot take the process down
-``messages.py``    what the compiler says on stderr
+``dumping.py``     a dump folder that cannot take the process down
+``messages.py``    the compiler's messages on stderr
 ``stderr.py``      descriptor 2, redirected once for the whole process
-``cells.py``       cells of a notebook by their numbers
-``sources.py``     the person's own source files
+``cells.py``       notebook cells by their numbers
+``sources.py``     the user's own source files
 ``jaxpr.py``       jaxpr → Module
-``watch.py``       what jax compiles, and why again; ``watch_call.py`` compares two calls
+``watch.py``       what jax compiles and recompiles, and why; ``watch_call.py`` compares two calls
 ``_compat.py``     everything that differs between jax versions
 =================  ==========================================================
 """

@@ -1,4 +1,4 @@
-"""Everything that differs between jax versions, or that jax does not say publicly.
+"""Everything that differs between jax versions, or that jax has no public API for.
 
 Each function here has a public spelling or a plain default to fall back on: a private name
 that moved costs a detail, never the capture.
@@ -18,7 +18,7 @@ import jax
 
 
 def backends_initialized() -> bool:
-    """Whether jax has already started its backends (then platforms cannot be chosen)."""
+    """Whether jax has already started its backends (platforms can then no longer be chosen)."""
     try:
         from jax._src import xla_bridge
 
@@ -37,7 +37,7 @@ def leave_out_own_frames() -> None:
 
 def mesh_context(mesh: jax.sharding.Mesh) -> contextlib.AbstractContextManager[Any]:
     """The mesh as jax's current mesh, so that bare PartitionSpecs and shard_map find it."""
-    # jax.sharding.set_mesh of jax 0.6 and 0.7 is not a context manager: it sets the mesh for good.
+    # jax.sharding.set_mesh of jax 0.6 and 0.7 is not a context manager: the mesh stays set.
     for owner, name in ((jax, "set_mesh"), (jax.sharding, "use_mesh")):
         setter = getattr(owner, name, None)
         if setter is not None:
@@ -62,8 +62,8 @@ def current_mesh() -> jax.sharding.Mesh | None:
 def jit_options(jitted: Any) -> dict[str, Any] | None:
     """What ``jax.jit`` was given, to jit the function again for another mesh.
 
-    None where jax does not tell, where no shardings were given, or where layouts, a device or a
-    backend were: those cannot move.
+    None if jax does not say, if no shardings were given, or if layouts, a device or a
+    backend were, which cannot move.
     """
     info = getattr(jitted, "_jit_info", None)
     if info is None or not hasattr(jitted, "__wrapped__"):
@@ -93,7 +93,7 @@ def jit_options(jitted: Any) -> dict[str, Any] | None:
 
 
 def jit_flags(jitted: Any) -> dict[str, Any] | None:
-    """Static and donated arguments that ``jax.jit`` was given; None where jax does not tell."""
+    """Static and donated arguments that ``jax.jit`` was given; None if jax does not say."""
     info = getattr(jitted, "_jit_info", None)
     if info is None or not hasattr(jitted, "__wrapped__"):
         return None
@@ -113,8 +113,8 @@ def platforms_chosen() -> bool:
 def no_persistent_cache() -> Iterator[None]:
     """Compiles for real: a hit in jax's on-disk cache would leave no dump and no messages.
 
-    Without a cache folder there is nothing to switch off. The switch belongs to the process:
-    the first thread that compiles turns it off, and the last one turns it back.
+    Without a cache folder there is nothing to switch off. The switch is global to the process:
+    the first thread that compiles turns it off, and the last one turns it back on.
     """
     global _cache_users, _cache_before
     if not getattr(jax.config, "jax_compilation_cache_dir", None):
@@ -173,7 +173,7 @@ def attached(devices: Sequence[Any]) -> bool:
 def profiler_would_crash() -> bool:
     """Whether libtpu is in this process without a TPU, as after compiling for a topology.
 
-    Its part of the profiler then ends the process with a segmentation fault (libtpu 0.0.51).
+    Its profiler then ends the process with a segmentation fault (libtpu 0.0.51).
     """
     try:
         from jax._src import lib, xla_bridge
@@ -202,7 +202,7 @@ def kept_arguments(lowered: Any, compiled: Any) -> list[int] | None:
 
 
 def argument_shardings(lowered: Any, count: int) -> Sequence[Any]:
-    """Shardings that a lowered program asks of its kept arguments; [] when unknown."""
+    """Shardings that a lowered program requires of its kept arguments; [] when unknown."""
     lowering = getattr(lowered, "_lowering", None)
     found = getattr(lowering, "compile_args", {}).get("in_shardings", ())
     return tuple(found) if len(found) == count else ()
@@ -212,8 +212,8 @@ def copy_of_module(lowered: Any) -> tuple[Any, Any, Any] | None:
     """``(Lowered, its MLIR module, MLIR's Python bindings)``, the first two copied.
 
     jax caches what it compiles by the module object: the copy keeps out of all its caches.
-    None where a program is lowered in another way, and before jax 0.10: taking a location apart
-    ends the process there (seen with 0.8.0).
+    None if a program is lowered in another way, and before jax 0.10, where taking a location
+    apart ends the process (seen with 0.8.0).
     """
     if jax.__version_info__ < (0, 10):
         return None
@@ -236,7 +236,7 @@ def copy_of_module(lowered: Any) -> tuple[Any, Any, Any] | None:
 
 
 def debug_names(traced: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """``(argument names, result paths)`` by jax's own account: "params['w1']", "result[0]"."""
+    """``(argument names, result paths)`` as jax names them: "params['w1']", "result[0]"."""
     info = getattr(getattr(getattr(traced, "jaxpr", None), "jaxpr", None), "debug_info", None)
     arguments = getattr(info, "arg_names", None) or ()
     results = getattr(info, "result_paths", None) or ()
@@ -286,7 +286,7 @@ def user_frames(source_info: Any) -> list[Any]:
 
 
 def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
-    """Meshes with devices that a program holds: of constraints, inner jits and shard_maps."""
+    """Meshes with devices that a program holds: in constraints, inner jits and shard_maps."""
     found: set[jax.sharding.Mesh] = set()
     todo, seen = [jaxpr], set()
     while todo:

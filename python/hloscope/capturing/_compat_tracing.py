@@ -1,4 +1,4 @@
-"""What following Python calls needs of jax that jax does not say publicly: see ``python_calls.py``.
+"""What recording Python calls needs from jax beyond its public API: see ``python_calls.py``.
 
 As in ``_compat.py``, what has moved costs the detail, never the capture: ``tracing_context``
 is None then.
@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-# Operations that only end a function or region, and what holds the others: they have no number.
+# Operations that only end a function or region, and those that hold the others: not numbered.
 UNNUMBERED = frozenset(
     "builtin.module func.func func.return stablehlo.return sdy.mesh sdy.return".split()
 )
@@ -44,14 +44,14 @@ def _context() -> Any:
 
 
 def tracing_context() -> contextlib.AbstractContextManager[Any] | None:
-    """Entered while tracing and lowering; None where jax is another than this file knows."""
+    """Entered while tracing and lowering; None for a jax that this file does not know."""
     found = _context()
     return None if found is None else found("hloscope")  # type: ignore[no-any-return]
 
 
 @functools.cache
 def is_user_file(name: str) -> bool:
-    """Whether jax takes a file for its user's: neither jax nor the standard library."""
+    """Whether jax counts a file as its user's: neither jax nor the standard library."""
     from jax._src import source_info_util
 
     return source_info_util.is_user_filename(name)
@@ -64,13 +64,13 @@ def hooked(
     seen: Callable[[Any], bool],
     outside: Callable[[Any], Any],
 ) -> Iterator[None]:
-    """Appends to name stacks what ``current`` gives, and writes it into locations.
+    """Appends what ``current`` returns to name stacks, and writes it into locations.
 
-    ``seen`` knows an element of that kind; ``outside`` gives one to put before another, where
-    jax puts an inner equation into the program that is being traced.
+    ``seen`` recognises such an element; ``outside`` returns one to put before another, where
+    jax inlines an inner equation into the program that is being traced.
 
-    The hooks belong to the process and do nothing in threads for which ``current`` gives None:
-    the first who comes puts them in, the last takes them out.
+    The hooks are global to the process and do nothing in threads for which ``current`` returns
+    None: the first caller installs them, the last one removes them.
     """
     global _users
     with _lock:
@@ -193,9 +193,9 @@ def module_of(lowered: Any) -> tuple[Any, Any] | None:
 
 
 def take_marks(module: Any, ir: Any, mark: re.Pattern[str]) -> list[tuple[int, ...]]:
-    """Takes marks out of all locations: those of each operation, outermost first.
+    """Takes marks out of all locations; returns those of each operation, outermost first.
 
-    Raises ``ValueError`` where one is left.
+    Raises ``ValueError`` if one is left.
     """
     found: list[tuple[int, ...]] = []
 

@@ -1,10 +1,10 @@
-"""Cells of a notebook by their numbers: IPython compiles each under the name of a temporary file.
+"""Notebook cells by their numbers: IPython compiles each under the name of a temporary file.
 
-    /tmp/ipykernel_7/25936981.py    In [2]    where it ran last as cell 2
+    /tmp/ipykernel_7/25936981.py    In [2]    if it last ran as cell 2
 
-The numbers are those at the time of a capture. They are put where texts and frames of a program
-are taken from jax and XLA, so that nothing made of them, a saved page least of all, holds a path
-that was of one process.
+The numbers are those at the time of a capture. They are filled in where texts and frames of a
+program are taken from jax and XLA, so that nothing made from them, saved pages above all, holds a
+path that only means something to one process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..hlo.python_calls import Frame
 
 @dataclass(frozen=True)
 class Cells:
-    """What a cell is called by the file it was compiled as; nothing outside of IPython."""
+    """Cell names by the file each cell was compiled as; empty outside of IPython."""
 
     names: Mapping[str, str]
     _met: dict[str, str] = field(default_factory=dict)  # name → file, of those in the program
 
     def name(self, file: str) -> str:
-        """ "In [2]" of a cell's file; any other file as it is.
+        """ "In [2]" for a cell's file; any other file unchanged.
 
-        So is one whose number another has: code that ran silently has that of the next cell.
+        So is one whose number another file has: code that ran silently has that of the next cell.
         """
         name = self.names.get(file)
         if name is None or self._met.setdefault(name, file) != file:
@@ -38,11 +38,11 @@ class Cells:
         return name
 
     def file(self, name: str) -> str:
-        """The file of "In [2]"; any other name as it is."""
+        """The file of "In [2]"; any other name unchanged."""
         return self._met.get(name, name)
 
     def text(self, text: str) -> str:
-        """A text of jax or XLA in which files stand as they are or with their C escapes."""
+        """Renames cells in a text from jax or XLA, in which files may be written with C escapes."""
         if not any(root in text for root in self._roots):
             return text
         return self._pattern.sub(self._renamed, text)
@@ -53,7 +53,7 @@ class Cells:
         return m.group() if name == file else name
 
     def frames(self, rows: Sequence[tuple[Frame, ...]]) -> tuple[tuple[Frame, ...], ...]:
-        """Python frames of operations."""
+        """Renames cells in the Python frames of operations."""
         if not self.names:
             return tuple(rows)
         return tuple(
@@ -62,7 +62,7 @@ class Cells:
         )
 
     def module(self, module: Module) -> Module:
-        """A module read from a proto, whose text is not written yet."""
+        """Renames cells in a module read from a proto, whose text is not written yet."""
         if self.names:
             files = tuple(map(self.name, module.frames.files))
             module.frames = replace(module.frames, files=files)
@@ -77,7 +77,7 @@ class Cells:
 
     @cached_property
     def _roots(self) -> set[str]:
-        """What the files begin with: looked for first, as texts are long and cells many."""
+        """Prefixes of the files: searched for first, as texts are long and cells many."""
         return {s[: max(s.rfind("/"), s.rfind("\\"), 12) + 1] for s in self._spelled}
 
     @cached_property

@@ -27,7 +27,7 @@ def describe(
     sources: Mapping[str, str] | None = None,
     dumps: Mapping[str, str] | None = None,
 ) -> Target:
-    """Everything known about what a program is for; what is not known stays empty."""
+    """Everything known about a program's target; what is not known stays empty."""
     raw = _compat.partition_devices(lowered, compiled)
     arguments, in_shardings = _arguments(traced, lowered, compiled, fn, module)
     results, out_shardings = _results(traced, lowered, compiled)
@@ -83,7 +83,7 @@ _SDY_AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
 def _stablehlo_mesh(lowered: Any, count: int) -> Mesh | None:
-    """``sdy.mesh @mesh = <["data"=2, "model"=4]>``: all there is when shard_map made it."""
+    """``sdy.mesh @mesh = <["data"=2, "model"=4]>``: the only mesh when shard_map made it."""
     if lowered is None:
         return None
     with contextlib.suppress(Exception):
@@ -214,7 +214,7 @@ def _path_name(path: Sequence[Any], fn: Callable[..., Any] | None) -> str:
 
 
 def _memory_stats(compiled: Any) -> dict[str, int]:
-    """Fields of CompiledMemoryStats, bytes a device; ``peak_memory_in_bytes`` included."""
+    """Fields of CompiledMemoryStats, bytes per device; ``peak_memory_in_bytes`` included."""
     out: dict[str, int] = {}
     if compiled is None:
         return out

@@ -31,8 +31,8 @@ from ..analysis.text.units import size
 
 _MIB = 1 << 20
 # Bytes written for each byte of the program's StableHLO without large constants, for each byte
-# of its bytecode (which holds the constants whole), and whatever the program is. Twice what was
-# measured at worst: 57 and 15 for the passes that explain shardings, 235 and 50 for every pass.
+# of its bytecode (which holds the constants whole), and for any program. Twice the worst that
+# was measured: 57 and 15 for the passes that explain shardings, 235 and 50 for every pass.
 _SOME_PASSES = (120, 30, 32 * _MIB)
 _EVERY_PASS = (500, 100, 64 * _MIB)
 # Quotas do not show in the free space of a file system: this much is reserved to find them.
@@ -61,7 +61,7 @@ class DumpFolder:
 
 
 def bytes_needed(lowered: Any, *, every_pass: bool = False) -> int:
-    """At most what a dump of this program writes, in bytes; generous on purpose."""
+    """An upper bound on what a dump of this program writes, in bytes; generous on purpose."""
     per_text, per_bytecode, floor = _EVERY_PASS if every_pass else _SOME_PASSES
     try:
         operation = lowered.compiler_ir("stablehlo").operation
@@ -74,7 +74,7 @@ def bytes_needed(lowered: Any, *, every_pass: bool = False) -> int:
 
 
 def text_of(lowered: Any) -> str:
-    """The program's StableHLO without large constants and places in the source."""
+    """The program's StableHLO without large constants and source locations."""
     operation = lowered.compiler_ir("stablehlo").operation
     return str(operation.get_asm(large_elements_limit=16, enable_debug_info=False))
 
@@ -93,7 +93,7 @@ class _Counter:
 def dump_folder(need: int) -> Iterator[DumpFolder]:
     """Yields a new folder with room for ``need`` bytes, removed afterwards; see ``DumpFolder``.
 
-    The first of the usual places for temporary files that has the room is taken.
+    It is in the first of the usual places for temporary files that has the room.
     """
     path, why_not = _make(need)
     try:
@@ -136,7 +136,7 @@ def _places() -> list[str]:
     with contextlib.suppress(OSError):
         chosen = [tempfile.gettempdir()]
         if any(os.environ.get(name) == chosen[0] for name in ("TMPDIR", "TEMP", "TMP")):
-            return chosen  # the person's choice: nothing is written anywhere else
+            return chosen  # the user's choice: nothing is written anywhere else
         more = ["/var/tmp"] if Path("/var/tmp").is_dir() else []
         return list(dict.fromkeys([*chosen, *more]))
     return []
@@ -161,7 +161,7 @@ def file_size_limit() -> int | None:
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Raises ``OSError`` when the file cannot have its size: a quota, a read-only folder."""
+    """Raises ``OSError`` when the file cannot get its size: a quota, a read-only folder."""
     with path.open("wb") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)

@@ -57,18 +57,18 @@ def capture(
     compiler_options: as ``Lowered.compile`` takes them.
     provenance: also keeps Shardy's and the partitioner's dumps, which explaining where
         collectives come from needs.
-    exact: follows every operation through the compiler, so that each instruction knows which
+    exact: tracks every operation through the compiler, so that each instruction knows which
         StableHLO operations it comes from (``Instruction.origins``). The program is the same;
         the numbers in some instructions' names may differ. This and ``provenance`` compile
-        anew: with both False what jax has compiled is reused.
+        again; with both False, what jax has compiled is reused.
     passes: keeps the program after every pass of the compiler, for ``cap.passes``, in memory
-        and compressed; without it they are had by compiling once more when first asked for.
+        and compressed; without it, they take one more compile when first asked for.
     hardware: id of the chip to model time on, such as "h100", instead of the devices' own.
-    profile: runs that many steps with these arguments under ``jax.profiler``, after one
-        unmeasured; the times are in ``cap.measured`` and in the view. The one option that
+    profile: runs that many steps with these arguments under ``jax.profiler``, after an
+        unmeasured one; the times are in ``cap.measured`` and in the view. The one option that
         runs the program.
 
-    Raises ``CaptureError`` saying what to do, ``HardwareError`` for a chip nobody knows.
+    Raises ``CaptureError`` saying what to do, ``HardwareError`` for an unknown chip.
     Errors of the function itself pass unchanged.
 
         cap = capture(step, params, batch, topology="v5e:2x4", mesh={"data": 2, "model": 4})
@@ -78,7 +78,7 @@ def capture(
         raise CaptureError(f"unknown stage {stage!r}; stages are {', '.join(STAGES)}")
     avoid_tpu_start_up()
     if hardware is not None:
-        hardware = find(hardware).id  # wrong ids are told before minutes of compiling
+        hardware = find(hardware).id  # report a wrong id before minutes of compiling
     options = Options(
         dict(compiler_options) if compiler_options else None,
         provenance,
@@ -146,7 +146,7 @@ def capture(
 def _refuse_unmeasurable(
     fn: Any, args: Any, kwargs: Any, profile: int, stage: str, topology: str | None
 ) -> None:
-    """What cannot run is refused before minutes of compiling."""
+    """Refuses what cannot run, before minutes of compiling."""
     if stage != "optimized":
         raise CaptureError(f"profile= measures the optimized stage, not {stage!r}")
     if topology is not None:
@@ -185,7 +185,7 @@ def _finished(
     given: Mapping[str, Any],
     options: Options,
 ) -> Program:
-    """A program that comes traced, lowered or compiled already."""
+    """The program of what is already traced, lowered or compiled."""
     kind = type(fn).__name__
     if args or kwargs:
         raise CaptureError(
@@ -205,7 +205,7 @@ def _finished(
 
 
 def _jitted(fn: Any, kwargs: Mapping[str, Any], in_shardings: Any, static_argnums: Any) -> Any:
-    """The function jitted, as it is if it already was."""
+    """The function jitted, unchanged if it already was."""
     if hasattr(fn, "lower"):
         for name, value in (("in_shardings", in_shardings), ("static_argnums", static_argnums)):
             if value is not None:

@@ -1,8 +1,8 @@
-"""Every pass of one compile: dumped, compressed, and read again when somebody asks.
+"""Every pass of one compile: dumped, compressed, and read back on demand.
 
 Measured on an 8-device GPT step: 74 dumps, 13 MB of text, 1.5 MB kept. A program of 100,000
-instructions writes 120 times 25 MB: what is over ``MAX_KEPT_BYTES`` compressed is left out,
-and said.
+instructions writes 120 times 25 MB: what exceeds ``MAX_KEPT_BYTES`` compressed is left out,
+with a note.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_KEPT_BYTES = 256 << 20
 def options(folder: str, *, origins: bool = False) -> dict[str, Any]:
     """Compiler options that dump the module after every pass that changes it.
 
-    ``origins``: and Shardy's record of where shardings come from, which is asked for by name.
+    ``origins``: also Shardy's record of where shardings come from, which has to be named.
     """
     return {
         "xla_dump_to": folder,
@@ -37,7 +37,7 @@ def options(folder: str, *, origins: bool = False) -> dict[str, Any]:
 def collect(
     folder: str, marked: marks.Marked | None, cells: Cells = NONE
 ) -> tuple[tuple[Snapshot, ...], str]:
-    """The passes of the program that was dumped into a folder, and what is missing ('')."""
+    """The passes of the program dumped into a folder, and what is missing ('' for nothing)."""
     found: list[Snapshot] = []
     kept = left_out = 0
     before = b""

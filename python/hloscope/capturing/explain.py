@@ -1,6 +1,6 @@
-"""jax's and XLA's errors as ``CaptureError`` where hloscope knows better what to do.
+"""jax's and XLA's errors as ``CaptureError`` where hloscope has better advice.
 
-An error of the person's own function passes unchanged: its traceback is the useful part.
+An error in the user's own function passes unchanged: its traceback is the useful part.
 """
 
 from __future__ import annotations

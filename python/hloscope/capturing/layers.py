@@ -1,7 +1,7 @@
 """A model cut into layers: given as functions, or one function with marks in it.
 
 A mark is ``jax.ad_checkpoint.checkpoint_name(x, "stage")``: what comes after belongs to the next
-layer. Whatever is alive at a mark is handed on, so residual connections may cross it.
+layer. Everything live at a mark is passed on, so residual connections may cross it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Piece:
 
 
 def from_functions(layers: Sequence[Any], args: Sequence[Any]) -> list[Piece]:
-    """Of ``(function, params)`` pairs, each ``function(params, *values)``.
+    """Layers from ``(function, params)`` pairs, each ``function(params, *values)``.
 
-    Raises ``CaptureError`` naming the layer that does not take what the one before gives.
+    Raises ``CaptureError`` naming the layer that does not take what the one before returns.
     """
     values = abstract(args, {})[0]
     out = []
@@ -75,7 +75,7 @@ def from_marks(fn: Any, args: Sequence[Any]) -> list[Piece]:
 
 
 class _Marked:
-    """Layer n of a function with marks. Travels as function and shapes: jaxprs do not."""
+    """Layer n of a function with marks. Pickled as function and shapes, as jaxprs cannot be."""
 
     def __init__(self, fn: Any, args: Any, n: int) -> None:
         self.fn, self.args, self.n = fn, args, n
@@ -160,8 +160,8 @@ def _segment(
 def programs(pieces: Sequence[Piece]) -> tuple[Any, tuple[Any, ...], Any, tuple[Any, ...]]:
     """Some layers as one stage: (forward, its arguments, both passes, their arguments).
 
-    ``forward(params, values)``; ``both(params, values, gradients)`` gives the values, the
-    gradients of the parameters and of what comes in.
+    ``forward(params, values)``; ``both(params, values, gradients)`` returns the values, the
+    gradients of the parameters and of the inputs.
     """
     runs = [p.run for p in pieces]
     params = tuple(p.params for p in pieces)
@@ -197,7 +197,7 @@ def _is_float(v: Any) -> bool:
 
 
 def bytes_of(tree: Any) -> int:
-    """Of all arrays in a pytree."""
+    """Bytes of all arrays in a pytree."""
     return sum(
         int(np.prod(x.shape, dtype=np.int64)) * np.dtype(x.dtype).itemsize
         for x in jax.tree.leaves(tree)

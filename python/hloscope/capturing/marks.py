@@ -1,13 +1,13 @@
 """Exact provenance: a number at the front of each operation's name, taken out when read.
 
-Hard because nobody must ever see it. XLA copies the name of a StableHLO location into
+Hard because it must never be visible. XLA copies the name of a StableHLO location into
 ``op_name`` and keeps it through every pass, so a number there says exactly where each
-instruction of the optimised program is from:
+instruction of the optimised program comes from:
 
     loc("jit(step)/dot_general")  ─ mark ─▶  loc("~103~/jit(step)/dot_general")
     metadata={op_name="~103~/jit(step)/dot_general"}  ─ take_out ─▶  op_name="jit(step)/…", 103
 
-The program is marked on a copy of its own, which jax never caches: what the person lowers,
+The program is marked on a copy of its own, which jax never caches: what the user lowers,
 compiles or runs stays as it was. At the end of a name, or with ``@`` or ``;`` in it, a mark
 would change how XLA names instructions.
 
@@ -41,7 +41,7 @@ class Marked:
     lowered: Any
     operations: tuple[Operation, ...]
     salt: str
-    helps: dict[int, int]  # operation → the one whose mark it bears
+    helps: dict[int, int]  # operation → the one whose mark it carries
 
     def origins(self, module: Module, chains: Sequence[Chains]) -> Origins:
         """The origins of a module's instructions from the chains in their op names."""
@@ -63,7 +63,7 @@ class Marked:
         return Cleaner(self.salt).plain(text)
 
     def numbers(self, data: bytes) -> frozenset[int]:
-        """Operations whose marks stand in a dump: by opcode where one shares a helper's mark."""
+        """Operations whose marks are in a dump: by opcode where one shares a helper's mark."""
         s = re.escape(self.salt).encode()
         mark = re.compile(rb"%s(\d{1,9})%s" % (s, s))
         if not self.helps:
@@ -88,9 +88,9 @@ class Marked:
 
 
 def mark(lowered: Any, frames: Sequence[tuple[Frame, ...]] = ()) -> Marked | None:
-    """The program marked; None where this jax gives no access to its module.
+    """A marked copy of the program; None if this jax gives no access to its module.
 
-    ``frames``: of each operation, where they are known.
+    ``frames``: those of each operation, where they are known.
     """
     with contextlib.suppress(Exception):
         found = _compat.copy_of_module(lowered)
@@ -120,7 +120,7 @@ def clean_errors(marked: Marked) -> Iterator[None]:
 def _number(
     module: Any, ir: Any, frames: Sequence[tuple[Frame, ...]]
 ) -> tuple[tuple[Operation, ...], str, dict[int, int]]:
-    """Operations in printed order, what marks are written with, and which helpers share one."""
+    """Operations in printed order, the salt of the marks, and which helpers share a mark."""
     rows: list[Operation] = []
     places: list[_Place] = []
     number: dict[int, int] = {}  # hash of an operation with regions → its number
@@ -151,7 +151,7 @@ def _number(
     with module.context:
         module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
         salt = "~"
-        while any(salt in row.name for row in rows):  # a person may name a scope like this
+        while any(salt in row.name for row in rows):  # a user may name a scope like this
             salt += "~"
         helps = _helpers(rows, places)
         for n, place in enumerate(places):
@@ -182,8 +182,8 @@ def _place(op: Any, location: Any) -> _Place:
 def _helpers(rows: Sequence[Operation], places: Sequence[_Place]) -> dict[int, int]:
     """Operations that take the mark of the next: one equation's ``2.0 * x`` is broadcast, multiply.
 
-    Where XLA makes one instruction of two it keeps the frames only of those with equal names,
-    as these had without marks. Which of the two an instruction is from, its opcode says.
+    Where XLA makes one instruction of two, it keeps frames only if their names are equal, as
+    these are without marks. The opcode tells which of the two an instruction comes from.
     """
     out: dict[int, int] = {}
     waiting: list[int] = []
@@ -204,7 +204,7 @@ def _helpers(rows: Sequence[Operation], places: Sequence[_Place]) -> dict[int, i
     return out
 
 
-# What jax writes before an operation to bring its operands into form, and XLA's opcode of it.
+# What jax writes before an operation to prepare its operands, and XLA's opcode for it.
 HELPERS = {
     "broadcast_in_dim": "broadcast",
     "convert": "convert",
@@ -215,7 +215,7 @@ HELPERS = {
 
 
 def take_out(marked: Marked, text: str, read: Callable[[str], Module]) -> Module:
-    """Reads marked HLO text: a module without marks, that knows its origins."""
+    """Reads marked HLO text into a module without marks that knows its origins."""
     clean, chains = Cleaner(marked.salt).text(text)
     module = read(clean)
     begins = [i.text_span[0] if i.text_span else 0 for i in module.instructions]
@@ -241,7 +241,7 @@ def take_out_of_proto(marked: Marked, module: Module) -> Module:
 
 
 def of_stablehlo(marked: Marked, module: Module, read: Callable[[str], Module]) -> Module:
-    """Gives the StableHLO stage, read from the unmarked program, its operations' numbers."""
+    """Adds the operations' numbers to the StableHLO stage, read from the unmarked program."""
     cleaner = Cleaner(marked.salt)
     twin = read(marked.lowered.as_text("stablehlo", debug_info=True))
     if len(twin.instructions) != len(module.instructions):

@@ -1,7 +1,7 @@
-"""Takes marks out of op names and text, and puts names together as XLA does.
+"""Takes marks out of op names and text, and joins names as XLA does.
 
-Two names that XLA finds equal it writes once, and two that only differ in their marks twice:
-taking out a mark also undoes that.
+XLA writes two equal names once, but two that differ only in their marks twice: taking out the
+marks also undoes that.
 
     ~5~/f/mul;~4~/f/mul                       f/mul                      merged
     (~5~/f/a/mul:~4~/f/b/mul)                 f/(a/mul:b/mul)            combined
@@ -34,7 +34,7 @@ class Cleaner:
         self._seen: dict[str, tuple[str, Chains]] = {}
 
     def op_name(self, name: str) -> tuple[str, Chains]:
-        """An op name as it would be without marks, and the chains that stood in it."""
+        """An op name as it would be without marks, and the chains that were in it."""
         if self.salt not in name:
             return name, ()
         found = self._seen.get(name)
@@ -43,7 +43,7 @@ class Cleaner:
         return found
 
     def text(self, text: str) -> tuple[str, list[tuple[int, Chains]]]:
-        """HLO text without marks, and the chains that stood in it with their offsets there."""
+        """HLO text without marks, and the chains that were in it with their offsets there."""
         out: list[str] = []
         chains: list[tuple[int, Chains]] = []
         at = length = 0
@@ -85,13 +85,13 @@ class Cleaner:
         for part in _split(name, ";"):
             plain, found = self._combined(part)
             chains += found
-            # an inlined call stands before the first name only: f/call/add;add
+            # an inlined call is put before the first name only: f/call/add;add
             if plain and not any(p == plain or p.endswith("/" + plain) for p in parts):
                 parts.append(plain)
         return ";".join(parts), tuple(dict.fromkeys(chains))
 
     def _combined(self, name: str) -> tuple[str, list[tuple[int, ...]]]:
-        """``prefix/(a:b)``: names that share a beginning, written once."""
+        """``prefix/(a:b)``: names with a common prefix, which is written once."""
         at = name.find("(" + self.salt)
         if at < 0 or not name.endswith(")"):
             plain, chain = self._one(name)
@@ -106,7 +106,7 @@ class Cleaner:
         return (f"{prefix}/{inside}" if prefix else inside), chains
 
     def _one(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Caller's and own name, one after another; once where the own begins with it."""
+        """The caller's name before its own; once where its own already begins with it."""
         pieces = self._mark.split(name)
         plains = [p.rstrip("/") for p in (pieces[0], *pieces[2::2])]
         return _joined([p for p in plains if p]), tuple(int(n) for n in pieces[1::2])
@@ -128,7 +128,7 @@ def _joined(pieces: Sequence[str]) -> str:
 
 
 def _split(name: str, separator: str) -> list[str]:
-    """At separators outside brackets."""
+    """Splits at separators outside brackets."""
     if separator not in name:
         return [name]
     parts, depth, begin = [], 0, 0
@@ -145,7 +145,7 @@ def _split(name: str, separator: str) -> list[str]:
 
 
 def _factored(names: Sequence[str]) -> str:
-    """Names as XLA writes several of them: the beginning they share once, then ``(a:b)``."""
+    """Several names as XLA writes them: their common prefix once, then ``(a:b)``."""
     if len(set(names)) == 1:
         return names[0]
     split = [n.split("/") for n in names]

@@ -1,6 +1,6 @@
-"""What C++ says on stderr while a program compiles: the lines that are worth keeping.
+"""What C++ prints to stderr while a program compiles: the lines worth keeping.
 
-XLA reports "Involuntary full rematerialization" and its kin only there; see ``stderr.py``.
+XLA reports "Involuntary full rematerialization" and the like only there; see ``stderr.py``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MIXED = (
 def stderr_kept() -> Iterator[list[str]]:
     """Yields a list that holds the compiler's messages, one line each, once the block ends.
 
-    Where other threads compiled meanwhile, their messages cannot be told apart: ``MIXED`` then
-    stands before them.
+    If other threads compiled at the same time, messages cannot be separated: ``MIXED`` then
+    precedes them.
     """
     kept: list[str] = []
     watch = stderr.Watch()

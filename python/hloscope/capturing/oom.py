@@ -1,4 +1,4 @@
-"""A program that does not fit: what the compiler had made when it ran out of memory.
+"""A program that does not fit: what the compiler had produced when it ran out of memory.
 
 XLA dumps the module it could not place and its buffer assignment before it gives up:
 
@@ -17,7 +17,7 @@ from ..hlo.buffers import Allocation, BufferAssignment
 from ..hlo.places import own_line, short_place
 from .provenance import MAX_FILE_BYTES
 
-# Arrays named in the sentence.
+# How many arrays the sentence names.
 LISTED = 5
 _SIZES = (
     # "(29.85G) exceeds available HBM (15.75G)"
@@ -26,7 +26,7 @@ _SIZES = (
     re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT])"),
 )
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-# From the last thing XLA made to the first that is worth seeing.
+# From the last module XLA dumped to the earliest worth showing.
 _LAST = ("oom_intermediate_module", "after_optimizations", "before_buffer_assignment")
 
 
@@ -60,7 +60,7 @@ def sentence(error: BaseException, module: Module) -> str:
 
 
 def _largest(module: Module) -> list[str]:
-    """The largest arrays of the compiler's own allocations, once each place."""
+    """The largest arrays of the compiler's own allocations, one for each place."""
     buffers = module.buffer_assignment
     if buffers is None:
         return []
@@ -78,7 +78,7 @@ def _largest(module: Module) -> list[str]:
 
 
 def _places(buffers: BufferAssignment) -> list[tuple[int, str]]:
-    """(bytes, instruction) of what lies side by side in main memory, largest first."""
+    """(bytes, instruction) of what is side by side in main memory, largest first."""
     by_id = {b.id: b for b in buffers.buffers}
     out: list[tuple[int, str]] = []
     for allocation in buffers.allocations:
@@ -89,7 +89,7 @@ def _places(buffers: BufferAssignment) -> list[tuple[int, str]]:
 
 
 def _side_by_side(allocation: Allocation) -> list[tuple[int, int]]:
-    """(bytes, buffer): of values that share a place the largest stands for all."""
+    """(bytes, buffer): of values that share a place, only the largest."""
     taken: list[tuple[int, int]] = []
     out = []
     for a in sorted(allocation.assigned, key=lambda a: -a.size):

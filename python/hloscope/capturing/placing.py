@@ -18,7 +18,7 @@ from .errors import CaptureError
 def target_mesh(
     topology_name: str | None, mesh: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Mesh:
-    """The mesh to compile for: the topology's devices, or local ones, in the wanted axes.
+    """The mesh to compile for: the topology's devices, or local ones, with the wanted axes.
 
     ``mesh`` is a dict of axis sizes, a jax Mesh (its axes and sizes are taken), or None: then
     the arguments' own mesh if it fits, or a single device.
@@ -73,10 +73,11 @@ def positional_names(fn: Any, count: int) -> list[str]:
 
 
 def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True, own: bool = True) -> Any:
-    """Every array in a pytree as a ShapeDtypeStruct on ``mesh``, by its own PartitionSpec.
+    """Every array in a pytree as a ShapeDtypeStruct on ``mesh``, with its own PartitionSpec.
 
-    Arrays without a NamedSharding are replicated. What is not an array stays (static arguments).
-    ``sharded=False`` leaves arrays without one to ``in_shardings``, ``own=False`` all of them.
+    Arrays without a NamedSharding are replicated. What is not an array is kept as it is (static
+    arguments). ``sharded=False`` leaves arrays without one to ``in_shardings``, ``own=False`` all
+    of them.
     """
 
     def one(path: Any, leaf: Any) -> Any:
@@ -98,7 +99,7 @@ def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True, own: bool 
 
 
 def named(mesh: Mesh, spec: PartitionSpec, where: str) -> NamedSharding:
-    """``NamedSharding(mesh, spec)``; names the argument when an axis is not in the mesh."""
+    """``NamedSharding(mesh, spec)``; the error for an unknown axis names the argument."""
     used = [a for entry in spec if entry is not None for a in _names(entry)]
     for axis in used:
         if axis not in mesh.axis_names:
@@ -126,7 +127,7 @@ def place_jit(jitted: Any, mesh: Mesh) -> Any:
 
 
 def place_shardings(shardings: Any, mesh: Mesh | None, name: str = "in_shardings") -> Any:
-    """Shardings for ``jax.jit``: bare PartitionSpecs and other meshes' put on ``mesh``."""
+    """Shardings for ``jax.jit``: bare PartitionSpecs and those of other meshes put on ``mesh``."""
 
     def one(s: Any) -> Any:
         if isinstance(s, PartitionSpec):

@@ -16,7 +16,7 @@ from .errors import CaptureError
 
 
 def check_runnable(args: tuple[Any, ...], kwargs: Mapping[str, Any], steps: int) -> None:
-    """Raises ``CaptureError`` for a number of steps or for arguments that nothing can run with."""
+    """Raises ``CaptureError`` for a number of steps or for arguments that cannot be run with."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise CaptureError(f"steps must be at least 1, not {steps!r}: how often it is measured")
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves((args, dict(kwargs)))):
@@ -28,7 +28,7 @@ def run_profiled(
 ) -> Trace:
     """Calls ``compiled(*args, **kwargs)`` once unmeasured and ``steps`` times under the profiler.
 
-    Arguments are put where the program wants them; static ones may be among them. Donated
+    Arguments are put where the program expects them; static ones may be among them. Donated
     arguments stay usable: every step gets a copy. Raises ``CaptureError`` for arguments that
     are not arrays, and for a topology without devices.
     """
@@ -100,7 +100,7 @@ def _signature(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
 
 
 def _placed(compiled: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """On the devices and in the shardings of the program, as a call of the function puts them."""
+    """The arguments on the program's devices, in its shardings, as a call of it puts them."""
     leaves, structure = jax.tree.flatten((args, kwargs))
     wanted = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda s: s is None)
     if len(wanted) != len(leaves):

@@ -1,4 +1,4 @@
-"""A program on its way down: traced, lowered, compiled, each made once and when asked for."""
+"""A program at its stages: traced, lowered, compiled, each made once and on demand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sources import read_sources
 
 @dataclass
 class Options:
-    """How to go down. ``context`` opens the mesh under which everything happens."""
+    """How to make the stages. ``context`` enters the mesh under which everything happens."""
 
     compiler_options: dict[str, Any] | None = None
     provenance: bool = True
@@ -91,7 +91,7 @@ class Program:
 
     @functools.cached_property
     def marked(self) -> marks.Marked | None:
-        """The program with its operations numbered; None where that is off or cannot be had."""
+        """The program with its operations numbered; None if that is off or impossible."""
         if not self.options.exact or self.lowered is None:
             return None
         return marks.mark(self.lowered, self._frames)
@@ -103,7 +103,7 @@ class Program:
         return self._compiled
 
     def _compile(self, *, dump: bool = False) -> None:
-        """Compiles, and reads what only this compile tells: its dumps and messages."""
+        """Compiles, and reads what only this compile leaves: its dumps and messages."""
         marked, options = self.marked, self.options.compiler_options
         lowered = self.lowered if marked is None else marked.lowered
         devices = _compat.partition_devices(lowered, None)
@@ -124,7 +124,7 @@ class Program:
                 except Exception as error:
                     if not oom.is_out_of_memory(error):
                         raise
-                # again, for what it had made when it ran out
+                # compile again, to dump what it had made when memory ran out
             need = dumping.bytes_needed(lowered, every_pass=every)
             room = stack.enter_context(dumping.dump_folder(need))
             if room.path is None:
@@ -150,7 +150,7 @@ class Program:
                 self._warn(self._optimized, provenance.CRASHES)
 
     def _keep_what_was_made(self, error: Exception, room: dumping.DumpFolder) -> bool:
-        """Takes the module that did not fit from its dump; False where there is none."""
+        """Takes the module that did not fit from its dump; False if there is none."""
         folder = str(room.path)
         with contextlib.suppress(OSError, CaptureError):
             text = oom.last_text(folder)
@@ -244,7 +244,7 @@ class Program:
         return self._optimized
 
     def _text_by_dumping(self) -> str | None:
-        """Compiles again with dumps: the last way to a module that XLA cannot print."""
+        """Compiles again with dumps: the last resort for a module that XLA cannot print."""
         if self.lowered is None:
             return None
         self._compile(dump=True)
@@ -264,7 +264,7 @@ class Program:
         return self._optimized_module()
 
     def at(self, stage: str) -> Capture:
-        """The Capture of one stage. Raises ``CaptureError`` where it cannot be had."""
+        """The Capture of one stage. Raises ``CaptureError`` if it is not available."""
         __tracebackhide__ = True
         if stage not in self.stages:
             what = "Compiled" if self._lowered is None else "Lowered"

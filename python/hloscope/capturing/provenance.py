@@ -1,9 +1,9 @@
 """XLA's and Shardy's own dumps, taken while compiling: what the partitioner was given and why.
 
-The why-analysis needs two things that the optimised module no longer says: the shardings as
+The why-analysis needs two things that the optimised module no longer has: the shardings as
 propagated, with their origins (``shardy/02.after_propagation.mlir``), and the program just
 before partitioning, whose names and stack frames join the two (``after_shardy-xla``).
-On TPU the dump is also the only place that tells XLA's buffer assignment, and the way out
+On TPU the dump is also the only source of XLA's buffer assignment, and the fallback
 where ``as_text()`` fails. Dumping changes no optimisation: only the numbers at the end of
 some names differ. Measured: a 2-layer step writes 3 MB and compiles as fast as without.
 """
@@ -29,7 +29,7 @@ MAX_TOTAL_BYTES = 64 << 20
 
 
 def options(folder: str, *, origins: bool = True) -> dict[str, Any]:
-    """Compiler options that write the dumps into ``folder``; ``origins``: those of shardings."""
+    """Compiler options that dump into ``folder``; ``origins``: also where shardings come from."""
     return {
         "xla_dump_to": folder,
         "xla_dump_hlo_pass_re": f"{ORIGINS}|{PASSES}" if origins else PASSES,
@@ -39,7 +39,7 @@ def options(folder: str, *, origins: bool = True) -> dict[str, Any]:
 
 
 def wanted(devices: Sequence[Any], compiler_options: Mapping[str, Any] | None) -> bool:
-    """More than one device, or a TPU; and the person is not dumping already."""
+    """More than one device, or a TPU; and the user is not dumping already."""
     if not devices or "xla_dump_to" in os.environ.get("XLA_FLAGS", ""):
         return False
     if len(devices) == 1 and getattr(devices[0], "platform", "") != "tpu":
@@ -55,7 +55,7 @@ _FUNCTION = re.compile(r"  func\.func (?:public |private |nested )?@(?:([\w$.\-]
 
 
 def origins_are_safe(lowered: Any) -> bool:
-    """Whether Shardy may be asked for origins; False where the program cannot be looked at."""
+    """Whether Shardy may be asked for origins; False where the program cannot be inspected."""
     try:
         return not crashes_shardy(dumping.text_of(lowered))
     except Exception:  # MLIR's Python interface moves with jaxlib
@@ -65,8 +65,8 @@ def origins_are_safe(lowered: Any) -> bool:
 def crashes_shardy(stablehlo: str) -> bool:
     """Whether Shardy takes the process down when it is asked for the origins of shardings.
 
-    It dies of a segmentation fault (seen with jax 0.10 on CPU and TPU) where a manual computation
-    reads what a loop, a branch or a barrier around it passes on. What is inside of the manual
+    It ends with a segmentation fault (seen with jax 0.10 on CPU and TPU) where a manual computation
+    reads what a loop, a branch or a barrier around it passes on. What is inside the manual
     computation does no harm.
     """
     if "sdy.manual_computation" not in stablehlo:

@@ -1,20 +1,20 @@
-"""Which call of a Python function each equation is from: the third call of ``layer``.
+"""Which call of a Python function each equation comes from: the third call of ``layer``.
 
 jax keeps code and line of every frame, not whether two are the same call. So while a program is
-traced for a capture, each equation also takes along the Python frames it was made under, as an
+traced for a capture, each equation also carries the Python frames it was made under, as an
 element of its name stack that adds nothing to the name:
 
     name stack     jit(step) · jvp · attention · (frames)       reads jit(step)/jvp(attention)
     frames         loss #1 ─ layer #3 ─ jnp.tanh                each number is one call
 
 jax itself carries name stacks through gradients, ``scan``, ``remat`` and inlined functions, and
-puts that of an inner jaxpr behind that of the equation that holds it: together they are the
-whole way to a call, also where the inner jaxpr was traced once and is used three times. The
-same call of jax's own (``jax.checkpoint(f)(x)``) is part of the frames, to tell such uses apart.
+appends that of an inner jaxpr to that of the equation that holds it: together they are the
+whole path to a call, even where the inner jaxpr was traced once and is used three times. The
+call of jax's own function (``jax.checkpoint(f)(x)``) is one of the frames, to separate such uses.
 
 The tracing happens under a context of its own (``jax.make_user_context``), so that what jax
-caches for the person holds none of it. While lowering, the frames become a mark in front of an
-operation's location, which is taken out of the module before anybody reads it.
+caches for the user holds none of it. While lowering, the frames become a mark in front of an
+operation's location, which is removed from the module before it is read.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class _Called:
 
 @dataclass(eq=False)
 class Recorder:
-    """Knows the frames of the last equation, and numbers those that are new.
+    """Keeps the frames of the last equation, and numbers those that are new.
 
-    The frames are held until the next equation: a frame that is gone could otherwise come
-    back as another with the same identity.
+    The frames are held until the next equation: otherwise a new frame could get the identity
+    of one that is gone.
     """
 
     chain: list[tuple[FrameType, _Node]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Recorder:
     kinds: dict[CodeType, int] = field(default_factory=dict)
 
     def here(self, frame: FrameType | None) -> _Node | None:
-        """The node of the innermost frame; None where no frame of the person's is inside."""
+        """The node of the innermost frame; None if no frame of the user's is inside."""
         new: list[tuple[FrameType, int, int]] = []
         inner: FrameType | None = None
         known = -1
@@ -113,7 +113,7 @@ class Recorder:
         return None if innermost is None or innermost.boundary or innermost.silent else innermost
 
     def _add(self, frame: FrameType, kind: int, line: int) -> None:
-        """``line`` of the caller, for a frame of jax's own that a frame of the person's calls."""
+        """``line`` of the caller, for a frame of jax's own that a frame of the user's calls."""
         caller, parent = self.chain[-1] if self.chain else (None, None)
         if kind == _USERS and caller is not None and parent is not None and not parent.boundary:
             line = parent.line if parent.code is None else caller.f_lineno
@@ -126,7 +126,7 @@ class Recorder:
 
 
 def _kind(code: CodeType) -> int:
-    """Whose frame it is: the person's, one where jax begins a jaxpr, or 0."""
+    """Whose frame it is: the user's, one where jax begins a jaxpr, or 0."""
     if _compat.is_user_file(code.co_filename) and not code.co_filename.startswith(_OWN):
         return _USERS
     names = set(code.co_names)
@@ -135,7 +135,7 @@ def _kind(code: CodeType) -> int:
 
 
 def _in_kernel(frame: FrameType | None) -> bool:
-    """Whether Pallas asked for this jaxpr."""
+    """Whether Pallas is making this jaxpr."""
     while frame is not None and not _compat.is_user_file(frame.f_code.co_filename):
         if "pallas" in frame.f_code.co_filename:
             return True
@@ -145,7 +145,7 @@ def _in_kernel(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def recording() -> Iterator[bool]:
-    """Tracing and lowering in here know their Python calls; False where jax does not allow it."""
+    """Records the Python calls of tracing and lowering inside; False if jax cannot do it."""
     context = _compat.tracing_context()
     if context is None or getattr(_here, "recorder", None) is not None:
         yield False
@@ -168,7 +168,7 @@ def _current() -> _Called | None:
 
 
 def _outside(element: _Called) -> _Called | None:
-    """What stands before an equation of an inner jaxpr whose parts are being inlined here."""
+    """What to put before an equation of an inner jaxpr whose parts are being inlined here."""
     recorder = getattr(_here, "recorder", None)
     if recorder is None:
         return None
@@ -189,12 +189,12 @@ def _location(elements: list[Any]) -> str:
     return f"\x1fcall {number}\x1f"
 
 
-# Lowered programs that jax still has, by id: what their operations are from.
+# By id of lowered programs that jax still has: the frames of their operations.
 _known: dict[int, tuple[tuple[Frame, ...], ...]] = {}
 
 
 def lower(traced: Any) -> tuple[Any, tuple[tuple[Frame, ...], ...]]:
-    """``traced.lower()`` inside of ``recording``, and the frames of each operation.
+    """``traced.lower()`` inside ``recording``, and the frames of each operation.
 
     Operations are numbered as ``marks.py`` does; () for all where nothing is known.
     """
@@ -227,7 +227,7 @@ def _take_out(lowered: Any, marks: dict[tuple[_Node, ...], int]) -> tuple[tuple[
 
 
 def _once(frames: list[Frame]) -> tuple[Frame, ...]:
-    """No frame is inside of itself: what jax put there twice stays once."""
+    """No frame is inside itself: what jax put there twice is kept once."""
     out: list[Frame] = []
     for frame in frames:
         if frame in out:

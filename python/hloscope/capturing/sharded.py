@@ -1,6 +1,6 @@
-"""A function captured with given PartitionSpecs: what a search over shardings asks for.
+"""A function captured with given PartitionSpecs: what a search over shardings needs.
 
-Specs are plain data, one entry a dimension: None, an axis name, or a tuple of them.
+Specs are plain data, one entry per dimension: None, an axis name, or a tuple of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Leaf:
 
 
 def abstract(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The arguments with shapes in the place of arrays, plain and picklable."""
+    """The arguments with shapes in place of arrays, plain and picklable."""
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray | np.generic | jax.Array | jax.ShapeDtypeStruct):
@@ -108,7 +108,7 @@ def capture_sharded(
 
     ``carry``: results that ``carried`` finds are sharded like the argument they replace.
 
-    Raises ``CaptureError`` in one line for a spec that does not suit its array or the mesh.
+    Raises ``CaptureError`` in one line for a spec that does not fit its array or the mesh.
     """
     mesh = make_mesh(axes, topology_name)
     known = leaves(fn, args, kwargs)
@@ -154,8 +154,8 @@ def capture_sharded(
 def carried(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int, int]:
     """Array n of the results → the array of the arguments that it replaces in the next step.
 
-    A result stands for the first argument with its structure and shapes that no other stands
-    for; scalars alone are none. Empty where the function cannot be traced.
+    A result replaces the first argument with its structure and shapes that no other result
+    replaces; scalars alone do not count. Empty where the function cannot be traced.
     """
     with contextlib.suppress(Exception):
         return _carried(fn, args, kwargs)[0]
@@ -228,9 +228,9 @@ def _check(leaf: Leaf, spec: Spec, mesh: Mesh) -> None:
 def fingerprint(
     fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], axes: Mapping[str, int]
 ) -> str | None:
-    """A digest of what the function computes, from its jaxpr; None where it cannot be traced.
+    """A digest of what the function computes, from its jaxpr; None if it cannot be traced.
 
-    The same in another process: addresses in names are left out, constants are counted in.
+    The same in another process: addresses in names are left out, constants are included.
     """
     with contextlib.suppress(Exception):
         abstracted = jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes))
@@ -245,7 +245,7 @@ def fingerprint(
 
 
 def versions() -> dict[str, str]:
-    """Of what decides how a program is compiled."""
+    """Versions of what decides how a program is compiled."""
     from importlib.metadata import version
 
     out = {"jax": jax.__version__}
@@ -263,7 +263,7 @@ def local_devices() -> tuple[str, int]:
 
 
 def platform_wanted() -> str:
-    """The platform that children should use: this process' own, once it has chosen."""
+    """The platform for child processes: this process's own, once it has chosen."""
     topology.avoid_tpu_start_up()
     if _compat.backends_initialized():
         return str(jax.default_backend())
@@ -271,7 +271,7 @@ def platform_wanted() -> str:
 
 
 def quick_options(topology_name: str | None) -> dict[str, Any]:
-    """Compiler options for a program that is looked at and never run.
+    """Compiler options for a program that is inspected and never run.
 
     On CPU they skip most of LLVM's work, which comes after the last pass over the HLO and after
     buffers are assigned: a half to two thirds of the time, same instructions, same memory.
@@ -282,9 +282,9 @@ def quick_options(topology_name: str | None) -> dict[str, Any]:
 
 
 def measure(cap: Capture, runs: int = 8, warm_up: int = 2) -> list[float]:
-    """Wall seconds of so many runs of a captured program on devices at hand.
+    """Wall seconds of ``runs`` runs of a captured program on attached devices.
 
-    Arguments are zeros, donated ones made anew before each run. Raises ``CaptureError`` for
+    Arguments are zeros, made again before each run. Raises ``CaptureError`` for
     a program of a topology, and what the program itself raises.
     """
     compiled = cap._run

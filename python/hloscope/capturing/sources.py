@@ -1,4 +1,4 @@
-"""The person's own source files, as far as stack frames name them and they can be read."""
+"""The user's own source files that stack frames name and that can be read."""
 
 from __future__ import annotations
 

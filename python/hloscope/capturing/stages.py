@@ -1,4 +1,4 @@
-"""The four stages of a live program as Modules; optimized is the default of everything."""
+"""The four stages of a live program as Modules; optimized is the default everywhere."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def buffer_assignment(compiled: Any, dumped: bytes | None) -> BufferAssignment |
     whole = dumped
     if buffers:
         module = _compat.executable_proto(compiled)
-        # an HloProto: hlo_module is field 1, buffer_assignment field 3, length-delimited both
+        # an HloProto: hlo_module is field 1, buffer_assignment field 3, both length-delimited
         whole = b"\x0a" + _varint(len(module)) + module
         whole += b"\x1a" + _varint(len(buffers)) + buffers
     if not whole:

@@ -1,15 +1,15 @@
-"""Descriptor 2 of this process, redirected at most once at a time, whoever asks.
+"""Descriptor 2 of this process, redirected at most once at a time, for all callers.
 
 File descriptors belong to the process, captures to threads. Were each capture to save and
 restore descriptor 2 by itself, two of them could restore each other's pipe and leave stderr
-broken for good. So there is one ``_Redirection``; watchers join it and the last one to leave
+broken permanently. So there is one ``_Redirection``; watchers join it and the last one to leave
 takes it down:
 
     thread A   begin ────────────────────── end
     thread B            begin ─────────────────────── end
     fd 2       │ tee ────────────────────────────────│ as before
 
-``tee`` is a process of its own: everything still reaches the person's stderr at once, even when
+``tee`` is a process of its own: everything still reaches the user's stderr at once, even when
 the compiler aborts this process, and no lock of ours can block a compiler thread that writes.
 Where descriptor 2 is closed, or there is no ``tee``, nothing is redirected and nothing is kept.
 """
@@ -31,7 +31,7 @@ _WAIT_SECONDS = 5.0
 
 
 class Watch:
-    """Reads along what reaches descriptor 2 between ``begin`` and ``end``."""
+    """Reads what reaches descriptor 2 between ``begin`` and ``end``."""
 
     def __init__(self) -> None:
         self._joined: _Redirection | None = None
@@ -71,7 +71,7 @@ class Watch:
 
 @contextlib.contextmanager
 def stderr_held() -> Iterator[None]:
-    """Shows what the block wrote to stderr only if it ends well: an exception says it better.
+    """Shows what the block wrote to stderr only if it succeeds: an exception says it better.
 
     While another thread compiles, nothing is held: its output must not wait or get lost.
     """
@@ -134,7 +134,7 @@ class _Redirection:
 
     @classmethod
     def install(cls) -> _Redirection | None:
-        """None where it cannot be done; descriptor 2 is then as it was."""
+        """None if it cannot be done; descriptor 2 is then as it was."""
         saved, file, tee = -1, None, None
         try:
             saved = os.dup(2)
@@ -175,16 +175,16 @@ class _Redirection:
         os.dup2(self.saved, 2)  # closes our end of the pipe: tee ends when it has read all
 
     def text_so_far(self, start: int) -> str:
-        """While others still watch: as soon as tee has taken all that was written."""
+        """The text while others still watch: once tee has read all that was written."""
         _flush()
         until = time.monotonic() + 1.0
         while _waiting_bytes(2) and time.monotonic() < until:
             time.sleep(0.001)
-        time.sleep(0.005)  # from tee's hands into the file
+        time.sleep(0.005)  # for tee to write it to the file
         return self._text(start)
 
     def finish(self, start: int) -> str:
-        """After ``restore``: all of it, once tee is through."""
+        """The text after ``restore``: all of it, once tee is done."""
         try:
             self.tee.wait(timeout=_WAIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -204,26 +204,26 @@ class _Redirection:
 
 _lock = threading.Condition(threading.RLock())
 _active: _Redirection | None = None
-_held: tuple[int, Any, int] | None = None  # thread, scratch file, the descriptor to go back to
+_held: tuple[int, Any, int] | None = None  # thread, scratch file, the descriptor to restore
 _lingering: list[subprocess.Popen[bytes]] = []
 
 
 def _let_go(tee: subprocess.Popen[bytes]) -> None:
-    """Reaps those that have ended; the others must not be killed, somebody writes to them."""
+    """Reaps those that have ended; the others must not be killed while something writes to them."""
     if tee.stdin is not None and not tee.stdin.closed:
         tee.stdin.close()
     _lingering[:] = [p for p in [*_lingering, tee] if p.poll() is None]
 
 
 def _scratch() -> Any:
-    """A file without a name, in memory where the system can: the disk may be full."""
+    """A file without a name, in memory where the system allows it: the disk may be full."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("hloscope-stderr"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
 
 
 def _waiting_bytes(descriptor: int) -> int:
-    """Bytes in a pipe that nobody has read yet; 0 where the system does not tell."""
+    """Unread bytes in a pipe; 0 if the system does not say."""
     try:
         import fcntl
         import termios

@@ -1,8 +1,8 @@
 """TPU topologies without a TPU, and meshes over any devices.
 
 ``topology_devices("v5e:16x16")`` are compile-only devices with coordinates: libtpu compiles
-for them as it would on the pod. Hard because libtpu looks around when it loads: without the
-variables of ``_LIBTPU_ENV`` it asks a metadata server for minutes on a machine that has none.
+for them as it would on the pod. libtpu probes its environment when it loads: without the
+variables of ``_LIBTPU_ENV`` it waits minutes for a metadata server on a machine that has none.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _unknown(name: str, error: Exception) -> str:
 
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets what is not set, for the time of the block."""
+    """Sets what is not set, for the duration of the block."""
     added = [k for k in values if k not in os.environ]
     os.environ.update({k: values[k] for k in added})
     try:

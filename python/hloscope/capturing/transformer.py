@@ -1,6 +1,6 @@
 """The transformer of the analytic model as a JAX program: what its formulas are compared with.
 
-Every layer stands in a ``named_scope`` of the formulas' names. Blocks are scanned. Norms work on
+Every layer is in a ``named_scope`` with the name its formula has. Blocks are scanned. Norms work on
 tokens split over "tensor"; columns of ``qkv_proj`` and ``fc1`` and rows of ``v_proj`` and ``fc2``
 are split over it, the batch over "data".
 """
@@ -38,7 +38,7 @@ def capture_transformer(
 ) -> Capture:
     """Forward and backward pass of ``depth`` blocks, gradients of parameters and input.
 
-    Raises ``CaptureError`` where the mesh cannot be had.
+    Raises ``CaptureError`` if the mesh cannot be made.
     """
     mesh = make_mesh({a: axes.get(a, 1) for a in AXES}, topology)
     dtype = {2: jnp.bfloat16, 4: jnp.float32}[int(element_bytes)]

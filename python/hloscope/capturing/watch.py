@@ -1,14 +1,14 @@
-"""``watch``: which functions jax compiles in a stretch of a program, how long, and why again.
+"""``watch``: which functions jax compiles in a part of a program, how long it takes, and why again.
 
-jax tells every tracing, lowering and compiling through ``jax.monitoring``. The call that was
-missing from its cache is on the stack at that moment, with its arguments:
+jax reports all tracing, lowering and compiling through ``jax.monitoring``. The call that
+missed its cache is on the stack at that moment, with its arguments:
 
     <module>  line 12        ─ the calling line
       cache_miss(*args)      ─ jax: function, options of jit, arguments
         …
           listener(event, seconds)
 
-Nothing of jax is replaced. Where a version of jax names things otherwise, a compile is listed
+Nothing in jax is replaced. Where a version of jax uses other names, a compile is listed
 without what changed.
 """
 
@@ -61,7 +61,7 @@ class _Session:
         if fn is not None:
             try:
                 call = watch_call.see(fn, info, args, kwargs)
-            except Exception:  # arguments of a kind nobody thought of
+            except Exception:  # arguments of an unforeseen kind
                 call = None
         place, library = _defined(fn)
         known = cells()
@@ -145,7 +145,7 @@ def _defined(fn: Any) -> tuple[str, bool]:
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
     fn = getattr(fn, "func", fn)
-    method = vars(type(fn)).get("__call__")  # an object that is called, such as a model
+    method = vars(type(fn)).get("__call__")  # a callable object, such as a model
     code = getattr(fn, "__code__", None) or getattr(method, "__code__", None)
     if code is None:
         return "", fn is None or str(getattr(fn, "__module__", "")).startswith("jax")
@@ -164,7 +164,7 @@ _listening = False
 
 
 def _listen() -> None:
-    """One listener for the whole process: older versions of jax cannot take it away again."""
+    """One listener for the whole process: older versions of jax cannot remove it again."""
     global _listening
     if _listening:
         return
@@ -175,7 +175,7 @@ def _listen() -> None:
             return
         for session in tuple(_active):
             if session.thread == threading.get_ident() and not session.busy:
-                session.busy = True  # what is looked at must not be heard itself
+                session.busy = True  # compiles by the inspection itself must not be recorded
                 try:
                     session.heard(event, duration_secs, str(about.get("fun_name", "")))
                 finally:
@@ -191,7 +191,7 @@ class watch:
     ...     train(params, batches)
     >>> print(session)
 
-    ``session`` is a ``Watched``: a row a compile, each with what changed since the last compile
+    ``session`` is a ``Watched``: one row per compile, each with what changed since the last compile
     of that function and the line that called it; ``session[1].capture()`` opens one.
     """
 

@@ -16,7 +16,7 @@ from . import _compat
 _MAX_SAID = 4
 _UNSET = object()
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-# jax's name → what a person passes to jax.jit
+# jax's name → what a user passes to jax.jit
 _OPTIONS = {
     "in_shardings_leaves": "in_shardings", "out_shardings_leaves": "out_shardings",
     "in_layouts_leaves": "the layouts of in_shardings",
@@ -34,7 +34,7 @@ class Leaf:
     weak: bool
     sharding: str
     scalar: str  # the Python type of a plain number, "" for an array
-    devices: tuple[int, ...] = ()  # in the order of the mesh, () for what is not put anywhere
+    devices: tuple[int, ...] = ()  # in the order of the mesh, () for what has no placement
     memory: str = ""
 
     @property
@@ -45,7 +45,7 @@ class Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """All that a compiled function is cached by, as far as it can be seen from outside."""
+    """All that a compiled function is cached by, as far as it is visible from outside."""
 
     function: int  # identity of the function object
     leaves: dict[str, Leaf]
@@ -62,7 +62,7 @@ class Call:
 
 
 def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
-    """Looks at a call; keeps shapes, never arrays."""
+    """Records a call; keeps shapes, never arrays."""
     static_names = set(_names(info, "static_argnames"))
     names = _positional(fn, len(args))
     numbers = {n + len(args) if n < 0 else n for n in _names(info, "static_argnums")}
@@ -257,7 +257,7 @@ def _gone(name: str, before: Call, nones: frozenset[str]) -> str:
 
 
 def _part_of(name: str, nones: frozenset[str]) -> str:
-    """What was None where a part of it is an array in the other call."""
+    """The argument that was None if a part of it is an array in the other call."""
     return next((n for n in nones if name.startswith((f"{n}[", f"{n}."))), "")
 
 
@@ -275,7 +275,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _reordered(before: tuple[int, ...], now: tuple[int, ...]) -> str:
-    """What became of a mesh whose axes are the same."""
+    """How a mesh with the same axes changed."""
     if sorted(before) == sorted(now):
         order = f"{_short(list(before))} before, {_short(list(now))} now"
         return f"the same mesh with its devices in another order: {order}"
@@ -283,7 +283,7 @@ def _reordered(before: tuple[int, ...], now: tuple[int, ...]) -> str:
 
 
 def _changed(name: str, before: Any, now: Any, text: Callable[[Any], str] = repr) -> str:
-    """What a value was and is; of texts that are long, the part where they differ."""
+    """What a value was and is; of long texts the part where they differ."""
     if before is _UNSET or now is _UNSET:
         return f"{name} was {_short(before)}, is {_short(now)}"
     was, is_now = (_ADDRESS.sub("", text(v)) for v in (before, now))

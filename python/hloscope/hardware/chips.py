@@ -18,15 +18,15 @@ from typing import Any
 
 
 class HardwareError(ValueError):
-    """A chip nobody knows, or a hardware file that cannot be read; says what and where."""
+    """An unknown chip, or a hardware file that cannot be read; says what and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """One interconnect of a device. ``bytes_per_second`` is one link, one way.
 
-    ``kind``: "torus" (two links an axis, ``axes`` axes) or "switch" (any partner at full
-    speed, among ``group`` devices, 0 for any number). ``latency`` is seconds a hop or step.
+    ``kind``: "torus" (two links per axis, ``axes`` axes) or "switch" (any partner at full
+    speed, among ``group`` devices, 0 for any number). ``latency`` is seconds per hop or step.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Hardware:
     """Peak figures of one jax device: FLOP/s, bytes, bytes/s.
 
     ``matmul`` maps operand types ("bf16", "f32", "f32:highest", "f8") to FLOP/s of the matrix
-    unit. ``vector`` (FLOP/s of everything else) and ``clock`` (Hz) are None where no source
-    gives them; what would need them is then left out of the model. ``cores`` tells GPUs of one
-    vendor apart in a trace, 0 unknown. ``host_bandwidth`` is of the link to the host's memory,
-    one way; None where no source gives it.
+    unit. ``vector`` (FLOP/s of everything else) and ``clock`` (Hz) are None if no source
+    gives them; the model then leaves out what needs them. ``cores`` tells GPUs of one vendor
+    apart in a trace, 0 if unknown. ``host_bandwidth`` is that of the link to the host's memory,
+    one way; None if no source gives it.
     """
 
     id: str
@@ -64,10 +64,10 @@ class Hardware:
     source: tuple[str, ...] = field(default=(), compare=False)
 
     def matmul_rate(self, dtype: str) -> float | None:
-        """FLOP/s for operands of XLA type ``dtype``, or None when the file does not say.
+        """FLOP/s for operands of XLA type ``dtype``, or None if the file does not say.
 
-        All 8-bit floats share "f8", all 4-bit ones "f4"; unsigned is as signed; a precision
-        that is not listed is as "highest", and a narrow integer as the next wider one.
+        All 8-bit floats share "f8", all 4-bit ones "f4"; unsigned counts as signed, a
+        precision that is not listed as "highest", a narrow integer as the next wider one.
         """
         for key in _keys(dtype):
             if key in self.matmul:
@@ -98,11 +98,11 @@ def load(path: str | Path | None = None) -> dict[str, Hardware]:
 
     ``path`` is a TOML file laid over the built-in one; without it HLOSCOPE_HARDWARE or
     ``~/.config/hloscope/hardware.toml`` is, where it exists. Raises ``HardwareError`` for a
-    file that is missing, is no TOML, or lacks a figure.
+    file that is missing, is not TOML, or lacks a figure.
     """
     given = str(path) if path is not None else os.environ.get("HLOSCOPE_HARDWARE", "")
     if not given:
-        # not by pathlib, which raises for a home that is closed or not known
+        # not with pathlib, which raises for a home that is inaccessible or unknown
         config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
         default = os.path.join(config, "hloscope", "hardware.toml")
         given = default if os.path.isfile(default) else ""
@@ -194,7 +194,7 @@ def _rate(value: Any) -> float:
 def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
     """A chip by id ("tpu-v5e"), label or device kind.
 
-    Raises ``HardwareError`` with the ids that are near, or all of them.
+    Raises ``HardwareError`` with similar ids, or all of them.
     """
     if isinstance(name, Hardware):
         return name
@@ -234,7 +234,7 @@ def choose(device_kind: str, platform: str = "", path: str | Path | None = None)
 
 
 def recognise(vendor: str, cores: int, memory_bytes: float) -> Hardware | None:
-    """The GPU of a trace, which tells no name: by vendor, cores and memory; None when unknown."""
+    """The GPU of a trace, which has no name: by vendor, cores and memory; None when unknown."""
     maker = vendor.strip().lower()
     for chip in load().values():
         near = abs(memory_bytes / (chip.memory_bytes * chip.devices_per_chip) - 1) < 0.05

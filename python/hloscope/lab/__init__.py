@@ -4,10 +4,10 @@
 ``routes.py``    the authenticated routes under ``hloscope/api/``
 ``files.py``     API path → open file, confined to the contents root
 ``folders.py``   API path of a folder → its modules and stages
-``jobs.py``      one child process a reading, shared by who asks for the same bytes
+``jobs.py``      one child process per reading, shared by all requests for the same bytes
 ``child.py``     the child: limits itself, reads, writes frames
 ``frames.py``    the bytes between child, server and browser
-``limits.py``    what a person may configure
+``limits.py``    what a user may configure
 ===============  ================================================================
 
 Nothing that is read is ever executed, and nothing is read inside the server process.

@@ -105,7 +105,7 @@ def describe(error: Exception, data: bytes) -> bytes:
 
 
 def serve(out: BinaryIO, args: argparse.Namespace) -> None:
-    """Reads what was asked for and writes the frames."""
+    """Reads what is requested and writes the frames."""
 
     def send(frame: bytes) -> None:
         out.write(frame)
@@ -183,8 +183,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hardware")
     parser.add_argument("--folder", type=int)
     args = parser.parse_args(arguments)
-    # Before files may not be written: where modules were not compiled when they were installed,
-    # Python keeps them compiled for the next child, which starts half a second sooner.
+    # Before writing files is forbidden: modules that were not compiled at installation are now
+    # kept compiled by Python for the next child, which starts half a second sooner.
     from .. import _read, view  # noqa: F401
 
     limit(args.memory, args.seconds)
@@ -194,9 +194,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         serve(out, args)
         out.close()
-    except BrokenPipeError:  # nobody waits any more
+    except BrokenPipeError:  # nothing waits for it any more
         return 1
-    except Exception as e:  # a fault of ours must still be one clear line
+    except Exception as e:  # our own errors too must be one clear line
         out.write(frames.error(f"this file could not be shown: {type(e).__name__}: {e}"))
         out.close()
         return 1

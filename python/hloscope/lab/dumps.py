@@ -12,7 +12,7 @@ from ..readers.pass_dump import pass_of
 
 
 def state_of(folder: int, name: str) -> tuple[str, int]:
-    """A digest of the passes beside the file ``name``, and their bytes together; 0 without any."""
+    """A digest of the passes beside the file ``name``, and their bytes in total; 0 without any."""
     asked = entry_of(Path(name))
     if asked is None:
         return "", 0
@@ -33,7 +33,7 @@ def state_of(folder: int, name: str) -> tuple[str, int]:
 
 
 def plain_file(path: Path) -> bytes:
-    """The bytes of a regular file; of a link or a pipe ``OSError``."""
+    """The bytes of a regular file; ``OSError`` for a link or a pipe."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as stream:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -52,7 +52,7 @@ async def open_file(contents: Any, path: str, max_bytes: int) -> OpenFile:
         size = os.fstat(stream.fileno()).st_size
         if size > max_bytes:
             raise HTTPError(413, f"{path} has {size:,} bytes; the limit is {max_bytes:,}")
-        # half a GiB takes a second, and the loop serves everybody
+        # half a GiB takes a second, and all requests share the loop
         digest = await asyncio.to_thread(_digest, stream)
         return OpenFile(path.rpartition("/")[2], stream, size, digest)
     except BaseException:
@@ -61,7 +61,7 @@ async def open_file(contents: Any, path: str, max_bytes: int) -> OpenFile:
 
 
 def checked(contents: Any, path: str) -> str:
-    """The API path without slashes around it. Raises ``HTTPError`` 404 for hidden or escaping."""
+    """The API path without slashes around it. Raises ``HTTPError`` 404 if hidden or escaping."""
     path = path.strip("/")
     if "\0" in path or "\\" in path or any(p == ".." for p in path.split("/")):
         raise HTTPError(404, f"no such file: {path[:200]!r}")
@@ -127,7 +127,7 @@ _SETTLED_SECONDS = 3.0
 
 
 def _state(stream: BinaryIO) -> tuple[int, ...]:
-    """What tells one content of a file from the next. The last is a time nobody can set back."""
+    """What distinguishes contents of a file. The last is a time that cannot be set back."""
     a = os.fstat(stream.fileno())
     return a.st_dev, a.st_ino, a.st_size, a.st_mtime_ns, a.st_ctime_ns
 

@@ -1,4 +1,4 @@
-"""API path of a folder → the modules and stages it holds, told by file names alone.
+"""API path of a folder → the modules and stages it holds, by file names alone.
 
 For passes the folder is opened here, once, and the child gets the descriptor; there it reads plain
 files of that folder and follows no link. So nothing outside the contents root is read, whatever
@@ -79,8 +79,8 @@ class OpenDump:
 def open_dump(contents: Any, path: str, max_bytes: int) -> OpenDump:
     """The folder of the file that the contents manager calls ``path``.
 
-    Raises ``HTTPError``: 404 outside the root; 422 where no passes of its module lie beside it;
-    413 where they have more than ``max_bytes``; 501 where folders cannot be handed on.
+    Raises ``HTTPError``: 404 outside the root; 422 where no passes of its module are beside it;
+    413 where they have more than ``max_bytes``; 501 where folders cannot be passed on.
     """
     folder, _, name = checked(contents, path).rpartition("/")
     if not hasattr(contents, "_get_os_path") or not hasattr(os, "O_DIRECTORY"):

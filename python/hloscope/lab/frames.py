@@ -2,8 +2,8 @@
 
     kind (1 byte) | length (u32, little-endian) | payload
 
-    P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}; of passes also "done", "of"
-    I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] holds one
+    P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}; for passes also "done", "of"
+    I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] for one
     V  View block, gzip'd (js/view.ts)
     A  analyses block, gzip'd
     T  text block, gzip'd
@@ -14,7 +14,7 @@
     D  digests     JSON ["…", …] of what the child has read, to the server alone
     E  error       JSON {"message", "line", "column", "excerpt": [[line, text], ...]}
 
-A stream ends with the frame that was asked for, or with E.
+A stream ends with the requested frame, or with E.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def progress(stage: str, fraction: float | None) -> bytes:
 
 
 def pieces(stage: str, done: int, of: int) -> bytes:
-    """Progress of what is counted."""
+    """A progress frame with a count."""
     fraction = done / of if of else None
     return encode_json(b"P", {"stage": stage, "fraction": fraction, "done": done, "of": of})
 
@@ -61,7 +61,7 @@ def error(
 
 
 def digest(data: bytes) -> str:
-    """Of a file's content, as it stands in keys and in D frames."""
+    """Digest of a file's content, as used in keys and in D frames."""
     return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""One child process a reading, shared by everybody who asks for the same bytes.
+"""One child process per reading, shared by all requests for the same bytes.
 
     routes ── frames(key, want) ──▶ cache ──▶ Job ◀── thread ◀── pipe ◀── child
 
@@ -29,12 +29,12 @@ from .files import OpenFile
 from .folders import OpenDump
 from .limits import HloscopeLimits
 
-# Frames that end a job: who waits for one and goes away wants nothing more of it.
+# The last frames of a job: when all who wait for one go away, the job is no longer needed.
 _LAST = {b"C"}
 
 
 class Job:
-    """What one child has said so far. Lives in the event loop's thread."""
+    """What one child has sent so far. Lives in the event loop's thread."""
 
     def __init__(self) -> None:
         self.results: dict[bytes, bytes] = {}
@@ -154,7 +154,7 @@ class Pool:
         choices: Mapping[str, str],
         folder: int | None,
     ) -> None:
-        """A thread: waits for its turn, starts the child, hands what it says to the loop."""
+        """A thread: waits for its turn, starts the child, passes what it sends to the loop."""
 
         def post(action: Callable[..., None], *args: Any) -> None:
             with suppress(RuntimeError):  # the loop is closed
@@ -191,8 +191,8 @@ class Pool:
     ) -> str:
         """Passes frames on until the child ends; returns what went wrong, or ''.
 
-        What the child read must be what the answer is kept under: a file that was rewritten
-        after its digest was taken would be shown under the old one for ever.
+        The child must have read what the answer is kept under: otherwise a file rewritten after
+        its digest was taken would be shown under the old one for ever.
         """
         seconds = self.limits.max_seconds
         trouble = ""

@@ -14,7 +14,7 @@ from .dumps import plain_file
 if TYPE_CHECKING:
     from .._capture import Capture
 
-# Seconds between two words about progress.
+# Seconds between two progress messages.
 _EVERY = 0.2
 
 
@@ -27,14 +27,14 @@ def serve(
 ) -> None:
     """Sends K and C (see frames.py) for the dump ``name`` of the folder.
 
-    ``unchanged`` is called once every file was read: it has the server look whether they still
-    are what they were. Raises ``ReadError``, and ``ValueError`` where there is too much.
+    ``unchanged`` is called once every file was read: it lets the server check that they are
+    still the same. Raises ``ReadError``, and ``ValueError`` if there is too much.
     """
     from ..readers.dump_directory import entry_of
     from ..readers.pass_dump import LAST, pass_of, read_passes
 
     entry = entry_of(Path(name))
-    assert entry is not None  # the server looked
+    assert entry is not None  # the server has checked
     os.fchdir(folder)
     step = pass_of(entry.stage)
     if step is not None and step[2] != LAST:

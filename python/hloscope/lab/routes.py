@@ -7,7 +7,7 @@
 ``GET hloscope/api/folder?path=…``                                             a dump folder, JSON
 ==============================================================================  ====================
 
-The answer of the others is a stream of frames (frames.py). ``ETag`` is the digest of the
+All but the last answer with a stream of frames (frames.py). ``ETag`` is the digest of the
 content, so that a viewer which asks again after a file was touched learns in one round trip
 that nothing changed.
 """
@@ -31,7 +31,7 @@ from .folders import OpenDump, list_folder, open_dump
 from .jobs import Pool
 from .limits import HloscopeLimits
 
-# what is asked for → the frame that answers, what the child is told to make
+# what is requested → the frame that answers, what the child must make
 _KINDS = {
     "view": (b"V", "view,analyses,text,stages,list"),
     "analyses": (b"A", "view,analyses,text,stages,list"),
@@ -48,12 +48,12 @@ _CHOICES = ("module", "other_module", "hardware")
 
 
 class _Handler(APIHandler):
-    """Query arguments as they were sent, and names in errors as they are."""
+    """Query arguments as they were sent, and names in errors unchanged."""
 
     auth_resource = "contents"
 
     def argument(self, name: str) -> str:
-        """With the spaces around it: they are part of a file's name."""
+        """The argument with the spaces around it, which are part of a file's name."""
         return str(self.get_query_argument(name, strip=False))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -64,7 +64,7 @@ class _Handler(APIHandler):
 
 
 class _Said(HTTPError):
-    """An error whose message is for a person: tornado doubles each % of it for its log."""
+    """An error whose message is for the user: tornado doubles each % of it for its log."""
 
     @property
     def log_message(self) -> str | None:
@@ -131,7 +131,7 @@ class ReadHandler(_Handler):
                 dump.close()
 
     def _choices(self) -> dict[str, str]:
-        """What was chosen of the file, as options of child.py."""
+        """The choices in the query, as options of child.py."""
         found = {}
         for name in _CHOICES:
             value = self.get_query_argument(name, None, strip=False)
@@ -147,7 +147,7 @@ class ReadHandler(_Handler):
 
 
 class FolderHandler(_Handler):
-    """``{"files": [{"file", "name", "index", "stage"}], "chosen": position}`` of a folder."""
+    """``{"files": [{"file", "name", "index", "stage", "bytes"}], "chosen": index}``."""
 
     @authenticated
     @authorized

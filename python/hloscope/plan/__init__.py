@@ -1,8 +1,9 @@
-"""Choosing: what it would take, which stages, which sharding. Results are frozen, with a view.
+"""Choosing sizes, pipeline stages and shardings. Results are frozen, with a view.
 
 ========================  =======================================================================
-``search*.py``            ``hs.search_shardings``; ``space.py`` what is chosen from, ``strategy.py``
-                          what is looked at, ``figures.py`` what ranks, ``constraints.py``
+``search*.py``            ``hs.search_shardings``; ``space.py`` what it chooses from,
+``strategy.py``
+                          in what order, ``figures.py`` what it ranks by, ``constraints.py``
 ``running.py``            candidates on any executor; ``children.py``, ``child.py`` their processes,
                           ``store.py`` results on disk
 ``stages.py``             ``hs.plan_stages``
@@ -29,7 +30,7 @@ _LAZY = {"METHODS": "volumes", "ray_executor": "running", "schedule": "schedules
 
 
 def __getattr__(name: str) -> Any:
-    """What is public here; the child processes of a search, which import this, need none."""
+    """The public names, imported lazily: child processes of a search import this and need none."""
     if name in _LAZY:
         from importlib import import_module
 

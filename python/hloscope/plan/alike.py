@@ -1,4 +1,4 @@
-"""Which arrays are sharded alike when nobody says: layers of a model, and what mirrors a parameter.
+"""Which arrays get the same sharding by default: layers of a model, and what mirrors a parameter.
 
 params/layer_0/Dense_0/kernel ─┐  numbers that only count layers become "*"
 params/layer_1/Dense_0/kernel ─┴▶ params/layer_*/Dense_0/kernel ◀─┬─ opt_state/0/mu/layer_0/…
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _NUMBER = re.compile(r"\d+(?=/|$)")
-# What optimizers call the part of a state that holds an array for each parameter.
+# Optimizers' names for the part of a state that holds an array for each parameter.
 _STATE = frozenset(
     {"mu", "nu", "trace", "ema", "momentum", "velocity", "opt", "opt_state", "optimizer"}
 )
@@ -21,8 +21,8 @@ _STATE = frozenset(
 def alike(leaves: Sequence[Any], some: Sequence[int], *, fold: bool) -> dict[str, list[int]]:
     """Pattern → which of ``some`` leaves (with ``path``, ``shape``, ``argument``) are alike.
 
-    Leaves that mirror a parameter, an optimizer's moments, are always with it; with ``fold``
-    numbers at the end of a part of a path are "*" where all shapes are the same.
+    Leaves that mirror a parameter, such as an optimizer's moments, are always with it; with
+    ``fold``, numbers at the end of a part of a path are "*" where all shapes are the same.
     """
     owners = {n: _owner(leaves, n) for n in some}
     own = [n for n in some if owners[n] not in some]
@@ -37,7 +37,7 @@ def alike(leaves: Sequence[Any], some: Sequence[int], *, fold: bool) -> dict[str
 
 
 def _owner(leaves: Sequence[Any], n: int) -> int:
-    """The parameter that a leaf has the end of its path and its shape from; -1 for none."""
+    """The parameter whose shape and end of path a leaf shares; -1 for none."""
     leaf = leaves[n]
     parts = leaf.path.split("/")
     for k, other in enumerate(leaves):
@@ -49,7 +49,7 @@ def _owner(leaves: Sequence[Any], n: int) -> int:
             before = parts[: len(parts) - len(end)]
             if not end or parts[len(before) :] != end or before == theirs[:start]:
                 continue
-            # one name alone, as of a parameter "x" and a batch's "x", says little
+            # a single name, such as that of a parameter "x" and a batch's "x", says little
             apart = start == 1 and len(end) > 1 and other.argument != leaf.argument
             if apart or (_STATE & set(before) and not _STATE & set(theirs[:start])):
                 return k
@@ -57,7 +57,7 @@ def _owner(leaves: Sequence[Any], n: int) -> int:
 
 
 def _folded(leaves: Sequence[Any], own: Sequence[int]) -> dict[int, str]:
-    """Leaf → its pattern, with as many "*" as leave all shapes of a pattern the same."""
+    """Leaf → its pattern, with as many "*" as possible while all its shapes are the same."""
     out: dict[int, str] = {}
     waiting = [(list(own), 0)]
     while waiting:
@@ -74,7 +74,7 @@ def _folded(leaves: Sequence[Any], own: Sequence[int]) -> dict[int, str]:
 
 
 def _starred(path: str, kept: int) -> str:
-    """Numbers at the end of parts as "*", but for the last ``kept`` of them."""
+    """Numbers at the end of parts as "*", except the last ``kept`` of them."""
     found = list(_NUMBER.finditer(path))
     for m in reversed(found[: len(found) - kept] if kept else found):
         path = f"{path[: m.start()]}*{path[m.end() :]}"

@@ -188,6 +188,6 @@ def _literal(text: str) -> object:
 
 
 def config_names(devices: int) -> tuple[str, ...]:
-    """Alpa's configurations of so many devices, in the order in which it numbers them."""
+    """Alpa's configurations of that many devices, in the order in which it numbers them."""
     sizes = [m for m in range(1, devices + 1) if devices % m == 0]
     return (*(f"({devices // m}, {m}) batch" for m in sizes), f"({devices}, 1)")

@@ -1,7 +1,7 @@
 """The process that compiles candidates: one job after another until its input ends.
 
     parent ── length + pickle ──▶ stdin      where modules are, then jobs
-           ◀── length + pickle ── stdout     READY once jax is there, then an answer each
+           ◀── length + pickle ── stdout     READY once jax is imported, then one answer per job
 
 A job that crashes, hangs or eats all memory takes this process with it and nothing else. What
 the program prints goes to standard error, never among the answers.
@@ -31,7 +31,7 @@ def read_message(stream: IO[bytes]) -> Any:
 
 
 def write_message(stream: IO[bytes], message: Any) -> None:
-    """Writes one and flushes."""
+    """Writes a message and flushes."""
     data = pickle.dumps(message)
     stream.write(struct.pack("<Q", len(data)))
     stream.write(data)
@@ -53,7 +53,7 @@ def run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line(error: BaseException) -> str:
-    """One line; XLA's own messages say more after it."""
+    """The first line; XLA's own messages go on after it."""
     text = str(error).strip()
     first = next((x.strip() for x in text.splitlines() if x.strip()), "")
     known = type(error).__name__ in ("CaptureError", "ValueError", "HardwareError")
@@ -71,7 +71,7 @@ def _run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
         functions[key] = unpickled(job["program"])
     fn, args, kwargs, custom = functions[key]
     options = job["compiler_options"]
-    if job["want"] == "figures" and custom is None:  # a person's own cost may run the program
+    if job["want"] == "figures" and custom is None:  # a user's own cost may run the program
         options = {**sharded.quick_options(job["topology"]), **(options or {})}
     cap = sharded.capture_sharded(
         fn, args, kwargs, job["axes"], job["specs"],
@@ -92,14 +92,14 @@ def _run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpickled(data: bytes) -> Any:
-    """A program (function, arguments, keywords, a person's cost) by cloudpickle."""
+    """A program (function, arguments, keywords, the user's cost) by cloudpickle."""
     import cloudpickle
 
     return cloudpickle.loads(data)
 
 
 def main() -> None:
-    """Answers until the input ends."""
+    """Answers jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # prints of the program must not mix with the answers
     jobs = sys.stdin.buffer

@@ -1,8 +1,8 @@
-"""Keeps a compiling process for each thread that asks, and outlives whatever happens to it.
+"""Keeps a compiling process for each thread that asks, and survives whatever happens to it.
 
-Whoever runs a candidate, a thread here, a worker of Dask or Ray, calls ``evaluate``: it hands the
-job to its own child process, waits, and kills the child that takes too long or too much. So a
-crash costs one candidate under every executor alike.
+A thread here, or a worker of Dask or Ray, runs a candidate by calling ``evaluate``: it gives the
+job to its own child process, waits, and kills a child that takes too long or too much memory. So
+a crash costs one candidate under every executor.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 from .child import READY, read_message, run, write_message
 
-# Seconds between two looks at how much memory a child holds.
+# Seconds between two checks of how much memory a child holds.
 LOOK = 0.2
 # Seconds that a child has to start and import jax, whatever a candidate's timeout is.
 START = 300.0
-# An unused child of a foreign executor's worker goes after this many seconds.
+# An unused child of a foreign executor's worker ends after this many seconds.
 IDLE = 120.0
 
 _local = threading.local()
@@ -31,7 +31,7 @@ _all: weakref.WeakSet[Child] = weakref.WeakSet()
 
 
 class Child:
-    """A process that compiles, restarted when it was lost."""
+    """A process that compiles, restarted after it was lost."""
 
     def __init__(self, environment: dict[str, str], path: list[str]) -> None:
         self.environment, self.path = environment, path
@@ -67,7 +67,7 @@ class Child:
         return process
 
     def ask(self, job: dict[str, Any], timeout: float, memory: float | None) -> dict[str, Any]:
-        """The child's answer; what happened to the child is an error in its place."""
+        """The child's answer; if something happened to the child, an error in its place."""
         if self._timer is not None:
             self._timer.cancel()
         process = self._process
@@ -144,7 +144,7 @@ def evaluate(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment(platform: str, topology: str | None, devices: int) -> dict[str, str]:
-    """Of a compiling process: the platform, and on CPU at least so many devices."""
+    """Environment of a compiling process: the platform, and on CPU at least ``devices`` devices."""
     if topology is None and platform not in ("cpu", ""):
         return {"JAX_PLATFORMS": platform, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     name = "--xla_force_host_platform_device_count"

@@ -1,4 +1,4 @@
-"""What a candidate must keep: "fits 16 GiB", "no all-to-all", "no all-gather over model"."""
+"""What a candidate must meet: "fits 16 GiB", "no all-to-all", "no all-gather over model"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..analysis.text.units import size
 from ..hlo.collective_kinds import KINDS
 from .figures import Figures
 
-# a person's own: True or None keeps, False or a sentence does not
+# a user's own: True or None meets it, False or a sentence does not
 Constraint = str | Callable[[Figures], Any]
 Check = Callable[[Figures], str | None]
 
@@ -21,7 +21,7 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
 def checks(constraints: Sequence[Constraint] | Constraint) -> tuple[Check, ...]:
-    """Functions that say what is not kept. Raises ``ValueError`` for words nobody knows."""
+    """Functions that say what is not met. Raises ``ValueError`` for an unknown constraint."""
     given = (constraints,) if isinstance(constraints, str) or callable(constraints) else constraints
     return tuple(_check(c) for c in given)
 

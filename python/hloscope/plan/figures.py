@@ -9,7 +9,7 @@ from typing import Any
 
 from .._capture import Capture
 
-# name → what it is, in a person's words, and its unit
+# name → what it is, in plain words, and its unit
 COSTS = {
     "time": ("modelled step time", "s"),
     "wire": ("bytes on the wire", "B"),
@@ -21,7 +21,7 @@ COSTS = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one device and one execution. None and NaN are unknown.
+    """Figures per device and execution. None and NaN are unknown.
 
     ``seconds`` is modelled on ``hardware``; ``peak_bytes`` is what ``peak_source`` says;
     ``collectives`` are (kind, axes, how many, wire bytes of all their executions).
@@ -44,7 +44,7 @@ class Figures:
     custom: float | None = None
 
     def cost(self, name: str) -> float:
-        """By the name of a cost; infinite where it is unknown, so that it never wins."""
+        """The cost of that name; infinite if it is unknown, so that it never wins."""
         value = {
             "time": self.seconds,
             "wire": self.wire_bytes,
@@ -58,7 +58,7 @@ class Figures:
 def figures(
     cap: Capture, hardware: str | None = None, custom: Callable[[Capture], float] | None = None
 ) -> Figures:
-    """What a search ranks by. ``custom`` is a person's own cost of a capture."""
+    """What a search ranks by. ``custom`` is the user's own cost of a capture."""
     cost = cap.cost(hardware)
     memory = cap.memory
     stats = cap.target.memory_stats
@@ -102,8 +102,8 @@ def log_cost(cap: Capture) -> float:
     """The cost that an xmap search of 2021 printed: gemms by m·n·k, collectives by elements.
 
     0.001 · Σ m·n·k of matmuls + Σ 2·elements of all-reduces + Σ devices·elements of
-    all-gathers (what one device gives) + Σ elements of all-to-alls, all executions counted; a
-    collective-permute makes it infinite. Kinds that it did not know count nothing.
+    all-gathers (what one device contributes) + Σ elements of all-to-alls, all executions counted; a
+    collective-permute makes it infinite. Kinds that it did not know count 0.
     """
     cost = 0.001 * cap.cost().total_matmul_flops / 2
     for c in cap.collectives:
@@ -122,7 +122,7 @@ def _stat(stats: Any, name: str) -> float | None:
 
 
 def to_plain(f: Figures) -> dict[str, Any]:
-    """For JSON; ``from_plain`` reads it back."""
+    """Plain data for JSON; ``from_plain`` reads it back."""
     return asdict(f)
 
 

@@ -29,7 +29,7 @@ _STYLE = (
 
 
 def page(title: str, view: Mapping[str, Any], text: str) -> str:
-    """The whole page; ``text`` stands in it for whoever has no script."""
+    """The whole page; ``text`` is shown in it where scripts do not run."""
     code = page_script("plan")
     policy = (
         f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(_STYLE)}'; "
@@ -63,7 +63,7 @@ def save(title: str, view: Mapping[str, Any], text: str, path: str | Path | None
 def mimebundle(
     title: str, view: Mapping[str, Any], text: str, answers: Answers | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(data, metadata): the page in a frame, the text, and a widget where someone is there."""
+    """(data, metadata): the page in a frame, the text, and a widget where a front end is there."""
     made = page(title, view, text)
     attribute = made.replace("&", "&amp;").replace('"', "&quot;")
     data: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What goes to the front end: plain data that JSON has words for, and who answers it."""
+"""What goes to the front end: plain data that JSON can hold, and the function that answers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# (what, values) → {"view": PlanView} or {"html": page}; ``ValueError`` is told to the person
+# (what, values) → {"view": PlanView} or {"html": page}; ``ValueError`` is shown to the user
 Answers = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 def plain(view: Any) -> Any:
-    """The same without what JSON has no word for: NaN and infinity become null, unknown."""
+    """The same data for JSON, which lacks NaN and infinity: they become null, unknown."""
     if isinstance(view, float):
         return view if math.isfinite(view) else None
     if isinstance(view, Mapping):

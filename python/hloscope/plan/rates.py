@@ -1,4 +1,4 @@
-"""How fast a device is, for analytic models: from the file of chips, or given."""
+"""How fast a device is, for analytic models: from the hardware file, or given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Rates:
     """FLOP/s, bytes/s and bytes of one device.
 
     ``links`` are ``(devices, bytes/s)``, nearest first: a collective of up to that many devices
-    runs at that rate; 0 is any number. ``vector`` is None where nobody publishes it: layers off
+    runs at that rate; 0 is any number. ``vector`` is None if it is not published: layers off
     the matrix unit then take their memory time.
     """
 
@@ -31,7 +31,7 @@ class Rates:
         return None
 
     def link_index(self, devices: int) -> int | None:
-        """Which link that is, 0 the nearest."""
+        """The index of that link, 0 for the nearest."""
         for n, (group, _) in enumerate(self.links):
             if not group or devices <= group:
                 return n
@@ -39,10 +39,10 @@ class Rates:
 
 
 def rates(chip: str | Hardware | Rates, dtype: str = "bf16") -> Rates:
-    """``Rates`` of a chip by its id; what is ``Rates`` already stays.
+    """``Rates`` of a chip by its id; what is ``Rates`` already is returned unchanged.
 
-    A torus sends both ways round one axis of it: two links. Raises ``HardwareError`` for a chip
-    nobody knows, ``ValueError`` for one whose rate for ``dtype`` is not in the file.
+    A torus sends both ways round one axis: two links. Raises ``HardwareError`` for an unknown
+    chip, ``ValueError`` for one whose rate for ``dtype`` is not in the file.
     """
     if isinstance(chip, Rates):
         return chip

@@ -1,4 +1,4 @@
-"""Runs candidates on an executor, keeps what comes, and says how long it will take."""
+"""Runs candidates on an executor, stores the answers, and says how long it will take."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 from .children import close_all, evaluate
 from .store import Store
 
-Job = tuple[str, dict[str, Any], dict[str, Any]]  # key, what it is about, task
+Job = tuple[str, dict[str, Any], dict[str, Any]]  # key, what decides its answer, task
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is; ``seconds_left`` of what is asked for so far, None at the start."""
+    """How far a search is; ``seconds_left`` for what is asked for so far, None at the start."""
 
     done: int
     asked: int
@@ -33,11 +33,11 @@ class Progress:
 
 
 class Cancelled(Exception):
-    """Whoever watches wants no more."""
+    """The user cancelled."""
 
 
 class Runner:
-    """``run`` gives answers in the order of the jobs, whatever order they came in."""
+    """``run`` returns answers in the order of the jobs, whatever order they came in."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Runner:
         self._compiling = 0.0
 
     def run(self, jobs: Sequence[Job]) -> list[dict[str, Any] | None]:
-        """Answers, None for those that a cancel left undone (then raises ``Cancelled`` after)."""
+        """The answers; a cancel raises ``Cancelled`` and leaves those so far in ``partial``."""
         answers: list[dict[str, Any] | None] = [None] * len(jobs)
         self.asked += len(jobs)
         waiting: dict[Future[dict[str, Any]], int] = {}
@@ -103,7 +103,7 @@ class Runner:
             raise Cancelled
 
     def close(self) -> None:
-        """Ends processes and threads that this started; a given executor stays."""
+        """Ends processes and threads that this started; a given executor is left alone."""
         if self._own:
             close_all()
             self.executor.shutdown(wait=False, cancel_futures=True)
@@ -118,7 +118,7 @@ def _answer(future: Future[dict[str, Any]]) -> dict[str, Any]:
 
 
 def terminal_progress() -> Callable[[Progress], Any] | None:
-    """A line that is written over, on a terminal; None elsewhere."""
+    """Writes progress to one line of a terminal; None if there is no terminal."""
     if not (sys.stderr is not None and sys.stderr.isatty()):
         return None
 

@@ -1,16 +1,16 @@
-"""Pipeline schedules: which device does what when, with what in memory.
+"""Pipeline schedules: which device does what and when, with what in memory.
 
     device 0  F0 F1 F2 F3 .. .. B0 .. B1          F forward, B backward of a microbatch,
-    device 1  .. F0 F1 F2 B0 ..                    W gradients of weights where split from B
+    device 1  .. F0 F1 F2 B0 ..                    W gradients of weights where split off from B
 
-An order of work for every device is written down first, then everything runs as early as its
+The order of work on every device is decided first, then everything runs as early as its
 inputs and its device allow. Sending between stages takes no time here.
 
 =============  ================================================================================
 gpipe          all forward, then all backward; B microbatches in flight. Huang et al. 2018
 1f1b           backward as soon as possible; at most S−i in flight. Narayanan et al. 2019
 interleaved    v groups of layers on each device; the bubble shrinks by v, more is in flight.
-               Narayanan et al. 2021; the number of microbatches must divide by S
+               Narayanan et al. 2021; the microbatches must be a multiple of S
 zero-bubble    the backward pass split into inputs (B) and weights (W), W where it would idle;
                at most S in flight on any device, as 1f1b's first. Qi et al. 2023, ZB-H1
 =============  ================================================================================
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS = ("gpipe", "1f1b", "interleaved", "zero-bubble")
-# Of a backward pass, what goes into gradients of weights: half, where the parts are matmuls.
+# The share of a backward pass for gradients of weights: half, where the parts are matmuls.
 WEIGHT_SHARE = 0.5
 
 
@@ -52,7 +52,7 @@ class Schedule:
 
     @property
     def seconds(self) -> float:
-        """Of the whole step."""
+        """Seconds of the whole step."""
         return max((w.end for w in self.work), default=0.0)
 
     @property
@@ -78,7 +78,10 @@ class Schedule:
         return [(t, fixed + held) for t, _, held in self._held(device)]
 
     def _held(self, device: int) -> list[tuple[float, int, float]]:
-        """A forward pass holds its activations until the last part of its backward pass."""
+        """(second, microbatches, bytes) held from then on.
+
+        A forward pass holds its activations until the last part of its backward pass.
+        """
         last: dict[tuple[int, int], float] = {}
         for w in self.work:
             if w.device == device and w.kind != "F":
@@ -127,10 +130,10 @@ def schedule(
     activation_bytes: Sequence[float | None] | None = None,
     fixed_bytes: Sequence[float | None] | None = None,
 ) -> Schedule:
-    """The schedule of stages with these seconds a microbatch.
+    """The schedule of stages with these seconds per microbatch.
 
     ``interleaved`` cuts each stage into ``chunks`` equal groups of layers. Raises ``ValueError``
-    for an unknown kind and for numbers that do not suit it.
+    for an unknown kind and for numbers that do not fit it.
     """
     stages = len(forward)
     if kind not in KINDS:
@@ -212,7 +215,7 @@ def _interleaved(stages: int, count: int, chunks: int) -> Order:
 def _run(
     order: Order, f: Sequence[float], b: Sequence[float], w: Sequence[float], stages: int
 ) -> list[Work]:
-    """Everything as early as it can, in its device's order."""
+    """Everything as early as possible, in its device's order."""
     done: dict[tuple[str, int, int], float] = {}
     free = [0.0] * len(order)
     at = [0] * len(order)
@@ -241,7 +244,7 @@ def _run(
 def _ready(
     kind: str, s: int, m: int, stages: int, done: dict[tuple[str, int, int], float]
 ) -> float | None:
-    """When the inputs of a piece of work are there; None when not all are known yet."""
+    """When the inputs of a piece of work are ready; None when not all are known yet."""
     if kind == "F":
         return 0.0 if s == 0 else done.get(("F", s - 1, m))
     if kind == "W":
@@ -267,7 +270,7 @@ def _greedy(
 ) -> list[Work]:
     """Each device takes, of what can start first, B before F before W (or as ``ranks`` says).
 
-    ``ahead``: forward passes a device may be before its own backward passes.
+    ``ahead``: how many forward passes a device may be ahead of its own backward passes.
     """
     stages = len(f)
     split = [x * (1 - WEIGHT_SHARE) for x in b], [x * WEIGHT_SHARE for x in b]

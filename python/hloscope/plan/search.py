@@ -2,7 +2,7 @@
 
 arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ children ─▶ figures
             groups,   mesh and    all, or      executor,  a process   of one compiled
-            meshes    a spec a    what costs   store      a thread    program
+            meshes    a spec per  what costs   store      per thread  program
                       group       suggest
 """
 
@@ -90,12 +90,12 @@ class Setting:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Of the compiling processes: devices enough for the largest mesh."""
+        """Environment of the compiling processes: devices enough for the largest mesh."""
         most = max(math.prod(m.values()) for m in self.space.meshes)
         return environment(self.platform, self.topology, most)
 
     def job(self, choice: Choice, want: str = "figures", **more: Any) -> dict[str, Any]:
-        """What a child is told."""
+        """What a child is given."""
         return {
             "function": str(id(self)),
             "program": self.program,
@@ -123,7 +123,7 @@ class Setting:
         }
 
     def store_job(self, choice: Choice) -> Job:
-        """Key, what it is about, and task of a candidate."""
+        """Key, what decides the answer, and task of a candidate."""
         mesh, specs = self.space.key(choice)
         leaf_specs = {
             str(leaf): spec
@@ -162,14 +162,14 @@ def search_shardings(
 ) -> Search:
     """Compiles ways to shard the arguments of ``fn`` and ranks them; nothing runs on devices.
 
-    fn, args, kwargs: as ``capture`` takes them; arrays count for their shapes. A plain function,
+    fn, args, kwargs: as ``capture`` takes them; only shapes of arrays matter. A plain function,
         or a jitted one without ``in_shardings``.
     mesh: axis sizes, or a list of them to choose from: [{"data": 2, "model": 4}, {"data": 8}].
     topology: a TPU topology such as "v5e:2x4", without a TPU.
     groups: path pattern → PartitionSpecs (or tuples) to try, None for all; or just patterns.
-        "layers/*/wq" shards all layers' wq alike. Without it each array is a group of its own,
-        of more than 12 those of one shape whose paths differ in numbers only are one, and an
-        optimizer's moments go with their parameters.
+        "layers/*/wq" shards all layers' wq alike. Without it each array is a group of its own;
+        of more than 12 arrays, those of one shape whose paths differ only in numbers form one
+        group. An optimizer's moments go with their parameters.
     fixed: path pattern → its one PartitionSpec.
     constraints: "fits 16 GiB", "no all-to-all", "no all-gather over model", or functions of
         ``Figures``; candidates that break one are ranked last.
@@ -177,14 +177,15 @@ def search_shardings(
         search of 2021), or a function of the ``Capture``.
     carry: results with the structure and shapes of an argument, such as new parameters, are
         sharded like it, so that a step can follow a step; False leaves results to XLA.
-    budget: candidates that are compiled at most. method: "all" compiles everything, "search"
+    budget: the most candidates to compile. method: "all" compiles everything, "search"
         lets costs decide, "auto" does all where the budget allows.
     executor: any ``concurrent.futures.Executor``; by default ``workers`` threads with a process
-        each. ``isolate=False`` compiles in the executor's own process: no crash is survived.
-    timeout, memory_limit: seconds and bytes of a candidate's process (Linux); more costs only it.
-    store: a file that keeps results as they come; the same search takes them up again.
-    measure: runs the best so many ``runs`` times on devices at hand, after the search.
-    progress: called with ``Progress``; False cancels, and so does Ctrl+C: what is done is kept.
+        each. ``isolate=False`` compiles in the executor's own process: a crash ends it.
+    timeout, memory_limit: seconds and bytes of a candidate's process (bytes on Linux only); a
+        candidate that exceeds them fails alone.
+    store: a file that keeps results as they come; the same search resumes from them.
+    measure: runs that many of the best ``runs`` times each on attached devices, afterwards.
+    progress: called with ``Progress``; False cancels, and so does Ctrl+C: what is finished is kept.
 
     Raises ``ValueError`` and ``CaptureError`` for a search that cannot start. What is wrong with
     one candidate is in its ``error``.
@@ -343,7 +344,7 @@ def _keep(
 
 
 def _key(c: Candidate) -> tuple[float, ...]:
-    """What ranks candidates: errors last, then broken constraints, cost, order of asking."""
+    """What ranks candidates: errors last, then broken constraints, cost, time, peak, number."""
     time_, peak = (c.figures.cost("time"), c.figures.peak_bytes) if c.figures else (0.0, 0.0)
     return (float(bool(c.error)), float(len(c.broken)), c.cost, time_, peak, float(c.number))
 
@@ -353,7 +354,7 @@ def _choice(found: Mapping[Choice, Candidate], c: Candidate) -> Choice:
 
 
 def _opened(setting: Setting, choice: Choice) -> Capture:
-    """A candidate captured: here where there are devices enough, else in another process."""
+    """A candidate captured: here where there are enough devices, else in another process."""
     from ..capturing import sharded
     from ..readers import read_modules
 
@@ -381,7 +382,7 @@ def _measured(
     count: int,
     runs: int,
 ) -> list[Candidate]:
-    """The best so many with wall times, one after another; the order stays the modelled one."""
+    """The first ``count`` with wall times, one after another; the ranking stays as it was."""
     from ..capturing import sharded
 
     if setting.topology is not None:

@@ -1,4 +1,4 @@
-"""``Search``: candidates of a sharding search, ranked, and what can be asked of them."""
+"""``Search``: candidates of a sharding search, ranked, with methods to inspect them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Wall seconds of runs on devices at hand; ``deviation`` divides by their number."""
+    """Wall seconds of runs on attached devices; ``deviation`` divides by their number."""
 
     seconds: tuple[float, ...]
 
@@ -41,10 +41,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to shard. ``number`` is its place in the order of looking, not its rank.
+    """One way to shard. ``number`` is its place in the order of evaluation, not its rank.
 
     ``error`` says in one line why there are no figures; ``broken`` which constraints it does not
-    keep. ``cost`` is infinite where it is unknown.
+    meet. ``cost`` is infinite if it is unknown.
     """
 
     number: int
@@ -79,7 +79,7 @@ class Candidate:
 class Search:
     """What ``hs.search_shardings`` returns. Iterate it for candidates, best first.
 
-    ``space`` is how many candidates there are; what was not looked at is ``left_out``. ``notes``
+    ``space`` is how many candidates there are; ``left_out`` how many were not evaluated. ``notes``
     say what else is missing. Prints a table; the last line of a cell is a view.
     """
 
@@ -90,10 +90,10 @@ class Search:
     hardware: str
     notes: tuple[str, ...]
     cancelled: bool
-    seconds: float  # of wall time
+    seconds: float  # wall time
     compiled: int  # candidates compiled by this run; others came from the store
     function: str
-    # compiles a candidate again: (candidate, here) → Capture
+    # compiles a candidate again
     _open: Callable[[Candidate], Capture] = field(repr=False)
     _opened: dict[int, Capture] = field(default_factory=dict, repr=False)
 
@@ -108,7 +108,7 @@ class Search:
 
     @property
     def best(self) -> Candidate:
-        """The cheapest that keeps all constraints. Raises ``ValueError`` where none does."""
+        """The cheapest that keeps all constraints. Raises ``ValueError`` if none does."""
         first = self.candidates[0] if self.candidates else None
         if first is None or first.error or first.broken or math.isinf(first.cost):
             why = "" if first is None else f": {first.error or '; '.join(first.broken)}"
@@ -117,17 +117,17 @@ class Search:
 
     @property
     def left_out(self) -> int:
-        """Candidates of the space that were not looked at."""
+        """How many candidates of the space were not evaluated."""
         return self.space - len(self.candidates)
 
     @cached_property
     def failed(self) -> tuple[Candidate, ...]:
-        """Those without figures; each says why in ``error``."""
+        """Candidates without figures; each says why in ``error``."""
         return tuple(c for c in self.candidates if c.error)
 
     @cached_property
     def pareto(self) -> tuple[Candidate, ...]:
-        """Those that no other beats in both modelled time and peak memory, quickest first."""
+        """Candidates that no other beats in both modelled time and peak memory, quickest first."""
         known = [
             c
             for c in self.candidates
@@ -161,7 +161,7 @@ class Search:
         return self._opened[c.number]
 
     def diff(self, a: Candidate | int, b: Candidate | int) -> Diff:
-        """What two candidates do differently."""
+        """The differences between the programs of two candidates."""
         from ..analysis.report.diff import diff
 
         return diff(self.capture(a), self.capture(b))
@@ -175,7 +175,7 @@ class Search:
             "import jax",
             "from jax.sharding import NamedSharding, PartitionSpec as P",
             "",
-            # left out, make_mesh's axes are explicit: shardings of every step would be asked for
+            # by default, make_mesh's axes are explicit and need shardings at every step
             f"mesh = jax.make_mesh(({axes}{',' if len(c.mesh) == 1 else ''}), ({names}),",
             f"                     axis_types=(jax.sharding.AxisType.Auto,) * {len(c.mesh)})",
             "specs = {",
@@ -207,7 +207,7 @@ class Search:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One plain row a candidate, best first; None is unknown."""
+        """One plain row per candidate, best first; None is unknown."""
         front = {c.number for c in self.pareto}
         out = []
         for rank, c in enumerate(self.candidates):
@@ -244,7 +244,7 @@ class Search:
         return out
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a candidate, best first. Needs pandas."""
+        """One row per candidate, best first. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self.rows())

@@ -17,7 +17,7 @@ LISTED = 2_000
 
 
 def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
-    """The page: what was looked at, the front of time against memory, the ranked table."""
+    """The page: what was evaluated, the front of time against memory, the ranked table."""
     looked = len(s.candidates)
     facts = [
         ["candidates", f"{looked:,} of {s.space:,}"],

@@ -3,7 +3,7 @@
 arguments   params/layers/0/wq, params/layers/1/wq, …        batch
 groups      params/layers/*/wq                               batch
 choices     (), ("data",), (None, "model"), …                (), ("data",)
-candidate   one mesh and one choice a group
+candidate   one mesh and one choice per group
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 from .alike import alike
 
-Spec = tuple[Any, ...]  # an entry a dimension: None, an axis, or a tuple of axes
+Spec = tuple[Any, ...]  # one entry per dimension: None, an axis, or a tuple of axes
 Axes = Mapping[str, int]
 
-# Arguments that get a group each; beyond it those of layers become one.
+# Up to this many arguments get a group each; beyond it, those of layers become one.
 OWN_GROUPS = 12
 
 
@@ -34,7 +34,7 @@ class Group:
     bytes: int  # of all of them, unsharded
     choices: tuple[Spec, ...]
     is_data: bool  # not among the first argument's arrays: a batch rather than parameters
-    given: bool = False  # choices that someone wrote down: those that do not divide say so
+    given: bool = False  # the choices are the user's: those that do not divide are errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Space:
         }
 
     def key(self, choice: Choice) -> tuple[Any, ...]:
-        """The same for candidates that are the same program: size-1 axes shard nothing."""
+        """Equal for candidates that are the same program: size-1 axes shard nothing."""
         sizes = self.meshes[choice.mesh]
         return (
             tuple(sizes.items()),
@@ -123,7 +123,7 @@ def spec_code(spec: Spec) -> str:
 
 
 def quoted(text: str) -> str:
-    """A Python literal, in double quotes unless the text has some."""
+    """A Python literal, in double quotes unless the text contains any."""
     return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
 
 
@@ -142,7 +142,7 @@ def all_specs(rank: int, axes: Sequence[str]) -> tuple[Spec, ...]:
 
 
 def divides(spec: Spec, shape: Sequence[int], sizes: Axes) -> bool:
-    """Whether a shape can be cut so."""
+    """Whether a spec divides a shape evenly."""
     for dim, entry in enumerate(spec):
         axes = entry if isinstance(entry, tuple) else (entry,) if entry is not None else ()
         if shape[dim] % math.prod(sizes.get(a, 1) for a in axes):
@@ -151,7 +151,7 @@ def divides(spec: Spec, shape: Sequence[int], sizes: Axes) -> bool:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """``layers/*/wq`` matches any path that ends so; ``*`` is one or more parts of a path."""
+    """``layers/*/wq`` matches any path with that end; ``*`` is one or more parts of a path."""
     inside = "".join(".+" if c == "*" else re.escape(c) for c in pattern)
     return re.fullmatch(rf"(?:.*/)?{inside}", path) is not None
 
@@ -164,9 +164,9 @@ def make_space(
 ) -> Space:
     """Groups of the leaves (objects with ``path``, ``shape``, ``bytes``, ``argument``).
 
-    ``groups``: pattern → specs to try (None: all), or patterns; what none matches gets groups of
-    its own. ``fixed``: pattern → its one spec. Raises ``ValueError`` for a pattern that matches
-    nothing and for arrays of one group that differ in rank.
+    ``groups``: pattern → specs to try (None: all), or patterns; arrays that none matches get groups
+    of their own. ``fixed``: pattern → its one spec. Raises ``ValueError`` for a pattern that
+    matches nothing and for arrays of one group that differ in rank.
     """
     notes: list[str] = []
     wanted: dict[str, Sequence[Any] | None] = {

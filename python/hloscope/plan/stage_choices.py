@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure with the range it can lie in: of a printed one, half a unit of its last digit."""
+    """A figure and the range it can be in: for a printed one, half a unit of its last digit."""
 
     value: float
     low: float
@@ -24,7 +24,7 @@ class Interval:
 
 
 def exactly(value: float) -> Interval:
-    """A figure without doubt about it."""
+    """A figure without uncertainty."""
     return Interval(value, value, value)
 
 
@@ -32,9 +32,9 @@ def exactly(value: float) -> Interval:
 class Choice:
     """Layers ``start`` to ``end`` (both included) as one stage on one submesh.
 
-    Seconds are of one microbatch, bytes of one device. ``fixed_bytes`` is there throughout
-    (weights, gradients, temporaries), ``activation_bytes`` once for every microbatch in flight;
-    None where nobody said.
+    Seconds are per microbatch, bytes per device. ``fixed_bytes`` is held throughout (weights,
+    gradients, temporaries), ``activation_bytes`` once for every microbatch in flight; None where
+    unknown.
     """
 
     start: int
@@ -65,7 +65,7 @@ class Choice:
         return f"layers {layers} on {mesh}" + (f" as {self.option}" if self.option else "")
 
     def memory(self, in_flight: int) -> float | None:
-        """Bytes of one device with that many microbatches in flight; None when unknown."""
+        """Bytes per device with that many microbatches in flight; None when unknown."""
         if self.fixed_bytes is None or self.activation_bytes is None:
             return None
         return self.fixed_bytes + in_flight * self.activation_bytes

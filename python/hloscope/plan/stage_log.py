@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A sum that the printed memory figures keep: in how many rows, within rounding."""
+    """A sum that the printed memory figures satisfy: in how many rows, within rounding."""
 
     module: int  # 0 forward, 1 backward
     formula: str
@@ -31,7 +31,8 @@ class Identity:
 class StageLog:
     """What ``hs.read`` returns for a log of Alpa's automatic stage construction.
 
-    Figures are as printed, each with its interval of rounding: measured by whoever ran it.
+    Figures are as printed, each with its interval of rounding; they were measured where the log was
+    made.
     """
 
     rows: tuple[Profile, ...]
@@ -48,13 +49,13 @@ class StageLog:
 
     @property
     def devices(self) -> int:
-        """Of the whole cluster: the submeshes of the chosen solution, else the largest one."""
+        """Devices of the cluster: all submeshes of the chosen solution, else the largest one."""
         if self.chosen is not None:
             return sum(math.prod(m) for m in self.chosen.meshes)
         return max(math.prod(m) for m in self.submeshes)
 
     def config_name(self, row: Profile) -> str:
-        """The configuration by its logical mesh, where the submesh has as many as Alpa tries."""
+        """The configuration by its logical mesh, where the submesh has all that Alpa tries."""
         names = config_names(math.prod(self.submeshes[row.submesh]))
         count = len({r.config for r in self.rows if r.submesh == row.submesh})
         return names[row.config] if count == len(names) else f"configuration {row.config}"
@@ -98,8 +99,8 @@ class StageLog:
     def plan(self, microbatches: int | None = None) -> StagePlan:
         """What the dynamic program had to choose from, solved again, with intervals.
 
-        ``microbatches`` where the text around the log does not say. Raises ``ValueError``
-        without.
+        ``microbatches`` is needed where the text around the log does not give it. Raises
+        ``ValueError`` without it.
         """
         b = microbatches or self.microbatches
         if b is None:
@@ -121,7 +122,7 @@ class StageLog:
         return replace(made, given=given) if given is not None else made
 
     def _given(self, microbatches: int) -> Solution | None:
-        """The chosen solution as rows of the log; None where that is not certain."""
+        """The chosen solution as rows of the log; None if that is not certain."""
         if self.chosen is None:
             return None
         stages = []
@@ -178,7 +179,7 @@ class StageLog:
         ]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a profiled module. Needs pandas."""
+        """One row per profiled module. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self._plain())

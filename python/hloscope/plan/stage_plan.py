@@ -15,7 +15,7 @@ from .stage_solver import Solution, can_be_optimal, every_solution, solve
 if TYPE_CHECKING:
     import pandas as pd
 
-# Whole pipelines that are listed and compared; there can be very many.
+# At most this many whole pipelines are listed and compared; there can be very many.
 LISTED = 5_000
 
 
@@ -24,8 +24,8 @@ class StagePlan:
     """What ``hs.plan_stages`` returns. Prints a table; the last line of a cell is a view.
 
     ``best`` minimises Σt + (B−1)·max t over ``choices`` with every device used, None when no
-    pipeline is possible. ``given`` is what someone else chose, where known. ``failed`` are stages
-    that could not be measured, with the reason.
+    pipeline is possible. ``given`` is what a log says was chosen, where known. ``failed`` are
+    stages without times, with the reason.
     """
 
     choices: tuple[Choice, ...]
@@ -36,12 +36,12 @@ class StagePlan:
     memory_bytes: float | None = None
     given: Solution | None = None
     failed: tuple[str, ...] = ()
-    origin: str = "modelled"  # where the times are from: "modelled", "measured"
+    origin: str = "modelled"  # where the times come from: "modelled", "measured"
     all_devices: bool = True
 
     @cached_property
     def solutions(self) -> tuple[Solution, ...]:
-        """Every pipeline that can be, best first; at most 5,000 of them."""
+        """Every possible pipeline, best first; at most 5,000 of them."""
         found = every_solution(
             self.choices, len(self.layers), self.devices, self.microbatches,
             memory_bytes=self.memory_bytes, all_devices=self.all_devices, limit=LISTED,
@@ -55,7 +55,7 @@ class StagePlan:
 
     @cached_property
     def possibly_optimal(self) -> tuple[Solution, ...]:
-        """The pipelines that some true times within the intervals make the best."""
+        """The pipelines that are the best for some true times within the intervals."""
         all_ = self.solutions
         low = min((s.objective.high for s in all_), default=0.0)
         near = [s for s in all_ if s.objective.low <= low]
@@ -63,7 +63,7 @@ class StagePlan:
 
     @property
     def shown(self) -> Solution | None:
-        """What pictures are of: ``given`` where someone chose, else ``best``."""
+        """The pipeline that pictures show: ``given`` where there is one, else ``best``."""
         return self.given or self.best
 
     def with_changes(
@@ -71,8 +71,8 @@ class StagePlan:
     ) -> StagePlan:
         """The plan for other microbatches, or with times of ``choices`` set by hand.
 
-        ``seconds``: index into ``choices`` → forward and backward seconds together; how they are
-        shared stays as it was. Raises ``ValueError`` for an index or a number that cannot be.
+        ``seconds``: index into ``choices`` → forward and backward seconds together; their ratio
+        stays as it was. Raises ``ValueError`` for an invalid index or number.
         """
         b = self.microbatches if microbatches is None else microbatches
         if b < 1:
@@ -98,7 +98,7 @@ class StagePlan:
     def schedule(self, kind: str = "1f1b", solution: Solution | None = None) -> Schedule:
         """When each device does what: "gpipe", "1f1b", "interleaved" or "zero-bubble".
 
-        Raises ``ValueError`` without a solution, and for a kind there is none of.
+        Raises ``ValueError`` without a solution, and for an unknown kind.
         """
         chosen = solution or self.shown
         if chosen is None:
@@ -153,7 +153,7 @@ class StagePlan:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a choice. Needs pandas."""
+        """One row per choice. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame([_choice_dict(c) for c in self.choices])
@@ -184,7 +184,7 @@ def make_plan(
     microbatches: int,
     **options: Any,
 ) -> StagePlan:
-    """Solves, and keeps what it was solved from. ``options`` are fields of ``StagePlan``."""
+    """Finds the best pipeline and keeps the choices. ``options`` are fields of ``StagePlan``."""
     best = solve(
         choices,
         len(layers),

@@ -7,7 +7,7 @@ them is exact (Zheng et al. 2022, Alpa, section 5.2). How many stages follow dec
 microbatches are in flight, and so whether a stage fits.
 
     layers        0 1 2 3 4 5
-    stages        └─┘ └─────┘ └─┘       counted from the end: the last has 0 that follow
+    stages        └─┘ └─────┘ └─┘       counted from the end: 0 follow the last
     in flight      3     2     1        1F1B; never more than B
 """
 
@@ -34,11 +34,11 @@ class Solution:
 
 
 def fits(choice: Choice, following: int, microbatches: int, limit: float | None) -> bool:
-    """Whether a stage fits ``limit`` bytes a device; what is unknown is let through."""
+    """Whether a stage fits ``limit`` bytes per device; what is unknown is let through."""
     if limit is None:
         return True
     held = choice.memory(min(following + 1, microbatches))
-    if held is None:  # then at least what is there throughout must fit
+    if held is None:  # then at least what is held throughout must fit
         held = choice.fixed_bytes
     return held is None or held <= limit
 
@@ -52,7 +52,7 @@ def solve(
     memory_bytes: float | None = None,
     all_devices: bool = True,
 ) -> Solution | None:
-    """The best pipeline, None when there is none; of equals the one with fewest stages.
+    """The best pipeline, None when there is none; of equals the one with the fewest stages.
 
     ``all_devices``: whether every device must be used.
     """
@@ -63,7 +63,7 @@ def solve(
     found: tuple[Choice, ...] = ()
     bounds = sorted({c.seconds.value for c in choices})
     for bound in bounds:
-        # no solution whose slowest stage is at least this slow can win any more
+        # no solution whose slowest stage is at least this slow can still win
         if best is not None and bound * microbatches > best[0]:
             break
         made = _under(by_start, layers, devices, microbatches, bound, memory_bytes, all_devices)
@@ -129,7 +129,7 @@ def every_solution(
     all_devices: bool = True,
     limit: int = 100_000,
 ) -> Iterator[Solution]:
-    """All pipelines that can be, at most ``limit``: what the program chose among."""
+    """All possible pipelines, at most ``limit``: what the solver chose among."""
     by_end: dict[int, list[Choice]] = defaultdict(list)
     for c in choices:
         by_end[c.end].append(c)
@@ -150,7 +150,7 @@ def every_solution(
 def can_be_optimal(solution: Solution, others: Sequence[Solution], microbatches: int) -> bool:
     """Whether some true times within their intervals make it the best of all.
 
-    Its own stages at their lowest and all others at their highest is the kindest case.
+    Its own stages at their lowest and all others at their highest is its most favourable case.
     """
     own = set(solution.stages)
 

@@ -37,7 +37,7 @@ def _pipeline(s: Solution) -> list[str]:
 
 
 def text(p: StagePlan) -> str:
-    """What ``print`` shows of a plan."""
+    """What ``print`` shows for a plan."""
     b = p.microbatches
     out = [
         f"{len(p.layers)} layers on {p.devices} devices, {b} microbatches; times {p.origin}",
@@ -73,7 +73,7 @@ def _schedules(p: StagePlan) -> list[str]:
 
 
 def log_text(log: StageLog) -> str:
-    """What ``print`` shows of a log."""
+    """What ``print`` shows for a log."""
     meshes = ", ".join("×".join(map(str, s)) for s in log.submeshes)
     out = [
         f"{log.title}: {len(log.rows)} profiled modules of {log.layers} layers, "

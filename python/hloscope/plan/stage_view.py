@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .stage_plan import StagePlan
     from .stage_solver import Solution
 
-# Pieces of work in one picture; beyond it no eye tells them apart, and pages grow.
+# Pieces of work in one picture; beyond it they cannot be distinguished, and pages grow.
 DRAWN = 4_000
 LISTED = 60
 
@@ -46,7 +46,7 @@ def log_data(log: StageLog) -> dict[str, Any]:
 
 
 def answer(plan: StagePlan) -> Answers:
-    """Answers of a living view: figures changed by hand lead to a new plan."""
+    """Answers of a live view: figures changed by hand lead to a new plan."""
 
     def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if what != "change":
@@ -192,7 +192,7 @@ def _option(s: Schedule) -> dict[str, Any]:
 
 
 def _heatmap(plan: StagePlan) -> dict[str, Any]:
-    """Which layers, by submesh and sharding."""
+    """Figures by layers, submesh and sharding."""
     spans = sorted({(c.start, c.end) for c in plan.choices})
     columns = sorted({(c.devices, c.submesh, c.option) for c in plan.choices})
     index = {

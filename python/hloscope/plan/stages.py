@@ -59,22 +59,22 @@ def plan_stages(
     model, args: a list of ``(function, params)`` layers, each ``function(params, *values)``, with
         the values of one microbatch as arguments; or one function of ``(params, *values)`` with
         marks ``jax.ad_checkpoint.checkpoint_name(x, "stage")`` between layers, with its
-        arguments. Arrays count for their shapes; nothing runs.
+        arguments. Only shapes of arrays matter; nothing runs.
     devices: of the pipeline; microbatches: B, how many a step has.
     submeshes: sizes of a stage's devices to try, powers of two up to all by default. Each is tried
         with the batch over all of them, with parameters over all of them (widening layers by
         columns, narrowing by rows), and with every split between.
-    hardware: the chip that time is modelled on. memory: bytes of a device that a stage may use,
+    hardware: the chip that time is modelled on. memory: bytes per device that a stage may use,
         "chip" for the chip's, None for no limit.
-    optimizer_share: bytes of optimizer state a byte of parameters: 2 is Adam's.
-    longest: layers of a stage at most. topology: compiles for that TPU's chips.
+    optimizer_share: bytes of optimizer state per byte of parameters: 2 is Adam's.
+    longest: the most layers of a stage. topology: compiles for that TPU's chips.
     executor, workers, isolate, timeout, memory_limit, store, progress: as ``search_shardings``.
 
-    Forward time is of the forward program, backward time what both passes take longer. Memory is
+    Forward time is that of the forward program, backward time what both passes take more. Memory is
     parameters, gradients and optimizer state throughout, and XLA's temporaries of both passes for
-    each microbatch in flight (a bound: working buffers count with what is kept).
+    each microbatch in flight (an upper bound: working buffers are counted with what is kept).
 
-    Stages that do not compile are left out and said in ``failed``. Raises ``ValueError`` and
+    Stages that do not compile are left out and listed in ``failed``. Raises ``ValueError`` and
     ``CaptureError`` for what cannot start.
     """
     from ..capturing import layers as cutting
@@ -218,7 +218,7 @@ def _job(
 
 
 def _spec(leaf: Any, axes: Mapping[str, int]) -> Spec:
-    """Parameters over "model", values and gradients over "data"; what does not divide, whole."""
+    """Parameters over "model", values and gradients over "data"; whole if that does not divide."""
     if not leaf.shape:
         return ()
     if leaf.argument == 0:

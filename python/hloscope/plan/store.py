@@ -1,8 +1,8 @@
-"""Results of candidates on disk, written as they come: what a killed search goes on from.
+"""Results of candidates on disk, written as they come: what a killed search resumes from.
 
 One SQLite file. A row's key is a digest of everything that decides the result: the function's
-jaxpr, shapes, mesh, specs, compiler options, chip, versions. Faults are not kept: a crash, a
-hang or a want of memory is tried again.
+jaxpr, shapes, mesh, specs, compiler options, chip, versions. Faults are not kept: after a crash, a
+hang or too little memory, a candidate is tried again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StoreError(ValueError):
 
 
 class Store:
-    """Answers by key. Several searches, also of several processes, may share a file."""
+    """Answers by key. Several searches, even in several processes, may share a file."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
@@ -56,7 +56,7 @@ class Store:
         return None
 
     def put(self, key: str, about: dict[str, Any], answer: dict[str, Any]) -> None:
-        """Keeps an answer, on disk when this returns; not that of a fault."""
+        """Keeps an answer, on disk when this returns; faults are not kept."""
         if str(answer.get("error", "")).startswith(_FAULTS):
             return
         try:

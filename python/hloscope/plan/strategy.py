@@ -2,13 +2,13 @@
 
     seeds      on every mesh: data and parameters the usual ways (replicated, by their first
                dimension, by their larger one, widening layers by columns, narrowing by rows)
-    a pass     from the best so far, every choice of one group after the other, keeping what is
+    a pass     from the best so far, every choice of one group after another, keeping what is
                better; large groups first
     pairs      two groups at once on one axis, where one alone would have to gather
     meshes     the best so far on the other meshes
     again      from the best that was not yet a starting point, until the budget is spent
 
-Everything is decided by costs alone, in a fixed order, so that the same candidates are looked at
+Everything is decided by costs alone, in a fixed order, so that the same candidates are evaluated
 whatever runs them.
 """
 
@@ -20,10 +20,11 @@ from itertools import combinations
 from .space import Choice, Group, Space, Spec, canonical
 
 Key = tuple[float, ...]
-# Starting points that are expanded at most, best first.
+# At most this many starting points are expanded, best first.
 BEAM = 6
 PAIRS = 24
-# Seeds of a mesh whatever the budget: replicated, data, data and tensor, and those with FSDP.
+# At least this many seeds per mesh, whatever the budget: replicated, data, data and tensor, and
+# those with FSDP.
 FEWEST = 4
 
 
@@ -32,7 +33,7 @@ class Spent(Exception):
 
 
 class Explorer:
-    """``seen``: candidate → its cost, in the order they were looked at."""
+    """``seen``: candidate → its cost, in the order they were evaluated."""
 
     def __init__(
         self, space: Space, look: Callable[[Sequence[Choice]], list[Key]], budget: int
@@ -41,7 +42,7 @@ class Explorer:
         self.seen: dict[Choice, Key] = {}
 
     def look(self, choices: Sequence[Choice]) -> None:
-        """Compiles those not seen yet, as far as the budget goes."""
+        """Compiles those not seen yet, as far as the budget allows."""
         new = [c for c in dict.fromkeys(choices) if c not in self.seen]
         room = self.budget - len(self.seen)
         some = new[:room]
@@ -58,7 +59,7 @@ class Explorer:
 def explore(
     space: Space, look: Callable[[Sequence[Choice]], list[Key]], budget: int
 ) -> dict[Choice, Key]:
-    """Looks at no more than ``budget`` candidates; their costs in the order of looking."""
+    """Evaluates no more than ``budget`` candidates; their costs in that order."""
     e = Explorer(space, look, budget)
     try:
         for mesh in range(len(space.meshes)):
@@ -78,7 +79,7 @@ def explore(
 
 
 def _climb(e: Explorer, start: Choice, expanded: set[Choice]) -> Choice:
-    """Passes over all groups until none gets better, then pairs, then passes again."""
+    """Passes over all groups until nothing improves, then pairs, then passes again."""
     space = e.space
     order = sorted(range(len(space.groups)), key=lambda g: (-space.groups[g].bytes, g))
     at = start

@@ -3,7 +3,7 @@
     sizes, mesh ─ transformer_blocks ─▶ layers of one block ─┬─ rates ─▶ seconds of every layer
                   transformer_layers     volumes             └─ transformer_totals ─▶ a step
 
-Nothing is compiled: every figure is modelled. ``Transformer.compiled`` sets what XLA makes of
+Nothing is compiled: every figure is modelled. ``Transformer.compiled`` puts what XLA makes of
 the same blocks beside it.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """Seconds of one layer on one device: the larger of computing and memory, then the wire."""
+    """Seconds of one layer on one device: the larger of compute and memory, then the wire."""
 
     compute_fwd: float | None  # None: the rate is not published
     compute_bwd: float | None
@@ -58,7 +58,7 @@ class LayerTime:
 
     @property
     def intensity(self) -> float:
-        """Computing over memory time of the forward pass: above 1 the layer computes."""
+        """Compute over memory time of the forward pass: above 1 the layer is compute-bound."""
         return (self.compute_fwd or 0.0) / self.memory_fwd if self.memory_fwd else 0.0
 
 
@@ -72,7 +72,7 @@ class Transformer:
 
     sizes: Sizes
     rates: Rates
-    wire: str  # "ring": what a device sends; "whole": the array, as some count it
+    wire: str  # "ring": what a device sends; "whole": the whole array, as some count it
     overlap: bool
     blocks: Mapping[str, tuple[Layer, ...]]
 
@@ -98,9 +98,9 @@ class Transformer:
     def seconds(self, e: Exchange) -> float:
         """Modelled seconds of an exchange on the link that reaches its devices.
 
-        Raises ``ValueError`` when the chip has no link for so many.
+        Raises ``ValueError`` when the chip has no link for that many.
         """
-        # a grid's own axes (m1, x, …) lie within the tensor axis
+        # a grid's own axes (m1, x, …) are within the tensor axis
         inside = e.axis not in ("context", "expert", "data", "pipeline")
         reach = max(e.size, self.sizes.reach("tensor")) if inside else self.sizes.reach(e.axis)
         rate = self.rates.link(reach)
@@ -110,7 +110,7 @@ class Transformer:
 
     @cached_property
     def totals(self) -> Totals:
-        """A training step: seconds by part, bytes of memory by part, what goes over which axis."""
+        """A training step: seconds by part, bytes of memory by part, wire bytes by axis."""
         from .transformer_totals import totals
 
         return totals(self)
@@ -120,7 +120,7 @@ class Transformer:
         return _make(_sizes(self.sizes, changes), self.rates, self.wire, self.overlap)
 
     def best_meshes(self, devices: int, *, limit: int = 20) -> tuple[Transformer, ...]:
-        """This model on every mesh of so many devices, quickest step first.
+        """This model on every mesh of that many devices, quickest step first.
 
         Those whose memory exceeds the chip's come last. Raises ``ValueError`` when none fits the
         sizes.
@@ -145,7 +145,7 @@ class Transformer:
         return explorer(self, **options)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One plain row a layer: FLOPs, bytes, seconds."""
+        """One plain row per layer: FLOPs, bytes, seconds."""
         out = []
         for block, layers in self.blocks.items():
             for layer in layers:
@@ -182,7 +182,7 @@ class Transformer:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a layer of a block, one microbatch on one device. Needs pandas."""
+        """One row per layer of a block, for one microbatch on one device. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self.rows())
@@ -218,7 +218,7 @@ def transformer(
 
     batch: sequences of a step, over all devices; seq: tokens of one; embed: its width.
     hidden: width of the MLP, default 4 · embed; depth: number of blocks.
-    mesh: devices an axis: "data", "tensor", "context", "expert", "pipeline". "tensor" may be
+    mesh: devices per axis: "data", "tensor", "context", "expert", "pipeline". "tensor" may be
         (m1, m2) for SUMMA, (q, q, d) for 2.5D with ``tensor_kind="2.5d"``, (x, y, z) for 3D.
     hardware: a chip's id, or ``Rates``.
     wire: "ring" counts what a device sends, (m−1)/m of an array; "whole" the whole array.
@@ -230,7 +230,7 @@ def transformer(
 
     Formulas: ``plan/transformer_layers.py``; volumes and their sources:
     ``plan/volumes.METHODS``. Raises ``ValueError`` for sizes that do not divide,
-    ``HardwareError`` for a chip nobody knows.
+    ``HardwareError`` for an unknown chip.
 
         >>> hs.transformer(embed=12288, heads=96, depth=96, mesh={"tensor": 4}, hardware="a100")
     """

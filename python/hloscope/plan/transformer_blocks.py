@@ -51,7 +51,7 @@ def attention(s: Sizes) -> tuple[Layer, ...]:
     core.append(layers.attend(batch, queries, keys, q, heads, size, kv))
     out = [
         _norm("layer_norm_1", s, t),
-        # K and V of fewer heads than devices are held several times
+        # K and V with fewer heads than devices are held several times
         _column("qkv_proj", s, t, e, e + 2 * q * max(s.kv, split), bias=False),
         *core,
         _row("v_proj", s, t, e, e),

@@ -2,8 +2,8 @@
 
 The program is ``capturing/transformer.py``: forward and backward pass of all blocks on the same
 mesh. Compared are one device's matmul FLOPs of every layer, wire bytes of every kind of
-collective and mesh axis, and memory. What differs is said in ``why``; a rest that nothing here
-explains is called that.
+collective and mesh axis, and memory. ``why`` explains each difference; what nothing here
+explains is named as such.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Compared:
         }  # fmt: skip
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a line. Needs pandas."""
+        """One row per line. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self.to_dict()["lines"])
@@ -128,7 +128,7 @@ def _percent(value: float | None) -> str:
 def compare(model: Transformer, *, topology: str | None = None) -> Compared:
     """See ``Transformer.compiled``.
 
-    Dense models on "data" and one-dimensional "tensor" axes, without what the program has not:
+    Dense models on "data" and one-dimensional "tensor" axes, without what the program lacks:
     dropout is left out of the formulas, and there is no head, recomputation or optimizer. Raises
     ``ValueError`` for other models.
     """
@@ -242,7 +242,7 @@ def _memory(model: Transformer, cap: Capture) -> list[Line]:
 
 
 def _handed_on(cap: Capture) -> list[tuple[str, int]]:
-    """(shape, bytes) of every array that the first loop makes and the second is given."""
+    """(shape, bytes) of every array that the first loop produces and the second takes."""
     entry = cap.module.entry
     loops = [i for i in entry.instructions if i.opcode == "while"] if entry else []
     if len(loops) < 2:

@@ -1,7 +1,7 @@
-"""The explorer of an analytic transformer: sliders over sizes, every mesh of so many chips.
+"""The explorer of an analytic transformer: sliders over sizes, every mesh of that many chips.
 
-The cases behind the sliders are worked out here, once, and travel with the page: a slider
-looks up, it computes nothing.
+The cases behind the sliders are computed here, once, and are part of the page: a slider
+looks them up and computes nothing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .transformer_totals import MEMORY_PARTS, TIME_PARTS
 if TYPE_CHECKING:
     from .transformer import Transformer
 
-# Meshes of a case that are shown, quickest first.
+# At most this many meshes of a case are shown, quickest first.
 SHOWN = 8
-# Cases beyond which a page takes long to make and to open.
+# Beyond this many cases a page takes long to make and to open.
 MOST_CASES = 2_000
 
 
 @dataclass(frozen=True, eq=False)
 class Explorer:
-    """What ``Transformer.explore`` returns: shows itself in a notebook, saves itself as a page."""
+    """What ``Transformer.explore`` returns: displays in a notebook, saves as a page."""
 
     model: Transformer
     sliders: dict[str, tuple[int, ...]]
@@ -119,7 +119,7 @@ def _case(model: Transformer, values: dict[str, int]) -> dict[str, Any]:
     sizes = dict(values)
     chips = sizes.pop("chips", model.sizes.devices)
     try:
-        # a mesh of one device: its own is replaced by all meshes of so many chips
+        # a mesh of one device: its own is replaced by all meshes of that many chips
         alone = model.with_sizes(mesh={}, tensor_kind="1d", **sizes)
         found = best_meshes(alone, chips, SHOWN)
     except ValueError as error:
@@ -147,7 +147,7 @@ def _case(model: Transformer, values: dict[str, int]) -> dict[str, Any]:
 
 
 def _used(cases: list[dict[str, Any]], what: str, names: tuple[str, ...]) -> list[str]:
-    """Names of the parts that are something in any case; the others' figures are taken out."""
+    """Names of the parts that are not 0 in every case; figures of the others are removed."""
     meshes = [mesh for case in cases for mesh in case["meshes"]]
     kept = [k for k in range(len(names)) if any(mesh[what][k] for mesh in meshes)]
     for mesh in meshes:
@@ -160,7 +160,7 @@ def _short(value: float) -> float:
 
 
 def facts(m: Transformer) -> list[list[str]]:
-    """Name and value of what a model is."""
+    """Names and values that describe a model."""
     from ..analysis.text.units import duration, quantity, size
 
     t = m.totals

@@ -1,6 +1,6 @@
 """What one layer of a transformer costs one device: FLOPs, bytes moved, bytes kept.
 
-With T tokens, S bytes an element and M bytes an element of a dropout mask, per layer:
+With T tokens, S bytes per element and M bytes per element of a dropout mask, per layer:
 
 ============  ==================================  ============================  ===========
 layer         FLOPs forward / backward            elements moved fwd / bwd      kept for bwd
@@ -16,10 +16,10 @@ attend        Q(2k−1) / P(2q−1)+K(2l−1)           P+Q+K / 2P+Q+K          
 ============  ==================================  ============================  ===========
 
 (in brackets where there is a bias; scores P = b·h·l·k over l queries and k keys of width q,
-Q = b·h·l·q, K = b·h·k·q, R = b·h·l rows; with l = k these are the figures people print.)
+Q = b·h·l·q, K = b·h·k·q, R = b·h·l rows; with l = k these are the usual published figures.)
 
-A product of n terms is counted as 2n−1 FLOPs: n multiplications, n−1 additions. Layers after
-which nothing is kept between them are not fused: every layer reads and writes memory.
+A product of n terms is counted as 2n−1 FLOPs: n multiplications, n−1 additions. Layers are not
+fused, even where nothing is kept between them: every layer reads and writes memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MATMULS = frozenset({"linear", "logits", "attend"})
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One collective of a layer: ``bytes`` is the whole array it is about, of one device group.
+    """One collective of a layer: ``bytes`` is the whole array it works on, in one device group.
 
     ``wire_bytes`` is what one device sends, see ``volumes``. ``size`` is the number of devices
     that take part.
@@ -49,7 +49,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of one block on one device, one microbatch. FLOPs and bytes.
+    """FLOPs and bytes of one layer of one block, for one device and one microbatch.
 
     ``kept_bytes`` stays from the forward to the backward pass.
     """
@@ -76,7 +76,7 @@ class Layer:
         return self.kind in MATMULS
 
     def with_exchange(self, fwd: Any = (), bwd: Any = ()) -> Layer:
-        """The same with collectives before or after it."""
+        """The same layer with further collectives before or after it."""
         return replace(
             self,
             exchanges_fwd=(*self.exchanges_fwd, *fwd),
@@ -155,7 +155,7 @@ def logits(
 
 
 def softmax(b: float, queries: float, keys: float, h: float, size: float) -> Layer:
-    """Of every row of scores."""
+    """Softmax of every row of scores."""
     p = b * h * queries * keys
     adds = b * h * queries * (keys - 1)
     return Layer(

@@ -1,4 +1,4 @@
-"""A line of the comparison of an analytic transformer and its program."""
+"""A line of the comparison of an analytic transformer with its program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of one device and a whole step: from formulas, and counted in the program.
+    """One figure per device for a whole step: from formulas, and counted in the program.
 
     ``part``: "FLOPs", "wire" (by kind of collective and axes), "layer" (the same bytes by layer,
     pass and what is sent) or "memory".
@@ -22,7 +22,7 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Compiled over analytic, less one; None where either is unknown or nothing."""
+        """Compiled over analytic, minus one; None if either is unknown or analytic is 0."""
         if not self.analytic or self.compiled is None:
             return None
         return self.compiled / self.analytic - 1

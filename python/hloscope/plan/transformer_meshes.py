@@ -1,4 +1,4 @@
-"""Every mesh of so many devices that suits a transformer, quickest step first."""
+"""Every mesh of a number of devices that fits a transformer, quickest step first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def factors(n: int, axes: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write n as a product of so many sizes, order counted."""
+    """All ways to write n as an ordered product of ``axes`` sizes."""
     if axes == 1:
         yield (n,)
         return

@@ -1,4 +1,4 @@
-"""What an analytic transformer is made of, and how it is split: checked sizes."""
+"""The sizes of an analytic transformer and how it is split, checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AXES = ("tensor", "context", "expert", "data", "pipeline")
 TENSOR_KINDS = {"1d": 1, "2d": 2, "2.5d": 3, "3d": 3}
 CONTEXT_KINDS = ("ring", "ulysses")
 RECOMPUTE = ("none", "attention", "block")
-# bytes of optimiser state a parameter, besides a float32 master copy where weights are narrower
+# bytes of optimiser state per parameter, besides a float32 master copy where weights are narrower
 OPTIMIZERS = {"sgd": 0, "momentum": 4, "adam": 8, "lion": 4}
 
 
@@ -26,7 +26,7 @@ class Sizes:
     heads: int = 32
     depth: int = 32
     hidden: int = 0  # 0: 4 · embed
-    kv_heads: int = 0  # 0: as heads
+    kv_heads: int = 0  # 0: same as heads
     experts: int = 1
     top_k: int = 2
     capacity: float = 1.0
@@ -77,14 +77,14 @@ class Sizes:
     def replicas(self, *, of_experts: bool) -> int:
         """How many devices hold the same weights and see other tokens.
 
-        Those along "data" and "context"; along "expert" too, but for the weights of experts.
+        Those along "data" and "context"; along "expert" too, except for the weights of experts.
         """
         same = self.size("data") * self.size("context")
         return same if of_experts else same * self.size("expert")
 
 
 def checked(sizes: Sizes) -> Sizes:
-    """The same; raises ``ValueError`` naming the first size that cannot be."""
+    """The same sizes; raises ``ValueError`` naming the first invalid one."""
     for f in fields(sizes):
         value = getattr(sizes, f.name)
         zero = f.name in ("hidden", "kv_heads", "vocab")
@@ -156,6 +156,6 @@ def tokens_split(s: Sizes) -> int:
 
 
 def with_mesh(s: Sizes, mesh: Mapping[str, Any]) -> Sizes:
-    """The same on another mesh, tensor parallelism one-dimensional; not checked."""
+    """The same sizes on another mesh, tensor parallelism one-dimensional; not checked."""
     rest = {a: int(n) for a, n in mesh.items() if a != "tensor"}
     return replace(s, mesh=rest, tensor=(int(mesh.get("tensor", 1)),), tensor_kind="1d")

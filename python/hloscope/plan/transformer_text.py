@@ -43,7 +43,7 @@ def table_rows(m: Transformer) -> tuple[list[tuple[str, str]], list[list[Cell]]]
 
 
 def text(m: Transformer) -> str:
-    """What ``print`` shows of a model."""
+    """What ``print`` shows for a model."""
     t = m.totals
     s = m.sizes
     out = [

@@ -1,7 +1,7 @@
-"""A training step of an analytic transformer: seconds and bytes of one device, part by part.
+"""A training step of an analytic transformer: seconds and bytes per device, part by part.
 
     seconds   layers of a block × blocks of a stage × microbatches, forward and backward
-              + what is computed again + (p−1) microbatches of bubble + gradients, weights
+              + recomputation + (p−1) microbatches of bubble + gradients, weights
               among replicas + the optimizer's reads and writes + the head
     bytes     weights, gradients, optimizer state of a stage (÷ replicas with fsdp)
               + kept activations × microbatches in flight
@@ -9,7 +9,7 @@
 Replicas are the devices that hold the same weights and see other tokens: those along "data" and
 "context", and along "expert" for all weights but the experts'.
 
-Recomputation after Korthikanti et al. 2022: "attention" makes scores again (what lies between
+Recomputation after Korthikanti et al. 2022: "attention" recomputes scores (what is between
 Q, K, V and the output), "block" keeps nothing but a block's input. Optimizer state after
 Rajbhandari et al. 2020, section 3.1: a float32 copy where weights are narrower, Adam's moments.
 """
@@ -62,7 +62,7 @@ class Totals:
     seconds: Mapping[str, float]
     memory: Mapping[str, float]
     wire_bytes: Mapping[str, float]
-    flops: float  # of one device, without what is computed again
+    flops: float  # per device, without recomputation
     flops_again: float
     parameters: float  # of the whole model
     tokens: int  # of a step, all devices
@@ -120,7 +120,7 @@ def totals(model: Transformer) -> Totals:
     if head is not None:
         t = model.time(head)
         seconds["head"] = s.microbatches * (t.busy_fwd + t.busy_bwd)
-    # what one microbatch takes in a stage, for each of the stages it waits for
+    # the time of one microbatch in a stage, for each of the stages it waits for
     stages = s.size("pipeline")
     seconds["bubble"] = sum(seconds.values()) / s.microbatches * (stages - 1)
     held = blocks * sum(layer.parameters for layer in all_layers)
@@ -186,7 +186,7 @@ def _head(s: Sizes) -> Layer | None:
 def _among_replicas(
     model: Transformer, weights: dict[int, float], seconds: dict[str, float], wire: dict[str, float]
 ) -> None:
-    """Gradients once a step; with fsdp weights and gradients of every microbatch."""
+    """Gradients once per step; with fsdp, weights and gradients for every microbatch."""
     s = model.sizes
     before = seconds["wire: weights"]
     for replicas, held in weights.items():
@@ -214,11 +214,11 @@ def _memory(
     kept = sum(layer.kept_bytes for layer in all_layers)
     one_block = 0.0
     if s.recompute == "block":
-        one_block = kept  # while a block is computed again, all of it is there
+        one_block = kept  # while a block is recomputed, all of it is in memory
         kept = s.local_batch * s.seq / s.size("context") * s.embed * s.element_bytes
         kept /= s.size("tensor")
     elif again:
-        # Q, K and V stay; scores are made again. ``attend`` keeps its scores and V
+        # Q, K and V stay; scores are recomputed. ``attend`` keeps its scores and V
         scores = sum(x.kept_bytes for x in again if x.name in ("softmax", "dropout_softmax"))
         attend = next(x for x in again if x.name == "attend")
         one_block = scores + attend.in_bytes
@@ -236,7 +236,7 @@ def _memory(
 
 
 def _parameters(s: Sizes) -> float:
-    """Of the whole model, every weight once."""
+    """Parameters of the whole model, every weight once."""
     e, q = s.embed, s.head_width
     attention = e * (e + 2 * s.kv * q) + e * e + e
     wide = 2 * s.f if s.gated else s.f

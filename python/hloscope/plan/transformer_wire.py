@@ -1,12 +1,12 @@
-"""What a transformer's layers send: by formulas, in the compiled program, and why they differ.
+"""What a transformer's layers send, by formulas and in the compiled program, and why they differ.
 
     formulas   exchanges of layers ─────────┐
                                             ├─ layer, pass, what is sent ─▶ a line, with its reason
     program    collectives, each array of ──┘
-               a combined one for itself, with the card of ``cap.why``
+               a combined one by itself, with the card of ``cap.why``
 
-Every byte of either side is in one line, so that what XLA added stands alone in its line, with
-the op that asked for it and what set the sharding of its operand.
+Every byte of either side is in one line, so that what XLA added has a line of its own, with
+the op that needs it and what set the sharding of its operand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Key = tuple[str, str, str]  # layer, pass, what is sent
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Bytes that one device sends in a step, of one array. ``card``: of the program's, why."""
+    """Bytes that one device sends in a step, for one array. ``card``: why, in the program."""
 
     layer: str
     phase: str  # "forward", "backward"
@@ -55,7 +55,7 @@ class Sent:
 
 
 def wire_lines(model: Transformer, cap: Capture) -> list[Line]:
-    """By kind and axes, then by layer; both halves add up to the same."""
+    """Lines by kind and axes, then by layer; both halves add up to the same."""
     ours, theirs = list(_formulas(model)), list(_counted(model, cap))
     out = []
     for how in sorted({x.how for x in (*ours, *theirs)}):
@@ -81,7 +81,7 @@ def _formulas(model: Transformer) -> Iterator[Sent]:
             for e in found:
                 yield Sent(layer.name, phase, ACTIVATIONS, e.kind, e.axis, depth * e.wire_bytes)
         if m > 1 and layer.name in ("v_proj", "fc2"):
-            # with dropout the formulas gather the gradient there; without it, here
+            # with dropout the formulas gather the gradient at its layer; without it, here
             e = volumes.exchange("all-gather", "tensor", m, whole)
             yield Sent(layer.name, "backward", ACTIVATIONS, e.kind, e.axis, depth * e.wire_bytes)
         held = depth * layer.parameters * width
@@ -117,7 +117,7 @@ def _shares(row: Collective) -> list[float | None]:
 
 
 def _layer(names: Sequence[str], row: Collective, n: int, card: Why) -> str:
-    """By the op that asked, else by the array itself, else by the collective's own name."""
+    """The layer by the op that needs it, else by the array, else by the collective's own name."""
     operands = row.instruction.operands
     own = operands[n].op_name if n < len(operands) else ""
     for op_name in (card.op_name, own, row.op_name):
@@ -128,7 +128,7 @@ def _layer(names: Sequence[str], row: Collective, n: int, card: Why) -> str:
 
 
 def _sum(found: Sequence[Sent]) -> float | None:
-    """Bytes; None where those of one are unknown."""
+    """Bytes; None where any are unknown."""
     known = [x.bytes for x in found if x.bytes is not None]
     return sum(known, 0.0) if len(known) == len(found) else None
 
@@ -151,7 +151,7 @@ def _by(found: Sequence[Sent]) -> str:
 
 
 def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
-    """Why a line's sides are what they are."""
+    """Why the sides of a line are equal or differ."""
     if not theirs:
         return f"the formulas' {_kinds(ours)}; the program has none"
     planned = {x.how for x in ours}
@@ -198,7 +198,7 @@ def _kinds(found: Sequence[Sent]) -> str:
 
 
 def _causes(found: Sequence[Sent]) -> str:
-    """What asked for it, from the cards: "dot of result of max as P(…) is summed over tensor"."""
+    """Causes from the cards: "dot of result of max as P(…) is summed over tensor"."""
     said: dict[tuple[str, str], dict[str, None]] = {}
     for x in found:
         card = x.card

@@ -1,9 +1,9 @@
 """What parallel layers send: volume formulas of tensor, context, data and expert parallelism.
 
-Every function gives ``(forward, backward)``: the collectives of one device. ``bytes`` of an
+Every function returns ``(forward, backward)``: the collectives of one device. ``bytes`` of an
 ``Exchange`` is the whole array that its group of devices gathers, reduces or passes around;
 ``wire_bytes`` what one device sends by the ring formulas of ``hloscope``'s wire bytes.
-``METHODS`` has each formula in words and where it is from.
+``METHODS`` has each formula in words with its source.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ METHODS: dict[str, Method] = {
 
 
 def exchange(kind: str, axis: str, size: int, whole: float, why: str = "") -> Exchange:
-    """A collective of ``size`` devices about an array of ``whole`` bytes (0 sent by one alone)."""
+    """A collective of ``size`` devices on an array of ``whole`` bytes (one device sends 0)."""
     share = KINDS[kind].wire_bytes(1.0, size)
     return Exchange(kind, axis, size, whole, share * whole, why)
 
@@ -149,7 +149,7 @@ def cube(t: float, k: float, n: float, x: int, y: int, z: int, size: float) -> B
 def ring_attention(
     b: float, keys: float, kv: float, q: float, c: int, size: float, *, axis: str = "context"
 ) -> Both:
-    """K and V of all ``keys`` pass every device; b, kv and q are one device's share."""
+    """K and V of all ``keys`` pass through every device; b, kv and q are one device's share."""
     if c <= 1:
         return (), ()
     whole = 2 * b * keys * kv * q * size
@@ -160,13 +160,13 @@ def ring_attention(
 
 
 def ulysses(b: float, own: float, h: float, kv: float, q: float, c: int, size: float) -> Both:
-    """``own`` tokens of a device change for all tokens of h/c heads, and back."""
+    """``own`` tokens of a device are exchanged for all tokens of h/c heads, and back."""
     one = exchange("all-to-all", "context", c, b * own * (2 * h + 2 * kv) * q * size, "Q, K, V, O")
     return _some(one), _some(one)
 
 
 def data_parallel(weight_bytes: float, d: int) -> Both:
-    """The gradients of a block, once a step."""
+    """The gradients of a block, once per step."""
     return (), _some(exchange("all-reduce", "data", d, weight_bytes, "gradients"))
 
 

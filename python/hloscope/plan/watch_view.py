@@ -37,7 +37,7 @@ def _timeline(shown: list[Any]) -> dict[str, Any]:
     lanes = list(dict.fromkeys(c.function for c in shown))
     spans = []
     for number, c in enumerate(shown):
-        # ``at`` is where compiling began; tracing and lowering came before
+        # ``at`` is when compiling began; tracing and lowering came before
         at = c.at - c.trace_seconds - c.lower_seconds
         for part, seconds in enumerate((c.trace_seconds, c.lower_seconds, c.compile_seconds)):
             if seconds > 0:

@@ -1,4 +1,4 @@
-"""The live widget of a planning result: shows its view, and answers what is clicked."""
+"""The live widget of a planning result: shows its view, and answers clicks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of planning's texts."""
+"""Columns for the texts of planning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every class of a result, each by the one path that stays: ``hloscope.results.Collectives``.
+"""Every result class under a path that stays the same: ``hloscope.results.Collectives``.
 
 For annotations and ``isinstance``; results themselves come from a ``Capture``. The modules that
-define them move as the analyses do. Those of planning are in ``hloscope.results.planning``,
+define them may move as the analyses do. Those of planning are in ``hloscope.results.planning``,
 programs and their parts in ``hloscope.hlo``, chips in ``hloscope.hardware``.
 """
 

@@ -1,7 +1,7 @@
-"""Every class of a result of planning: ``hloscope.results.planning.Search``.
+"""Every result class of planning: ``hloscope.results.planning.Search``.
 
-A module of its own, since planning has a ``Figures``, a ``Measured`` and a ``Work`` too. What gives
-them: ``hs.search_shardings``, ``hs.plan_stages``, ``hs.transformer``.
+A module of its own, since planning has a ``Figures``, a ``Measured`` and a ``Work`` too. They come
+from ``hs.search_shardings``, ``hs.plan_stages`` and ``hs.transformer``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hosts, one small file each; every one shows the same bytes.
+"""Hosts, one small file each; all of them show the same bytes.
 
 ===================  =====================================================
 ``widget.py``        the notebook output: widget, frame and text at once

@@ -1,6 +1,6 @@
 """The ``hloscope`` command.
 
-Exit status 0: done; 2: it could not be done, said in one line on standard error. Commands
+Exit status 0: done; 2: it could not be done, with one line on standard error. Commands
 add 1 for "done, and the answer is no". Adding a command is one file in ``commands/`` and
 one line in its list.
 """
@@ -17,7 +17,7 @@ from ..hlo.parts import printable
 from .commands import COMMANDS
 from .commands.shared import CommandError, nobody_reads
 
-OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells count signals: 128 + SIGINT
+OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells report signals: 128 + SIGINT
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is no UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     try:
         arguments = parser().parse_args(_with_command(words))
         return int(arguments.run(arguments) or OK)

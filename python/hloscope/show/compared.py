@@ -1,4 +1,4 @@
-"""Two programs compared, in pictures: what ``hs.diff`` returns shows itself.
+"""Two programs compared, as pictures: how the result of ``hs.diff`` is displayed.
 
 ::
 
@@ -8,7 +8,7 @@
 
 Each View has two more columns: what is the same, changed or only here, and which instruction of
 the other program each is (``diff.of``, ``diff.pair`` in js/view.ts). Where two Views are too
-much for a page the tables stand alone.
+much for a page, it has the tables alone.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..view.builder import Builder
     from ..view.core import Context
 
-# Instructions of both sides together beyond which a page has the tables alone.
+# Beyond this many instructions of both sides together, a page has the tables alone.
 LIMIT = 120_000
-# Raw HLO text of a side beyond which its page goes without.
+# Raw HLO text of a side beyond this is left out of the page.
 TEXT_LIMIT_BYTES = 16 * 2**20
 # A frame sits in the notebook's JSON once per output.
 FRAME_LIMIT_BYTES = 4_000_000
@@ -61,10 +61,10 @@ white-space:nowrap;border-bottom:1px solid var(--line);background:var(--card)}
 
 
 class Comparison(Diff):
-    """What ``hs.diff`` returns; true when the programs differ. Prints as text, shows itself.
+    """What ``hs.diff`` returns; true when the programs differ. Prints as text, displays itself.
 
-    A ``Diff`` that keeps both programs: ``show()`` and ``to_html`` have them as pictures, side
-    by side, with matched boxes and what changed coloured.
+    A ``Diff`` that keeps both programs: ``show()`` and ``to_html`` show them as pictures, side
+    by side, with boxes matched and changes coloured.
     """
 
     __slots__ = ("_sides",)
@@ -92,7 +92,7 @@ class Comparison(Diff):
 
 
 def diff(a: Program, b: Program) -> Diff:
-    """Compares two captures by structure, whatever their instructions are called.
+    """Compares two captures by structure, whatever the names of their instructions.
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
     >>> hs.diff(before, after).show()  # two pictures, what changed in colour
@@ -104,7 +104,7 @@ def diff(a: Program, b: Program) -> Diff:
 
 
 def frame(made: Comparison, height: int) -> str:
-    """The page in a sandboxed frame, for a notebook; its tables alone where it is too large."""
+    """The page in a sandboxed frame, for a notebook; its tables alone if it is too large."""
     inner = page(made)
     if len(inner) > FRAME_LIMIT_BYTES:
         inner = tables_page(made)
@@ -118,7 +118,7 @@ def frame(made: Comparison, height: int) -> str:
 
 
 def page(made: Diff) -> str:
-    """Tables and pictures; the tables alone of what has no View or is too large."""
+    """Tables and pictures; the tables alone where there is no View or it is too large."""
     if not isinstance(made, Comparison):
         return tables_page(made)
     a, b, pairs = made._sides

@@ -2,7 +2,7 @@
 
 Starts with ENTRY open and keeps opening the biggest closed box while the number of boxes
 stays under a limit, so a small program shows every instruction and a big one its layers.
-Plumbing (tuples, bitcasts, small copies), constants and parameters are drawn through.
+Plumbing (tuples, bitcasts, small copies), constants and parameters get no boxes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _COLORS = {
 
 
 class DotMissing(RuntimeError):
-    """The ``dot`` program is not there; DOT text still works."""
+    """The ``dot`` program is not installed; DOT text still works."""
 
 
 class DotFailed(RuntimeError):
-    """``dot`` ended without a picture; the message holds its own words."""
+    """``dot`` ended without a picture; the message includes its own."""
 
 
 def digraph(
@@ -79,8 +79,8 @@ def digraph(
 def svg(capture: Capture, *, max_nodes: int = MAX_NODES, open: Collection[str] = ()) -> str:
     """The picture as SVG text.
 
-    Raises ``DotMissing`` where there is no ``dot`` program, ``DotFailed`` with its words where
-    it gives up.
+    Raises ``DotMissing`` if there is no ``dot`` program, ``DotFailed`` with its message
+    where it gives up.
     """
     import graphviz
 
@@ -145,13 +145,13 @@ def _node(graph: graphviz.Digraph, picture: Picture, box: Box) -> None:
 
 
 def _cut(text: str, most: int = MAX_LABEL) -> str:
-    """Safe to print, and no longer than anyone reads: dot refuses strings over 16 kB."""
+    """Safe to print, and short: dot refuses strings over 16 kB."""
     text = printable(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _lines(label: str) -> str:
-    """Escapes DOT's backslashes in each line; the break between lines stays one.
+    """Escapes DOT's backslashes in each line; line breaks are kept.
 
     ``nohtml`` because a label from < to > would otherwise be read as HTML.
     """

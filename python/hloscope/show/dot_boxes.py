@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from .._capture import Capture
     from ..hlo import Module
 
-_INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, not opened unasked
+_INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, opened only on request
 
 
 def _groups(module: Module) -> tuple[GroupTree, Folds]:
-    """Groups and folds; where they cannot be worked out, computations alone."""
+    """Groups and folds; if they cannot be computed, computations alone."""
     try:
         tree = group_tree(module)
         return tree, folds(module, tree)
@@ -127,7 +127,7 @@ class Picture:
         return [g for g in groups if KINDS[self.tree.kind[g]] not in _INSIDE]
 
     def _grow(self, max_nodes: int) -> None:
-        """Opens the biggest closed box until the next would be one too many."""
+        """Opens the biggest closed box until the next would exceed the limit."""
         closed = self._closed(self.root)
         total = len(closed)
         refused: set[str] = set()
@@ -148,7 +148,7 @@ class Picture:
             closed += self._closed(box)
 
     def _doors(self, box: Box) -> list[Box]:
-        """What stands for an open loop's edges: its body's boxes, not its condition's."""
+        """The boxes that an open loop's edges go to: its body's, not its condition's."""
         inner = [b for b in box.inside if KINDS[self.tree.kind[b.group]] != "condition"]
         return [c for b in inner or box.inside for c in self._closed(b)]
 
@@ -172,7 +172,7 @@ class Picture:
     # -- edges between what is drawn ------------------------------------------------
 
     def edges(self) -> dict[tuple[str, str], int]:
-        """Lifted to the boxes drawn, through plumbing, without those a longer path implies."""
+        """Edges between drawn boxes, through plumbing, without those that a longer path implies."""
         count: dict[tuple[str, str], int] = {}
         drawn: dict[int, frozenset[str]] = {}
         offsets, values = self.table.operands.offsets.tolist(), self.table.operands.values.tolist()

@@ -1,4 +1,4 @@
-"""The live widget: sends the View once, the rest when asked, and follows the selection."""
+"""The live widget: sends the View once, the rest on request, and follows the selection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _at_once(capture: Capture) -> bytes:
-    """Analyses that are quick go along with the View: no busy kernel is needed for them."""
+    """Analyses that are quick are sent with the View, so that they need no idle kernel."""
     return b"" if capture.is_large else capture.analyses_bytes
 
 
@@ -57,7 +57,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self.observe(self._keep, ["_place", "_bookmarks"])
 
     def _keep(self, change: Any) -> None:
-        """Pages and widgets made of the capture later begin here, with these bookmarks."""
+        """Keeps place and bookmarks for pages and widgets made of the capture later."""
         if change["name"] == "_bookmarks":
             self._capture.bookmarks = list(change["new"])
         else:

@@ -1,7 +1,7 @@
-"""From what was typed after ``%hlo`` to a Capture: evaluates all of a call but the call.
+"""From what was typed after ``%hlo`` to a Capture: evaluates all of a call but the call itself.
 
 Errors of ours, and mistakes in the typed text, are one line (``UsageError``); errors in the
-person's functions keep their traceback.
+user's functions keep their traceback.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def capture(source: Source, options: dict[str, Any]) -> Capture:
 
 
 def watch(line: str, cell: str | None, shell: Any) -> Any:
-    """Runs a line or a cell in the person's namespace and returns what jax compiled meanwhile.
+    """Runs a line or a cell in the user's namespace and returns what jax compiled meanwhile.
 
-    What the code raises is raised, once what was seen until then is printed.
+    Errors of the code are raised after what was seen until then is printed.
     """
     from ..capturing.watch import watch as watching
 
@@ -159,7 +159,7 @@ def _live(source: Source, options: dict[str, Any]) -> Capture:
         raise UsageError(f"%hlo: {error}") from error.__cause__
 
 
-# Keywords of hs.capture; a test holds them equal.
+# Keywords of hs.capture; a test checks that they are the same.
 _CAPTURE_OPTIONS = {
     "stage", "topology", "mesh", "in_shardings", "static_argnums", "compiler_options",
     "provenance", "title", "hardware", "profile", "exact", "passes",
@@ -167,7 +167,7 @@ _CAPTURE_OPTIONS = {
 
 
 def _with_keywords(fn: Any, kwargs: dict[str, Any]) -> Any:
-    """A function whose keywords are called like options of ``capture``."""
+    """Binds keywords of a function that have the same names as options of ``capture``."""
     import functools
 
     return functools.wraps(fn)(functools.partial(fn, **kwargs))

@@ -1,6 +1,6 @@
-"""Hosts that ask a value in their own way, rather than by ``_repr_mimebundle_``.
+"""Hosts that display a value in their own way, rather than by ``_repr_mimebundle_``.
 
-marimo calls ``_display_``, Panel ``__panel__``; Google Colab shows widgets of others only after a
+marimo calls ``_display_``, Panel ``__panel__``; Google Colab shows third-party widgets only after a
 call. None of them is imported here unless it is running already.
 """
 
@@ -41,7 +41,7 @@ def _frame(capture: Capture) -> str:
 
 
 def allow_widgets_in_colab() -> None:
-    """Colab shows widgets of third parties once a notebook has asked for it; elsewhere nothing."""
+    """Enables third-party widgets in Colab, where a notebook has to ask; elsewhere does nothing."""
     colab = sys.modules.get("google.colab")
     if colab is not None:
         with suppress(Exception):  # an older Colab: the page is shown instead

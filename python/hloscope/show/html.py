@@ -42,8 +42,8 @@ FRAME_MOST_BYTES = 4_000_000
 LINKED_AT_ONCE = 2_000
 # Passes, compressed, beyond this stay out of a page.
 PASSES_LIMIT_BYTES = 32_000_000
-# Above this many instructions the analyses take a second and more: whoever looks at the cell
-# gets the picture first, and a frame with what was made so far.
+# Above this many instructions the analyses take a second and more: the cell shows
+# the picture first, and a frame with what was made so far.
 ANALYSED_FIRST = 50_000
 
 _STYLE = (
@@ -74,13 +74,13 @@ def page(
     passes: bool = False,
     passes_limit_bytes: int = PASSES_LIMIT_BYTES,
 ) -> str:
-    """The whole page as a string; it opens from ``file://`` and asks the network for nothing.
+    """The whole page as a string; it opens from ``file://`` and makes no network requests.
 
-    ``options`` are Options of js/view.ts: ``theme``, ``colorBy``, ``panel``; over
-    ``capture.display``. HLO text over
+    ``options`` are Options of js/view.ts: ``theme``, ``colorBy``, ``panel``; they
+    override ``capture.display``. HLO text over
     ``text_limit_bytes`` (raw, in bytes) is left out, and the page says so; so are the texts of
     other stages over ``STAGES_LIMIT_BYTES`` (compressed).
-    ``passes`` carries every compiler pass as well, up to ``passes_limit_bytes`` compressed.
+    ``passes`` adds every compiler pass, up to ``passes_limit_bytes`` compressed.
     Raises ``RendererMissing`` in a checkout whose renderer was not built.
     """
     text: bytes | None = None
@@ -126,10 +126,10 @@ def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
 def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> str:
     """The page in a sandboxed ``<iframe srcdoc>``: text/html for notebooks and their exports.
 
-    The text block goes along while the frame stays under ``FRAME_LIMIT_BYTES``, and after it the
-    texts of other stages; a frame over
-    ``FRAME_MOST_BYTES`` becomes the summary with a sentence. ``at_once`` leaves the analyses of
-    a large module out, unless they are made already: someone waits for the picture.
+    The text block is included while the frame stays under ``FRAME_LIMIT_BYTES``, and after it
+    the texts of other stages; a frame over
+    ``FRAME_MOST_BYTES`` becomes the summary with a sentence. ``at_once``, for when someone waits
+    for the picture, leaves out the analyses of a large module, unless they are made already.
     """
     large = len(capture.module.instructions) > ANALYSED_FIRST
     analyses = not (at_once and large) or "analyses_bytes" in capture.__dict__

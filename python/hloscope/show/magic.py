@@ -25,7 +25,7 @@ from .._platforms import choose_cpu_before_jax
 from ..readers.entries import name_or_number
 from . import expressions
 
-# Ids of js/panels/colorings.ts; a test holds them equal.
+# Ids of js/panels/colorings.ts; a test checks that they are the same.
 COLORS = (
     "family",
     "scope",
@@ -39,7 +39,7 @@ COLORS = (
     "live_bytes",
     "measured",
 )
-# Ids of js/panels/index.ts, but for search results.
+# Ids of js/panels/index.ts, except search results.
 PANELS = (
     "findings",
     "details",

@@ -1,4 +1,4 @@
-"""The passes for a live widget: worked out beside the kernel's own work, told of, and stopped.
+"""The passes for a live widget: computed in a thread, with progress, and cancelled on request.
 
     browser  {kind: "passes", id}             ──▶  a thread
              {kind: "progress", id, done, of, words}  ◀──  as it goes
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from .._capture import Capture
 
 Send = Callable[[dict[str, Any], list[bytes]], None]
-# Seconds between two words about progress.
+# Seconds between two progress messages.
 _EVERY = 0.2
 
 
 class Cancelled(Exception):
-    """Somebody does not want it any more."""
+    """The job is no longer wanted."""
 
 
 class PassJobs:

@@ -7,7 +7,7 @@
                                      when the kernel is idle, as user_expressions
 
 Being listed keeps no capture alive. Identifiers are of this process, so those of a kernel
-that has ended are found by nobody.
+that has ended match nothing.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Json:
 
 
 def mark(capture: Capture) -> dict[str, Any]:
-    """Remembers the capture and describes it: plain values, sizes in bytes of one device.
+    """Remembers the capture and describes it: plain values, sizes in bytes per device.
 
-    None where a figure is not known; ``wire_bytes`` is at least that where ``wire_is_least``.
+    None if a figure is not known; ``wire_bytes`` is a lower bound where ``wire_is_least``.
     """
     summary = capture.quick_summary  # a large module is shown before it is analysed
     devices = capture.target.devices

@@ -1,4 +1,4 @@
-"""What a terminal gets and a pipe does not: colours, and news of slow work on standard error.
+"""What a terminal gets and a pipe does not: colours, and notices of slow work on standard error.
 
 Colours follow NO_COLOR, FORCE_COLOR and TERM=dumb (https://no-color.org). They are put on whole
 lines that are printable already, so nothing in a name can reach the terminal.
@@ -30,7 +30,7 @@ def paint(line: str, style: str) -> str:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Says ``what`` on standard error meanwhile, where a person watches, and wipes it after."""
+    """Shows ``what`` on standard error meanwhile, if that is a terminal, and erases it after."""
     if not what or not _is_terminal(sys.stderr):
         yield
         return

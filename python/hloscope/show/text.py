@@ -55,7 +55,7 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     by = ", depending on which branches run" if "flops_least" in s else ""
     rows = [("cost", f"{least}{flops}, {accessed} accessed{_a_device(s)}{by}")]
     seconds = s["modelled_seconds"]
-    if seconds is not None and s["shapes"] == "local":  # no one chip runs a program of many
+    if seconds is not None and s["shapes"] == "local":  # no single chip runs a program for many
         words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
         bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
         total = spanned(seconds.get("total_least", seconds["total"]), seconds["total"], duration)
@@ -143,9 +143,9 @@ PARTS: tuple[Callable[[Summary, Capture], list[Row]], ...] = (
 
 
 def summary_text(capture: Capture, summary: Summary | None = None) -> str:
-    """The program in a few aligned lines: sizes in bytes of one device, counts, warnings.
+    """The program in a few aligned lines: sizes in bytes per device, counts, warnings.
 
-    ``summary`` instead of the capture's own, which makes the analyses, where that takes long.
+    ``summary`` replaces the capture's own, which runs the analyses, where that takes long.
     """
     if summary is None:
         summary = capture.summary

@@ -5,7 +5,7 @@
 ``core.py``     the tables every View has
 ``sections/``   optional analyses, one file each, in one ordered list
 ``text.py``     the text block: HLO text, line spans, attributes
-``stages.py``   the stages block: source, jaxpr and StableHLO, and what belongs together
+``stages.py``   the stages block: source, jaxpr and StableHLO, and which lines correspond
 ``schema.py``   the columns js/view.ts documents, to check what is written
 ==============  =============================================================
 """

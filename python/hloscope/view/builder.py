@@ -39,12 +39,12 @@ DTYPES: dict[str, Any] = {
 GZIP_LEVEL = 2
 
 
-# From so many texts on, names of instructions are told apart by their hashes.
+# From this many texts on, names of instructions are distinguished by their hashes.
 MANY = 20_000
 
 
 class Strings:
-    """Each text once; id 0 is ''. Not valid UTF-8 is written as U+FFFD."""
+    """Each text once; id 0 is ''. Invalid UTF-8 is written as U+FFFD."""
 
     def __init__(self) -> None:
         self._ids: defaultdict[str, int] = defaultdict(count(1).__next__, {"": 0})
@@ -61,7 +61,7 @@ class Strings:
         return np.fromiter(map(self._ids.__getitem__, texts), np.uint32)
 
     def names(self, texts: list[str]) -> NDArray[np.uint32]:
-        """``ids`` of texts most of which are new and come once.
+        """``ids`` of texts most of which are new and occur once.
 
         A million of them in a dictionary take as long as all the rest of a View's strings.
         """
@@ -105,17 +105,17 @@ class Strings:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """New texts, each once, that have ids in a row, found by their hashes."""
+    """New texts, each once, with consecutive ids, found by their hashes."""
 
     first: int  # id of the first
     texts: list[str]
-    ids: NDArray[np.int64]  # of what was asked for: of some texts ids are known
+    ids: NDArray[np.int64]  # of the given texts, some of which had ids before
     hashes: NDArray[np.int64]  # ascending
     order: NDArray[np.int64]  # of the texts by hash
 
     @classmethod
     def of(cls, texts: list[str], known: dict[str, int]) -> _Block | None:
-        """None where a text, or its hash, comes twice."""
+        """None if a text, or its hash, occurs twice."""
         first = len(known)
         hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
         order = np.argsort(hashes)
@@ -137,13 +137,13 @@ class _Block:
         return cls(first, mine, ids, ascending[kept], ids[order[kept]] - first)
 
     def find(self, texts: list[str]) -> dict[str, int]:
-        """Ids of those that are here."""
+        """Ids of those texts that are in the block."""
         found = ((text, int(self.order[at])) for text, at in _same_hash(texts, self.hashes))
         return {text: self.first + n for text, n in found if self.texts[n] == text}
 
 
 def _same_hash(texts: Collection[str], ascending: NDArray[np.int64]) -> Iterator[tuple[str, int]]:
-    """Texts whose hash is among those, and where."""
+    """Texts whose hash is in ``ascending``, and where."""
     hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
     at = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
     hit = ascending[at] == hashes
@@ -225,7 +225,7 @@ class Builder:
 
 
 class _Gzip:
-    """One column after another, each at a multiple of 8: all at once would be there twice."""
+    """Takes column by column, each at a multiple of 8: joined, they would be in memory twice."""
 
     def __init__(self) -> None:
         self.deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -15)
@@ -245,7 +245,7 @@ class _Gzip:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Hundreds of thousands of short-lived objects would set the collector off for nothing."""
+    """Pauses garbage collection, which many short-lived objects would trigger without use."""
     enabled = gc.isenabled()
     gc.disable()
     try:

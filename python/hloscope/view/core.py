@@ -58,7 +58,7 @@ class Context:
         )
 
     def or_without(self, what: str, make: Callable[[], T], plain: Callable[[], T]) -> T:
-        """``make()``; where that fails, ``plain()`` and a warning: the picture goes on."""
+        """``make()``; where that fails, ``plain()`` and a warning: there is still a picture."""
         try:
             return make()
         except MemoryError:
@@ -85,7 +85,7 @@ def build_view(
     title: str | None = None,
     subtitle: str = "",
 ) -> bytes:
-    """The View block of js/view.ts, gzip'd: what the first picture needs, and it alone.
+    """The View block of js/view.ts, gzip'd: what the first picture needs, and nothing else.
 
     The same module gives the same bytes.
     """
@@ -114,7 +114,7 @@ def add_picture(b: Builder, c: Context) -> None:
 
 
 def picture_header(c: Context) -> dict[str, Any]:
-    """What the header says of those columns."""
+    """What the header says about those columns."""
     return {
         "opcodes": list(c.table.opcodes),
         "families": [{"id": f.id, "label": f.label, "landmark": f.landmark} for f in FAMILIES],
@@ -138,8 +138,8 @@ def build_analyses(
     """The analyses block of js/view.ts, gzip'd: what takes longer than the first picture may.
 
     Modelled seconds and bounds are here: the View of a step of 9,679 instructions takes 93 ms, they
-    take 65 more, and nothing of the first picture shows them; colours by time come with this block.
-    ``more`` adds columns of this one block, which no other View of the module gets.
+    take 65 more, and nothing in the first picture shows them; colours by time come with this block.
+    ``more`` adds columns to this one block, which no other View of the module gets.
     """
     context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()

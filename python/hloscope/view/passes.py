@@ -1,4 +1,4 @@
-"""``build_passes``: the passes block, a View of all instructions that ever were, and when.
+"""``build_passes``: the passes block, a View of all instructions that ever existed, and when.
 
 The picture is laid out once for all passes (see analysis/report/pass_union.py); which of its
 boxes are there after a pass, and what changed, are columns beside it.
@@ -25,14 +25,14 @@ CONTEXT, GONE, NEW, MOVED, HEADER, SKIPPED = range(6)
 _KINDS = {" ": CONTEXT, "-": GONE, "+": NEW, ">": MOVED, "~": CONTEXT}
 # Lines shown around a change.
 AROUND = 3
-# Instructions of all passes together that a picture is made of at most.
+# A picture is made of at most this many instructions of all passes together.
 MOST_NODES = 600_000
-# And that a page's FLOPs, bytes and peaks are worked out of: about half a minute.
+# And a page's FLOPs, bytes and peaks from at most this many: about half a minute.
 MOST_COSTED = 600_000
 
 
 class TooLarge(ValueError):
-    """There is too much of it; the message says how much, and of what."""
+    """Too much to show; the message says how much, and of what."""
 
 
 def build_passes(
@@ -48,7 +48,7 @@ def build_passes(
     """The passes block of js/view.ts, gzip'd. ``progress`` may raise to stop.
 
     ``note`` is shown above the passes, after what ``passes`` itself notes. ``shown`` is the row
-    that ``final`` stands at, where it is not the end: the picture opens there.
+    of ``final``, where it is not the last: the picture opens at it.
 
     Raises ``TooLarge`` over ``MOST_NODES`` instructions.
     """
@@ -84,9 +84,10 @@ def build_passes(
 
 
 def work_out(passes: Passes, target: Target | None = None) -> str:
-    """Works out FLOPs, bytes and peak of every row, for a page that is to carry them.
+    """Works out FLOPs, bytes and peak of every row, for a page that is to include them.
 
-    "", or why none is: all passes together hold more than ``MOST_COSTED`` instructions.
+    Returns "", or why none is computed: all passes together hold more than ``MOST_COSTED``
+    instructions.
     """
     rows = [r for r in passes.rows if not r.only_metadata]
     total = sum(r.counts["instructions"] for r in rows)
@@ -131,7 +132,7 @@ def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
 
 
 def _telling(rows: list[dict[str, Any]]) -> int:
-    """The row to open at: the pass that made most fusions, else most collectives, else changes."""
+    """The row to open at: the pass that made the most fusions, else collectives, else changes."""
 
     def changed(row: dict[str, Any]) -> tuple[int, ...]:
         made = [max(0, row["change"].get(what, 0)) for what in ("fusions", "collectives")]
@@ -170,7 +171,7 @@ def _lives(
 
 
 def _in_final(steps: Steps, node: Any, final: Module, shown: int | None) -> int:
-    """The instruction of the shown module that this one is at its row; -1 for none."""
+    """The instruction of the shown module that this one is at the shown row; -1 for none."""
     row = steps.rows - 1 if shown is None else shown
     if not node.first <= row < node.last:
         return -1
@@ -184,7 +185,7 @@ def _in_final(steps: Steps, node: Any, final: Module, shown: int | None) -> int:
 
 
 def _diffs(b: Builder, steps: Steps, place: Any) -> None:
-    """Lines of changed computations with some around them, the rest counted."""
+    """Changed lines of computations with some lines around them, the rest counted."""
     offsets, kinds, values = [0], [], []
     for diffs in steps.diffs:
         for computation, lines in sorted(diffs, key=lambda d: d[0]):

@@ -1,4 +1,4 @@
-"""The stages block: texts of a program's stages, and which of their lines belong together."""
+"""The stages block: texts of a program's stages, and which of their lines correspond."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..analysis.base.table import csr
 from ..analysis.report.linked import Linked, Stage
 from .builder import STAGES_MAGIC, Builder, no_collection
 
-# Sentences of a program's lines, characters; those of lines beyond are left out, and it says so.
+# Characters of all sentences of a program's lines; those beyond are left out and counted.
 MOST_TOLD = 24_000_000
 
 
 def build_stages(linked: Linked, instructions: int) -> bytes:
-    """The stages block of js/view.ts, gzip'd. ``instructions``: of the View it goes with."""
+    """The stages block of js/view.ts, gzip'd. ``instructions``: how many its View has."""
     with no_collection():
         return _stages(linked, instructions)
 

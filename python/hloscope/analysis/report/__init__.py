@@ -1,1 +1,1 @@
-"""What a person asks for, put together: summary, source lines, measured time, diff, check."""
+"""Answers for users, from the other analyses: summary, source lines, measured time, diff, check."""

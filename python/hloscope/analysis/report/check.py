@@ -1,9 +1,9 @@
-"""Budgets: limits a program must keep, for tests and CI.
+"""Budgets: limits that a program must keep, for tests and CI.
 
     budgets ─▶ RULES (check_rules.py), each ─▶ breaches   over the limit
-                                              problems   cannot be evaluated, so it does not pass
+                                              problems   cannot be evaluated, so do not pass
 
-Adding a budget is a field in check_result.py, a keyword here, a rule in check_rules.py.
+A new budget needs a field in check_result.py, a keyword here and a rule in check_rules.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def budgets(
     max_instructions: int | None = None,
     require_donation: bool | str | Sequence[str] = False,
 ) -> Budgets:
-    """``Budgets`` of what a person writes. Raises ``ValueError`` for a size that is none."""
+    """``Budgets`` from what a user writes. Raises ``ValueError`` for an invalid size."""
     if max_instructions is not None and (
         isinstance(max_instructions, bool) or not isinstance(max_instructions, int)
     ):
@@ -44,7 +44,7 @@ def budgets(
 
 
 def _sizes(given: Size | Mapping[str, Size] | None, single: str) -> dict[str, int] | None:
-    """Sizes by name; one without a name is ``single``'s."""
+    """Sizes by name; one without a name gets the name ``single``."""
     if given is None:
         return None
     if isinstance(given, Mapping):
@@ -62,19 +62,19 @@ def check(
     require_donation: bool | str | Sequence[str] = False,
     raises: bool = False,
 ) -> CheckReport:
-    """Holds a capture to limits; with ``raises`` an ``AssertionError`` when one is not kept.
+    """Checks a capture against limits; ``raises``: ``AssertionError`` if one is not kept.
 
     Sizes are bytes of one device, or text such as "12GiB". ``max_peak`` is of the device's main
     memory, or by memory: ``{"HBM": "16GiB", "host": "64GiB"}``. ``max_wire_bytes`` is by mesh axis
     (a collective over ``data+model`` counts for both) or one number for all. ``forbid`` names
     collectives ("all-gather", "all-gather over model"), element types ("f64"), opcodes,
     "host-transfer", "findings" or the rule of one ("gathered-twice"). ``require_donation``:
-    True for every donated argument being used for an output, or patterns of arguments
+    True if every donated argument must be used for an output, or patterns of arguments
     ("params*") that must be.
 
     >>> hs.check(cap, max_peak="12GiB", forbid=["all-gather over model"], raises=True)
     """
-    __tracebackhide__ = True  # pytest then ends at the person's line
+    __tracebackhide__ = True  # pytest then ends at the user's line
     found = budgets(
         max_peak=max_peak,
         max_wire_bytes=max_wire_bytes,

@@ -1,4 +1,4 @@
-"""What ``check`` is asked and what it answers: budgets, breaches, the report."""
+"""What ``check`` gets and returns: budgets, breaches, the report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...hlo.places import whole_place
 from ..text.units import printed
 
 Size = int | str  # bytes, or "12GiB"
-MAIN_MEMORY = "device"  # whose budget ``max_peak`` is where it names none
+MAIN_MEMORY = "device"  # the memory that ``max_peak`` is for if it names none
 
 
 class Program(Protocol):
-    """What is checked: a Capture."""
+    """What is checked: a ``Capture``."""
 
     @property
     def module(self) -> Module: ...
@@ -31,7 +31,7 @@ class BudgetError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One limit that is not kept. ``file`` and ``line`` are of the person's source; '' and 0
+    """One limit that is not kept. ``file`` and ``line`` are of the user's source; '' and 0 if
     unknown."""
 
     budget: str  # "max_peak", "forbid: all-gather over model"
@@ -46,7 +46,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What ``hs.check`` returns; true when every budget was evaluated and is kept."""
+    """What ``hs.check`` returns; true if every budget was evaluated and is kept."""
 
     title: str
     breaches: tuple[Breach, ...]
@@ -58,7 +58,7 @@ class CheckReport:
 
     @property
     def status(self) -> int:
-        """0 kept, 1 a breach, 2 something cannot be evaluated: what the command exits with."""
+        """The exit status of the command: 0 kept, 1 a breach, 2 something cannot be evaluated."""
         return 2 if self.problems else 1 if self.breaches else 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,10 +75,10 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Limits, all optional. Sizes are bytes of one device."""
+    """Limits, all optional. Sizes are bytes per device."""
 
-    max_peak: Mapping[str, int] | None = None  # by memory; MAIN_MEMORY for the main one
-    max_wire_bytes: Mapping[str, int] | None = None  # by mesh axis; "total" for all
+    max_peak: Mapping[str, int] | None = None  # by memory; MAIN_MEMORY is the main one
+    max_wire_bytes: Mapping[str, int] | None = None  # by mesh axis; "total" is all
     forbid: tuple[str, ...] = ()
     max_instructions: int | None = None
     require_donation: bool | tuple[str, ...] = False

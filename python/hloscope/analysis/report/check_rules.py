@@ -1,7 +1,7 @@
 """The rules behind ``check``, in the order they report.
 
-A rule adds to the result: a breach with the line at fault, a problem where it cannot know, or
-what is kept. It never takes "unknown" for "kept".
+A rule adds to the result: a breach with the line at fault, a problem if it cannot know, or what
+is kept. It never takes "unknown" for "kept".
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def _made(budget: str, message: str, at: StackFrame | None) -> Breach:
 
 
 def source_frame(i: Instruction | None) -> StackFrame | None:
-    """The person's own line: the innermost frame outside installed packages."""
+    """The user's own line: the innermost frame outside installed packages."""
     return own_line(i.frames) if i is not None else None
 
 
 def incomplete(module: Module) -> str:
-    """Why figures of the whole module cannot be trusted; '' when they can."""
+    """Why figures of the whole module cannot be trusted; '' if they can."""
     if module.dialect != "hlo":
         return f"this is {module.dialect}, not compiled HLO"
     if module.entry is None or module.entry.root is None:
@@ -150,12 +150,12 @@ def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
 
 
 def _axes(r: Collective) -> tuple[str, ...]:
-    """Mesh axes it runs over, parts of one (``model:(1)2``) under the axis' own name."""
+    """Mesh axes it runs over; a part of one (``model:(1)2``) under the name of its axis."""
     return tuple(a.partition(":")[0] for a in r.axes.split("+")) if r.axes else ()
 
 
 def _networks(found: Collectives) -> tuple[str, ...]:
-    """Names of networks that a budget may be for, in a program over several slices."""
+    """Names of networks that a budget can be for, in a program over several slices."""
     return ("ici", "dcn") if found.num_slices else ()
 
 
@@ -220,7 +220,7 @@ def _matches(cap: Program, what: str) -> Found:
 
 
 def _findings(cap: Program, kind: str) -> Found:
-    """What ``cap.findings`` says, of one rule or of all; it needs a program that is compiled."""
+    """What ``cap.findings`` says, for one rule or all; it needs a compiled program."""
     found = findings(cap.module, cap.target)
     for failure in found.failed:
         if kind in ("findings", failure.partition(":")[0]):
@@ -257,7 +257,7 @@ def _collectives(cap: Program, kind: str, axis: str) -> Found:
 
 
 def _opcodes(r: Collective) -> frozenset[str]:
-    """What really runs where a row stands for several: a budget counts these too."""
+    """What really runs if a row is for several permutes: a budget counts these too."""
     if not r.is_of_permutes:
         return frozenset()
     return frozenset(p.instruction.opcode.removesuffix("-start") for p in r.parts)
@@ -318,7 +318,7 @@ def donation(cap: Program, wanted: Budgets, result: Result) -> None:
         result.problem(budget, why)
         return
     entry = cap.module.entry
-    assert entry is not None  # incomplete() looked
+    assert entry is not None  # checked by incomplete()
     aliased = {a.parameter_number for a in cap.module.input_output_alias}
     names = {p.parameter_number: p.op_name or p.name for p in entry.parameters}
     names |= {a.parameter: a.name for a in cap.target.arguments if a.parameter is not None}

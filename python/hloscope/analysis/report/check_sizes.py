@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes as users write them."""
 
 from __future__ import annotations
 

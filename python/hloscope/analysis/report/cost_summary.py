@@ -10,9 +10,9 @@ from ..memory.memory import analysed
 
 
 def costs(module: Module, target: Target) -> dict[str, Any]:
-    """FLOPs, bytes, modelled seconds; nothing for what is not HLO or has no ENTRY.
+    """FLOPs, bytes, modelled seconds; {} for a module that is not HLO or has no ENTRY.
 
-    ``hardware`` and ``modelled_seconds`` are None where the chip is not known.
+    ``hardware`` and ``modelled_seconds`` are None if the chip is not known.
     """
     if module.dialect != "hlo" or module.entry is None:
         return {}
@@ -26,8 +26,8 @@ def costs(module: Module, target: Target) -> dict[str, Any]:
 
 
 def peaks(module: Module, target: Target) -> dict[str, Any]:
-    """Peak of live bytes in one device's main memory, where the figure comes from, and the peaks
-    of the other memories by name: VMEM, host, …"""
+    """Peak of live bytes in one device's main memory, the source of the figure, and the peak of
+    each memory by name: HBM, VMEM, host, …"""
     if module.dialect != "hlo" or module.entry is None:
         return {}
     memory = analysed(module, target)

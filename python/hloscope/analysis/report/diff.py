@@ -6,7 +6,7 @@
                                                                              ▼
                                                    removed, added, changed, and the totals
 
-Names, numbering, order and metadata are not differences. Layouts are.
+Names, numbers in names, order and metadata are not differences. Layouts are.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .diff_places import by_line, by_scope
 from .diff_result import Change, CollectiveItem, Delta, Diff, Item
 from .summary import summarize
 
-# What holds values together and does nothing: how many differ is told, not which.
+# Instructions that hold values together and do nothing: only the number that differ is given.
 PLUMBING = frozenset({"tuple", "get-tuple-element", "bitcast"})
 
 
 class Program(Protocol):
-    """What is compared: a Capture."""
+    """What is compared: a ``Capture``."""
 
     @property
     def module(self) -> Module: ...
@@ -42,7 +42,7 @@ class Program(Protocol):
 
 
 def diff(a: Program, b: Program) -> Diff:
-    """Compares two captures by structure, whatever their instructions are called.
+    """Compares two captures by structure, whatever the names of their instructions.
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
     """
@@ -50,10 +50,10 @@ def diff(a: Program, b: Program) -> Diff:
 
 
 def compare(a: Program, b: Program) -> tuple[Diff, tuple[tuple[int, int], ...]]:
-    """The diff, and which instruction of ``a`` is which of ``b``, by index."""
+    """The diff, and the pairs of matching instructions of ``a`` and ``b``, by index."""
     # 1. Instructions.
     found = _Instructions(a.module, b.module)
-    # 2. Totals of each side; analyses that fail on one leave it out.
+    # 2. Totals of each side.
     sums = [summarize(p.module, p.target) for p in (a, b)]
     rows = [collectives(p.module, p.target).rows for p in (a, b)]
     told = Diff(
@@ -132,7 +132,7 @@ class _Instructions:
         self.added += [_item(y) for j, y in enumerate(b.instructions) if j not in taken]
 
     def _inside(self, a: Module, b: Module) -> None:
-        """Tells removed and added callers how much went with them."""
+        """Sets ``inside`` of removed and added callers: what went or came with them."""
         for module, items, seen in (
             (a, self.removed, self._seen_a),
             (b, self.added, self._seen_b),
@@ -146,7 +146,7 @@ class _Instructions:
 
 
 def _reachable(caller: Instruction, seen: set[str]) -> int:
-    """Instructions of computations under ``caller`` that nothing else took; takes them."""
+    """Counts instructions of computations under ``caller`` not counted yet; marks them counted."""
     count = 0
     waiting = list(caller.called_computations)
     while waiting:
@@ -167,7 +167,7 @@ def _uncalled(
     seen_a: set[str],
     seen_b: set[str],
 ) -> Iterator[tuple[Computation, Computation]]:
-    """Computations that nobody calls (cut dumps), equal ones together."""
+    """Pairs of equal computations that nothing calls (cut dumps)."""
     called = {c.name for m in (a, b) for i in m.instructions for c in i.called_computations}
     waiting: dict[int, list[Computation]] = {}
     for d in b.computations:
@@ -218,7 +218,7 @@ def _names(i: Instruction) -> str:
 
 
 def _rewired(a: Side, b: Side, i: int, j: int, to_b: list[int], to_a: dict[int, int]) -> bool:
-    """Whether a pair uses other values; what was removed, added or replaced explains itself."""
+    """Whether a pair uses different values, apart from what was removed, added or replaced."""
     p, q = a.operands[i], b.operands[j]
     if len(p) != len(q):
         ours = Counter(b.up[to_b[o]] for o in p if to_b[o] >= 0)
@@ -226,7 +226,7 @@ def _rewired(a: Side, b: Side, i: int, j: int, to_b: list[int], to_a: dict[int, 
     for x, y in zip(p, q, strict=True):
         if to_b[x] < 0 or y not in to_a or to_b[x] == y:
             continue
-        if b.up[to_b[x]] != b.up[y]:  # equal: the same value twice in the program
+        if b.up[to_b[x]] != b.up[y]:  # if equal: the same value twice in the program
             return True
     return False
 
@@ -251,7 +251,7 @@ def _totals(sums: list[dict[str, Any]], rows: list[tuple[Collective, ...]]) -> t
 
 
 def _modelled(sums: list[dict[str, Any]]) -> tuple[Delta, ...]:
-    """The modelled step, where a chip is known on both sides."""
+    """The modelled step, if a chip is known on both sides."""
     found = [s.get("modelled_seconds") for s in sums]
     if not all(found) or any(s["shapes"] != "local" for s in sums):
         return ()
@@ -259,22 +259,29 @@ def _modelled(sums: list[dict[str, Any]]) -> tuple[Delta, ...]:
     return tuple(Delta(name, "s", *(f[key] for f in found if f is not None)) for name, key in parts)
 
 
-def _counted(unit: str, a: Mapping[str, float], b: Mapping[str, float]) -> tuple[Delta, ...]:
-    names = sorted({**a, **b}, key=lambda n: (-abs(b.get(n, 0) - a.get(n, 0)), n))
-    rows = (Delta(n, unit, a.get(n, 0), b.get(n, 0)) for n in names)
-    return tuple(d for d in rows if d.change)
+def _counted(
+    unit: str, a: Mapping[str, float | None], b: Mapping[str, float | None]
+) -> tuple[Delta, ...]:
+    """Differences, the largest first; those known on one side only come last."""
+    rows = [Delta(n, unit, a.get(n, 0), b.get(n, 0)) for n in {**a, **b}]
+    rows = [d for d in rows if d.a != d.b]
+    return tuple(sorted(rows, key=lambda d: (-abs(d.change or 0), d.name)))
 
 
-def _wire(rows: tuple[Collective, ...]) -> Mapping[str, float]:
-    out: Counter[str] = Counter()
+def _wire(rows: tuple[Collective, ...]) -> Mapping[str, float | None]:
+    """Wire bytes by kind and axes; None if those of one collective are unknown."""
+    found: dict[str, list[int | None]] = {}
     for r in rows:
-        out[f"{r.kind} over {r.axes_or_groups}"] += r.total_wire_bytes or 0
-    return out
+        found.setdefault(f"{r.kind} over {r.axes_or_groups}", []).append(r.total_wire_bytes)
+    return {
+        name: None if None in wire else sum(w for w in wire if w is not None)
+        for name, wire in found.items()
+    }
 
 
 def _categories(p: Program) -> Mapping[str, float]:
     if p.module.dialect != "hlo" or p.module.entry is None:
-        return {}  # nobody knows what lives in a dump that was cut before its program
+        return {}  # unknown in a dump that was cut before its ENTRY
     return analysed(p.module, p.target).by_category
 
 

@@ -1,13 +1,13 @@
-"""Which instruction of one computation is which of another, whatever they are called.
+"""Which instruction of one computation is which of another, whatever their names.
 
-Hard because names and order say nothing: two compiles of one function number everything
-differently. Structure does. Each instruction gets a signature (opcode, shape, attributes), a
-hash of everything it is computed from (``up``) and of everything that uses it (``down``).
+Names and order do not help: two compiles of one function number everything differently.
+Structure does. Each instruction gets a signature (opcode, shape, attributes), a hash of
+everything it is computed from (``up``) and a hash of everything that uses it (``down``).
 
     1  equal up and down      the same value in the same place, in any order
-    2  equal down, or up      used alike; the same value: first those that are one of a kind
-    3  equal signature, operands already matched          ┐ across an edit: what lies below it
-    4  equal signature, same place in a matched user      ┘ and above it; repeated until still
+    2  equal down, or up      the same uses; the same value: first those that are unique
+    3  equal signature, operands already matched          ┐ across an edit: what is below it and
+    4  equal signature, same place in a matched user      ┘ above it; repeated while it finds more
     5  equal signature or shape, and equal op_name        moved
     6  anything at the same place of a matched user       replaced
 
@@ -24,7 +24,7 @@ from ...hlo import Computation, Instruction, Module
 from ...hlo.collective_kinds import OPCODES
 from ...hlo.devices import DeviceGroups, device_groups
 
-# Attributes that name things, count things, or repeat what the compiler estimated.
+# Attributes that name things, count things, or hold the compiler's estimates.
 _NAMES = frozenset({
     "metadata", "channel_id", "control-predecessors", "frontend_attributes", "origin",
     "original_value", "backend_config", "calls", "to_apply", "body", "condition",
@@ -35,9 +35,9 @@ _CONFIG_MATTERS = frozenset({"custom-call", "while"})
 
 
 def meaning(i: Instruction) -> dict[str, str]:
-    """The attributes that say what an instruction does."""
+    """The attributes that determine what an instruction does."""
     found = {k: v for k, v in i.attributes.items() if k not in _NAMES}
-    if "replica_groups" in found:  # of four spellings
+    if "replica_groups" in found:  # has four spellings
         groups = device_groups(i, 1, i.module.num_partitions)
         if groups is not None:
             found["replica_groups"] = _written_out(groups)
@@ -96,7 +96,7 @@ class Side:
 
 
 def _topological(operands: list[list[int]], users: list[list[tuple[int, int]]]) -> list[int]:
-    """Operands first; in printed order where that holds; members of a cycle last."""
+    """Operands first, otherwise in printed order; members of a cycle last."""
     left = [len(o) for o in operands]
     ready = [k for k in range(len(left) - 1, -1, -1) if left[k] == 0]
     order: list[int] = []
@@ -167,9 +167,9 @@ class _Matcher:
         self.to_b[i], self.to_a[j] = j, i
 
     def by(self, key: Callable[[Side, int], Hashable], *, only_one: bool = False) -> None:
-        """Pairs what has equal keys, in order; key None is left alone.
+        """Pairs what has equal keys, in order; not what has the key None.
 
-        ``only_one``: where just one on each side has the key.
+        ``only_one``: only if one alone on each side has the key.
         """
         count = Counter(key(self.a, i) for i, j in enumerate(self.to_b) if j < 0)
         waiting: dict[Hashable, list[int]] = defaultdict(list)
@@ -195,7 +195,7 @@ class _Matcher:
         )
 
     def below(self, of_a: list[int], of_b: list[int]) -> bool:
-        """Operands are alike when they are the same value, which may be there several times."""
+        """Operands agree if they are the same value, which may be there several times."""
         b = self.b
         waiting: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
         for j in reversed(range(len(self.to_a))):
@@ -214,7 +214,7 @@ class _Matcher:
         return any_found
 
     def up(self) -> bool:
-        """Pairs operands at the same place of paired users, roots first of all."""
+        """Pairs operands at the same place of paired users, roots first."""
         a, b = self.a, self.b
         if a.root >= 0 and b.root >= 0:
             self.try_pair(a.root, b.root)
@@ -229,7 +229,7 @@ class _Matcher:
         return any_found
 
     def places(self, i: int, j: int) -> Iterable[tuple[int, int]]:
-        """Operands of two paired instructions that stand at the same place."""
+        """Operands of two paired instructions at the same place."""
         x, y = self.a.operands[i], self.b.operands[j]
         if len(x) == len(y):
             return list(zip(x, y, strict=True))
@@ -271,7 +271,7 @@ class _Matcher:
 
     def akin(self, i: int, j: int) -> bool:
         x, y = self.a.instructions[i], self.b.instructions[j]
-        # an all-reduce that became something else went away: do not call that a change
+        # an all-reduce that became something else was removed, not changed
         if x.opcode != y.opcode and _COLLECTIVE & {x.opcode, y.opcode}:
             return False
         if x.opcode == y.opcode:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 
-# Tables longer than this are folded away, but for their first rows.
+# Longer tables are folded after this many rows.
 SHOWN = 12
 BAR = 60  # CSS pixels
 
@@ -53,7 +53,7 @@ details{margin-top:8px}summary{cursor:pointer;color:var(--dim)}
 
 
 def page(diff: Diff) -> str:
-    """The page as a string. Names are escaped; the policy allows the one style and no script."""
+    """The page as a string. Names are escaped; the policy allows this style, and no script."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     title = f"{escape(diff.title_a)} ↔ {escape(diff.title_b)}"
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -70,7 +70,7 @@ def page(diff: Diff) -> str:
 
 
 def tables(diff: Diff, index: Sequence[Mapping[str, int]] = ({}, {})) -> str:
-    """What is said, as HTML. ``index``: the instructions of each side that a click can select."""
+    """The body as HTML. ``index``: the instructions of each side that a click can select."""
     title = f"{escape(diff.title_a)} ↔ {escape(diff.title_b)}"
     if diff:
         said = (
@@ -114,7 +114,7 @@ def _places(title: str, places: Sequence[Place]) -> str:
 
 
 def _named(name: str, index: Mapping[str, int], side: str) -> str:
-    """%name, which a click selects in its picture where there is one."""
+    """%name, which a click selects in its picture if there is one."""
     shown = f"<code>%{escape(name)}</code>"
     if name not in index:
         return shown

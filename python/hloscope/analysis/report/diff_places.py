@@ -1,7 +1,7 @@
 """What two programs cost by source line and by scope, where that differs.
 
-A line is known by its file, function and text where the source was kept, so that an edit
-above it is not a difference; else by its number.
+A line is identified by its file, function and text if the source was kept, so that an edit
+above it is not a difference; otherwise by its number.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from .diff import Program
 
 Sums = dict[str, list[float]]  # name -> [seconds, wire bytes, live bytes]
-_DEPTH = 2  # scopes that a place is told by
+_DEPTH = 2  # how many scopes name a place
 
 
 def by_line(a: Program, b: Program) -> tuple[Place, ...]:
-    """Lines of the person's own code whose time, wire or live bytes differ, most first."""
+    """Lines of the user's own code whose time, wire or live bytes differ, largest change first."""
     return _places(a, b, _lines, live=True)
 
 
 def by_scope(a: Program, b: Program) -> tuple[Place, ...]:
-    """Scopes, as layers, whose time or wire bytes differ, most first."""
+    """Scopes, such as layers, whose time or wire bytes differ, largest change first."""
     return _places(a, b, _scopes, live=False)
 
 
@@ -63,7 +63,7 @@ def _places(
 
 
 def _differs(place: Place) -> bool:
-    """In what is shown: not by a rounding."""
+    """Whether the figures differ as they are shown, so after rounding."""
     s, w, live = place.seconds, place.wire_bytes, place.live_bytes
     if s[0] is not None and s[1] is not None and duration(s[0]) != duration(s[1]):
         return True

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A quantity on both sides; None where it is unknown."""
+    """A quantity on both sides; None if it is unknown."""
 
     name: str
     unit: str  # "", "B", "FLOP", "s"
@@ -18,7 +18,7 @@ class Delta:
 
     @property
     def change(self) -> float | None:
-        """b - a; None when either is unknown."""
+        """b - a; None if either is unknown."""
         return None if self.a is None or self.b is None else self.b - self.a
 
 
@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveItem:
-    """A logical collective of one side only. Bytes of one execution, wire bytes of one device."""
+    """A logical collective of one side only. Bytes per execution, wire bytes per device."""
 
     kind: str
     axes: str
@@ -59,9 +59,9 @@ class CollectiveItem:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A source line or a scope of both programs: what it costs in each.
+    """A source line or a scope: its cost in each of the two programs.
 
-    Seconds are modelled, of a step; bytes of one device. None where it is not known.
+    Seconds are modelled, per step; bytes are per device. None if unknown.
     """
 
     name: str  # "train.py:31 h = x @ w" or "layers/mlp"
@@ -77,7 +77,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What ``hs.diff`` returns; true when the programs differ. Prints as text."""
+    """What ``hs.diff`` returns; true if the programs differ. Prints as text."""
 
     title_a: str
     title_b: str

@@ -1,4 +1,4 @@
-"""A ``Diff`` as text: totals, what moved, then instructions, cut after so many."""
+"""A ``Diff`` as text: totals, what changed, then instructions, at most ``limit`` of each kind."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def place_text(place: Place) -> str:
 
 
 def place_parts(place: Place) -> Iterator[str]:
-    """What of a place differs, a phrase each."""
+    """What differs of a place, one phrase each."""
     rows = (
         ("", "s", place.seconds),
         ("wire ", "B", place.wire_bytes),

@@ -36,17 +36,17 @@ def is_constant(i: Instruction, depth: int = 4) -> bool:
 
 
 def hlo_opcode(opcode: str) -> str:
-    """HLO's name of a StableHLO operation."""
+    """HLO's name for a StableHLO operation."""
     return _OPCODES.get(opcode, opcode.replace("_", "-"))
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of one operation.
+    """What happened to one operation.
 
-    ``instructions`` of the optimised program that do its work, ``into`` the fusions around
-    them; ``by`` the pass that took it away, "" where it is still there or nobody knows;
-    ``other`` the operation that it was merged with.
+    ``instructions`` of the optimised program do its work, ``into`` are the fusions around
+    them; ``by`` is the pass that removed it, "" if it is still there or the pass is unknown;
+    ``other`` is the operation that it was merged with.
     """
 
     operation: Operation
@@ -106,8 +106,8 @@ class Fate:
 class Fates:
     """The fate of each operation, by its number. Iterate it, or look one up.
 
-    ``inferred``: nobody marked the operations; they are the instructions of the first dump, and
-    were followed by name, structure and metadata.
+    ``inferred``: the operations were not marked; they are the instructions of the first dump,
+    followed by name, structure and metadata.
     """
 
     rows: tuple[Fate, ...] = field(repr=False)
@@ -133,7 +133,7 @@ class Fates:
         return {"inferred": self.inferred, "counts": self.counts, "fates": fates}
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row an operation."""
+        """One row per operation."""
         import pandas
 
         return pandas.DataFrame([r.to_dict() for r in self.rows])
@@ -149,10 +149,10 @@ class Fates:
 
 
 def combined(operation: Operation, found: Sequence[Instruction]) -> Instruction | None:
-    """What does an operation's work together with that of others, where only its result is left.
+    """What does an operation's work together with that of others, if only its result is left.
 
-    Collectives that were combined: one ``all-reduce`` of a tuple stands for several, and of all
-    but one only the ``get-tuple-element`` still tells.
+    So for combined collectives: one ``all-reduce`` of a tuple replaces several, and all but one
+    are known only by their ``get-tuple-element``.
     """
     opcode = hlo_opcode(operation.opcode)
     if not found or any(i.opcode != "get-tuple-element" for i in found):

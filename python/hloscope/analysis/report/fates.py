@@ -1,16 +1,16 @@
-"""What became of every operation of the StableHLO program, exactly.
+"""What happened to every operation of the StableHLO program, exactly.
 
     kept        an instruction of its own                       dot_general → %dot.7
     fused       inside a fusion                                 tanh → in %fusion.3
     rewritten   other instructions do its work                  dot_general → convolution
-    merged      its work is done by another operation's         add → that of operation 12
+    merged      another operation's instruction does its work   add → that of operation 12
     folded      it became a constant, or part of one
-    inlined     a call whose function took its place
+    inlined     a call, replaced by the body of its function
     dead        nothing used its result
-    unknown     it is gone, and the passes do not tell how
+    unknown     it is gone, and the passes do not show how
 
-Every operation has exactly one fate. What is still there says so in the optimised program; of
-what is gone, the pass after which it was gone and what stood in its place are in the passes.
+Every operation has exactly one fate. The optimised program shows what is still there; for what is
+gone, the passes show after which one it was gone and what was in its place.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def fates(
     stablehlo: Module | None = None,
     inferred: Origins | None = None,
 ) -> Fates:
-    """The fate of every operation; without passes, what is gone is "unknown".
+    """The fate of every operation; without passes, that of a removed one is "unknown".
 
-    ``stablehlo`` tells what went before XLA's first pass. ``inferred`` are origins to take for a
-    module that nobody marked; the result says that it is inferred.
+    ``stablehlo`` shows what was removed before XLA's first pass. ``inferred`` are origins to use
+    for a module without marks; the result says that it is inferred.
 
     Raises ``ValueError`` for a module that has no origins.
     """
@@ -71,7 +71,7 @@ def fates(
 
 
 def _calls_left(rows: list[Fate]) -> list[Fate]:
-    """Of calls that no instruction came through, whether something of their function is left."""
+    """Corrects calls that no instruction came through, if something of their function is left."""
     inside: dict[str, list[Fate]] = {}
     for row in rows:
         inside.setdefault(row.operation.function, []).append(row)
@@ -104,7 +104,7 @@ def _fusions(module: Module) -> dict[int, Instruction]:
 
 
 def _through_calls(origins: Origins) -> dict[int, int]:
-    """Number of a call → how many instructions came through it."""
+    """Number of a call → number of instructions that came through it."""
     found: Counter[int] = Counter()
     for of in origins.of:
         for n in {n for o in of for n in o.calls}:
@@ -120,7 +120,7 @@ def _present(
     called: dict[int, int],
 ) -> Fate | None:
     number = operation.number
-    if operation.opcode == "sdy.manual_computation":  # its name is at what lost its own
+    if operation.opcode == "sdy.manual_computation":  # instructions without a name have its name
         return Fate(operation, "inlined", detail="what it holds took its place")
     if operation.is_call:
         count = called.get(number)
@@ -149,7 +149,7 @@ def _present(
         return Fate(operation, "merged", tuple(found), other=other, detail=f"in {names(found)}")
     if hlo_opcode(operation.opcode) not in _NOT_FOLDED and all(is_constant(i) for i in first):
         return Fate(operation, "folded", tuple(first), detail=f"to a constant ({names(first)})")
-    # what it is inside of a fusion says more than the fusion named after it
+    # the instruction inside a fusion says more than the fusion that is named after it
     inner = [i for i in first if i.opcode != "fusion"] or first
     into = dict.fromkeys(
         callers[i.computation.index] for i in inner if i.computation.index in callers

@@ -1,15 +1,15 @@
-"""Constants: XLA's import gives them no names, so no mark stays with them.
+"""Constants: XLA's import gives them no names, so their marks are lost.
 
-Where they went is read at what used them. An operation that is still there, or a part of it,
-reads in the same place what became of its operand:
+Where they went is found at their users. An operation that is still there, or a part of it,
+reads in the same place what its operand became:
 
     StableHLO                           optimised
     7: %c = constant dense<2.5>         %constant.5 = f32[] constant(2.5)
     8: multiply %arg0, %c               %mul.8 = multiply(%param_1, %mul.9)     from operation 8
                                         %mul.9 = broadcast(%constant.5)
 
-An equal value there is the constant itself; another value is one that it was folded into. Where
-what used it is gone or was rewritten, nothing tells, but for what went along with it.
+An equal value there is the constant itself; a different value is one that it was folded into. If
+its users are gone or were rewritten, only their own fates can tell.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _FORMATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
 
 class Constants:
-    """Where the constants of a program are that bear no mark."""
+    """Finds the constants of a program that have no mark."""
 
     def __init__(self, module: Module, stablehlo: Module | None) -> None:
         self.module, self.stablehlo = module, stablehlo
 
     def fate(self, operation: Operation, rows: Mapping[int, Fate | None]) -> Fate:
-        """``rows``: the fates of the operations that are known already."""
+        """``rows``: the fates that are already known, by operation."""
         constant = self._written.get(operation.number)
         if constant is None:
             return Fate(operation, "unknown", detail=_TELLS_NOT)
@@ -92,7 +92,7 @@ class Constants:
         return _callers(self.stablehlo) if self.stablehlo is not None else {}
 
     def _at_uses(self, value: Instruction, depth: int = 6) -> Iterator[Instruction]:
-        """What stands in the optimised program where an instruction's users read it."""
+        """What the optimised program has where an instruction's users read it."""
         for user in value.users:
             for k, operand in enumerate(user.operands):
                 if operand is value:
@@ -129,16 +129,16 @@ class Constants:
 
     @cached_property
     def _calls(self) -> dict[str, list[Instruction]]:
-        """Fusions and calls by the name of what they call."""
+        """Fusions and calls by the name of the computation that they call."""
         return _callers(self.module)
 
     def _around(self, i: Instruction) -> Instruction | None:
-        """The fusion that an instruction stands in."""
+        """The fusion that an instruction is in."""
         found = self._calls.get(i.computation.name, ())
         return next((c for c in found if c.opcode == "fusion"), None)
 
     def _behind(self, i: Instruction, element: int = -1) -> Iterator[Instruction]:
-        """The instructions that a value is the same as, but for its form; element of a tuple."""
+        """The instructions that have the same value, in any form; or that element of a tuple."""
         todo, seen = [(i, element, _DEPTH)], set()
         while todo:
             i, element, depth = todo.pop()
@@ -175,7 +175,7 @@ def _callers(module: Module) -> dict[str, list[Instruction]]:
 
 
 def same_value(a: Instruction, b: Instruction) -> bool | None:
-    """Whether two constants hold equal numbers; None where one of them is not printed."""
+    """Whether two constants hold equal numbers; None if one of them is not printed."""
     p, q = _numbers(a), _numbers(b)
     if p is None or q is None:
         return None

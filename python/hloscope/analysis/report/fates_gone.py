@@ -1,14 +1,14 @@
-"""How an operation went: what stood in its place after the pass that took it away.
+"""How an operation was removed: what was in its place after the pass that removed it.
 
-Only the two snapshots around that pass are read. What was replaced shows at its users: the
-same user, by name, has another operand in the same place.
+Only the two snapshots around that pass are read. Users show what was replaced: the same user,
+by name, has a different operand in the same place.
 
     before                          after algsimp
     %z = multiply(%x, %zeros)       %c = broadcast(%zero)
     %r = add(%y, %z)                %r = add(%y, %c)            multiply: folded to a constant
 
-A user that is gone too is followed to what it became; what only such users read went with
-them.
+A user that is gone too is followed to what it became; what only such users read was removed
+with them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NOTHING_LEFT = "nothing of it is left"
 _LOOPS = ("while", "case", "if")
 _COMMUTE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
 _REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
-# what gives back some of its operands, and may lose others unused: the first that it can lose
+# opcodes that return some operands and may leave others unused → the first such operand
 _CHOOSES = {"select": 1, "concatenate": 0, "pad": 0, "dynamic-update-slice": 0}
 
 
 class Gone:
-    """Answers for operations that the optimised program has no instruction of."""
+    """Finds the fate of operations that have no instruction in the optimised program."""
 
     def __init__(
         self, operations: Sequence[Operation], passes: Passes, stablehlo: Module | None
@@ -47,7 +47,7 @@ class Gone:
         self.operations, self.passes = operations, passes
         self.lost: dict[int, Pass] = {}
         for row in passes.rows:
-            for n in row.lost:  # the last time, where it came back
+            for n in row.lost:  # the last time, if it came back
                 self.lost[n] = row
         self.read = lru_cache(maxsize=_BACK + 2)(passes.module)
         self.first = passes.snapshots[0].operations if passes.snapshots else None
@@ -60,7 +60,7 @@ class Gone:
                 self.importing = _Import(operations, stablehlo, first)
 
     def order(self, operation: Operation) -> int:
-        """Operations that one pass took away are asked for together."""
+        """A sort key: operations that one pass removed come together."""
         row = self.lost.get(operation.number)
         return -1 if row is None else row.index
 
@@ -91,7 +91,7 @@ class Gone:
         return fate
 
     def _last_of_itself(self, operation: Operation, row: Pass) -> Pass:
-        """The pass that took a loop away, where tuples and their parts outlived it."""
+        """The pass that removed a loop, if tuples and their elements were left after it."""
         opcode = hlo_opcode(operation.opcode)
         for k in range(row.index, max(row.index - _BACK, 0), -1):
             before = self.read(k - 1)
@@ -102,7 +102,7 @@ class Gone:
         return row
 
     def _replaced_before(self, operation: Operation, row: Pass) -> Fate | None:
-        """Where a pass lets all users read something else, and a later one removes the rest."""
+        """The fate if one pass changed what all users read, and a later one removed the rest."""
         for k in range(row.index - 1, max(row.index - _BACK, 0), -1):
             before = self.read(k - 1)
             assert before.origins is not None
@@ -117,12 +117,12 @@ class Gone:
         return None
 
     def made(self, name: str) -> str:
-        """The pass in which an instruction of this name first appeared, "" for none."""
+        """The pass in which an instruction of this name first appeared, "" if none."""
         row = self.passes.made(name)
         return row.title if row is not None else ""
 
     def never(self, operation: Operation) -> bool:
-        """Whether not even XLA's first module knows the operation."""
+        """Whether even XLA's first module lacks the operation."""
         return self.first is not None and operation.number not in self.first
 
     def _never(self, operation: Operation) -> Fate:
@@ -165,7 +165,7 @@ class _Step:
         return self._of(operation, mine[0], 0)
 
     def rewired(self, operation: Operation, found: Sequence[Instruction]) -> Fate | None:
-        """Of instructions that are still there, where their users read something else."""
+        """The fate if the instructions may still be there, but their users read something else."""
         for gone in found:
             for user in gone.users:
                 put = self._in_place(gone, user)
@@ -202,7 +202,7 @@ class _Step:
         return Fate(operation, "unknown", by=by)
 
     def _unrolled(self, gone: Instruction) -> str:
-        """What is said of a loop of which the body stands in its place, once or several times."""
+        """The detail for a loop that its body replaced, once or several times; "" for others."""
         after = self.after.find_computation(gone.computation.name)
         body = next((c for role, c in gone.called if role == "body"), None)
         if gone.opcode != "while" or body is None or after is None:
@@ -228,7 +228,7 @@ class _Step:
         return f"away: what its body does stands in its place{times}"
 
     def _ends_a_loop(self, gone: Instruction) -> bool:
-        """Whether this is the condition of a loop that is gone."""
+        """Whether this is in the condition of a loop that is gone."""
         if self.after.find_computation(gone.computation.name) is not None:
             return False
         loops = [
@@ -247,7 +247,7 @@ class _Step:
         return put.name in self.names_before
 
     def _made_from(self, put: Instruction, gone: Instruction) -> bool:
-        """Whether what took the place of an instruction is what that was computed from."""
+        """Whether an instruction was replaced by something that it was computed from."""
         return put.name in {o.name for o in _ancestors(gone)}
 
     def _in_place(self, gone: Instruction, user: Instruction) -> Instruction | None:
@@ -265,15 +265,15 @@ class _Step:
         k = user.operands.index(gone)
         two = user.opcode in _COMMUTE and len(user.operands) == 2
         if two and self._is(same.operands[k], user.operands[1 - k]):
-            return same.operands[1 - k]  # they changed places
+            return same.operands[1 - k]  # they were swapped
         return same.operands[k]
 
     def _is(self, put: Instruction, before: Instruction) -> bool:
-        """Whether an instruction is one that was there before."""
+        """Whether an instruction is the same as one before."""
         return put.name == before.name
 
     def _drops(self, user: Instruction, gone: Instruction) -> bool:
-        """Whether what took the place of a user that chooses is of another operand."""
+        """Whether a user that chooses among operands was replaced by one that is not ``gone``."""
         put, first = self.puts.get(user.index), _CHOOSES.get(hlo_opcode(user.opcode))
         if put is None or first is None or gone in user.operands[:first]:
             return False
@@ -316,7 +316,7 @@ class _Step:
     def _absorbed(
         self, operation: Operation, gone: Instruction, users: Sequence[Instruction]
     ) -> Fate | None:
-        """A user's successor that reads what this one read."""
+        """The fate if what a user became reads the operands of ``gone``."""
         read = {o.name for o in gone.operands}
         for user in users:
             for origin in user.origins:
@@ -337,7 +337,7 @@ class _Step:
     def _with_users(
         self, operation: Operation, gone: Instruction, users: Sequence[Instruction], depth: int
     ) -> Fate:
-        """Its users went in the same pass: with them, or since nobody needed it any more."""
+        """Its users were removed in the same pass: it went with them, or was not needed."""
         by = self.by
         gone_too = [u for u in users[:4] if self._same(u) is None]
         fates = [(u, self._of(operation, u, depth + 1)) for u in gone_too]
@@ -365,7 +365,7 @@ class _Step:
 
 
 class _Import(_Step):
-    """From StableHLO to XLA's first module: names differ, operations tell what is the same."""
+    """From StableHLO to XLA's first module: names differ, so operations show what is the same."""
 
     def __init__(self, operations: Sequence[Operation], before: Module, after: Module) -> None:
         super().__init__(operations, before, after, IMPORT)
@@ -422,7 +422,7 @@ def _argument(i: Instruction) -> int | None:
 
 
 def _is_passed(i: Instruction) -> bool:
-    """An argument of a computation that takes a tuple: StableHLO has arguments for each."""
+    """Whether it is an element of a tuple argument: StableHLO has an argument for each."""
     return i.opcode == "get-tuple-element" and i.operands[0].opcode == "parameter"
 
 

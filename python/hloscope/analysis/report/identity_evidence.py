@@ -1,4 +1,4 @@
-"""How alike an instruction of one pass is to one of the pass before: what is around both.
+"""How similar an instruction of one pass is to one of the pass before, by what is around both.
 
 evidence                                    worth
 a copy of it, its name, its place           3 to 6
@@ -22,12 +22,12 @@ from .pass_lines import called
 if TYPE_CHECKING:
     from .identity_walk import IdentityWalk, Ids
 
-# How far, and over how many instructions, what is not known yet is looked through.
+# How far, and over how many instructions, the search goes through what is not known yet.
 _DEPTH, _WIDTH = 8, 24
 
 
 class Seen:
-    """What was found out already, to be found out once."""
+    """What was already found, so that it is computed once."""
 
     def __init__(self) -> None:
         self.old_behind: dict[int, list[frozenset[int]]] = {}
@@ -37,7 +37,7 @@ class Seen:
 
 
 class Evidence:
-    """What is known of one row so far, and how it speaks for one identity or another."""
+    """What is known of one row so far, and the score it gives each possible identity."""
 
     def __init__(self, walk: IdentityWalk, row: int) -> None:
         self.w, self.row = walk, row
@@ -63,7 +63,7 @@ class Evidence:
         self.frames_hold = True
         self._guesses = walk.guesses
         self._undecided: defaultdict[int, list[str]] = defaultdict(list)
-        self._held: set[tuple[int, str]] = set()  # what waits for that it is a part of
+        self._held: set[tuple[int, str]] = set()  # waiting for what they are a part of
 
     def _parts(self, n: int) -> dict[str, Ids]:
         found = self.parts.get(n)
@@ -73,7 +73,7 @@ class Evidence:
         return self._parts(n).get(c)
 
     def _around(self, n: int, c: str) -> dict[int, float]:
-        """Families of its neighbours of the same op name: what one operation was taken apart to."""
+        """Families of its neighbours with the same op name: the parts of one operation."""
         w = self.w
         out: dict[int, float] = {}
         opcode = w.present(n).opcode
@@ -106,7 +106,7 @@ class Evidence:
         if any(y == k for k, _ in pairs):
             s += 6 if line.opcode == old.opcode else 3
         elif any(y in calls for _, calls in pairs):
-            s += 6  # came out of this call, and had no op name of its own
+            s += 6  # inlined from this call, and had no op name of its own
         elif y in self.replaced.get(n, ()):
             s += 5
         if self.frames_hold and line.frame and old.frame and not inlined:
@@ -119,7 +119,7 @@ class Evidence:
         return s
 
     def _called_by(self, n: int, y: int) -> float:
-        """Whether the computations that hold them are called by the same."""
+        """Whether the computations that they are in are called by the same instructions."""
         w = self.w
         old = w.names_before.get(w.place.get(y, -1), "")
         a = {i for z in self._callers(w.steps.places[self.place[n]].name) for i in self._known(z)}
@@ -177,7 +177,7 @@ class Evidence:
         return frozenset(out)
 
     def _known(self, n: int) -> Ids:
-        """Where a node is from, now."""
+        """The identities of a node, now."""
         found = self._seen.of.get(n)
         if found is None:
             if self._seen is self._sure and self._how(n) > How.NEIGHBOURS:
@@ -205,13 +205,13 @@ class Evidence:
         )
 
     def _old_known(self, y: int) -> Ids:
-        """Where a node was from, before."""
+        """The identities of a node, before."""
         if self._seen is self._sure and self.w.how.get(y, How.FIRST) > How.NEIGHBOURS:
             return ()
         return self.w.of(y)
 
     def _how(self, n: int) -> How:
-        """What the identity of a node rests on, now."""
+        """What the identity of a node is based on, now."""
         return self.how.get(n, How.FIRST if n in self.parts else self.w.how.get(n, How.FIRST))
 
     def _callers(self, name: str) -> list[int]:
@@ -230,7 +230,7 @@ class Evidence:
         return k
 
     def _used(self, n: int, y: int) -> float:
-        """How alike the uses of both are: the same user in the same place is worth most."""
+        """How similar the uses of both are: the same user in the same place counts most."""
         new = self._new_uses(n)
         old = self._old_uses(y)
         if not new or not old:

@@ -1,4 +1,4 @@
-"""What an inferred identity rests on, and how sure that is."""
+"""What an inferred identity is based on, and how certain that is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import IntEnum
 
 
 class How(IntEnum):
-    """What an identity rests on, the surest first; nothing is surer than what it is taken from.
+    """What an identity is based on, most certain first; none is more certain than its source.
 
-    Of ``ORDER`` nothing is claimed: only the order in which equal ones stand tells them apart.
-    ``NONE`` is of no operation, as no op name tells: an argument, or what XLA made.
+    ``ORDER`` makes no claim: only the printed order separates equal ones. ``NONE`` is for what
+    has no operation, since it has no op name: an argument, or what XLA made.
     """
 
     FIRST = 0
@@ -31,7 +31,7 @@ class How(IntEnum):
 
     @property
     def agreement(self) -> float:
-        """How often it was what the marks say, of 0 to 1: the lowest of CPU, v5e and v5p.
+        """How often it agreed with the marks, 0 to 1: the lowest of CPU, v5e and v5p.
 
         Printed by benchmarks/identity.py for the programs of our tests, 2026-11.
         """

@@ -1,4 +1,4 @@
-"""What is known of a pass's new instructions at once: copies, and what took another's place."""
+"""What is known of a pass's new instructions at once: copies, and replacements of others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Known(Evidence):
                 self._almost(name, now, lines)
 
     def _almost(self, name: str, now: dict[str, int], lines: list[Line]) -> None:
-        """A computation that was copied and changed: what is in the same order in both."""
+        """For a computation that was copied and changed: what is in the same order in both."""
         w = self.w
         sources = [s for s in w.prior if _was(name) == _was(s)]
         if len(sources) > 1:
@@ -68,7 +68,7 @@ class Known(Evidence):
                 self.almost[nodes[b + k]] = twins[a + k]
 
     def _plumbing(self) -> None:
-        """Instructions without an op name: by copy, by name, by what they took the place of."""
+        """Instructions without an op name: by copy, by name, or by what they replaced."""
         w = self.w
         gone: defaultdict[str, list[int]] = defaultdict(list)
         for g in w.gone:
@@ -106,13 +106,13 @@ class Known(Evidence):
                     break
 
     def _stands_for(self, n: int, y: int) -> None:
-        """A node without an op name has the place of one before."""
+        """Gives a node without an op name the identity of one before."""
         self.unnamed[n] = self.w.of(y)
         self.how[n] = self.w.how.get(y, How.FIRST)
 
 
 def _was(name: str) -> str:
-    """``wide.region_1.4_spmd.clone`` → ``region_1``: what passes copy keeps a part of its name."""
+    """``wide.region_1.4_spmd.clone`` → ``region_1``: passes' copies keep part of the name."""
     while (short := _COPIED.sub("", name)) != name:
         name = short
     return name

@@ -1,9 +1,9 @@
-"""Two graphs walked side by side from what is surely the same: users that stayed, and results.
+"""Walks two graphs side by side from what is certainly the same: users that stayed, and results.
 
     before                     after call-inliner
     %c = call(%x), layer       %t.4 = tanh(%d.2)         ROOT tuple(%c) is now ROOT tuple(%t.4),
-    ROOT tuple(%c)             ROOT tuple(%t.4)          so %t.4 stands for %c, the result of
-                                                         layer, and %d.2 for what that reads
+    ROOT tuple(%c)             ROOT tuple(%t.4)          so %t.4 replaces %c, the result of
+                                                         layer, and %d.2 what that reads
 
 Calls and fusions are walked through in both graphs: a call's result is what its computation
 returns, a parameter what the call is given. The calls on the way are those that were inlined.
@@ -31,12 +31,12 @@ _SAYS_SHARDING = re.compile(
 _DEPTH = 24
 # One operand in, the same values out.
 PASSING = frozenset(["bitcast", "copy", "reshape", "transpose", "convert", "broadcast"])
-# What the partitioner puts before and after an operation, to cut or join its arrays.
+# What the partitioner inserts before and after an operation, to cut or join its arrays.
 CUTTING = frozenset(["dynamic-slice", "slice", "pad", "select"])
 
 
 class Pairs:
-    """``of[n]``: (node before, calls through which it was reached) that ``n`` stands for."""
+    """``of[n]``: (node before, calls through which it was reached) that ``n`` replaces."""
 
     def __init__(
         self, walk: IdentityWalk, fresh: dict[int, bool], outside: dict[int, int], anew: bool
@@ -92,7 +92,7 @@ class Pairs:
 
     @staticmethod
     def _skips(line: Line, old: Line) -> bool:
-        """Of two that pass values on, copies and bitcasts are looked past first."""
+        """Whether to skip the new one first if both may pass values on: a copy or bitcast."""
         return not _passes(old) or line.opcode in ("copy", "bitcast")
 
     def _root(self, name: str) -> int:
@@ -121,7 +121,7 @@ class Pairs:
         self._queue.append(key)
 
     def _through(self, n: int, depth: int = 8) -> int:
-        """Into a new fusion, out of it again by its parameters; past tuples taken apart."""
+        """Goes into a new fusion, out of it by its parameters, and past tuples taken apart."""
 
         for _ in range(_DEPTH):
             if n in self.outside:
@@ -142,7 +142,7 @@ class Pairs:
                 n = parts[k]
                 continue
             if line.opcode not in ("fusion", "call") or n not in self.fresh:
-                break  # as _is_gone says of the other side
+                break  # like _is_gone for the other side
             root = next((self._root(c) for c in called(line)), -1)
             if root < 0:
                 break
@@ -217,14 +217,14 @@ class Pairs:
 
 
 def _passes(line: Line) -> bool:
-    """Whether what comes out are the values that go in: so are custom calls that only tell how
-    an array is to lie on the devices."""
+    """Whether the result has the operand's values; also custom calls that only state a
+    sharding."""
     if line.opcode == "custom-call":
         return _SAYS_SHARDING.search(line.attributes) is not None
     return line.opcode in PASSING
 
 
 def element(line: Line) -> int:
-    """Which element a get-tuple-element takes; -1 where it does not say."""
+    """Which element a get-tuple-element takes; -1 if unknown."""
     found = _INDEX.search(line.attributes)
     return int(found[1]) if found else -1

@@ -1,9 +1,9 @@
-"""One pass: which of the instructions before it each new one is from. See identity_walk.py.
+"""One pass: from which of the instructions before it each new one comes. See identity_walk.py.
 
-The op name of a new instruction leaves some *families* in question: first instructions of that
-op name, with those that the same equation wrote before them. Evidence is added up: a family is
-taken when it leads by a margin, which tells more about its neighbours; so again, until nothing
-changes. What still ties goes by its order, and is said to.
+The op name of a new instruction leaves several candidate *families*: first instructions of that
+op name, with those that the same equation wrote before them. Evidence is summed: a family is
+taken if it leads by a margin, which tells more about its neighbours; this repeats until nothing
+changes. Remaining ties are decided by order, and reported so.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from .identity_walk import Ids
     from .pass_lines import Line
 
-# What has no op name unless it comes out of a call that has one.
+# What has no op name unless it was inlined from a call that has one.
 PLUMBING = frozenset(
     ["constant", "parameter", "tuple", "get-tuple-element", "broadcast", "iota", "bitcast"]
 )
 _ROUNDS = 60
-# By how much the strongest family must lead: first what is plain, which tells more of the rest.
+# By how much the strongest family must lead: clear cases first, which tell more about the rest.
 _MARGINS = (5.0, 3.0, 1.5, 0.6)
 
 
 class Row(Known):
-    """Finds out one row; reads the walk as it was before and the steps as they are now."""
+    """Resolves one row; reads the walk as it was before and the steps as they are now."""
 
     def resolve(self) -> None:
         self._collect()
@@ -94,7 +94,7 @@ class Row(Known):
         self.frames_hold = not same or sum(same) >= 0.8 * len(same)
 
     def _anew(self) -> bool:
-        """Whether the whole module was written anew: then an old name may be something else's."""
+        """Whether the whole module was written anew: then an old name may now belong to another."""
         w = self.w
         both = [(was, now) for _, was, now in w.changes if was]
         before = sum(len(was) for was, _ in both)
@@ -114,7 +114,7 @@ class Row(Known):
                         self.inside[operands[k]].append(m)
 
     def _reworded(self, n: int, line: Line) -> None:
-        """An instruction that only got another op name: what was merged into it, or around it."""
+        """An instruction that only got another op name: by a merge into it, or around it."""
         old = self.w.parts.get(n, {})
         parts = self.parts[n] = {}
         self.how[n] = self.w.how.get(n, How.FIRST)
@@ -142,7 +142,7 @@ class Row(Known):
         self.open = still
 
     def _families(self, n: int, c: str) -> dict[int, list[int]]:
-        """First instructions in question → the nodes before this row that are from them."""
+        """Candidate first instructions → the nodes before this row that come from them."""
         w = self.w
         place = -1
         found: Iterable[int] = w.index.get(c, ())
@@ -170,7 +170,7 @@ class Row(Known):
         return out
 
     def _called_as(self, outer: str, found: Iterable[int]) -> list[int]:
-        """Those whose computation is called under a name that ``outer`` ends with."""
+        """Those whose computation is called with a name that ``outer`` ends with."""
         w = self.w
         known: dict[int, bool] = {}
 
@@ -180,7 +180,7 @@ class Row(Known):
                 known[place] = any(
                     (by := w.line[k].op_name) == outer
                     or (by and outer.endswith("/" + by))
-                    or (not by and k in w.place and called(w.place[k]))  # as what calls that
+                    or (not by and k in w.place and called(w.place[k]))  # named by its own caller
                     for k in w.callers.get(w.names_before.get(place, ""), ())
                     if k in w.line
                 )
@@ -189,7 +189,7 @@ class Row(Known):
         return [y for y in found if called(w.place[y])]
 
     def _take(self, n: int, c: str, family: int, how: How) -> None:
-        """Within a family, what is of the same opcode: the likest before, or the helper."""
+        """Within a family, what has the same opcode: the most similar one before, or the helper."""
         w = self.w
         opcode = w.present(n).opcode
         every = self._families(n, c)[family]
@@ -201,7 +201,7 @@ class Row(Known):
         if same:
             y = max(same, key=lambda y: self._score(n, y)) if len(same) > 1 else same[0]
             ids = next((i for i in w.parts[y].values() if w.main.get(i[0], i[0]) == family), ids)
-        # no surer than what it is taken from
+        # no more certain than its source
         before = min((w.how.get(y, How.FIRST) for y in same or every), default=How.FIRST)
         self._put(n, c, ids, max(how, before))
 
@@ -231,7 +231,7 @@ class Row(Known):
                     continue
                 ranked = self.ranked[n, c] = self._rank(n, c)
                 if len(ranked) < 2:
-                    still.append((n, c))  # only its caller can tell
+                    still.append((n, c))  # only its caller can decide
                 elif ranked[0][0] - ranked[1][0] >= _MARGINS[strict]:
                     self._take(n, c, ranked[0][1], self._rests_on(n, c, ranked[0][1]))
                 else:
@@ -254,7 +254,7 @@ class Row(Known):
         self._in_order(every=True)
 
     def _owners(self) -> None:
-        """What had no op name of its own has that of a call it came out of, or is inside of."""
+        """Gives what had no op name of its own that of the call it was inlined from or is in."""
         self._undecided = defaultdict(list)
         for n, c in self.open:
             self._undecided[n].append(c)
@@ -295,7 +295,7 @@ class Row(Known):
         return self._put_only(n, c, found or self._came_out_of(n))
 
     def _waits(self, computation: str, c: str) -> bool:
-        """Whether what calls it has that op name, and is not known yet."""
+        """Whether its caller has that op name and is not known yet."""
         return any(
             k == c or k.endswith("/" + c)
             for z in self._callers(computation)
@@ -303,7 +303,7 @@ class Row(Known):
         )
 
     def _put_only(self, n: int, c: str, found: dict[Ids, How]) -> bool:
-        """Takes what is the only answer; ``found``: answers and what each rests on."""
+        """Takes the only answer; ``found``: answers and what each is based on."""
         if len(found) != 1:
             return False
         ids, how = next(iter(found.items()))
@@ -326,7 +326,7 @@ class Row(Known):
         return found
 
     def _rank(self, n: int, c: str) -> list[tuple[float, int]]:
-        """Families and their evidence, the strongest first; two at least."""
+        """(evidence, family) for each candidate, the strongest first."""
         families = self._families(n, c)
         own = not self.w.index.get(c)
         around = self._around(n, c)
@@ -337,7 +337,7 @@ class Row(Known):
         return sorted(((s, f) for f, s in scores.items()), key=lambda x: (-x[0], x[1]))
 
     def _rests_on(self, n: int, c: str, family: int) -> How:
-        """Whether neighbours say the same without those that were only guessed."""
+        """Whether the neighbours give the same answer without those that were only guessed."""
         if not self._guesses:
             return How.NEIGHBOURS
         self._seen = self._sure
@@ -346,10 +346,10 @@ class Row(Known):
         sure = first[1] == family and first[0] - second[0] >= _MARGINS[-1]
         return How.NEIGHBOURS if sure else How.GUESSED
 
-    # -- what ties -------------------------------------------------------------------
+    # -- ties ------------------------------------------------------------------------
 
     def _in_order(self, every: bool) -> None:
-        """Equal ones in the order in which they stand; the first group only, or all of them."""
+        """Resolves equal ones in their printed order; the first group only, or all of them."""
         w = self.w
         groups: dict[tuple[str, str, str, Ids], list[tuple[int, str]]] = {}
         for n, c in self.open:

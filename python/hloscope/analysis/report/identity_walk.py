@@ -1,14 +1,14 @@
-"""Which instruction of the first dump each later one is from, where no marks tell.
+"""Which instruction of the first dump each later one comes from, if there are no marks.
 
-    first dump           after some pass             what tells
+    first dump           after some pass             how it is found
     %dot.3  "f/dot"      %dot.3  "f/dot"             it kept its name
     %add.4  "f/add"      %add.9.clone "f/add"        the only one of that op name
-    %mul.5  "g/mul"      %mul.17 "g/mul"             of two of that op name, the one that reads
-    %mul.6  "g/mul"                                  and feeds the same
+    %mul.5  "g/mul"      %mul.17 "g/mul"             of two with that op name, the one with the
+    %mul.6  "g/mul"                                  same operands and users
 
-XLA copies the metadata of what it replaces, so the op name says which instructions are in
-question; where it leaves several, their operands, users, shapes, stack frames and names decide
-(``identity_row.py``). What has no op name was made by XLA, as in programs that are marked.
+XLA copies the metadata of what it replaces, so the op name gives the candidates; if there are
+several, their operands, users, shapes, stack frames and names decide (``identity_row.py``). What
+has no op name was made by XLA, as in programs with marks.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from .pass_lines import Body, Line, Reader, called
 from .pass_steps import Walk
 
 Ids = tuple[int, ...]
-# Written before an operation to bring its operands into form: one equation, several instructions.
+# Written before an operation to prepare its operands: several instructions for one equation.
 HELPERS = frozenset(["broadcast", "convert", "reshape", "constant", "transpose"])
 
 
 class IdentityWalk(Walk):
-    """Follows nodes as ``Walk`` does, and knows of each which first ones it is from.
+    """Follows nodes as ``Walk`` does, and knows from which first ones each comes.
 
-    A first instruction stands for itself by its node's number.
+    A first instruction is identified by its node's number.
     """
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
-        # of each node as of the row before
+        # each node as it was in the row before
         self.line: dict[int, Line] = {}
         self.operands: dict[int, tuple[int, ...]] = {}
         self.users: defaultdict[int, dict[int, None]] = defaultdict(dict)
         self.place: dict[int, int] = {}
         self.order: dict[int, int] = {}
         self.callers: defaultdict[str, dict[int, None]] = defaultdict(dict)  # of computations
-        self.outside: dict[int, int] = {}  # parameter of a fusion → what it is given
-        self.inside: defaultdict[int, dict[int, None]] = defaultdict(dict)  # the other way
+        self.outside: dict[int, int] = {}  # parameter of a fusion → its operand
+        self.inside: defaultdict[int, dict[int, None]] = defaultdict(dict)  # the reverse
         # what is known
         self.parts: dict[int, dict[str, Ids]] = {}  # node → component of its op name → first ones
         self.unnamed: dict[int, Ids] = {}  # nodes without an op name
         self.how: dict[int, How] = {}
-        self.guesses = False  # whether any identity rests on a guess
+        self.guesses = False  # whether any identity is based on a guess
         self.first_opcode: dict[int, str] = {}
         self.index: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self.ever: defaultdict[str, dict[Ids, None]] = defaultdict(dict)
@@ -56,13 +56,13 @@ class IdentityWalk(Walk):
         self.helper: dict[tuple[int, str], int] = {}  # (main, opcode) → helper
         self.changes: list[tuple[int, dict[str, int], dict[str, int]]] = []
         self.links_seen = 0
-        # as they were before the row at hand
+        # as they were before the current row
         self.row = 0
         self.names_before: dict[int, str] = {}
         self.prior: dict[str, Body] = {}
         self.prior_alive: dict[int, dict[str, int]] = {}
         self.prior_place_of: dict[str, int] = {}
-        # node → since which row it is from which, and whether its op name says so
+        # node → from which row on, from which first ones, how, and whether it has an op name
         self.history: dict[int, list[tuple[int, Ids, How, bool]]] = {}
 
     def _body(self, row: int, place: int, old: Body | None, b: Body) -> list[tuple[str, int]]:
@@ -88,7 +88,7 @@ class IdentityWalk(Walk):
         self._remember()
 
     def of(self, node: int) -> Ids:
-        """The first instructions that a node is from, as far as is known."""
+        """The first instructions that a node comes from, as far as known."""
         parts = self.parts.get(node)
         if not parts:
             return self.unnamed.get(node, ())
@@ -97,7 +97,7 @@ class IdentityWalk(Walk):
         return tuple(dict.fromkeys(i for ids in parts.values() for i in ids))
 
     def present(self, node: int) -> Line:
-        """A node's line after the pass at hand."""
+        """A node's line after the current pass."""
         return self.steps.versions[self.steps.nodes[node].versions[-1]].line
 
     def present_operands(self, node: int) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class IdentityWalk(Walk):
                 self._helped(n)
 
     def _helped(self, n: int) -> None:
-        """Notes the instructions that one equation wrote before its own."""
+        """Records the helper instructions that the same equation wrote before ``n``."""
         line = self.present(n)
         if line.opcode in HELPERS or not line.op_name:
             return

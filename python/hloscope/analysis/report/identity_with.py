@@ -1,9 +1,9 @@
-"""Whose identity an instruction shares because it is a part of it, after the same pass.
+"""Whose identity an instruction shares as a part of it, after the same pass.
 
-%s = collective-permute-start(%x)      %d = collective-permute-done(%s)      what %s is of
-%w = while(%t), body=%b                %g = get-tuple-element(%w), index=1   what %w is of
-%f = fusion(%x), calls=%c              what the result of %c is of, or what gave it its op name
-%sub.2 in %c                           %sub.2.clone.1 in %d                  what %sub.2 is of
+%s = collective-permute-start(%x)      %d = collective-permute-done(%s)      as %s
+%w = while(%t), body=%b                %g = get-tuple-element(%w), index=1   as %w
+%f = fusion(%x), calls=%c              as the result of %c, or as what it has its op name from
+%sub.2 in %c                           %sub.2.clone.1 in %d                  as %sub.2
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _CLONE = re.compile(r"\.clone(?:\.\d+)*\Z")
 
 
 class Wholes:
-    """``of(n)``: the node that ``n`` is a part or a copy of, of those that have its op name.
+    """``of(n)``: the node with the same op name that ``n`` is a part or a copy of.
 
-    ``named``: nodes of this row by name, of all computations.
+    ``named``: nodes of this row in all computations, by name.
     """
 
     def __init__(self, walk: IdentityWalk, named: Mapping[str, int]) -> None:
         self.w, self.named = walk, named
 
     def of(self, n: int, c: str) -> int:
-        """-1 where it is not a part of another."""
+        """-1 if it is not a part of another."""
         line, operands = self.w.present(n), self.w.present_operands(n)
         if line.opcode.endswith(("-done", "-update")) and operands:
             return self._if_named(operands[0], c)
@@ -67,7 +67,7 @@ class Wholes:
         return -1
 
     def _inside(self, n: int, c: str) -> int:
-        """What a fusion around something heavier than its result has the op name of."""
+        """The instruction in a fusion that has the op name, if the result does not have it."""
         w = self.w
         frame, out = w.present(n).frame, (-1, -1)
         for name in called(w.present(n)):

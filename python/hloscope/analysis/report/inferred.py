@@ -1,11 +1,11 @@
-"""Origins and fates for a dump that nobody marked: operations are the first dump's instructions.
+"""Origins and fates for a dump without marks: operations are the first dump's instructions.
 
     before_optimizations        after_optimizations
     %dot.3   ─ operation 3 ──── %dot.12       by its neighbours
     %tanh.4  ─ operation 4 ──── %fusion.1     by its op name
 
-Followed by name, structure and metadata (identity_walk.py): inferred, and said to be, with what
-each rests on. benchmarks/identity.py compares with marks: how often each kind is right.
+Instructions are followed by name, structure and metadata (identity_walk.py). The results say that
+they are inferred and from what; benchmarks/identity.py compares them with marks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_OPERATION = frozenset(["parameter", "tuple", "get-tuple-element"])
 
 @dataclass(frozen=True, eq=False)
 class Inferred:
-    """``passes`` know which operations each one took away, and their modules know origins."""
+    """``passes`` have the operations that each one removed; their modules have origins."""
 
     operations: tuple[Operation, ...]
     _walk: IdentityWalk = field(repr=False)
@@ -64,7 +64,7 @@ class Inferred:
         return Origins(self.operations, tuple(of))
 
     def how(self, instruction: Instruction) -> How:
-        """What the origins of an instruction of the last module rest on."""
+        """What the origins of an instruction of the last module are based on."""
         row = len(self._plain.rows) - 1
         n = self._nodes(row).get((instruction.computation.name, instruction.name), -1)
         known, how = self._at(n, row)
@@ -73,9 +73,9 @@ class Inferred:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Instructions of the last module by what their identity rests on, the surest first.
+        """Instructions of the last module by what their identity is based on, most certain first.
 
-        "" counts those that are from no operation: arguments, and what XLA made.
+        "" counts those that come from no operation: arguments, and what XLA made.
         """
         last = self._plain.module(len(self._plain) - 1)
         hows = Counter(self.how(i) for i in last.instructions)
@@ -109,7 +109,7 @@ class Inferred:
         how = How.FIRST
         for since, known, by, named in self._walk.history.get(n, ()):
             if since <= row:
-                # XLA made what has no op name: it only stands in for what it is here for
+                # XLA made what has no op name: its history only serves to identify others
                 ids, how = (known, by) if named else ((), How.FIRST)
         return ids, how
 
@@ -156,7 +156,7 @@ class Inferred:
 def infer(passes: Passes, progress: Callable[[int, int], None] | None = None) -> Inferred:
     """Follows the instructions of the first dump through all passes.
 
-    Raises ``ReadError`` where a dump is gone; ``progress`` may raise to stop.
+    Raises ``ReadError`` if a dump is gone; ``progress`` may raise to stop.
     """
     walk = follow_identity([s.text for s in passes.snapshots], progress)
     steps = walk.steps
@@ -168,7 +168,7 @@ def infer(passes: Passes, progress: Callable[[int, int], None] | None = None) ->
             continue
         line = steps.versions[n.versions[0]].line
         if line.opcode in _NO_OPERATION:
-            # a part of a loop's or a call's result has the op name of that
+            # an element of a loop's or a call's result has the op name of the loop or call
             if line.op_name and line.opcode != "parameter":
                 whole.append((n.index, line.op_name))
             continue
@@ -188,9 +188,9 @@ def infer(passes: Passes, progress: Callable[[int, int], None] | None = None) ->
 def _parts_of_results(
     walk: IdentityWalk, whole: Sequence[tuple[int, str]], number: dict[int, int]
 ) -> None:
-    """Parts of what a loop, a call or a barrier is given or returns are of that operation.
+    """Assigns elements of operands and results of loops, calls and barriers to those operations.
 
-    They have its op name: ``get-tuple-element(%while)``, and the tuple that goes in.
+    They have its op name: ``get-tuple-element(%while)``, and the tuple operand.
     """
     steps = walk.steps
     near: defaultdict[int, list[int]] = defaultdict(list)

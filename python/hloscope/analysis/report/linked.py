@@ -1,16 +1,16 @@
-"""The stages of one program side by side: which of their lines belong together, and colours.
+"""The stages of one program side by side: which lines belong together, and their colours.
 
-Lines are linked through *strands*: one strand is one StableHLO operation on its way from the
-Python line to the instructions that do its work.
+Lines are linked through *strands*: one strand is one StableHLO operation, from the Python line
+to the instructions that do its work.
 
     Python            jaxpr               strand   StableHLO             optimised HLO
     4: h = x @ w      dot_general x w ──    7   ── %1 = dot_general …  ── %dot.3, %dot.4
     5: tanh(h) * 2    tanh ─────────────    8   ── %2 = tanh           ─┐
                       mul ──────────────    9   ── %3 = multiply       ─┴ %fusion.1 (its inside)
 
-A place has the strands that it is part of, and those *near*: the calls that led to it, and
-what an operation was called from. Where nobody followed the operations, strands are source
-lines and op names, as far as XLA kept them, and the result says that it is inferred.
+A place has the strands that it is part of, and those *near* it: the calls that led to it, and
+what an operation was called from. If the operations were not followed, strands are source lines
+and op names, as far as XLA kept them, and the result says that it is inferred.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _AFTER = re.compile(r"\.after_(.+?)(?:\.before_|\Z)")
 class Stage:
     """One text and its places. Keys of ``places``, ``near`` and ``told`` are lines from 0.
 
-    ``text`` is None for the module's own, whose keys are indices of instructions. ``told`` is
-    the sentence of each place.
+    ``text`` is None for the module's own stage, whose keys are indices of instructions. ``told``
+    is the sentence for each place.
     """
 
     id: str
@@ -60,10 +60,9 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """``stages`` in the order of compiling; ``colors[k]`` is the class of colour of strand k.
+    """``stages`` in the order of compilation; ``colors[k]`` is the colour class of strand k.
 
-    Strands of one source line have one colour, lines after one another have different ones;
-    -1 is none.
+    Strands of one source line have one colour, successive lines have different ones; -1 is none.
     """
 
     stages: tuple[Stage, ...]
@@ -72,7 +71,7 @@ class Linked:
     how: str
 
     def stage(self, id: str) -> Stage | None:
-        """The stage of that id, None where it is not there."""
+        """The stage with that id, None if there is none."""
         return next((s for s in self.stages if s.id == id), None)
 
 
@@ -90,7 +89,7 @@ def linked(
 
 
 def _named(stage: str) -> tuple[str, str]:
-    """Id and title of a program at a stage, which for dumps is a part of a file's name."""
+    """Id and title of a program at a stage, which for dumps is part of a file's name."""
     if stage.endswith("after_optimizations"):
         stage = "optimized"
     if stage in TITLES:
@@ -127,7 +126,7 @@ class _Linker:
         self.around: list[tuple[StackFrame, ...]] = []
         for o in self.operations:
             self._strand(self.op_frames.get(o.number, ()))
-        # what XLA says of an instruction that is of no operation → its strand
+        # op name and line of an instruction without an operation → its strand
         self.others: dict[tuple[str, str, int, int], int] = {}
         self.fates = fates
 
@@ -191,7 +190,7 @@ class _Linker:
         return places, near
 
     def _inferred(self, op_name: str, stack: tuple[StackFrame, ...]) -> int:
-        """The strand of what XLA says of an instruction itself."""
+        """The strand for the op name and line that XLA kept with an instruction."""
         at = own_line(stack)
         where = (at.file, at.line, at.column or 0) if at is not None else ("", 0, 0)
         key = (op_name, *where)
@@ -237,7 +236,7 @@ class _Linker:
         )
 
     def _colors(self, source: Stage | None) -> list[int]:
-        """By the row of a strand's own line, -1 without one; without source, one each."""
+        """By the row of a strand's own line, -1 without one; without source, one per strand."""
         if source is None:
             return list(range(len(self.line)))
         out = [-1] * len(self.line)

@@ -1,13 +1,13 @@
 """Which equation of a jaxpr each StableHLO operation was made for: by name, line and order.
 
-jax lowers equations one after another, and gives what it writes for one the equation's
-primitive and place in the source. Where several equations share these, as two ``+`` of one
-line that were both broadcast, their operations stand in the same order as they do:
+jax lowers equations one after another, and gives the operations of each the equation's primitive
+and place in the source. If several equations share these, such as two ``+`` on one line that
+were both broadcast, their operations have the same order as the equations:
 
     add  at 4:8  ─ equation 1      add at 4:8 ─ broadcast, add
     add  at 4:8  ─ equation 2      add at 4:8 ─ broadcast, add
 
-An order that does not come out even links all with all: nothing is guessed apart.
+If their number does not divide evenly, all are linked with all: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def match_equations(
             continue
         key = _key("" if o.opcode in _HOLDERS else o.name.rpartition("/")[2], stack[0])
         if key not in known and o.owner >= 0:
-            # what a loop needs of its own, as its counter, stands with the loop
+            # what a loop needs for itself, such as its counter, goes with the loop
             key = _key("", stack[0])
         if key in known:
             lowered.setdefault(o.function, []).append((key, o))
@@ -58,9 +58,9 @@ def _pairs(
     equations: Mapping[str, list[tuple[Key, int]]],
     lowered: Mapping[str, list[tuple[Key, Operation]]],
 ) -> list[tuple[list[str], list[str]]]:
-    """Jaxprs and the functions that are written for them: those that say the same in a row.
+    """Jaxprs and the functions written for them: those with the same sequence of keys.
 
-    What is left, as the body of a loop that stands in main, is taken together.
+    What is left, such as the body of a loop that is in main, is matched together.
     """
     functions: dict[tuple[Key, ...], list[str]] = {}
     for name, rows in lowered.items():
@@ -88,7 +88,7 @@ def _pairs(
 
 
 def _row(keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Keys in order, each run of equal ones once."""
+    """Keys in order, equal ones in a row once."""
     return tuple(key for key, _ in groupby(keys))
 
 
@@ -115,7 +115,7 @@ def _key(name: str, at: StackFrame) -> Key:
 
 
 def _parts(found: list[Operation], count: int) -> list[list[Operation]] | None:
-    """Equal parts in order, each with the same opcodes; None where there are none."""
+    """Equal parts in order, each with the same opcodes; None if there are none."""
     size, rest = divmod(len(found), count)
     if rest:
         return None
@@ -125,7 +125,7 @@ def _parts(found: list[Operation], count: int) -> list[list[Operation]] | None:
 
 
 def _in_order(jaxpr: Module) -> Iterator[Instruction]:
-    """Equations as they run, those of an inner jaxpr after the first equation that holds it."""
+    """Equations as they run, those of an inner jaxpr after the first equation that has it."""
     if jaxpr.entry is None:
         return
     seen: set[int] = set()
@@ -152,7 +152,7 @@ def _in_order(jaxpr: Module) -> Iterator[Instruction]:
 
 
 def _called_in_order(operations: tuple[Operation, ...]) -> Iterator[Operation]:
-    """Operations of main, those of a function after the first call of it."""
+    """Operations of main, those of a function after its first call."""
     of: dict[str, list[Operation]] = {}
     for o in operations:
         of.setdefault(o.function, []).append(o)

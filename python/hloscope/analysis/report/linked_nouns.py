@@ -1,4 +1,4 @@
-"""What operations are called in sentences, and which of an expression it is about."""
+"""The nouns for operations in sentences, and which operation an expression is mainly about."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from ...hlo.collective_kinds import KINDS
 from .fate import hlo_opcode
 
 _HELPS = frozenset(["constant", "iota", "broadcast", "reshape", "convert", "transpose", "slice"])
-# No operation that a person wrote for its own sake, beside another of the same expression.
+# Rarely what a user means by an expression, if it has another operation.
 HEAVY = 4
 _WEIGHT = {"matmul": HEAVY, "convolution": HEAVY, "custom-call": HEAVY, "loop": HEAVY}
-# What an expression is about, beside the arithmetic of its indices or of a mean.
+# More likely the main operation than the arithmetic of its indices or of a mean.
 _WEIGHT |= dict.fromkeys(
     "gather scatter sort reduce reduce-window select-and-scatter top-k fft cholesky conditional "
     "triangular-solve dynamic-slice dynamic-update-slice rng-bit-generator".split(),
@@ -21,18 +21,18 @@ _NOUNS = {"dot": "matmul", "while": "loop"}
 
 
 def noun_of(operation: Operation) -> str:
-    """What to call an operation: ``matmul``, else HLO's opcode."""
+    """The noun for an operation: ``matmul``, otherwise HLO's opcode."""
     opcode = hlo_opcode(operation.opcode.removeprefix("chlo.").removeprefix("sdy."))
     return of_opcode(opcode)
 
 
 def of_opcode(opcode: str) -> str:
-    """What to call an HLO opcode."""
+    """The noun for an HLO opcode."""
     return _NOUNS.get(opcode, opcode)
 
 
 def weight_of(noun: str) -> int:
-    """How likely it is that a person means this one of the operations of an expression."""
+    """How likely it is that a user means this operation of an expression."""
     return _WEIGHT.get(noun, 1 if noun in _HELPS else 2)
 
 
@@ -44,7 +44,7 @@ def plural(noun: str) -> str:
 
 
 def plural_verb(what: str) -> str:
-    """What several did, of what one did: "was fused" → "were fused"."""
+    """The plural of a predicate: "was fused" → "were fused"."""
     for one, many in (("was ", "were "), ("is ", "are ")):
         if what.startswith(one):
             return many + what.removeprefix(one)

@@ -1,7 +1,7 @@
-"""Stages of a program as lines to read, and where each instruction stands in them.
+"""Stages of a program as lines of text, and the line of each instruction.
 
-StableHLO is shown without its locations, a jaxpr in jax's own spelling, and of the Python
-files those that the program names, one after another:
+StableHLO is shown without its locations, a jaxpr in jax's own notation, and Python as the files
+that the program names, one after another:
 
     step = { lambda ; x:f32[8,64] w:f32[64,64]. let
         dot_general:f32[8,64] = dot_general[dimension_numbers=…] x w
@@ -19,18 +19,18 @@ from itertools import accumulate
 
 from ...hlo import Instruction, Module
 
-# Text of one stage that is kept, characters; what is beyond is left out, and said.
+# Characters of text kept for one stage; a note says if more is left out.
 MOST_TEXT = 24_000_000
-MOST_FILE = 256 * 1024  # of one Python file
-MOST_FILES = 1024 * 1024  # of all
+MOST_FILE = 256 * 1024  # for one Python file
+MOST_FILES = 1024 * 1024  # for all
 
 
 @dataclass(frozen=True)
 class Text:
     """Lines of one stage. ``line_of``: index of an instruction → its line, from 0.
 
-    ``files`` of Python source: (file, first row, whether its text is known); ``numbers`` the
-    number of each row in its file, 0 for a row that names the file.
+    ``files`` of Python source: (file, first row, whether its text is known); ``numbers``: the
+    line number of each row in its file, 0 for a row that names the file.
     """
 
     lines: tuple[str, ...]
@@ -47,13 +47,13 @@ _LOCATION = re.compile(
 
 
 def mlir_text(module: Module) -> Text:
-    """MLIR without the locations that say where each operation is from."""
+    """MLIR without the locations of its operations."""
     text = module.text
     begins = [0]
     for m in re.finditer("\n", text):
         begins.append(m.end())
     kept: list[str] = []
-    row: list[int] = []  # line of the whole text → of what is shown, -1
+    row: list[int] = []  # line of the whole text → line of what is shown, or -1
     for line in text.split("\n"):
         if line.startswith("#loc"):
             row.append(-1)
@@ -72,7 +72,7 @@ def mlir_text(module: Module) -> Text:
 
 
 def jaxpr_text(module: Module) -> Text:
-    """A jaxpr in jax's spelling; each equation is a line."""
+    """A jaxpr in jax's notation; each equation is one line."""
     lines: list[str] = []
     line_of: dict[int, int] = {}
     entry = module.entry
@@ -134,7 +134,7 @@ def _parameters(i: Instruction) -> str:
     return f"[{' '.join(said)}]" if said else ""
 
 
-# What jax fills in where nobody asked for anything, and would print all the same.
+# Values that jax fills in by default and would print even so.
 _SAYS_NOTHING = re.compile(r"[\s(),]*(?:(?:UnspecifiedValue|None|False|Mesh\(\))[\s(),]*)*")
 
 
@@ -143,7 +143,7 @@ def python_text(
 ) -> tuple[Text, dict[tuple[str, int], int]]:
     """The files that ``places`` (file, line, function) name, and the row of each place.
 
-    Of a file whose text is not known only these lines stand there, by their function's name.
+    For a file whose text is not known only these lines are there, with the function's name.
     """
     wanted: dict[str, dict[int, str]] = {}
     for file, line, function in places:
@@ -154,7 +154,7 @@ def python_text(
     row_of: dict[tuple[str, int], int] = {}
     total = 0
     cut = False
-    # The file with most lines first: a person reads the model before the script around it.
+    # The file with most lines first: a user reads the model before the script around it.
     for file, lines in sorted(wanted.items(), key=lambda f: -len(f[1])):
         text = sources.get(file)
         if text is not None and (len(text) > MOST_FILE or total + len(text) > MOST_FILES):

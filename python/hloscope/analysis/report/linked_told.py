@@ -1,9 +1,9 @@
-"""One sentence of what became of a piece of the source, by operations and their fates.
+"""One sentence about what happened to a piece of the source, from operations and their fates.
 
 `x @ w` in `layer` (call 3 of 6, line 4) became one matmul in `fusion.12`; its transpose was
 rewritten by layout-assignment into dot (%dot.3), which reads its operand
 ─┬─────    ─────  ─────────────────────         ──────────    ─────────
- subject: an expression of one call             its main operation; what else it stood for
+ subject: an expression of one call             its main operation; its other operations
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Calls = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """What the sentences are about: strands below ``len(operations)`` are operations.
+    """The program of the sentences: strands below ``len(operations)`` are operations.
 
-    ``lines`` are the strands' own lines, ``names`` the op names of strands that are none.
+    ``lines`` are the strands' own lines, ``names`` the op names of strands without operations.
     """
 
     module: Module
@@ -66,10 +66,10 @@ class Teller:
         for o in self.operations:
             self._groups.setdefault((self._key(o.number), o.function), []).append(o.number)
 
-    # -- what is asked ---------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------
 
     def of_instruction(self, i: Instruction, strands: Sequence[int]) -> str:
-        """Of the expression and call that an instruction is from, and what else is in it."""
+        """For the expression and call that an instruction comes from, and what else is in it."""
         if not strands:
             return ""
         calls: Calls | None = None
@@ -89,7 +89,7 @@ class Teller:
         return said + "." if said else ""
 
     def _of_first(self, first: int, calls: Calls | None) -> str:
-        """Of the whole expression for its main operation and what only helps it, else of a part."""
+        """For the whole expression if it is its main operation or a helper, else for a part."""
         group = self._with(first)
         of = self._python_call(first, calls)
         if calls is not None and of is not None:
@@ -99,7 +99,7 @@ class Teller:
         return self._sentence(group if is_whole else (first,), calls, main)
 
     def _by_python_call(self, group: tuple[int, ...], calls: Calls) -> dict[int, tuple[int, ...]]:
-        """An expression's operations by the call of a Python function that they are from."""
+        """An expression's operations by the Python function call that they come from."""
         found = self._split.get((group, calls))
         if found is None:
             by: dict[int, list[int]] = {}
@@ -110,13 +110,13 @@ class Teller:
         return found
 
     def of_operations(self, strands: Sequence[int]) -> str:
-        """Of the operations alone, in all their calls."""
+        """For the operations alone, in all their calls."""
         whole = self._main_with(strands[0])
         said = self._sentence(tuple(strands), None, whole)
         return said + "." if said else ""
 
     def of_line(self, strands: Sequence[int]) -> str:
-        """Of each expression of a source line."""
+        """For each expression of a source line."""
         groups: dict[object, list[int]] = {}
         for k in strands:
             groups.setdefault(self._key(k), []).append(k)
@@ -133,7 +133,7 @@ class Teller:
         return (at or strand, self._is_backward(strand))
 
     def _with(self, strand: int) -> tuple[int, ...]:
-        """The operations of the same expression, in the same function of the program."""
+        """The operations of the same expression in the same function of the program."""
         if strand >= len(self.operations) or self.program.lines[strand] is None:
             return (strand,)
         function = self.operations[strand].function
@@ -143,7 +143,7 @@ class Teller:
         return self._whole[key]
 
     def _within(self, strand: int, function: str) -> list[int]:
-        """What brings operands into form inside of an expression, as the ``.T`` of ``x @ w.T``."""
+        """Preparation of operands inside an expression, such as the ``.T`` of ``x @ w.T``."""
         at = self.program.lines[strand]
         if at is None or at.end_column is None:
             return []
@@ -192,7 +192,7 @@ class Teller:
             if o.callee:
                 callers.setdefault(o.callee, []).append(o)
         out: set[str] = set()
-        for _ in range(20):  # as deep as functions nest
+        for _ in range(20):  # functions nest no deeper
             new = {
                 f
                 for f, calls in callers.items()
@@ -208,7 +208,7 @@ class Teller:
     def _sentence(
         self, strands: tuple[int, ...], calls: Calls | None, whole: int | None = None
     ) -> str:
-        """``whole``: the main operation of the expression; others are said to be a part of it."""
+        """``whole``: the main operation of the expression; others are described as a part of it."""
         key = strands, calls, whole
         found = self._made.get(key)
         if found is None:
@@ -233,7 +233,7 @@ class Teller:
         return [weight_of(noun) for noun in nouns]
 
     def _main_with(self, strand: int) -> int:
-        """The main operation of the expression that a strand is of."""
+        """The main operation of a strand's expression."""
         if strand >= len(self.operations) or self.program.lines[strand] is None:
             return strand
         key = self._key(strand), self.operations[strand].function
@@ -264,14 +264,14 @@ class Teller:
         return f"`{last}`" if last else "What"
 
     def _call(self, strand: int, at: StackFrame, calls: Calls | None) -> str:
-        """``call 3 of 6, `` where the function of the source line was called several times."""
+        """``call 3 of 6, `` if the function of the source line was called several times."""
         call = self._python_call(strand, calls)
         if call is None or call.of < 2 or _tail(call.function) != _tail(at.function or ""):
             return ""
         return f"call {call.which:,} of {call.of:,}, "
 
     def _python_call(self, strand: int, calls: Calls | None) -> PythonCall | None:
-        """The call of a Python function that an operation is from, by one way of calls."""
+        """The Python function call that an operation comes from, along one path of calls."""
         origins = self.program.module.origins
         if calls is None or origins is None or strand >= len(self.operations):
             return None
@@ -289,7 +289,7 @@ class Teller:
             many = f"{count:,} instruction{'s' * (count != 1)}"
             return f"is named in the metadata of {many}" if count else ""
         main = self._main(own)
-        # the same again: in other calls, or what was traced twice
+        # the same again: in other calls, or traced twice
         more = [k for k in own if k != main and self._is_same(k, main)]
         said = [self._became(main, more, calls)]
         rest = [k for k in own if k != main and k not in more]
@@ -339,9 +339,9 @@ class Teller:
     def _beside(
         self, others: Sequence[int], calls: Calls | None, mains: Sequence[int]
     ) -> list[str]:
-        """What became of the rest of an expression: what stayed in a word, what went in full."""
+        """The rest of an expression: what stayed in one word, what went in full."""
         stayed: dict[str, int] = {}
-        gone: dict[tuple[str, str], list[str]] = {}  # noun and how → in full, of each
+        gone: dict[tuple[str, str], list[str]] = {}  # noun and short fate → the full fate of each
         untold: dict[str, int] = {}
         home = {self._home(i) for k in mains for i in self._instructions(k, calls)}
         for k in others:
@@ -352,7 +352,7 @@ class Teller:
             if noun == "call":
                 continue
             if fate is not None and fate.kind in ("kept", "fused") and not found:
-                continue  # it went another way in this call, which nothing tells
+                continue  # it had a different fate in this call, which is unknown
             if found and (fate is None or fate.kind in ("kept", "fused", "rewritten")):
                 if noun not in ("constant", "iota"):
                     there = home & {self._home(i) for i in found}
@@ -392,7 +392,7 @@ class Teller:
         return fates[number] if fates is not None else None
 
     def _instructions(self, number: int, calls: Calls | None) -> list[Instruction]:
-        """Those that do an operation's work, in one call or all; fusions for what is inside."""
+        """Those that do an operation's work, in one call or all; fusions only without others."""
         module = self.program.module
         if calls is None:
             found = module.origins.instructions.get(number, ()) if module.origins else ()
@@ -412,11 +412,11 @@ class Teller:
 
     @cached_property
     def _placed(self) -> dict[int, list[int]]:
-        """Strand that is not an operation → its instructions; filled by who makes them."""
+        """Strand that is not an operation → its instructions; filled by ``place``."""
         return {}
 
     def place(self, strand: int, instruction: int) -> None:
-        """Tells that an instruction is of a strand that is not an operation."""
+        """Adds an instruction to a strand that is not an operation."""
         self._placed.setdefault(strand, []).append(instruction)
 
     def _snippet(self, at: StackFrame) -> str:
@@ -462,7 +462,7 @@ def _list(found: Iterable[Instruction]) -> str:
 
 
 def _how(fate: Fate) -> str:
-    """A fate without the names of what it concerns."""
+    """A fate in short, without names."""
     by = f" by {fate.by}" if fate.by else ""
     if fate.kind == "rewritten" and fate.detail.startswith("away: "):
         return f"was simplified away{by}"

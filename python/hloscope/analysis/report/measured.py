@@ -1,7 +1,7 @@
 """Measured time of each instruction on each device, from a profiler trace.
 
 ``measured_join.py`` makes it. On CPU a fused region may be reported under the name of the
-instruction that calls it; what finds no instruction is kept apart and counted.
+instruction that calls it; what matches no instruction is kept apart and counted.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .measured_events import MeasuredEvents
 if TYPE_CHECKING:
     import pandas as pd
 
-# their events last as long as what they run, which has events of its own
+# their events last as long as what they run, which has its own events
 _CONTAINERS = ("while", "conditional", "call")
 Floats = npt.NDArray[np.float64]
-_FAR = 0.05  # of the wall: beyond that the sum of operations is not the time of a step
+_FAR = 0.05  # share of the wall time: beyond it the sum of operations is not the time of a step
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredInstruction:
-    """One row; seconds of one step. ``slowest`` is the device that took longest.
+    """One row; seconds per step. ``slowest`` is the device that took longest.
 
-    ``self_seconds`` leaves out what ran inside, as the body of a while;
-    ``flight_seconds`` is from start to done of an asynchronous op, beside the others.
+    ``self_seconds`` leaves out what ran inside, such as the body of a while;
+    ``flight_seconds`` is from start to done of an asynchronous op, in parallel with others.
     """
 
     instruction: Instruction
@@ -42,26 +42,26 @@ class MeasuredInstruction:
     least_seconds: float
     most_seconds: float
     slowest: int
-    count: float  # events a step and device
+    count: float  # events per step and device
 
     @property
     def spread(self) -> float:
-        """How much longer the slowest device takes than the mean; 0 when all are equal."""
+        """How much longer than the mean the slowest device takes, as a share; 0 if equal."""
         return self.most_seconds / self.mean_seconds - 1 if self.mean_seconds else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Seconds of one step, measured: a row a device, a column an instruction.
+    """Measured seconds per step: one row per device, one column per instruction.
 
-    ``flight`` is from start to done of asynchronous ops, NaN on a device that recorded none where
-    others did; ``wall`` from the begin to the end of a step on each device, NaN where the trace
-    does not say.
+    ``flight`` is from start to done of asynchronous ops, NaN on a device that recorded none if
+    others did; ``wall`` from the start to the end of a step on each device, NaN if not in the
+    trace.
 
-    ``unmatched`` is what the trace has of this program under names it does not have, by name,
-    ``other_programs`` what else ran, ``unnamed`` kernels of no HLO op; seconds of all steps
-    and devices. ``notes`` are for a person: what may be wrong with the join. ``events`` is the
-    trace itself, event by event.
+    ``unmatched`` is what the trace has of this program under names that the module lacks, by name;
+    ``other_programs`` what else ran; ``unnamed`` kernels of no HLO op: seconds of all steps and
+    devices. ``notes`` tell the user what may be wrong with the join. ``events`` is the trace
+    itself, event by event.
     """
 
     module: Module
@@ -87,7 +87,7 @@ class Measured:
 
     @property
     def wall_seconds(self) -> float:
-        """From the begin to the end of a step, the mean over devices; NaN where nobody says."""
+        """From the start to the end of a step, the mean over devices; NaN if unknown."""
         known = self.wall[~np.isnan(self.wall)]
         return float(known.mean()) if len(known) else float("nan")
 
@@ -99,16 +99,16 @@ class Measured:
 
     @cached_property
     def mean(self) -> Floats:
-        """Seconds of each instruction, the mean over devices; NaN where it was not seen."""
+        """Seconds of each instruction, the mean over devices; NaN if it was not seen."""
         means = self.seconds.mean(axis=0) if len(self.devices) else np.zeros(self.seen.shape)
         return np.where(self.seen, means, np.nan)
 
     @cached_property
     def step_seconds(self) -> Floats:
-        """What each instruction adds to a step of each device: these add up, ``seconds`` do not.
+        """What each instruction adds to a step of each device; ``seconds`` do not sum to it.
 
-        Self times; of a loop or call that spreads its inside over other threads, what its inside
-        does not account for.
+        Self times; for a loop or call whose contents run on other threads, only what the contents
+        do not account for.
         """
         own = self.self_seconds.copy()
         inside: dict[int, Floats] = {}
@@ -135,13 +135,13 @@ class Measured:
 
     @cached_property
     def device_seconds(self) -> Floats:
-        """Seconds of one step of each device."""
+        """Seconds of one step on each device."""
         sums: Floats = self.step_seconds.sum(axis=1)
         return sums
 
     @property
     def total_seconds(self) -> float:
-        """Of one step on one device, the mean over devices."""
+        """Seconds of one step on one device, the mean over devices."""
         return float(self.device_seconds.sum() / max(1, len(self.devices)))
 
     @property
@@ -152,8 +152,8 @@ class Measured:
 
     @property
     def coverage(self) -> float:
-        """Part of the program's time in the trace that lands on an instruction: of its steps from
-        begin to end where the trace has them, else of what ran."""
+        """Share of the program's time in the trace that belongs to an instruction: of its steps
+        from start to end if the trace has them, else of what ran."""
         found = float(self.device_seconds.sum()) * self.steps
         whole = found + sum(self.unmatched.values())
         if len(self.wall) and not np.isnan(self.wall).any():
@@ -185,7 +185,7 @@ class Measured:
         return (self.row(n) for n in self._rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row an instruction that was seen, slowest first. Needs pandas."""
+        """One row per instruction that was seen, slowest first. Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame([self._dict(r) for r in self])
@@ -209,7 +209,7 @@ class Measured:
         }
 
     def remarks(self) -> tuple[str, ...]:
-        """``notes``, and what of the trace is not in the figures; a sentence each."""
+        """``notes``, and what of the trace is not in the figures; one sentence each."""
         out = list(self.notes)
         wall = self.wall_seconds
         if wall > 0 and abs(self.total_seconds / wall - 1) > _FAR:
@@ -268,7 +268,7 @@ class Measured:
 
 
 def remember(module: Module, found: Measured) -> Measured:
-    """Keeps a measurement on its module, for views made later; both are forgotten together."""
+    """Keeps a measurement on its module for later views; both are freed together."""
     vars(module)["_measured"] = found
     return found
 

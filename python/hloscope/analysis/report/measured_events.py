@@ -1,6 +1,6 @@
-"""The events of a trace, each with the instruction it is of: the measured timeline.
+"""The events of a trace, each with its instruction: the measured timeline.
 
-Lanes, times and names are the trace's; nothing is divided by steps here.
+Lanes, times and names are those of the trace; nothing is divided by steps here.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class TracedEvents(Protocol):
 @dataclass(frozen=True, eq=False)
 class MeasuredLane:
     """One line of a device, by start: ``start`` and ``end`` in seconds since the first event of
-    all lanes, ``seconds`` by the device's own clock; ``instruction`` an index, -1 for what is not
-    of this program; ``text`` into ``texts``.
+    all lanes, ``seconds`` by the device's own clock; ``instruction`` is an index, -1 for what is
+    not of this program; ``text`` an index into ``texts``.
     """
 
     device: int
     device_name: str
     name: str
-    beside: bool  # it runs beside the operations: asynchronous ones
+    beside: bool  # asynchronous operations, in parallel with the others
     start: Floats
     end: Floats
     seconds: Floats
@@ -78,8 +78,8 @@ class MeasuredLane:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredEvents:
-    """Every event of the devices in a trace. ``runs`` are this program's executions: (device,
-    start, seconds); ``left_out`` counts events that are in the trace and not here, by where.
+    """All events of the devices in a trace. ``runs`` are this program's executions: (device,
+    start, seconds); ``left_out`` counts events of the trace that are not here, by place.
     """
 
     lanes: tuple[MeasuredLane, ...] = ()
@@ -97,8 +97,8 @@ def joined(
     names: Mapping[int, str],
     match: Any = None,
 ) -> MeasuredEvents:
-    """The events with their instructions. ``match`` says which programs are the module's on which
-    device; without it those of its name are.
+    """The events with their instructions. ``match`` says which programs on which devices are the
+    module's; without it those with its name are.
     """
     found = [module.find(t) for t in events.texts]
     plain = np.array([-1 if i is None else i.index for i in found] + [-1], np.int64)
@@ -135,7 +135,7 @@ def joined(
 
 
 def start_of(i: Instruction) -> Instruction:
-    """The start of an asynchronous op: some traces name its done."""
+    """The start of an asynchronous op; some traces name its done."""
     while i.opcode.endswith(("-done", "-update")) and i.operands:
         i = i.operands[0]
     return i

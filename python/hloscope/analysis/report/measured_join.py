@@ -1,7 +1,7 @@
 """Rows of a profiler trace → ``Measured``: joined by instruction name, divided by steps.
 
 this program's rows ── name known ────▶ seconds, self_seconds, counts
-                    │              └─ asynchronous, beside the others ─▶ flight
+                    │              └─ asynchronous ops ─▶ flight
                     └─ name unknown ──▶ unmatched
 other programs' rows ─────────────────▶ other_programs
 """
@@ -40,7 +40,7 @@ class Timed(Protocol):
 
 
 class Matched(Protocol):
-    """Which rows are of the module, and what is known about them."""
+    """Which rows belong to the module, and what is known about them."""
 
     @property
     def executions(self) -> int | None: ...
@@ -78,10 +78,10 @@ def join(
 ) -> Measured:
     """Times of this module's instructions, divided by ``steps``.
 
-    None takes as steps how often the trace says that the program ran on each device, else how
-    often one runs an instruction of ENTRY, or of what it calls, such as a CUDA graph (their
-    median). A device that recorded no asynchronous operation where others did has NaN there.
-    Without ``match`` rows of the module's name are taken, and rows without a module when
+    With None, steps are the executions of the program on each device in the trace, else the
+    median number of times that instructions of ENTRY, or of what it calls, such as a CUDA graph,
+    ran. A device that recorded no asynchronous operation has NaN in ``flight`` if others did.
+    Without ``match``, rows with the module's name are taken, and rows without a module if
     their name is known.
     """
     ops = list(ops)
@@ -102,7 +102,7 @@ def join(
     for o in mine:
         i = module.find(o.op)
         if i is None:
-            # a row of no program is not known to be of this one
+            # a row without a program may be of another one
             lost = unmatched if o.module or o.program is not None else others
             if not o.beside:
                 name = o.op if lost is unmatched else _label(o, module)
@@ -159,7 +159,7 @@ def join(
 def _unrecorded(
     module: Module, devices: tuple[int, ...], names: Mapping[int, str], recorded: set[int]
 ) -> list[str]:
-    """What the trace should have of this program and lacks; a sentence each."""
+    """What the trace should have of this program and lacks; one sentence each."""
     out = []
     wanted = min(len(names), module.num_partitions * module.replica_count)
     if devices and len(devices) < wanted:
@@ -184,7 +184,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _once(module: Module) -> list[int]:
-    """Instructions that run once a step: of ENTRY and of computations that it calls."""
+    """Instructions that run once per step: in ENTRY and in computations that it calls."""
     out: list[int] = []
     waiting = [module.entry] if module.entry is not None else []
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Op names as XLA puts them together when instructions are merged, combined or inlined.
+"""Op names as XLA combines them when instructions are merged, combined or inlined.
 
 f/mul;f/add                 merged: two names
 f/(a/mul:b/mul)             combined: names that share a beginning
@@ -17,7 +17,7 @@ _MOST = 64
 
 @lru_cache(maxsize=1 << 16)
 def components(name: str) -> tuple[str, ...]:
-    """The names that one op name was put together from, in order; () for none."""
+    """The names that one op name consists of, in order; () if none."""
     out: dict[str, None] = {}
     for part in split_components(name, ";"):
         for one in _combined(part):

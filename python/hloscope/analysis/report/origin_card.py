@@ -1,4 +1,4 @@
-"""Where one instruction is from: operations, calls, source lines, and the pass that made it."""
+"""Where one instruction comes from: operations, calls, source lines, and the pass that made it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Origin:
     """One operation that an instruction comes from; ``calls`` outermost first.
 
-    ``frames`` is the Python stack of the operation, innermost first, () where it has none.
-    ``python`` are the calls of the person's functions that it was traced in, outermost first,
-    each the k-th of n calls of that function; () where nobody knows.
+    ``frames`` is the Python stack of the operation, innermost first, () if it has none.
+    ``python`` are the calls of the user's functions that it was traced in, outermost first,
+    each the k-th of n calls of that function; () if unknown.
     """
 
     operation: Operation
@@ -33,7 +33,7 @@ class Origin:
 
     @property
     def source(self) -> StackFrame | None:
-        """The innermost line that is the person's own."""
+        """The innermost line of the user's own code."""
         return next((f for f in self.frames if not is_library(f.file)), None)
 
     def __str__(self) -> str:
@@ -75,12 +75,12 @@ class Origin:
 class OriginCard:
     """What ``cap.origins(instruction)`` returns.
 
-    ``made_by``: the pass in which an instruction of this name first appeared, "" where the
-    passes were not kept or it was there from the beginning. ``inferred`` says what the origins
-    of a dump that nobody marked rest on, such as "by its neighbours"; "" where they are exact.
-    Without origins it says that there are several equal ones that nothing tells apart, or that
-    it has no op name. ``agreement``: how often what rests on that was right when it was compared
-    with marks, of 0 to 1; None where the origins are exact.
+    ``made_by``: the pass in which an instruction of this name first appeared, "" if the passes
+    were not kept or it was there from the beginning. ``inferred`` says what the origins of a
+    dump without marks are based on, such as "by its neighbours"; "" if they are exact. Without
+    origins it says that several equal ones cannot be distinguished, or that it has no op name.
+    ``agreement``: how often origins of that kind were right when compared with marks, 0 to 1;
+    None if the origins are exact.
     """
 
     instruction: Instruction
@@ -138,9 +138,9 @@ def origin_card(
     passes: Passes | None,
     inferred: tuple[Origins, How] | None = None,
 ) -> OriginCard:
-    """``frames``: of operations. ``inferred``: origins of an unmarked module, what they rest on.
+    """``frames``: by operation. ``inferred``: origins of an unmarked module, and their basis.
 
-    Raises ``ValueError`` for an instruction of a module that knows no origins.
+    Raises ``ValueError`` for an instruction of a module without origins.
     """
     origins, how = instruction.module.origins, None
     if origins is None and inferred is not None:
@@ -169,7 +169,7 @@ def origin_card(
 
 
 def _when(made_by: str) -> str:
-    """``by dce``; what no pass did is told by what went before or came after it."""
+    """``by dce``; between passes, by what came before or after."""
     if made_by.startswith(("after all passes", "before any pass")):
         return made_by
     pipeline = made_by.removeprefix("start of ")

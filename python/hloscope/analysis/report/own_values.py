@@ -1,6 +1,6 @@
-"""A person's own numbers per instruction: counters from elsewhere, as a colouring and a column.
+"""A user's own numbers per instruction: counters from elsewhere, as a colouring and a column.
 
-Names are those of the module's text, with or without %; what names nothing here is told.
+Names are those of the module's text, with or without %; names that match nothing are reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...hlo import Instruction, Module
 
 @dataclass(frozen=True, eq=False)
 class OwnValues:
-    """Numbers for instructions: ``column`` has a row an instruction, NaN where none is given."""
+    """Numbers for instructions: ``column`` has one row per instruction, NaN if none is given."""
 
     label: str
     unit: str
@@ -34,7 +34,7 @@ class OwnValues:
 
     @property
     def remark(self) -> str:
-        """What did not land, in a sentence; "" when all did."""
+        """Names that matched no instruction, in a sentence; "" if all did."""
         if not self.unmatched:
             return ""
         few = ", ".join(self.unmatched[:3])
@@ -49,7 +49,7 @@ def own_values(
 
     ``values``: a mapping of names or instructions to numbers, a pandas Series by name, a
     DataFrame or the path of a CSV file with a column "name" and one of numbers (``column`` says
-    which where there are several). Raises ``ValueError`` when nothing lands, or for what is
+    which if there are several). Raises ``ValueError`` if no name matches, or if ``values`` is
     none of these.
     """
     pairs, found = _pairs(values, column)
@@ -79,7 +79,7 @@ def own_values(
 
 
 def _pairs(values: Any, column: str) -> tuple[Iterator[tuple[Any, float]], str]:
-    """(name or instruction, number) pairs, and what their column is called."""
+    """(name or instruction, number) pairs, and the name of their column."""
     if isinstance(values, (str, Path)):
         try:
             with open(values, newline="", encoding="utf-8-sig") as file:
@@ -133,7 +133,7 @@ def _number(name: Any, value: Any) -> float:
 
 
 def remember_own(module: Module, found: OwnValues) -> OwnValues:
-    """Keeps values on their module for views made later; the same label is replaced."""
+    """Keeps values on their module for later views; replaces those with the same label."""
     kept = [v for v in own_values_of(module) if v.label != found.label]
     vars(module)["_own_values"] = (*kept, replace(found))
     return found

@@ -17,7 +17,7 @@ def difference(
     gone: set[int],
     changed_from: dict[int, int],
 ) -> list[tuple[str, int]]:
-    """Old and new lines of a computation in one list; what stays in order stays in place."""
+    """Old and new lines of a computation in one list; what keeps its order keeps its place."""
     versions, nodes = steps.versions, steps.nodes
     old_place = {n: k for k, n in enumerate(was.values())}
     kept = [old_place[versions[v].node] for _, v in new if versions[v].node in old_place]
@@ -50,7 +50,7 @@ def difference(
 
 
 def _rising(places: list[int]) -> list[int]:
-    """The longest rising run of places, not necessarily side by side."""
+    """The longest rising subsequence of places."""
     if all(a < b for a, b in pairwise(places)):
         return places
     tails: list[int] = []

@@ -1,7 +1,7 @@
-"""The instruction lines of one dump of a pass, without their metadata, each taken apart once.
+"""The instruction lines of one dump of a pass, without their metadata, each parsed once.
 
-Two dumps in a row share nearly all their lines, so a line that was seen before costs a look
-into a dictionary: 25 MB of text take a fifth of a second.
+Two dumps in a row share nearly all their lines, so a line that was seen before costs one
+dictionary lookup: 25 MB of text take a fifth of a second.
 
     ROOT %dot.3 = f32[8,4]{1,0} dot(%a, %b), lhs_contracting_dims={1}, metadata={…}
          name     shape         opcode operands  attributes
@@ -39,7 +39,7 @@ _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 class Line:
     """One instruction as a dump prints it. ``text`` has neither indent nor metadata.
 
-    ``frame`` is the id of its stack frame, of old dumps its source line; "" without.
+    ``frame`` is the id of its stack frame, in old dumps its source line; "" without.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Line:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """What tells it from others of its opcode: ``iota_dimension=0``, ``slice={[0:1]}``."""
+        """What distinguishes it within its opcode: ``iota_dimension=0``, ``slice={[0:1]}``."""
         return tuple(_FORM.findall(self.attributes)) if self.attributes else ()
 
 
@@ -85,7 +85,7 @@ class Reader:
         fresh: dict[str, Line | None] = {}
         bodies: list[Body] = []
         body: Body | None = None
-        held = ""  # a statement whose quotes or braces go on in the next line
+        held = ""  # a statement whose quotes continue in the next line
         for raw in text.split("\n"):
             if body is None:
                 if raw.endswith("{") and not raw.startswith((" ", "HloModule")):
@@ -114,12 +114,12 @@ class Reader:
                 line = fresh[raw] = _line(raw)
             if line is not None:
                 body.lines.append(line)
-        self._known = fresh  # lines that are gone are not held on to
+        self._known = fresh  # lines that are gone are not kept
         return bodies
 
 
 def _closed(raw: str) -> bool:
-    """Whether a statement ends where its line does: an even number of quotes."""
+    """Whether a statement ends with its line: an even number of quotes."""
     return (raw.count('"') - raw.count('\\"')) % 2 == 0
 
 
@@ -156,7 +156,7 @@ def _line(raw: str) -> Line | None:
 
 
 def _closing(raw: str, at: int) -> int:
-    """The bracket that closes the one at ``at``; the end where none does."""
+    """The bracket that closes the one at ``at``; the end if none does."""
     depth = 0
     while True:
         m = _BRACKETS.search(raw, at)

@@ -1,8 +1,8 @@
-"""Who is who from one dump to the next, where names alone do not tell.
+"""Which instruction is which from one dump to the next, if names alone do not show it.
 
-XLA keeps the names of what a pass leaves alone. A few passes write the whole module anew (the
-way through Shardy, the partitioner): there all names change at once, and instructions are
-paired by opcode and ``op_name``, in their order. That is inferred, and said to be.
+XLA keeps the names of what a pass does not touch. A few passes write the whole module anew (the
+round trip through Shardy, the partitioner): there all names change at once, and instructions are
+paired by opcode and ``op_name``, in their order. That is inferred, and the result says so.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def stem(name: str) -> str:
 
 
 def computations(before: Mapping[str, Body], now: Mapping[str, Body]) -> dict[str, Body]:
-    """Name of a computation after a pass → what it was before; without those that are new.
+    """Name of a computation after a pass → the computation before; without new ones.
 
-    A name tells, but not where a pass wrote the module anew, which gives its names out again:
-    what has the very contents of another goes before it, and where nothing under a name is as
-    it was, the name tells nothing.
+    A name identifies, except after a pass that wrote the module anew, which reuses names: there
+    equal contents come before equal names, and a name counts only if something under it is as
+    it was.
     """
     out = {n: before[n] for n, b in now.items() if n in before and before[n].lines == b.lines}
     pairs: list[tuple[Body, Body]] = []
@@ -58,7 +58,7 @@ def _pair(
     new: Sequence[Body],
     key: Callable[[Body], Hashable],
 ) -> None:
-    """Adds the pairs of one key, of computations that have no partner yet."""
+    """Adds pairs with equal keys of computations that have no partner yet."""
     found = {id(x) for pair in pairs for x in pair}
     left = [a for a in gone if id(a) not in found]
     right = [b for b in new if id(b) not in found]
@@ -67,7 +67,7 @@ def _pair(
 
 
 def _all_anew(gone: Sequence[Body], new: Sequence[Body], count: int) -> bool:
-    """Whether most of ``count`` instructions have other names, or their names other opcodes."""
+    """Whether most of ``count`` instructions have new names, or their names have new opcodes."""
     had, has = ({x.name: x.opcode for body in side for x in body.lines} for side in (gone, new))
     lost = sum(has.get(n) != opcode for n, opcode in had.items())
     fresh = sum(had.get(n) != opcode for n, opcode in has.items())
@@ -75,7 +75,7 @@ def _all_anew(gone: Sequence[Body], new: Sequence[Body], count: int) -> bool:
 
 
 def _akin(a: Body, b: Body) -> bool:
-    """Whether two do the same work, half of it at least; what was fused keeps its root's name."""
+    """Whether two do at least half the same work; what was fused keeps its root's name."""
     p, q = _work(a), _work(b)
     return bool(p and q) and 2 * (p & q).total() >= min(p.total(), q.total())
 
@@ -87,29 +87,29 @@ def _work(body: Body) -> Counter[str]:
 
 
 def _share_a_name(a: Body, b: Body) -> bool:
-    """Whether anything is as it was: where one was fused or inlined, its parameters stay."""
+    """Whether anything is as it was: if one was fused or inlined, its parameters stay."""
     return bool({(x.name, x.opcode) for x in a.lines} & {(x.name, x.opcode) for x in b.lines})
 
 
 def _stays(a: Body, b: Body) -> bool:
-    """Whether half of it is there as it was, as where its calls were inlined: with them went all
-    that they called, which is as many names as where everything was written anew."""
+    """Whether half of it is as it was, as if its calls were inlined: then all that they called
+    is gone too, as many names as if everything was written anew."""
     had, has = ({(x.name, x.opcode, x.dense, x.op_name) for x in body.lines} for body in (a, b))
     return 2 * len(had & has) >= len(had) > 0
 
 
 def instructions(gone: Sequence[Line], new: Sequence[Line]) -> list[tuple[Line, Line]]:
-    """Instructions of one computation that was written anew: equal groups, in order."""
+    """Pairs of instructions of one computation that was written anew: equal ones, in order."""
     return _alike(gone, new, lambda line: (line.opcode, line.op_name, _literal(line)))
 
 
 def written_anew(before: int, gone: int, new: int) -> bool:
-    """Whether names changed all at once, as when a module is written and read again."""
+    """Whether most names changed at once, as if a module is written and read again."""
     return gone * 2 >= before > 0 and new * 2 >= before
 
 
 def another(old: Line, new: Line) -> bool:
-    """Whether an instruction of a module that was written anew only has the name of another."""
+    """Whether an instruction of a module that was written anew only took the name of another."""
     return (old.opcode, old.op_name) != (new.opcode, new.op_name)
 
 

@@ -1,12 +1,12 @@
-"""Every instruction of every pass as one: when it appeared, how it changed, when it went.
+"""The instructions followed through all passes: when each appeared, changed and was removed.
 
     dump of row 0 ─┐
-    dump of row 1 ─┼─▶ follow ─▶ Steps: nodes (an instruction through its whole life)
+    dump of row 1 ─┼─▶ follow ─▶ Steps: nodes (an instruction through all its rows)
     dump of row 2 ─┘                    versions (a line of text from one row on)
-                                        links (this one took the place of that one)
+                                        links (one took the place of another)
 
-Kept are differences: a version where a line changed, not the 120 texts. A node is told by its
-name within its computation; where a pass wrote everything anew, see pass_match.py.
+Only differences are kept: a version where a line changed, not the 120 texts. A node is identified
+by its name within its computation; for passes that write everything anew see pass_match.py.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from . import pass_match
 from .pass_diff import difference
 from .pass_lines import Body, Line, Reader
 
-# Bits of a version: what changed against the one before.
+# Bits of a version: what changed from the one before.
 BORN, OPCODE, SHAPE, LAYOUT, OPERANDS, ATTRIBUTES, RENAMED = 1, 2, 4, 8, 16, 32, 64
 WORDS = {
     OPCODE: "opcode", SHAPE: "shape", LAYOUT: "layout", OPERANDS: "operands",
     ATTRIBUTES: "attributes",
 }  # fmt: skip
-# How one is known to stand in for another.
+# How it is known that one replaced another.
 USERS, RESULT, SOURCE = 0, 1, 2
 _PARTNERS = 4
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One instruction through its life: in rows ``first`` to ``last - 1``."""
+    """One instruction, in rows ``first`` to ``last - 1``."""
 
     index: int
     computation: int
@@ -55,7 +55,7 @@ class Version:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """A computation through its life; ``order`` holds all nodes that were ever in it."""
+    """A computation in rows ``first`` to ``last - 1``; ``order`` has all nodes ever in it."""
 
     index: int
     name: str
@@ -66,7 +66,7 @@ class Place:
     renames: list[tuple[int, str]] = field(default_factory=list)  # from which row on
 
     def names(self) -> list[tuple[int, int, str]]:
-        """(first row, row after the last, name): what it was called when."""
+        """(first row, row after the last, name) for each of its names."""
         ends = [row for row, _ in self.renames[1:]] + [self.last]
         return [(row, end, n) for (row, n), end in zip(self.renames, ends, strict=True)]
 
@@ -102,7 +102,7 @@ def follow(
 ) -> Steps:
     """Follows the instructions through the dumps of a module's rows, in order.
 
-    ``progress`` is called with how many of how many are done, and may raise to stop.
+    ``progress`` is called with the number done and the number of all, and may raise to stop.
     """
     walk = Walk(len(texts))
     reader = Reader()
@@ -117,9 +117,9 @@ class Walk:
     def __init__(self, rows: int) -> None:
         self.steps = Steps(rows, [], [], [], [], [])
         self.before: dict[str, Body] = {}
-        self.place_of: dict[str, int] = {}  # by name, of the present row
+        self.place_of: dict[str, int] = {}  # by name, in the current row
         self.alive: dict[int, dict[str, int]] = {}  # place → name → node
-        # what went and came in this row
+        # removed and new in this row
         self.gone: list[int] = []
         self.born: list[int] = []
 
@@ -177,7 +177,7 @@ class Walk:
         was = self.alive.get(place, {})
         names = {x.name for x in b.lines}
         renamed: dict[str, str] = {}  # new name → old name
-        reused: set[str] = set()  # names that something else has now
+        reused: set[str] = set()  # names that another instruction has now
         if old is not None:
             lost = [x for x in old.lines if x.name not in names]
             fresh = [x for x in b.lines if x.name not in was]
@@ -218,7 +218,7 @@ class Walk:
             bits = BORN if last is None else _bits(last, line, operands)
             version = Version(len(versions), row, node.index, line, operands, bits)
             if last is not None:
-                if last.line.text == line.text and not bits:  # only its metadata differ
+                if last.line.text == line.text and not bits:  # only its metadata differs
                     last.line = line
                     diff_new.append((" ", last.index))
                     continue
@@ -255,7 +255,7 @@ class Walk:
             self._replaced(row, (a,), (b,), kept, RESULT)
 
     def _same_source(self, row: int) -> None:
-        """Pairs what came with what went by ``op_name`` where no user tells."""
+        """Pairs what is new with what is gone by ``op_name`` if no user shows it."""
         steps = self.steps
         told = {(x.old, x.new) for x in steps.links if x.row == row}
         linked_old = {a for a, _ in told}
@@ -280,7 +280,7 @@ class Walk:
                         steps.links.append(Link(row, old, n, SOURCE))
 
     def _merge(self, place: int, b: Body, now: dict[str, int]) -> None:
-        """Puts new nodes behind the line they stand behind, among all that ever were there."""
+        """Puts new nodes behind their predecessor, among all nodes that were ever there."""
         order = self.steps.places[place].order
         known = set(order)
         after: dict[int, list[int]] = defaultdict(list)

@@ -1,8 +1,8 @@
-"""All instructions that ever were in a module, as one module that can be grouped and laid out.
+"""All instructions that were ever in a module, as one module that can be grouped and laid out.
 
-Each appears once, as its last line has it, in the computation it was in: what is kept
-between passes has one place in the picture. It is for the picture alone; what it holds never
-was in one program, so nothing is counted on it.
+Each appears once, as in its last line, in the computation it was in: what is kept between passes
+has one place in the picture. It is for the picture alone: its contents were never in one program,
+so no figures are computed from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREDECESSORS = re.compile(r",? ?control-predecessors=\{[^{}]*\}")
 
 
 def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[int]]:
-    """The module of everything, and the node of each of its instructions."""
+    """The union, and the node of each of its instructions."""
     module = Module(name, (), None, {"num_partitions": str(partitions)}, FrameTable(), (), "hlo")
     made: dict[int, Instruction] = {}
     computations: list[Computation] = []
@@ -34,7 +34,7 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
         name_of[place.index] = own
     called = _Names(steps, name_of)
     numbers: list[int] = []
-    # computations that are called come before their callers, as in printed modules
+    # called computations come before their callers, as in printed modules
     for place in sorted(steps.places, key=lambda p: (p.entry, p.index)):
         c = Computation.__new__(Computation)
         c.index, c.name, c.is_entry, c.module = (
@@ -94,7 +94,7 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
 
 
 def _reached(found: list[Computation], entry: Computation | None) -> tuple[Computation, ...]:
-    """Without what nothing ever called: passes leave such computations lying about."""
+    """Computations without those that nothing ever called: passes leave such ones behind."""
     if entry is None:
         return tuple(found)
     by_name = {c.name: c for c in found}
@@ -121,7 +121,7 @@ def _shape(text: str) -> Shape:
 
 
 def _in_order(steps: Steps, order: list[int]) -> list[int]:
-    """Operands before their users where that is possible, else as they were printed."""
+    """Operands before their users if possible, otherwise as they were printed."""
     out: list[int] = []
     here = set(order)
     seen: set[int] = set()
@@ -148,7 +148,7 @@ def _operands(steps: Steps, n: int) -> tuple[int, ...]:
 
 
 class _Names:
-    """What the computations that a line calls are called in the union."""
+    """The names in the union of the computations that a line calls."""
 
     def __init__(self, steps: Steps, name_of: dict[int, str]) -> None:
         self._steps = steps
@@ -158,7 +158,7 @@ class _Names:
                 self._lives.setdefault(name, []).append((first, last, name_of[place.index]))
 
     def now(self, attributes: str, last: int) -> str:
-        """``attributes`` of a line that stood in the rows before ``last``."""
+        """``attributes`` of a line in the rows before ``last``, with names of the union."""
         if "%" not in attributes:
             return attributes
 
@@ -171,7 +171,7 @@ class _Names:
         return _CALLED.sub(put, attributes)
 
     def earlier(self, node: Node) -> list[str]:
-        """What it called once and calls no more; of one name, whatever had it meanwhile."""
+        """What it called earlier and no longer calls; for one name, all that had it meanwhile."""
         versions = [self._steps.versions[v] for v in node.versions]
         ends = [v.row for v in versions[1:]] + [node.last]
         found: dict[str, None] = {}

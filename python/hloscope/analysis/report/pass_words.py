@@ -1,4 +1,4 @@
-"""What some of XLA's passes are for, in a sentence; "" for those not described."""
+"""What some of XLA's passes do, in a sentence."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _WORDS = {
 
 
 def about(name: str) -> str:
-    """What a pass is for; "" where it is not described here."""
+    """What a pass does; "" if it is not described here."""
     return (
         _WORDS.get(name)
         or _WORDS.get(name.replace("_", "-"))

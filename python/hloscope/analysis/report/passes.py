@@ -1,7 +1,7 @@
-"""What each pass of the compiler did to a module: counts before and after, and which instructions.
+"""What each compiler pass did to a module: counts and their changes, and which instructions.
 
-Counting is a scan of text, not a reading of modules: 25 MB in half a second. FLOPs, bytes and
-peak need the module read and are worked out only when asked for (``Passes.cost``).
+Counting is a scan of text, without parsing modules: 25 MB in half a second. FLOPs, bytes and
+peak need a parsed module and are computed only on request (``Passes.cost``).
 
     number  pipeline        pass            instructions  fusions  copies  collectives
          4  simplification  algsimp          −120 → 1,041
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from ...hlo import Module, Target
 
-# name and opcode of an instruction line; a shape holds no word before an opening bracket but
-# the tiles of layouts, which stand after a colon
+# name and opcode of an instruction line; in a shape, only the tiles of layouts are words before an
+# opening bracket, and they come after a colon
 _LINE = re.compile(r"^ +(?:ROOT )?%?([^\s=(){}]+) = [^\n]*? ([a-z][a-z0-9\-]*)\(", re.M)
 _METADATA = re.compile(r', metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
 _TABLES = re.compile(r"\n\n(?:FileNames.*?\n\n\n?)(?=%|ENTRY)", re.S)
@@ -37,9 +37,9 @@ _TABLES = re.compile(r"\n\n(?:FileNames.*?\n\n\n?)(?=%|ENTRY)", re.S)
 
 @dataclass(frozen=True, eq=False)
 class Passes:
-    """Every pass that changed the module, in order; the first row is where it began.
+    """All passes that changed the module, in order; the first row is the module before them.
 
-    ``note`` says what is missing, such as passes that took too much memory to keep.
+    ``note`` says what is missing, such as passes that needed too much memory to keep.
     """
 
     rows: tuple[Pass, ...]
@@ -54,7 +54,7 @@ class Passes:
         return iter(self.rows)
 
     def __getitem__(self, key: int | str) -> Pass:
-        """A pass by position, or the first one of a name. Raises ``LookupError``."""
+        """A pass by position, or the first one with a name. Raises ``LookupError``."""
         if isinstance(key, int):
             return self.rows[key]
         found = [r for r in self.rows if r.name == key]
@@ -68,16 +68,16 @@ class Passes:
         return self.snapshots[row if isinstance(row, int) else row.index].text()
 
     def module(self, row: Pass | int) -> Module:
-        """The module after a pass, read."""
+        """The module after a pass, parsed."""
         return self.snapshots[row if isinstance(row, int) else row.index].module()
 
     def cost(self, row: Pass | int, target: Target | None = None) -> dict[str, Any]:
-        """FLOPs and bytes accessed after a pass, of one device, and the peak where scheduled.
+        """FLOPs and bytes accessed after a pass, per device, and the peak if it is scheduled.
 
-        ``shapes`` is "global" before the program was cut over its devices: then the figures are
-        of all of them together.
-        A figure is None where it is not known: a peak before scheduling, FLOPs of custom calls
-        nobody models. Raises ``ReadError`` when the dump is gone.
+        ``shapes`` is "global" before the program was partitioned over its devices: then the
+        figures are for all of them together.
+        A figure is None if it is not known: a peak before scheduling, FLOPs of custom calls
+        without a model. Raises ``ReadError`` if the dump is gone.
         """
         from ...hlo import Target as Unknown
         from ..comms.partitions import shapes
@@ -100,11 +100,11 @@ class Passes:
         return dict(known)
 
     def known_cost(self, row: int) -> dict[str, Any] | None:
-        """``cost`` of a row where it was worked out before, for whatever target."""
+        """``cost`` of a row if it was computed before, for any target."""
         return next((dict(c) for key, c in self._costs.items() if key[0] == row), None)
 
     def at(self, number: int) -> int:
-        """The row that shows the module as the dump of this number has it."""
+        """The row that shows the module as in the dump of this number."""
         return max((r.index for r in self.rows if r.number <= number), default=0)
 
     def made(self, name: str) -> Pass | None:
@@ -113,11 +113,11 @@ class Passes:
 
     @cached_property
     def steps(self) -> Steps:
-        """Every instruction through all passes; made when first asked for."""
+        """The instructions through all passes; computed on first use."""
         return self.follow()
 
     def follow(self, progress: Callable[[int, int], None] | None = None) -> Steps:
-        """``steps``, telling how many of how many passes are done; ``progress`` may raise."""
+        """``steps``, with ``progress`` (passes done, passes in all), which may raise to stop."""
         known: Steps | None = self.__dict__.get("steps")
         if known is None:
             known = follow([s.text for s in self.snapshots], progress)
@@ -136,7 +136,7 @@ class Passes:
         return {"passes": [r.to_dict() for r in self.rows], "note": self.note}
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row a pass: counts, changes in columns named ``+instructions`` and so on."""
+        """One row per pass: counts, and changes in columns named ``+instructions`` and so on."""
         import pandas
 
         return pandas.DataFrame(
@@ -160,9 +160,9 @@ def passes(
     note: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> Passes:
-    """Compares each snapshot with the one before; what did not change is left out.
+    """Compares each snapshot with the one before; unchanged ones are left out.
 
-    ``progress`` is called with how many of how many are done, and may raise to stop.
+    ``progress`` is called with the number done and the number of all, and may raise to stop.
     """
     rows: list[Pass] = []
     kept: list[Snapshot] = []
@@ -205,13 +205,13 @@ def passes(
 
 
 def ran(snapshots: Sequence[Snapshot]) -> list[str]:
-    """The pass that each snapshot shows the work of; "" where it began, or nothing tells.
+    """The pass whose work each snapshot shows; "" for the first, or if unknown.
 
     A pass that runs a pipeline of its own has changed the module before that pipeline starts:
 
         outer: after_shardy-xla.before_some-pass          passes that change nothing leave no dump
-        inner: after_pipeline-start.before_dce            what changed here, the pass did that
-        inner: after_dce.…                                is still running: not some-pass but
+        inner: after_pipeline-start.before_dce            what changed here was done by the pass
+        inner: after_dce.…                                still running: not some-pass but
         outer: after_spmd-partitioning.…                  the one that ends next in its pipeline
     """
     out = []

@@ -13,10 +13,10 @@ COUNTED = ("instructions", "fusions", "copies", "transposes", "collectives")
 class Pass:
     """One pass that changed the module, and how.
 
-    ``counts`` are of the module afterwards, ``change`` against the pass before: instructions,
+    ``counts`` are those after it, ``change`` the differences from the pass before: instructions,
     fusions, copies, transposes, collectives. ``appeared`` and ``gone`` are names of
-    instructions; ``lost`` numbers of StableHLO operations none of whose instructions is left,
-    () for a dump from elsewhere. ``only_metadata``: nothing else changed.
+    instructions; ``lost`` numbers of StableHLO operations without instructions after it, () for a
+    dump from elsewhere. ``only_metadata``: nothing else changed.
     """
 
     index: int
@@ -32,7 +32,7 @@ class Pass:
 
     @property
     def title(self) -> str:
-        """``algsimp``; in words where it is no pass."""
+        """``algsimp``; in words if it is not a pass."""
         if self.name == LAST:
             return "after all passes"
         return self.name or ("start of " + self.pipeline if self.pipeline else "before any pass")

@@ -9,7 +9,7 @@ from .passes_row import COUNTED, Pass
 
 
 def table(rows: Sequence[Pass], note: str) -> str:
-    """A line a pass, pipelines as headings."""
+    """One line per pass, pipelines as headings."""
     width = max([len(r.title) for r in rows] + [4]) + 2
     head = "pass".ljust(width) + "".join(c.rjust(15) for c in COUNTED)
     lines = [head]

@@ -1,4 +1,4 @@
-"""``Programs``: all programs of one run beside one another, with the calls that a trace saw."""
+"""``Programs``: all programs of one run side by side, with the calls in a trace."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 
 from ..text.units import UNKNOWN, duration, grid, printed, quantity, size
 
-_MOST_CALLS = 12  # stretches of calls that are printed
+_MOST_CALLS = 12  # runs of calls of one program that are printed
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramRow:
     """Figures of one call of one program, on one device unless ``shapes`` says "global".
 
-    ``number`` is what ``read(module=)`` takes, None where only a trace knows the program. None
-    elsewhere: unknown. ``runs`` counts calls on a device while a trace was taken, ``seconds``
-    is the mean length of one, ``op_seconds`` the time of its operations in all of the trace,
-    the mean of the devices that ran some. FLOPs and bytes are at least that many where
-    ``is_lower_bound`` (a loop's trip count is unknown), at most where ``is_upper_bound``
-    (branches differ).
+    ``number`` is what ``read(module=)`` takes, None if the program is only in a trace. Other
+    values are None if unknown. ``runs`` counts calls on a device during a trace, ``seconds`` is
+    the mean length of one, ``op_seconds`` the time of its operations in the whole trace, the
+    mean over the devices that ran some. FLOPs and bytes are lower bounds if ``is_lower_bound``
+    (a loop's trip count is unknown), upper bounds if ``is_upper_bound`` (branches differ).
     """
 
     name: str
@@ -44,8 +43,8 @@ class ProgramRow:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One execution of a program on the device whose calls are listed: seconds since the first
-    call began, and how long it took."""
+    """One execution of a program on the device whose calls are listed; ``start_seconds`` is since
+    the start of the first call."""
 
     name: str
     row: int  # into rows
@@ -57,8 +56,8 @@ class Call:
 class Programs:
     """What ``read_programs`` returns: ``rows`` in order of compilation, ``calls`` by their start.
 
-    ``chosen`` is the row that ``read`` takes by itself and ``why`` says for what reason. ``device``
-    is the one whose calls these are. ``notes`` say what is not known.
+    ``chosen`` is the row that ``read`` takes by default and ``why`` gives the reason. ``device`` is
+    the one whose calls these are. ``notes`` say what is not known.
     """
 
     rows: tuple[ProgramRow, ...]
@@ -80,9 +79,9 @@ class Programs:
 
     def total(self, figure: str) -> tuple[float | None, str]:
         """(sum over all calls of the trace of "flops", "bytes_accessed", "wire_bytes" or
-        "seconds", "≥", "≤" or "" by what is known of it).
+        "seconds"; "≥", "≤" or "": a bound or exact).
 
-        None where no trace tells what ran, or where some would make it more and some less.
+        None if no trace shows what ran, or if it would be a bound in both directions.
         """
         ran = [r for r in self.rows if r.runs]
         if not ran or any(r.runs is None for r in self.rows):
@@ -112,7 +111,7 @@ class Programs:
         }
 
     def to_pandas(self) -> Any:
-        """A DataFrame, a row a program."""
+        """A DataFrame, one row per program."""
         import pandas
 
         return pandas.DataFrame([asdict(r) for r in self.rows])

@@ -1,17 +1,17 @@
-"""FLOPs, modelled seconds, wire bytes and live bytes of every source line.
+"""FLOPs, modelled seconds, wire bytes and live bytes for each source line.
 
-Each instruction's cost goes to every line of its Python stack, each once, so a line shows
-what everything below it costs (``total``) and what it costs itself (``own``: the innermost
-line outside installed packages):
+The cost of each instruction goes to every line of its Python stack, each once, so a line shows
+the cost of everything that it calls (``total``) and its own cost (``own``: as the innermost line
+outside installed packages):
 
     loss = model(x)                 total 12 ms   own  0
       h = jnp.tanh(x @ w1)          total 12 ms   own 12 ms
         …/jax/_src/numpy/…          library: folded
 
-FLOPs go to the line of the instruction inside a fusion that does them; time and bytes are
-the fusion's, and go to its own line. What names no line stands on the line of what it serves
-(``base.lines``), and how much of a line is such inference is said: ``inferred``. What no line
-accounts for is ``unattributed``: the sum of all lines' ``own`` and it is the program.
+FLOPs go to the line of the instruction inside a fusion that does them; time and bytes are those
+of the fusion, and go to its own line. An instruction without a line counts for the line of what
+it serves (``base.lines``); ``inferred`` is that part of a line. What belongs to no line is
+``unattributed``: that and the ``own`` of all lines sum to the program.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CALLED = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Sums over instructions; ``seconds`` is 0 where no chip is known."""
+    """Sums over instructions; ``seconds`` is 0 if no chip is known."""
 
     flops: float = 0.0
     bytes_accessed: float = 0.0
@@ -58,28 +58,28 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One line. ``instructions`` are indices of units and buffers whose stack has it."""
+    """One line. ``instructions``: indices of units and makers of buffers on it."""
 
     file: str
     line: int
     function: str
-    text: str | None  # None when the file was not readable at capture
+    text: str | None  # None if the file was not readable at capture
     is_library: bool
     total: Figures
     own: Figures
-    inferred: Figures  # the part of ``own`` whose instructions name no line themselves
+    inferred: Figures  # the part of ``own`` from instructions without a line of their own
     instructions: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What ``cap.source`` returns. Iterate it for the person's own lines, most expensive first."""
+    """What ``cap.source`` returns. Iterate it for the user's own lines, most expensive first."""
 
-    lines: tuple[SourceLine, ...]  # libraries' too, in order of file and line
+    lines: tuple[SourceLine, ...]  # with those of libraries, in order of file and line
     unattributed: Figures  # of instructions without a line
     has_seconds: bool
     sources: dict[str, str]
-    unknown: dict[str, int]  # figure → operations that run and have no known one: in no sum
+    unknown: dict[str, int]  # figure → number of operations without a known value: in no sum
 
     @cached_property
     def own_lines(self) -> tuple[SourceLine, ...]:
@@ -103,18 +103,18 @@ class Source:
 
     @property
     def inferred(self) -> Figures:
-        """What stands on lines by inference, of all ``own``."""
+        """The inferred part of all ``own``."""
         return Figures(*(sum(getattr(x.inferred, f) for x in self.lines) for f in FIGURES))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files with at least one line, the person's own first."""
+        """Files with at least one line, the user's own first."""
         seen = dict.fromkeys(x.file for x in self.lines if not x.is_library)
         return tuple(seen | dict.fromkeys(x.file for x in self.lines))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a line, libraries included, and one, without a file, for what no line
-        accounts for. Needs pandas."""
+        """One row per line, with libraries, and one without a file for what belongs to no line.
+        Needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -130,9 +130,9 @@ class Source:
         )
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """One plain dict a line of the person's own, then what no line accounts for.
+        """One plain dict per line of the user's own code, then one for what belongs to no line.
 
-        That last one has None for file, line and function.
+        The last one has None for file, line and function.
         """
         rows: list[dict[str, Any]] = [
             {"file": x.file, "line": x.line, "function": x.function}
@@ -180,7 +180,7 @@ class Source:
         return "\n".join([*made, *said])
 
     def _share(self, x: SourceLine) -> str:
-        """How much of what stands on a line is inferred: "98 %"; "" for nothing."""
+        """The inferred share of a line: "98 %"; "" for nothing."""
         for name in ("seconds", "flops", "bytes_accessed", "live_bytes"):
             own, inferred = getattr(x.own, name), getattr(x.inferred, name)
             if own > 0 and (name != "seconds" or self.has_seconds):
@@ -189,7 +189,7 @@ class Source:
 
 
 def _no_line(more: str, lost: Figures) -> dict[str, Any]:
-    """The row of what no line accounts for."""
+    """The row for what belongs to no line."""
     out: dict[str, Any] = {"file": None, "line": None, "function": None}
     out |= {more: False} if more else {}
     out |= {name: getattr(lost, name) for name in FIGURES}
@@ -234,7 +234,7 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
 
 
 def _unknown(cost: Cost) -> dict[str, int]:
-    """Figure → how many operations that run have no known one; left out where none."""
+    """Figure → number of operations that run without a known value; left out if 0."""
     ran = cost.is_unit & (cost.runs > 0)
     columns = {"flops": cost.flops, "bytes_accessed": cost.bytes, "wire_bytes": cost.wire}
     if cost.roofline is not None:
@@ -244,7 +244,7 @@ def _unknown(cost: Cost) -> dict[str, int]:
 
 
 class _Sums:
-    """Figures by (file, line), while they are added up."""
+    """Figures by (file, line) while they are summed."""
 
     def __init__(self) -> None:
         self.unattributed = np.zeros(len(FIGURES))
@@ -314,7 +314,7 @@ class _Stacks:
 
 
 def _columns(module: Module, cost: Cost, flops: Floats) -> list[Floats]:
-    """FIGURES but live bytes by instruction, over all executions."""
+    """FIGURES except live bytes, by instruction, over all executions."""
     n = len(module.instructions)
     runs = np.where(cost.is_unit, cost.runs, 0.0)
     seconds = np.zeros(n)

@@ -1,7 +1,7 @@
-"""Counts and bytes of a module: what ``hloscope summary --json`` prints.
+"""Counts and bytes of a module, as ``hloscope summary --json`` prints them.
 
-Each contribution adds keys to one plain dict; sizes are dense bytes, of one device unless
-``shapes`` says "global": a program of several devices that is not partitioned yet.
+Each contribution adds keys to one plain dict; sizes are dense bytes, per device unless
+``shapes`` is "global": a program for several devices that is not partitioned yet.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Contribution = Callable[["Module", "Target"], dict[str, Any]]
 
 
 def counts(module: Module, target: Target) -> dict[str, Any]:
-    """How much there is."""
+    """Counts of instructions, computations, fusions and so on."""
     entry = module.entry
-    # A dump that was cut before ENTRY has them all the same: unknown, not none.
+    # In a dump that was cut before ENTRY these are unknown, not 0.
     parameters = entry.parameters if entry is not None else None
     root = entry.root if entry is not None else None
     opcodes = Counter(module.opcodes_list)
@@ -43,7 +43,7 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         if parameters is None
         else sum(p.shape.byte_size for p in parameters),
         "output_bytes": None if root is None else root.shape.byte_size,
-        # Before partitioning a program of several devices still has its global shapes.
+        # Before partitioning a program for several devices still has its global shapes.
         "shapes": shapes(module, target),
         "partitions": partitions(module),
         "replicas": module.replica_count,
@@ -55,14 +55,14 @@ _KIND = re.compile(r"(?:^|, ?)kind=(k[A-Z]\w*)")
 
 
 def _fusion_kind(fusion: Instruction) -> str:
-    """As ``Instruction.fusion_kind``, but thousands of them without splitting attributes."""
+    """Like ``Instruction.fusion_kind``, but fast for thousands: attributes are not split."""
     text = fusion.attribute_text
     found = _KIND.search(text[: text.find('"')] if '"' in text else text)
     return found.group(1) if found else fusion.fusion_kind or "unknown"
 
 
 def worth_saying(module: Module, target: Target) -> dict[str, Any]:
-    """The findings' titles; no key for what is not HLO or has no ENTRY."""
+    """The findings' titles; no key for a module that is not HLO or has no ENTRY."""
     if module.dialect != "hlo" or module.entry is None:
         return {}
     return {
@@ -74,7 +74,7 @@ def worth_saying(module: Module, target: Target) -> dict[str, Any]:
 
 
 def said(module: Module, target: Target) -> dict[str, Any]:
-    """What the compiler complained about; no key for a dump, of which nobody knows."""
+    """The compiler's messages; no key for a dump, where they are unknown."""
     found = compiler_messages(module, target)
     if not found and not target.jax_version:
         return {}

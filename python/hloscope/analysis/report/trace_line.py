@@ -1,8 +1,8 @@
-"""What became of one source line: the instructions that stand there, with or without marks.
+"""What happened to one source line: its instructions, with or without marks.
 
-A capture knows the fate of each operation of the line. A dump tells only by the stack frames
-that XLA kept: which instructions are there, and, where every pass was dumped, which pass named
-them. That is inferred, and says so.
+A capture has the fate of each operation of the line. A dump has only the stack frames that XLA
+kept: they show which instructions are there and, if every pass was dumped, which pass named them.
+That is inferred, and the result says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def parse_place(place: str) -> tuple[str, int]:
-    """``model.py:42`` or ``42``; the file is "" for any. Raises ``ValueError``."""
+    """(file, line) of ``model.py:42``, or of ``42`` with file "": any. Raises ``ValueError``."""
     file, _, line = place.rpartition(":")
     if not line.isdecimal() or not 0 < len(line) < 9:
         raise ValueError(f"{place[:200]!r} is not a line such as model.py:42")
@@ -29,7 +29,7 @@ def parse_place(place: str) -> tuple[str, int]:
 
 
 def at_line(frames: Sequence[StackFrame], place: str) -> bool:
-    """Whether a stack passes a line."""
+    """Whether a stack goes through a line."""
     file, line = parse_place(place)
     return any(f.line == line and _same_file(f.file, file) for f in frames)
 
@@ -43,9 +43,9 @@ def _same_file(path: str, asked: str) -> bool:
 
 @dataclass(frozen=True)
 class Traced:
-    """The instructions of a line and the pass that first had each, "" where that is unknown.
+    """The instructions of a line and the pass that first had each, "" if unknown.
 
-    ``fates`` are of the line's operations, where every pass was dumped.
+    ``fates`` are those of the line's operations, if every pass was dumped.
     """
 
     place: str
@@ -85,9 +85,9 @@ class Traced:
 def trace_line(
     module: Module, place: str, passes: Passes | None = None, fates: Fates | None = None
 ) -> Traced:
-    """The instructions whose Python stack passes a line.
+    """The instructions whose Python stack goes through a line.
 
-    Raises ``LookupError`` where there are none, ``ValueError`` for what is not a line.
+    Raises ``LookupError`` if there are none, ``ValueError`` for what is not a line.
     """
     parse_place(place)
     table, ids = module.source_frames()

@@ -105,7 +105,7 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named(texts: list[str], single: str) -> dict[str, str]:
-    """``NAME=SIZE`` as sizes by name; one without a name is ``single``'s."""
+    """``NAME=SIZE`` as sizes by name; one without a name belongs to ``single``."""
     pairs = (text.rpartition("=") for text in texts)
     return {name or single: size for name, _, size in pairs}
 
@@ -145,7 +145,7 @@ def _text(report: CheckReport) -> str:
 
 
 def _github(report: CheckReport) -> str:
-    """Workflow commands; their values are escaped as GitHub's runner wants them."""
+    """Workflow commands; their values are escaped as GitHub's runner requires."""
     from ...hlo.parts import printable
 
     def line(kind: str, b: Breach) -> str:
@@ -161,7 +161,7 @@ def _github(report: CheckReport) -> str:
 
 
 def _relative(file: str) -> str:
-    """From the working folder, which is the checkout in a workflow."""
+    """Relative to the working folder, which is the checkout in a workflow."""
     path = Path(file)
     if path.is_absolute() and path.is_relative_to(os.getcwd()):
         file = str(path.relative_to(os.getcwd()))

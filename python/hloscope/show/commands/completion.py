@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _values(action: argparse.Action) -> list[str]:
-    """What may follow an option, where there is a list: the chips are those of today's file."""
+    """The values an option may have, where there is a list; chips are those of the file now."""
     if action.choices:
         return [str(c) for c in action.choices]
     if "--hardware" in action.option_strings:

@@ -63,13 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _short(file: str) -> str:
-    """Enough of a path to tell the sides apart: the folder counts where names are alike."""
+    """Enough of a path to distinguish the sides: the folder matters if names are equal."""
     path = Path(file)
     return file if len(file) <= 40 else str(Path("…", *path.parts[-2:]))
 
 
 def _style(line: str) -> str:
-    """Bold heads; red what only a has, green what only b has is told by the section's title."""
+    """Bold headings; their text says what only one side has."""
     if line and not line.startswith(" "):
         return BOLD
     return ""

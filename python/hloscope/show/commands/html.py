@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _told(page: str) -> str:
-    """What the passes take of the page, or why they are not in it."""
+    """How much of the page the passes take, or why they are not in it."""
     from ...analysis.text.units import size
 
     found = re.search(r'id="hloscope-passes">([^<]*)<', page)
@@ -54,7 +54,7 @@ def _told(page: str) -> str:
 
 
 def _beside(file: str) -> str:
-    """``step.html`` in this folder for ``dumps/step.hlo.pb``; never over a page that is there."""
+    """``step.html`` in this folder for ``dumps/step.hlo.pb``; never over an existing page."""
     name = "module" if file == "-" else Path(file).resolve().name
     path = f"{name.partition('.')[0] or 'module'}.html"
     if Path(path).exists():

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _plain(values: NDArray[Any]) -> list[Any]:
-    """As JSON has it: null where a figure is unknown, for which columns hold NaN."""
+    """Values for JSON: null where a figure is unknown, for which columns hold NaN."""
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return list(values.tolist())
     return [v if math.isfinite(v) else None for v in values.tolist()]

@@ -1,4 +1,4 @@
-"""``hloscope FILE``: the explorer in the browser, or the summary where there is none."""
+"""``hloscope FILE``: the explorer in the browser, or the summary if there is none."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
         print("no browser could be opened; the page is at the path above", file=sys.stderr)
 
 
-# Browsers of the terminal: they run no scripts, so there the summary says more.
+# Terminal browsers: they run no scripts, so there the summary says more.
 _TEXT_ONLY = {"www-browser", "links", "elinks", "lynx", "w3m"}
 
 

@@ -12,7 +12,7 @@ from .shared import CommandError, add_output, reason, write
 NAME = "passes"
 HELP = "list what each compiler pass changed, from a dump of every pass"
 
-# Bytes of text that are followed without being asked: some 10 s.
+# Up to this many bytes of text, instructions are followed by default: some 10 s.
 _FOLLOWED = 50_000_000
 
 _NOT_FOLLOWED = "Instructions were not followed through these passes; --identity does."

@@ -156,6 +156,6 @@ def _module(place: str) -> Any:
         return importlib.import_module(place)
     except CommandError:
         raise
-    except Exception as error:  # whatever the person's module raises
+    except Exception as error:  # whatever the user's module raises
         first = (str(error).splitlines() or [""])[0]
         raise CommandError(f"{place} cannot be imported: {type(error).__name__}: {first}") from None

@@ -21,7 +21,7 @@ SOURCE = "HLO text, .pb, .gz, StableHLO, a profiler trace, a dump directory, or 
 
 
 class CommandError(Exception):
-    """One line for a person; exit status 2."""
+    """One line for the user; exit status 2."""
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -126,9 +126,9 @@ def reason(error: BaseException) -> str:
 
 
 def write(text: str, output: str | None, style: Callable[[str], str] | None = None) -> None:
-    """To ``output``, or to standard output when it is absent or ``-``.
+    """Writes to ``output``, or to standard output when it is absent or ``-``.
 
-    ``style`` says how to paint a line of it on a terminal. A reader that has gone, such as
+    ``style`` formats each line for a terminal. A reader that has gone, such as
     ``| head``, is not an error: the command goes on to its exit status.
     """
     if output is None or output == "-":
@@ -156,5 +156,5 @@ def write(text: str, output: str | None, style: Callable[[str], str] | None = No
 
 
 def nobody_reads() -> None:
-    """From now on what is printed goes nowhere, also what Python flushes at its end."""
+    """Discards what is printed from now on, including what Python flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

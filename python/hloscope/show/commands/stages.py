@@ -1,4 +1,4 @@
-"""``hloscope stages LOG``: a log of Alpa's stage construction, and what it was chosen from."""
+"""``hloscope stages LOG``: a log of Alpa's stage construction, and the choices it weighed."""
 
 from __future__ import annotations
 

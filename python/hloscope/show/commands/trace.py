@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
         passes = capture.passes if capture._snapshots is not None else None
         fates = None
         if passes is not None:
-            with contextlib.suppress(LookupError):  # a line that has instructions all the same
+            with contextlib.suppress(LookupError):  # the line may have instructions even so
                 fates = capture.fate(arguments.line)
         found = trace_line(capture.module, arguments.line, passes, fates)
     except (ValueError, LookupError, OSError) as error:

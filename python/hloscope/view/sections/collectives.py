@@ -23,7 +23,7 @@ WRITTEN = ("unknown", "user", "partitioner", "autodiff")
 
 
 def add(builder: Builder, context: Context) -> None:
-    """Writes ``collective.*`` when there are some, and ``phase.*`` when the module marks phases."""
+    """Writes ``collective.*`` when there are any, and ``phase.*`` when the module marks phases."""
     phase = phases(context.module)
     if phase.any():
         builder.column("phase.of", "u8", phase)

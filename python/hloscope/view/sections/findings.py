@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from ..builder import Builder
     from ..core import Context
 
-EVIDENCE = 500  # instructions of one finding that travel with the page
+EVIDENCE = 500  # at most this many instructions of a finding are in the page
 
 
 def add(builder: Builder, context: Context) -> None:
-    """Nothing for a module that is not HLO, or has no ENTRY."""
+    """Writes nothing for a module that is not HLO, or has no ENTRY."""
     module = context.module
     if module.dialect != "hlo" or module.entry is None:
         return

@@ -40,6 +40,6 @@ def add(builder: Builder, context: Context) -> None:
         "deviceSeconds": found.device_seconds.tolist(),
         "flightSeconds": found.flight_seconds,
         "notes": list(found.remarks()),
-        # "host-1 TPU:3"; of one host the numbers say it all
+        # "host-1 TPU:3"; for one host the numbers are enough
         "names": names if any(" " in n for n in names) else None,
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..builder import Builder
     from ..core import Context
 
-LISTED = 200  # rows of each audit that travel with the page
+LISTED = 200  # at most this many rows of each audit are in the page
 
 
 def add(builder: Builder, context: Context) -> None:

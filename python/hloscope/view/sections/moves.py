@@ -1,4 +1,4 @@
-"""Asynchronous copies and collectives, a row each: ``move.*``."""
+"""Asynchronous copies and collectives, one row each: ``move.*``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add(builder: Builder, context: Context) -> None:
-    """Writes nothing where nothing is asynchronous."""
+    """Writes nothing if nothing is asynchronous."""
     module = context.module
     if module.dialect != "hlo" or module.entry is None:
         return

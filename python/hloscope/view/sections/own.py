@@ -1,4 +1,4 @@
-"""A person's own numbers per instruction: a column each, named in ``extras.own``."""
+"""The user's own numbers per instruction: one column each, named in ``extras.own``."""
 
 from __future__ import annotations
 

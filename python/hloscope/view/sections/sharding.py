@@ -56,7 +56,7 @@ def add(builder: Builder, context: Context) -> None:
 
 
 def _coords(devices: Sequence[Device]) -> list[tuple[int, ...] | None]:
-    """Places on the torus; slices, each a torus of its own, one beside the other."""
+    """Places on the torus; slices, each a torus of its own, side by side."""
     first = min((d.slice for d in devices), default=0)
     width = max((d.coords[0] for d in devices if d.coords), default=0) + 2
     return [
@@ -66,7 +66,7 @@ def _coords(devices: Sequence[Device]) -> list[tuple[int, ...] | None]:
 
 
 def _traffic(b: Builder, context: Context) -> None:
-    """Bytes sent from device to device by all collectives, where there are some."""
+    """Bytes sent from device to device by all collectives, where there are any."""
     moved = collectives(context.module, context.target)
     matrix = moved.traffic()
     b.column("device.sent_bytes", "f64", matrix.sum(axis=1))

@@ -1,4 +1,4 @@
-"""Which line each cost belongs to, and the text of the person's own files."""
+"""Which line each cost belongs to, and the text of the user's own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_TOTAL = 1024 * 1024
 
 
 def add(builder: Builder, context: Context) -> None:
-    """Writes ``source.*``; nothing when no instruction says where it comes from."""
+    """Writes ``source.*``; nothing if no instruction has a source line."""
     module = context.module
     if module.dialect != "hlo" or module.entry is None:
         return

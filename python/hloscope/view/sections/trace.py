@@ -17,7 +17,7 @@ MOST_RUNS = 10_000
 
 
 def add(builder: Builder, context: Context) -> None:
-    """Writes ``trace.*``; nothing without a trace. Of more than 200,000 events the longest."""
+    """Writes ``trace.*``; nothing without a trace. Of over 200,000 events, only the longest."""
     measured = measured_of(context.module)
     if measured is None or not len(measured.events):
         return
