@@ -1,8 +1,8 @@
 """An independent account of Python calls: ``sys.setprofile`` while tracing.
 
 The profiler sees each call of a function of ``call_programs.py`` begin and end, and puts a scope
-with the call's number on jax's name stack meanwhile. What XLA then writes into ``op_name`` says
-which calls an instruction is from; nothing of hloscope takes part.
+with the call's number on jax's name stack for that time. What XLA then writes into ``op_name``
+says which calls an instruction comes from, without any code of hloscope.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ def compiled(fn: Any, args: tuple[Any, ...]) -> Module:
 
 
 def calls_in(op_name: str) -> Calls:
-    """The calls that an op name tells, outermost first; of several names the first."""
+    """The calls in an op name, outermost first; the first name if there are several."""
     found = [(name, int(n)) for name, n in _SCOPE.findall(op_name.partition(";")[0])]
     return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far hloscope's calls and groups are those of the profiler.
+    """How far hloscope's calls and groups agree with the profiler's.
 
-    ``calls``, ``groups``: how many there are and how many should be. ``members``: share of
-    instructions with origin that are in the right call; ``boxes``: share of those outside of
+    ``calls``, ``groups``: how many there are and how many there should be. ``members``: share of
+    instructions with an origin that are in the right call; ``boxes``: share of those outside
     fusions that are in the right group of their layer.
     """
 
@@ -101,7 +101,7 @@ def agreement(name: str) -> Agreement:
         stack = python.stack(call) if call is not None else ()
         stack = tuple(c for c in stack if not c.name.startswith("<"))
         if not j.op_name.startswith("jit(") or ":" in j.op_name:
-            continue  # a reducer, or several instructions made one: the name does not tell
+            continue  # a reducer, or several instructions in one: the name does not show it
         rows.append(i.index)
         mine.append(tuple((c.name, c.number) for c in stack))
         theirs.append(calls_in(j.op_name))
@@ -116,7 +116,7 @@ def agreement(name: str) -> Agreement:
 
 
 def _same(mine: list[Calls], theirs: list[Calls]) -> list[bool]:
-    """Whether each pair is one call under two numbers: a number stands for one other only."""
+    """Whether each pair is one call under two numbers: each number matches one other only."""
     number: dict[Calls, Calls] = {}
     back: dict[Calls, Calls] = {}
     out = []
@@ -137,7 +137,7 @@ def _calls_of(found: list[Calls], function: str) -> set[Calls]:
 def _groups(
     module: Module, rows: np.ndarray, theirs: list[Calls], layer: str
 ) -> tuple[tuple[int, int], float]:
-    """Groups that are a call of the layer, each phase apart, and what is in them."""
+    """Groups that are one call of the layer in one phase; share of boxes in the right one."""
     t, tree = table(module), group_tree(module)
     phase = phases(module).tolist()
     phase = [p if p in (BACKWARD, REMATERIALISED) else 0 for p in phase]

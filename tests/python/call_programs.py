@@ -1,7 +1,7 @@
 """Models whose layers are calls: unrolled, scanned, nested, shared, rematerialised, Flax.
 
-``PROGRAMS``: name → function without arguments that gives a function, its arguments, the name
-of the function that is its layer, and how many calls of it the program has.
+``PROGRAMS``: name → function without arguments that returns a function, its arguments, the name
+of the function that is its layer, and the number of its calls in the program.
 """
 
 from __future__ import annotations

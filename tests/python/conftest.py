@@ -1,7 +1,7 @@
-"""Shared by all Python tests: the environment jax needs, seeds, and the compiled corpus.
+"""Shared by all Python tests: the environment that jax needs, seeds, and the compiled corpus.
 
-The variables are set before anything imports jax: 8 CPU devices, and what lets libtpu
-compile with no TPU attached.
+The variables are set before anything imports jax: 8 CPU devices, and those with which libtpu
+compiles without a TPU.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from corpus.build import Built
 
 _DEVICES = "--xla_force_host_platform_device_count=8"
+# LLVM's own passes take half of a compile and change no HLO.
+_QUICKLY = "--xla_backend_optimization_level=0"
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
+for _flag in (_DEVICES, _QUICKLY):
+    if _flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}".strip()
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
@@ -35,8 +38,8 @@ if importlib.util.find_spec("hloscope") is None:
     )
 
 
-# What runs together on one worker (`--dist loadgroup`), the longest first: a program of the corpus
-# is compiled once a run, a file's fixtures are made once.
+# What runs together on one worker (`--dist loadgroup`), the longest first: each program of the
+# corpus is compiled once per run, each file's fixtures are made once.
 CORPUS = "corpus"
 LONGEST = (CORPUS, "test_python_calls.py", "test_docs.py", "test_plan_search.py",
            "test_remat_policies.py", "test_server.py", "test_magic_notebooks.py")  # fmt: skip
@@ -57,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def contract() -> None:
-    """Every View that a test makes is held to js/view.ts."""
+    """Every View that a test makes is checked against js/view.ts."""
     import contract
 
     contract.install()
@@ -89,17 +92,17 @@ def real() -> Path:
 
 @pytest.fixture(scope="session")
 def libtpu() -> None:
-    """Skips where TPU programs cannot be compiled."""
+    """Skips if TPU programs cannot be compiled."""
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
 
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Built]:
-    """``compiled("gpt_scan")`` or ``compiled("gpt_scan", "v5e:2x4")``: built once a session.
+    """``compiled("gpt_scan")`` or ``compiled("gpt_scan", "v5e:2x4")``: built once per session.
 
     The result has ``lowered``, ``compiled``, ``text``, ``proto``, ``capture``, ``module``,
-    ``target``. With a topology it skips where libtpu is missing.
+    ``target``. With a topology it skips if libtpu is missing.
     """
     from corpus.build import build
 

@@ -1,4 +1,4 @@
-"""All that leaves a capture, in one text: results, blocks, pages taken apart, every command."""
+"""All output of a capture as texts: results, blocks, unpacked pages, every command."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PACKED = re.compile(r"[A-Za-z0-9+/]{64,}={0,2}")
 
 
 def marks_in(said: dict[str, str]) -> dict[str, list[str]]:
-    """What looks like a mark, by where it stands."""
+    """What looks like a mark, by the place of the text."""
     found = {where: [text[m.start() - 60 : m.end() + 60] for m in MARK.finditer(text)]
              for where, text in said.items()}  # fmt: skip
     return {where: some[:3] for where, some in found.items() if some}
 
 
 def unpacked(text: str, depth: int = 3) -> str:
-    """A text with what is packed in it: blocks of pages, in base64 and compressed."""
+    """A text and what is packed in it: blocks of pages, in base64 and compressed."""
     out = [text]
     for m in _PACKED.finditer(text):
         with contextlib.suppress(ValueError, OSError, EOFError, zlib.error):
@@ -42,8 +42,8 @@ def unpacked(text: str, depth: int = 3) -> str:
 
 
 def everything_said(cap: hs.Capture, folder: Path) -> dict[str, str]:
-    """Where it is said → what; ``cap`` has its passes. Files are written into ``folder``."""
-    # the Source pane shows the person's files, which may hold what looks like a mark
+    """Place → text; ``cap`` has its passes. Files are written into ``folder``."""
+    # the Source pane shows the user's files, which may contain what looks like a mark
     cap.target = replace(cap.target, sources={})
     said = dict(_results(cap))
     said |= dict(_stages(cap))
@@ -103,7 +103,7 @@ def _blocks(cap: hs.Capture) -> Iterator[tuple[str, str]]:
 
 
 def _commands(cap: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
-    """Every command that takes a file, over what the capture writes of itself."""
+    """Every command that takes a file, run on files written from the capture."""
     file, dump = folder / "module.hlo", folder / "dump"
     file.write_text(cap.text)
     dump.mkdir()

@@ -2,9 +2,9 @@
 
     everything(capture)      ["summary.flops = 2.8311e+06", …, "instruction 12: name=dot.3 …", …]
 
-One line a leaf of what is JSON, one a row of what is columns, then the results' own texts.
-Figures have six digits: enough to see any other, and the same on every machine. Of sentences
-only figures and names are kept: they may be worded better without anybody asking this file.
+One line per leaf of JSON, one per row of columns, then the results' own texts. Figures have six
+digits: enough to see any difference, and the same on every machine. Of sentences only figures
+and names are kept, so that wording may change without changes here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from hloscope.hlo import Module
 from hloscope.view.schema import joined
 
-# Peak figures of every chip: the same for all programs, and not of them.
+# Peak figures of every chip, which are the same for all programs.
 LEFT_OUT = ("extras.cost.hardware", "extras.findings.unasked")
 RESULTS = ("collectives", "shardings", "memory", "source", "findings")
 SENTENCES = ("extras.findings", "warnings", "extras.memory.note")
@@ -71,7 +71,7 @@ def plain(value: Any) -> str:
 
 
 def rows(header: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
-    """Columns of one table and one length side by side, texts in place of their numbers."""
+    """Columns of one table and one length side by side, with texts instead of their numbers."""
     texts = columns["strings"]
     tables: dict[tuple[str, int], dict[str, list[str]]] = {}
     for name, spec in header["columns"].items():
@@ -90,7 +90,7 @@ def rows(header: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
 
 
 def dumped(module: Module) -> list[str]:
-    """What a reader found: a line an instruction, with its operands, calls and attributes."""
+    """What a reader found: one line per instruction, with operands, calls and attributes."""
     lines = [f"{module.name} {module.dialect} {sorted(module.attributes)} {module.warnings}"]
     for c in module.computations:
         lines.append(f"{c.name} entry={c.is_entry} root={c.root.name if c.root else None}")

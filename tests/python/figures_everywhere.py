@@ -1,4 +1,4 @@
-"""Every figure of a capture that is told in more than one place: ``told(capture)``.
+"""Every figure of a capture that appears in more than one place: ``told(capture)``.
 
 {"FLOPs": {"summary": 2.1e6, "cost": 2.1e6, "View": 2.1e6, "source": 2.1e6, …}, …}
 """
@@ -105,7 +105,7 @@ def told(cap: Any) -> dict[str, Places]:
 
 
 def differing(figures: dict[str, Places], within: float = 1e-9) -> dict[str, Places]:
-    """The figures that are not one."""
+    """The figures that differ between places."""
     out = {}
     for name, places in figures.items():
         values = [v for v in places.values() if v == v]
@@ -167,7 +167,7 @@ def _wire(
 
 
 def _flat(found: Any) -> bool:
-    """Whether no branches exclude one another: rows may be added up."""
+    """Whether no branches exclude one another, so that rows may be summed."""
     return not any(r.branches for r in found)
 
 

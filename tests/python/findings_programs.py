@@ -1,7 +1,7 @@
-"""Programs made so that one finding is true of them, each with a healthy twin.
+"""Programs for which one finding is true, each with a healthy twin.
 
-A case is a function of nothing that returns a Capture; ``HEALTHY`` says the same of the twin.
-Nothing runs: shapes are enough. "tpu" cases compile for v5e:2x4 and need libtpu.
+``ill`` and ``healthy`` of a case are functions without arguments that return a Capture. Nothing
+runs: shapes are enough. "tpu" cases compile for v5e:2x4 and need libtpu.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Case:
     rule: str
     ill: Callable[[], hs.Capture]
     healthy: Callable[[], hs.Capture]
-    says: str  # of the finding's title or evidence
+    says: str  # part of the finding's title or evidence
     platform: str = "cpu"
 
 
@@ -88,7 +88,7 @@ def gathered_again(ill: bool) -> hs.Capture:
     def layer(x: Any, w: Any) -> Any:
         whole = jax.lax.all_gather(w, "data", tiled=True)
         x = jnp.tanh(x @ whole)
-        if ill:  # once more, in another type
+        if ill:  # again, with another type
             whole = jax.lax.all_gather(w.astype(jnp.float16), "data", tiled=True).astype(F32)
         return jnp.sin(x @ whole)
 
@@ -190,7 +190,7 @@ def _deep(params: Any, x: Any, remat: bool) -> Any:
         return jnp.tanh(x @ w) @ w.T
 
     chosen = jax.checkpoint(block) if remat else block
-    # In a loop, since XLA merges what is computed twice side by side on CPU.
+    # In a loop, since on CPU XLA merges equal computations that are side by side.
     x, _ = jax.lax.scan(lambda x, w: (chosen(x, w), None), x, params)
     return (x * x).sum()
 
@@ -252,7 +252,7 @@ def stored_by_a_scan(ill: bool) -> hs.Capture:
 
 @case("stored-larger", "each slice is gathered")
 def stored_gathered(ill: bool) -> hs.Capture:
-    """Sharded weights gathered in a scan: what its backward pass needs is stored whole."""
+    """Sharded weights gathered in a scan: the whole weights are stored for its backward pass."""
     on = mesh("data")
 
     def layer(x: Any, w: Any) -> Any:
@@ -271,7 +271,7 @@ def stored_gathered(ill: bool) -> hs.Capture:
 
 @case("stored-larger", "each slice is repeated")
 def stored_repeated(ill: bool) -> hs.Capture:
-    """Keys of two heads repeated for sixteen, as grouped attention is often written."""
+    """Keys of two heads repeated for sixteen: grouped attention is often written so."""
 
     def layer(q: Any, w: Any) -> Any:
         k = jnp.tanh(jnp.einsum("bshd,hde->bshe", q[:, :, :2], w))

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Hand-written HLO that holds every opcode's attributes, for the oracle and the printer.
+"""Hand-written HLO with the attributes of every opcode, for the oracle and the printer.
 
 Real programs use a tenth of what XLA can print; these use the rest.
 """

@@ -1,6 +1,6 @@
-"""One Module written in many ways that XLA's parser takes: what people do by hand.
+"""One Module written in many styles that XLA's parser accepts, as in text edited by hand.
 
-``write(module, style)`` prints it so; ``STYLES`` are all combinations worth reading.
+``write(module, style)`` prints it; ``styles()`` returns the combinations worth reading.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hloscope.hlo import Module
 from hloscope.hlo.module import Computation, Instruction
 from hloscope.hlo.printer import shape_text
 
-# Opcodes whose shape XLA infers from operands alone (a part of those that it can).
+# Opcodes whose shape XLA infers from operands alone (not all of them).
 _INFERRED = frozenset(
     "add subtract multiply divide maximum minimum negate abs exponential tanh sqrt rsqrt "
     "tuple get-tuple-element select clamp compare while".split()
@@ -23,11 +23,11 @@ _INFERRED = frozenset(
 
 @dataclass(frozen=True)
 class Style:
-    """How to write: each field is one habit."""
+    """A style of HLO text: each field is one habit."""
 
     percent: str = "all"  # all, none, mixed
     blanks: str = "plain"  # plain, shapes, tabs
-    lines: str = "one"  # one line an instruction; attributes, leading, tokens, whole
+    lines: str = "one"  # one line per instruction; attributes, leading, tokens, whole
     comments: str = "none"  # none, block, line, both
     signature: str = "line"  # line, none, lines
     typed: bool = False

@@ -1,10 +1,10 @@
-"""Captures as files: what capturing knows beside the text, so that no test compiles for it.
+"""Captures as files, with what capturing knows besides the text, so that tests need not compile.
 
-    save(path, capture)       the module's text, its target, where its instructions come from
-    load(path)                a Capture of the same, without a compiler
+    save(path, capture)       the module's text, its target, the origins of its instructions
+    load(path)                the same Capture, without a compiler
 
-Made anew with ``python tests/python/kept_captures.py NAME@TOPOLOGY …`` from ``tests/corpus/``;
-after ``--dump``, text and proto of the programs named instead.
+``python tests/python/kept_captures.py NAME@TOPOLOGY …`` makes them again from ``tests/corpus/``;
+with ``--dump`` before the names, text and proto of these programs instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READERS = ("before_partitioning", "after_partitioning")
 
 
 def save(path: Path, capture: hs.Capture, replaced: dict[str, str]) -> None:
-    """``replaced``: folders of this machine, and what stands for them."""
+    """``replaced``: folders of this machine, and what replaces them in the file."""
     target, known = capture.target, capture.module.origins
     said = {k: v for k in READERS if (v := _text(getattr(target, k))) is not None}
     plain = asdict(replace(target, before_partitioning=None, after_partitioning=None))
@@ -93,7 +93,7 @@ def _target(kept: dict[str, Any]) -> Target:
 
 
 def _tuples(value: Any) -> Any:
-    """Lists of JSON were tuples."""
+    """Turns lists from JSON back into tuples."""
     if isinstance(value, list):
         return tuple(_tuples(v) for v in value)
     return {k: _tuples(v) for k, v in value.items()} if isinstance(value, dict) else value
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def dump(stem: str, text: bytes, proto: bytes, repo: str) -> None:
-    """With a folder as long as this one in place of it: a proto counts its bytes."""
+    """Replaces this machine's folder by one of the same length: a proto counts its bytes."""
     other = "/home/programs".ljust(len(repo), "_")[: len(repo)]
     for suffix, data in (("hlo", text), ("pb", proto)):
         plain = data.replace(repo.encode(), other.encode())

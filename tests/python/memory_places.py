@@ -1,4 +1,4 @@
-"""What XLA's buffer assignment says is in use at once, to hold the simulation against."""
+"""Memory in use at once by XLA's buffer assignment, to compare the simulation with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloscope.analysis.memory.liveness_values import TEMP, leaf_span
 
 
 def heaps(assignment: Any) -> list[Any]:
-    """Allocations of temporaries: no argument, no output, no constant."""
+    """Allocations of temporaries: not of arguments, outputs or constants."""
     return [
         a
         for a in assignment.allocations
@@ -20,7 +20,7 @@ def heaps(assignment: Any) -> list[Any]:
 
 
 def simulated_heap(memory: Any, space: int | None = None) -> int:
-    """Highest sum of temporaries on the heap as simulated, bytes; of one memory space or all."""
+    """Highest simulated sum of temporaries on the heap, in bytes; of one memory space or all."""
     live = memory.liveness
     line = np.zeros(len(live.schedule) + 1, np.int64)
     for b, first, last in live.reserved.tolist():
@@ -31,10 +31,10 @@ def simulated_heap(memory: Any, space: int | None = None) -> int:
 
 
 def placed_heap(memory: Any) -> int:
-    """Highest sum of *places* in use: XLA's placing, by offset, over the live ranges.
+    """Highest sum of *places* in use: XLA's offsets over the simulated live ranges.
 
-    Two buffers at one offset at one time count once, as memory does. Tables of tuples, padding
-    to 64 bytes and holes between places are not in it.
+    Two buffers at one offset at one time count once, as in memory. Tables of tuples, padding to
+    64 bytes and holes between places are not included.
     """
     live, assignment = memory.liveness, memory.module.buffer_assignment
     buffers = {b.id: b for b in assignment.buffers}
@@ -61,7 +61,7 @@ def placed_heap(memory: Any) -> int:
 
 
 def kept_bytes(assignment: Any) -> int:
-    """Arguments, outputs and constants: what is allocated throughout."""
+    """Bytes of arguments, outputs and constants, which are allocated throughout."""
     return sum(
         a.size
         for a in assignment.allocations

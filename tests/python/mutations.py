@@ -1,4 +1,4 @@
-"""Damaging real dumps, for the fuzz tests and ``scripts/fuzz.py``; and touching all of a Module."""
+"""Damages real dumps, for the fuzz tests and ``scripts/fuzz.py``, and reads all of a Module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _span(r: random.Random, data: bytes, most: int = 400) -> tuple[int, int]:
 
 
 def cut(r: random.Random, data: bytes) -> bytes:
-    """A stretch is missing, or everything after a point."""
+    """A part is missing, or everything after a point."""
     begin, end = _span(r, data)
     return data[:begin] if r.random() < 0.3 else data[:begin] + data[end:]
 
@@ -94,7 +94,7 @@ _JOINT = re.compile(rb", | = |\(|\{|\}, ")
 
 
 def odd_blanks(r: random.Random, data: bytes) -> bytes:
-    """Line breaks, tabs and comments between tokens, some of them where none may be."""
+    """Line breaks, tabs and comments between tokens, some of them in invalid places."""
     blanks = (b"\n", b"\n    ", b"\t", b"  ", b" /* x = { */ ", b" // ) }\n", b"\n}\n")
     found = list(_JOINT.finditer(data))
     for m in sorted(r.sample(found, min(len(found), 12)), key=lambda m: -m.start()):
@@ -120,7 +120,7 @@ _BEFORE = (b"[rank0]: ", b"> ", _STAMP, b"trainer-1  | ", b"\x1b[32m", b"12: ", 
 
 
 def log_prefixes(r: random.Random, data: bytes) -> bytes:
-    """What loggers put before each line of a stretch or of all; some lines without."""
+    """Prefixes of loggers before each line of a part or of all; some lines without."""
     lines, before = data.split(b"\n"), r.choice(_BEFORE)
     begin = r.choice((0, r.randrange(len(lines))))
     end = r.choice((len(lines), r.randrange(begin, len(lines)) + 1))
@@ -132,7 +132,7 @@ def log_prefixes(r: random.Random, data: bytes) -> bytes:
 
 
 def archives(r: random.Random, data: bytes) -> bytes:
-    """A folder packed: the dump, a report and something else, then damaged or not."""
+    """An archive of a folder: the dump, notes and other files; damaged or not."""
     packed = io.BytesIO()
     files = {"d/module_0001.f.after_optimizations.txt": data, "d/notes.txt": b"x = {\n" * 9,
              "../up.hlo": data[:500], "d/module_0002.g.hlo.pb": flip(r, data)}  # fmt: skip
@@ -157,7 +157,7 @@ def two_dumps(r: random.Random, data: bytes) -> bytes:
 
 
 def in_place(r: random.Random, data: bytes) -> bytes:
-    """Computations written out as attributes, one in another or in a list, closed or not."""
+    """Computations written out as attributes, nested or in a list, closed or not."""
     one = b"{\n a = f32[] parameter(0)\n ROOT b = f32[] negate(a)\n}"
     values = (
         b"to_apply=" + one,
@@ -194,7 +194,7 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def window(r: random.Random, data: bytes, size: int = 24_000) -> bytes:
-    """A part of a big dump, its head kept: 20,000 mutations must end some day."""
+    """A part of a large dump, with its head, so that 20,000 mutations end in time."""
     if len(data) <= size:
         return data
     begin = r.randrange(len(data) - size)
@@ -203,7 +203,7 @@ def window(r: random.Random, data: bytes, size: int = 24_000) -> bytes:
 
 def read_every_way(data: bytes) -> list[Module]:
     """All readers on the same bytes. Anything but ``ReadError`` is a bug, and so is a
-    ``ReadError`` that stands for another exception."""
+    ``ReadError`` with another exception as its cause."""
     modules = []
     text, _ = decode(data)
     for attempt in (
@@ -223,7 +223,7 @@ def read_every_way(data: bytes) -> list[Module]:
 
 
 def _counted(text: str, modules: list[Module]) -> list[Module]:
-    """What goes in comes out, or a warning names its line."""
+    """Asserts that nothing of the text is lost, unless a warning names its line."""
     is_mlir = is_stablehlo(text.encode("utf-8", "replace"))
     if is_mlir == any(m.dialect == "stablehlo" for m in modules):
         assert unaccounted(text, modules) == []
@@ -236,7 +236,7 @@ def _counted_proto(data: bytes, module: Module) -> Module:
 
 
 def touch(module: Module) -> None:
-    """Everything that is parsed only when asked for; printing; comparing."""
+    """Reads everything that is parsed lazily; prints; compares."""
     module.operand_csr()
     module.called_csr()
     module.op_names()

@@ -1,4 +1,4 @@
-"""Programs that searches are tried on: the two-layer MLP of the seed's log, any size."""
+"""Programs for tests of searches: the two-layer MLP of the seed's log, of any size, and others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mlp_args(shrink: int = 1) -> tuple[Any, ...]:
 
 
 def faulty(cap: Any) -> float:
-    """A cost that dies, sleeps or eats memory for three ways to shard w1."""
+    """A cost function that aborts, sleeps or takes memory for three ways to shard w1."""
     import os
     import time
 
@@ -109,7 +109,7 @@ def gpt_args(layers: int, embed: int = 1024, batch: int = 32, length: int = 512)
     return params, jax.ShapeDtypeStruct((batch, length), jnp.int32)
 
 
-# Two ways for every group: enough for data, tensor and mixed parallelism, few enough for all.
+# Two ways for every group: enough for data, tensor and mixed parallelism, few enough to try all.
 FEW: dict[str, list[tuple[Any, ...]]] = {
     "embed": [(), ("model",)],
     **{f"layers/*/{w}": [(), (None, "model")] for w in ("wq", "wk", "wv", "w1")},

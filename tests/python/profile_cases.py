@@ -1,7 +1,7 @@
 """Measured time: on 8 CPU devices nearly all of a trace lands on instructions.
 
-``test_profile.py`` runs these in a process of their own: the profiler cannot run in one that
-has compiled for a TPU topology, as other tests do. The last case here is about that.
+``test_profile.py`` runs these in a separate process: the profiler cannot run in one that has
+compiled for a TPU topology, as other tests do. The last case here is about that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
 def lands(measured: Any) -> None:
     """Every event is on an instruction, and what each step runs was seen in each step.
 
-    What part of the wall they take is left alone: on a busy machine a short step waits at times.
+    Their share of the wall time is not checked: on a busy machine a short step waits at times.
     """
     assert measured.unmatched == {}
     assert 0 < measured.coverage <= 1
@@ -88,7 +88,7 @@ def test_our_reading_agrees_with_jaxs(traced: Any) -> None:
     }
     assert ours.keys() == theirs.keys()
     assert all(ours[k] == pytest.approx(theirs[k], rel=1e-3, abs=1e-8) for k in ours)
-    # the file itself, compressed, or its bytes: all the same
+    # the file's bytes, compressed or not: the same
     assert read_trace(gzip.compress(file.read_bytes())) == read_trace(file.read_bytes())
 
 
@@ -136,8 +136,8 @@ def test_capture_measures_in_one_go(traced: Any) -> None:
     assert cap.measured is not None
     assert cap.measured.steps == 2
     lands(cap.measured)
-    assert not held.is_deleted()  # what the person gave is still theirs
-    # onto another mesh: the arrays go where the program wants them
+    assert not held.is_deleted()  # the user's array is not deleted
+    # onto another mesh: the arrays go where the program needs them
     spread = hs.capture(lambda a: (a @ a).sum(), x, mesh={"x": 2}, profile=1)
     assert spread.measured is not None
     assert len(spread.measured.devices) == 2
@@ -217,7 +217,7 @@ def test_a_profile_taken_here_is_a_timeline_too() -> None:
     events = measured.events
     assert len(events.runs) == 3
     found = sum(x.seconds[x.instruction >= 0].sum() for x in events.lanes)
-    # loops and calls hold what they run, here there are none
+    # loops and calls contain what they run; here there are none
     assert found / 3 == pytest.approx(measured.seconds.sum(), rel=1e-9)
     header, _ = joined(cap.view_bytes, cap.analyses_bytes)
     assert header["extras"]["trace"]["runs"] == 3
@@ -228,7 +228,7 @@ def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:
     cap = hs.capture(lambda a: a + 1, x, topology="v5e:2x2", provenance=False)
     with pytest.raises(hs.CaptureError, match="not attached here"):
         cap.profile(x)
-    # and jax's profiler would end this process now: said, not done
+    # jax's profiler would end this process now: an error instead
     here = hs.capture(lambda a: a + 1, x, provenance=False)
     with pytest.raises(
         hs.CaptureError, match="libtpu is loaded in this process and there is no TPU"

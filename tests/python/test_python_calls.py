@@ -11,11 +11,12 @@ import call_programs
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from hloscope.capturing import python_calls
 from hloscope.hlo.python_calls import PythonCalls
 
-X = jnp.ones((16, 16))
+X = np.ones((16, 16), np.float32)  # of jax it would start the backend: forks would wait for it
 
 pytestmark = pytest.mark.skipif(
     jax.__version_info__ < (0, 10), reason="operations are followed from jax 0.10 on"

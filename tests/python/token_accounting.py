@@ -1,8 +1,8 @@
-"""Counts what goes into a reader and what comes out: nothing may be lost without a warning.
+"""Counts the input and output of a reader: nothing may be lost without a warning.
 
-``unaccounted(text, modules)`` takes the text apart with rules of its own, simpler than the
-reader's: by lines, words and brackets. It returns one line a loss: something that stands in the
-text, is in no Module, and is on no line that a warning names.
+``unaccounted(text, modules)`` splits the text by its own rules, which are simpler than the
+reader's: lines, words and brackets. It returns one line per loss: something that is in the text,
+in no Module, and on no line that a warning names.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _LITERALS = {"constant", "parameter", "iota"}
 
 
 def unaccounted_proto(data: bytes, module: Module, kind: str) -> list[str]:
-    """What of an undamaged proto is not in its module, when no warning was given.
+    """What of an undamaged proto is not in its module, if there was no warning.
 
-    Counts fields by their numbers in ``hlo.proto``, with a walk of its own.
+    Counts fields by their numbers in ``hlo.proto``, with its own parser.
     """
     if module.warnings:
         return []
     for _ in range(("HloModule", "HloProto", "HloSnapshot").index(kind)):
-        # a message that comes twice is merged, which is what its parts in a row are
+        # a message that occurs twice is merged, which is the same as concatenating its parts
         data = b"".join(v for n, v in _fields(data, packed=True) if n == 1)
     computations = [v for n, v in _fields(data) if n == 3]
     instructions = [v for c in computations for n, v in _fields(c) if n == 2]
     opcodes = [next((v for n, v in _fields(i) if n == 2), b"") for i in instructions]
-    # what a damaged parameter or constant calls stands among its attributes
+    # what a damaged parameter or constant calls is among its attributes
     callers = [i for i, o in zip(instructions, opcodes, strict=True) if o not in _LEAVES]
     ids = {k: sum(_ids(i, k) for i in of) for k, of in ((36, instructions), (38, callers))}
     wrapped = sum(o == b"async-start" for o in opcodes)
-    # An asynchronous operation stands for a computation that holds it and its parameters.
+    # An asynchronous operation replaces a computation with it and its parameters.
     folded = len(computations) - len(module.computations)
     out = []
     if not 0 <= folded <= wrapped:
@@ -68,7 +68,7 @@ _LEAVES = (b"parameter", b"constant")
 
 
 def _fields(data: bytes, *, packed: bool = False) -> Iterator[tuple[int, bytes]]:
-    """(field number, its bytes) of a message; numbers as their varint, or left out: ``packed``."""
+    """(field number, bytes) of a message; numbers as their varint, or left out with ``packed``."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -86,7 +86,7 @@ def _fields(data: bytes, *, packed: bool = False) -> Iterator[tuple[int, bytes]]
 
 
 def _ids(instruction: bytes, number: int) -> int:
-    """How many values of a repeated integer field there are, packed or not."""
+    """The number of values of a repeated integer field, packed or not."""
     found = 0
     for n, value in _fields(instruction):
         if n == number:
@@ -122,7 +122,7 @@ def unaccounted(text: str, modules: Iterable[Module]) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """The text with strings and comments blanked; line ends stay."""
+    """The text with spaces instead of strings and comments; line ends stay."""
     return _LEXEME.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
@@ -148,7 +148,7 @@ def _spans(m: Module) -> Iterator[tuple[Instruction, int, int]]:
 
 def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
     out, told, covered = [], _told(m), set[int]()
-    own = m.text.split("\n")  # without what loggers put before each line, or behind the last
+    own = m.text.split("\n")  # without loggers' prefixes, or what follows the last line
     lines = [*lines[: m.first_line - 1], *own, *lines[m.first_line - 1 + len(own) :]]
     for i, first, last in _spans(m):
         mine = range(first, last + 1)
@@ -171,7 +171,7 @@ def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
             last = _line_of(m, c.text_span[1])
             before = next((n for n in range(last, m.first_line, -1) if n in covered), last)
             closing_lines.update(range(before, last + 1))
-    bare = plain("\n".join(lines)).split("\n")  # comments reach over lines
+    bare = plain("\n".join(lines)).split("\n")  # comments may span lines
     first_body = min(covered, default=end)
     for n in range(m.first_line, end + 1):
         if n in covered or n in told:
@@ -186,7 +186,7 @@ def _of_hlo(lines: list[str], m: Module, end: int) -> list[str]:
             continue
         said = re.sub(r"/\*.*?\*/|//.*", "", lines[n - 1])
         if n <= first_body and not Counter(_WORD.findall(said)) - header:
-            continue  # the module's attributes go on
+            continue  # the module's attributes continue
         if n in closing_lines and re.sub(r"\s", "", said).removeprefix("},") in threads:
             continue
         if _TABLE.match(lines[n - 1].strip()) and (m.frames != FrameTable() or line in _TITLES):
@@ -204,14 +204,14 @@ def _of_instruction(m: Module, i: Instruction) -> list[str]:
     """Words, operands and attributes of one instruction's text that it does not have."""
     assert i.text_span is not None
     if ".anon" in i.name or re.search(r"=\{?%_", i.attribute_text):
-        return []  # written out within another, which has the same span
+        return []  # written out inside another, which has the same span
     text = m.text[slice(*i.text_span)]
     bare = plain(text)
     kept = (i.name, i.shape.text, i.opcode, i.argument_text, i.attribute_text, "ROOT")
     have = Counter(_WORD.findall(" ".join(plain(k) for k in kept)))
     out = [f"%{i.name} lost the word {w!r}" for w in Counter(_WORD.findall(bare)) - have]
     if closing(f"({bare})", 0, strict=True) < 0:
-        return out  # where a bracket is damaged, its words are what can be counted
+        return out  # if a bracket is damaged, only its words can be counted
     opened = re.search(rf"(?<![\w.\-]){re.escape(i.opcode)}\s*\(", bare)
     if opened is None:
         return out
@@ -232,7 +232,7 @@ def _of_instruction(m: Module, i: Instruction) -> list[str]:
 
 
 def closing(text: str, at: int, strict: bool = False) -> int:
-    """Where the bracket at ``at`` closes; with ``strict`` -1 unless by one of its own kind."""
+    """Where the bracket at ``at`` closes; with ``strict`` -1 unless by one of the same kind."""
     depth = 0
     if strict:
         stack = []
@@ -250,7 +250,7 @@ def closing(text: str, at: int, strict: bool = False) -> int:
 
 
 def parts(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
+    """Splits at commas outside brackets."""
     out, depth, begin = [], 0, 0
     for k, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")
@@ -261,18 +261,18 @@ def parts(text: str) -> list[str]:
 
 
 def _leaves_open(line: list[str]) -> bool:
-    """Whether a line opens more brackets than it closes, so that more belongs to it."""
+    """Whether a line opens more brackets than it closes, so that it continues."""
     bare = plain("".join(line))
     return sum(bare.count(c) for c in "([{") > sum(bare.count(c) for c in ")]}")
 
 
 def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
-    """Lines that begin an operation which is no instruction; values that became no operand."""
+    """Lines that begin an operation without an instruction; values that became no operand."""
     out, told, covered = [], _told(m), dict[int, list[Instruction]]()
     for i, first, last in _spans(m):
         for n in range(first, last + 1):
             covered.setdefault(n, []).append(i)
-    for _, first, last in _spans(m):  # an open bracket's lines are said at its first
+    for _, first, last in _spans(m):  # the lines of an open bracket are reported at its first
         if first in told:
             told.update(n for n in range(first, last + 1) if len(covered[n]) == 1)
     for n in sorted(told):
@@ -288,7 +288,7 @@ def _of_mlir(lines: list[str], m: Module, end: int) -> list[str]:
         short = opcode.split(".")[-1]
         here = [i for i in covered.get(n, ()) if i.opcode.split(".")[-1].startswith(short)]
         if not here:
-            began = n if op[1] else n - 2  # its name may stand on a line before
+            began = n if op[1] else n - 2  # its name may be on the line before
             if told.isdisjoint(range(began, n + 2)):
                 out.append(f"line {n} is nowhere: {lines[n - 1].strip()[:70]!r}")
             continue

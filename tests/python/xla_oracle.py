@@ -1,8 +1,8 @@
-"""XLA's own parser as the judge of our readers, in a child process: it may abort.
+"""XLA's own parser to check our readers, in a child process because it may abort.
 
 ``assert_agrees(text, proto)`` is what tests call. Run as a program, this answers requests on
 standard input ("kind length" and that many bytes of HLO text or of a serialized
-HloModuleProto) with XLA's view of each as a line of JSON, until it is aborted or closed.
+HloModuleProto) with XLA's view of each as one line of JSON, until it is aborted or closed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ TIME_LIMIT_SECONDS = 120
 
 
 class Refused(Exception):
-    """XLA's parser did not take the module: it does that to some TPU dumps."""
+    """XLA's parser did not accept the module, as with some TPU dumps."""
 
 
 def assert_agrees(text: str | None, proto: bytes | None) -> str:
-    """Fails unless every reading of one program agrees; returns what XLA was compared on.
+    """Fails unless all readings of one program agree; returns what was compared with XLA.
 
     * text and proto give equal Modules;
     * XLA's parser finds the same computations, names, opcodes, shapes, operands, calls and
-      (in a scheduled module) order: of the text, or of the proto where it refuses the text;
+      (in a scheduled module) order: of the text, or of the proto if it refuses the text;
     * printing and reading again is a fixed point.
     """
     found: list[tuple[str, Module, str | bytes]] = []
@@ -77,7 +77,7 @@ def ask_xla(source: str | bytes, kind: str = "") -> dict[str, Any]:
 
 
 class _Child:
-    """One process for many modules, started anew after each abort."""
+    """One process for many modules, started again after each abort."""
 
     process: subprocess.Popen[bytes] | None = None
 
@@ -128,7 +128,7 @@ def through_xla(text: str) -> tuple[str, bytes]:
 
 
 def compare(module: Module, theirs: dict[str, Any]) -> list[str]:
-    """One line a disagreement; an unscheduled module's order is XLA's own affair."""
+    """One line per difference; the order of an unscheduled module is not compared."""
     out = []
     scheduled = module.is_scheduled
     ours = {c.name: c for c in module.computations}
@@ -166,10 +166,10 @@ def compare(module: Module, theirs: dict[str, Any]) -> list[str]:
 
 
 def compare_apart(module: Module, theirs: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """(what differs, what XLA's parser changed by itself and so differs from the text).
+    """(what differs, what XLA's parser itself changed from the text).
 
-    XLA gives every array without a layout the default one, and numbers names that stand in
-    two computations anew: ``f32[2,3]`` becomes ``f32[2,3]{1,0}``, ``a`` becomes ``a.1``.
+    XLA gives every array without a layout the default one, and gives names that are in two
+    computations new numbers: ``f32[2,3]`` becomes ``f32[2,3]{1,0}``, ``a`` becomes ``a.1``.
     """
     found = compare(module, theirs)
     if not found:
@@ -212,8 +212,8 @@ def _laid_out(rows: list[Any]) -> list[Any]:
 
 
 def _without_numbers(computations: dict[str, list[Any]], entry: str | None) -> Any:
-    """A form of all computations in which a name's last number says nothing; what an
-    instruction computes from what does."""
+    """A form of all computations that ignores the last number of names, and has what each
+    instruction computes from what."""
 
     def base(name: str) -> str:
         return re.sub(r"(?:\.\d+)+\Z", "", name)
@@ -247,7 +247,7 @@ _CALLS = re.compile(
 
 
 def parse_minimal(text: str) -> dict[str, Any]:
-    """XLA's shortest print: no metadata, no configurations, no attributes but calls."""
+    """Parses XLA's shortest print: no metadata, no configurations, no attributes but calls."""
     out: dict[str, Any] = {"entry": None, "computations": {}}
     rows: list[Any] = []
     for line in re.sub(r"/\*.*?\*/", "", text).splitlines():

@@ -1,4 +1,4 @@
-"""Profiler traces made by hand in XLA's layout, so that what must land where is known exactly.
+"""Profiler traces made by hand in XLA's layout, so that the expected times are known exactly.
 
 There is no TPU or GPU to trace on: planes, lines, names and stats are those of
 ``xla/tsl/profiler/utils/xplane_schema.cc``, ``xla/backends/profiler/gpu/cupti_collector.cc``
@@ -19,7 +19,7 @@ BASE_NS = 1_700_000_000_000_000_000
 
 
 class Plane:
-    """A plane under construction; metadata is shared by name as XPlaneBuilder does."""
+    """A plane under construction; metadata is shared by name, as in XPlaneBuilder."""
 
     def __init__(self, space: Any, name: str) -> None:
         self.plane = space.planes.add(id=len(space.planes), name=name.encode())
@@ -73,7 +73,7 @@ class Plane:
 
 @dataclass
 class Expected:
-    """Picoseconds by (op, device): all of it, without what is inside, from start to done."""
+    """Picoseconds by (op, device): in total, without what is inside, from start to done."""
 
     total: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     own: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
@@ -125,7 +125,7 @@ class TraceBuilder:
 
         Instruction k takes (200 + 7k + 3·device + step) ns, a loop's own overhead is 50 ns, a
         done waits 20 ns. ``modern`` writes display names and stats of metadata, which older
-        traces have not. ``skew`` is the host's clock over the device's. ``expected`` gets the
+        traces lack. ``skew`` is the host's clock divided by the device's. ``expected`` gets the
         device's times under ``device``.
         """
         plane = self.plane(f"/device:TPU:{device if ordinal is None else ordinal}")
