@@ -1,7 +1,6 @@
 // Builds the prebuilt JupyterLab extension: src/ → lib/index.js (esbuild) → labextension/
-// (the federated bundle that JupyterLab loads). What JupyterLab provides is never bundled.
-// Chips and colourings to choose from in the settings are those of the hardware file and of the
-// explorer.
+// (the federated bundle that JupyterLab loads). What JupyterLab provides is not bundled.
+// The chips and colourings offered in the settings come from chips.toml and from the explorer.
 
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
@@ -33,7 +32,7 @@ execFileSync(
   { stdio: "inherit" },
 );
 
-// webpack sees one file that is ours, and so lists nobody
+// webpack sees only our own bundled file and so would list no packages
 writeFileSync(
   "labextension/static/third-party-licenses.json",
   `${JSON.stringify({ packages: bundled(made.metafile) }, null, 2)}\n`,

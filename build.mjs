@@ -1,5 +1,5 @@
-// Bundles the renderer: explorer.js, and plan.js of planning. Each is a classic script that leaves
-// its functions in `hloscope`; python/hloscope/show/static.py makes pages and widgets of them.
+// Bundles the renderer: explorer.js, and plan.js for planning. Each is a classic script that defines
+// a global `hloscope`; python/hloscope/show/static.py makes pages and widgets from them.
 
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
@@ -7,7 +7,7 @@ import { build, context } from "esbuild";
 import { banner, bundled, text } from "./licenses.mjs";
 
 const out = "python/hloscope/static";
-rmSync(out, { recursive: true, force: true }); // what is no longer made goes into no wheel
+rmSync(out, { recursive: true, force: true }); // stale files must not get into the wheel
 mkdirSync(out, { recursive: true });
 const common = {
   bundle: true,
@@ -35,6 +35,6 @@ if (process.argv.includes("--watch")) {
     const kB = (n) => `${(n / 1000).toFixed(1)} kB`;
     console.log(`${t.outfile}  ${kB(bytes.length)}, ${kB(gzipSync(bytes).length)} gzip'd`);
   }
-  // Goes into the wheel beside our own; committed, so that a source distribution has it too.
+  // Goes into the wheel beside our own licence; committed, so that source distributions have it too.
   writeFileSync("THIRD-PARTY-LICENSES.txt", text([...others.values()]));
 }

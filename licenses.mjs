@@ -1,4 +1,4 @@
-// Licences of the packages that end up in our bundles, told by what esbuild put into them.
+// Licences of the packages that end up in our bundles, according to esbuild's metafile.
 
 import { readdirSync, readFileSync } from "node:fs";
 
@@ -22,14 +22,14 @@ export function bundled(metafile) {
   });
 }
 
-/** All of it as one text; "" when nothing was bundled. */
+/** All the licences as one text; "" when nothing was bundled. */
 export function text(packages) {
   return packages
     .map((p) => `${p.name} (${p.licenseId})\n\n${p.extractedText}\n`)
     .join(`\n${"-".repeat(72)}\n\n`);
 }
 
-/** A comment that stays in copies of the code: saved pages hold the whole bundle. */
+/** A comment with the licences that travels with the code: saved pages hold the whole bundle. */
 export function banner(packages) {
   return packages.length ? `/*! This file holds code of others:\n\n${text(packages)}*/\n` : "";
 }

@@ -1,4 +1,4 @@
-/** Two explorers of one page, whose programs were matched: which box of one is which of the other. */
+/** Two explorers on one page whose programs were matched: which box of one is which of the other. */
 import type { ViewModel } from "./base/model.ts";
 import { costsOf } from "./state/costs.ts";
 import { groupPath, instructionsOf } from "./state/members.ts";
@@ -8,13 +8,13 @@ interface Running {
   model: ViewModel;
 }
 
-/** The explorer in an element, once it has its View. */
+/** The explorer in an element, once it has its View; null before. */
 export function running(element: HTMLElement): Running | null {
   const root = element.shadowRoot?.querySelector(".root");
   return (root as unknown as { hloscope?: Running } | null)?.hloscope ?? null;
 }
 
-/** The changed or new operation with most time, else the first; -1 where none is. */
+/** The changed or new operation with the most time, else the first one; -1 if there are none. */
 export function mostChanged(model: ViewModel): number {
   const of = model.optional<Uint8Array>("diff.of");
   if (!of) return -1;
@@ -27,7 +27,7 @@ export function mostChanged(model: ViewModel): number {
   return best;
 }
 
-/** What a selection is in the other program; null where nothing is. */
+/** The counterpart of a selection in the other program; null if there is none. */
 export function partner(
   here: HTMLElement,
   there: HTMLElement,
@@ -43,7 +43,7 @@ export function partner(
     const index = pair[selection.index] ?? -1;
     return inside(index) ? { kind: "instruction", index } : null;
   }
-  // A group is the one there that holds most of what is in it: of those, the innermost.
+  // The counterpart of a group is the group that contains most of its contents, innermost first.
   const votes = new Map<number, number>();
   for (const i of instructionsOf(mine, selection).slice(0, 2000)) {
     if (!inside(pair[i])) continue;

@@ -1,4 +1,4 @@
-/** The parts around the graph, put together for one decoded View. */
+/** The graph and the parts around it, assembled for one decoded View. */
 import { h } from "./base/dom.ts";
 import type { TextModel, ViewModel } from "./base/model.ts";
 import { decodeAnalyses, decodeText } from "./base/model.ts";
@@ -84,12 +84,12 @@ export function explorer(
   const isKnown = ({ kind, index }: Selection): boolean =>
     kind !== "none" && index >= 0 && index < (model[kind]?.count ?? 0);
 
-  // 2. What every panel gets.
+  // 2. The context that every panel gets.
   const overlays = new Stages(left, theme);
   let textOnce: Promise<TextModel> | null = null;
   const text = () => {
     textOnce ??= host.text(signal).then(decodeText);
-    // A failure is not kept: the next panel that asks tries again.
+    // A failure is not cached: the next panel that asks tries again.
     textOnce.catch(() => {
       textOnce = null;
     });
@@ -114,14 +114,14 @@ export function explorer(
     colorings: () => colorings,
     text,
     stages,
-    alone: () => undefined, // the sidebar's to do
+    alone: () => undefined, // set by the sidebar
     passes: new PassLoader(host, signal),
     stage: (shown, until) => overlays.make(shown, until),
     whenReleased: whenReleased(root, signal),
     signal,
   };
 
-  // 3. Around it.
+  // 3. The parts around the graph.
   const side = sidebar(ctx, PANELS);
   const places = placesOf(
     model,
@@ -212,7 +212,7 @@ export function explorer(
   store.on("paint", recolour);
   recolour();
 
-  // 4. Analyses that take longer than a picture may: asked for once the first one is there.
+  // 4. Analyses, which take longer: requested once the first picture is shown.
   const extend = async () => {
     line.note("Computing cost, memory and collectives…");
     try {
@@ -227,8 +227,8 @@ export function explorer(
     }
     ctx.whenReleased(extended);
   };
-  // The chip that the options name, once there are costs. Changed from outside, not by the Cost
-  // panel (which sets the chip first), panels are shown anew.
+  // The chip that the options name, once there are costs. Panels are redrawn if it is changed
+  // from outside rather than by the Cost panel, which sets the chip first.
   let hardware: string | null = null;
   const useHardware = () => {
     const wanted = store.get("options").hardware ?? null;
@@ -267,7 +267,7 @@ export function explorer(
     store.setOptions({ colorBy: "family" });
   }
 
-  // 5. Out to the host, and keys.
+  // 5. Reports to the host, and the keyboard.
   store.on("selection", () => {
     const selection = store.get("selection");
     host.onSelect?.({ ...selection, name: nameOf(model, selection) });
@@ -276,7 +276,7 @@ export function explorer(
 
   attempt("place", () => places.begin());
 
-  // For automation and tests: what is where in the canvas, and how long drawing took.
+  // For automation and tests: where things are on the canvas, and how long drawing took.
   Object.assign(root, { hloscope: { model, store, pane } });
 
   return {
@@ -285,7 +285,7 @@ export function explorer(
       const known = isKnown(selection);
       const before = store.get("selection");
       ctx.whenReleased(() => {
-        if (store.get("selection") !== before) return; // the person clicked since
+        if (store.get("selection") !== before) return; // the user has clicked since
         store.select(known ? selection : NOTHING);
         if (known) reveal(ctx, selection);
       });
@@ -294,7 +294,7 @@ export function explorer(
       const was = dark;
       dark = next;
       const now = theme();
-      if (was === next && now.background === background) return; // drawn like that already
+      if (was === next && now.background === background) return; // already drawn like that
       background = now.background;
       pane.setTheme(now);
       overlays.setTheme(theme());
@@ -304,7 +304,7 @@ export function explorer(
   };
 }
 
-/** Runs once a picture was painted; soon anyway in a tab that nobody sees. */
+/** Runs `work` once a picture has been painted; in a hidden tab, after a short while. */
 function afterPaint(work: () => void, signal: AbortSignal): void {
   let begun = false;
   const begin = () => {
@@ -315,7 +315,7 @@ function afterPaint(work: () => void, signal: AbortSignal): void {
   setTimeout(begin, 300);
 }
 
-/** Runs a part; what it throws becomes a warning that names the part. */
+/** Runs a part; an exception becomes a warning that names the part, and the result null. */
 function attempt<T>(part: string, work: () => T): T | null {
   try {
     return work();
@@ -325,7 +325,7 @@ function attempt<T>(part: string, work: () => T): T | null {
   }
 }
 
-/** The canvas takes hex colours; a transparent or unparsable one gives null. */
+/** An opaque rgb() colour as hex, for the canvas; null for anything else. */
 function toHex(color: string): string | null {
   const parts = /^rgb\((\d+), (\d+), (\d+)\)$/.exec(color);
   if (!parts) return null;
@@ -340,7 +340,7 @@ function fullscreen(root: HTMLElement): void {
   else if (root.classList.contains("full")) root.classList.remove("full");
   else {
     const asked = root.requestFullscreen?.();
-    // Frames without the permission refuse: fill the frame instead.
+    // Frames without the permission refuse; fill the frame instead.
     if (asked) asked.catch(() => root.classList.add("full"));
     else root.classList.add("full");
   }

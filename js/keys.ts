@@ -43,7 +43,7 @@ export function bindKeys(root: HTMLElement, parts: Parts, signal: AbortSignal): 
     if (from < 0 || to < 0) return;
     if (!pane.path(from, to)) pane.path(to, from);
   };
-  // Going back selects without revealing: bring what it chose into view.
+  // Going back selects without revealing, so bring the selection into view.
   const history = (moved: boolean) => {
     if (moved) reveal(ctx, store.get("selection"));
   };
@@ -69,7 +69,7 @@ export function bindKeys(root: HTMLElement, parts: Parts, signal: AbortSignal): 
       if (event.defaultPrevented || event.altKey) return;
       const at = active();
       if (event.ctrlKey || event.metaKey) {
-        // Ctrl+Z, and both ways people write redo; in a text field they are the field's own.
+        // Ctrl+Z, and both usual shortcuts for redo; in a text field they belong to the field.
         const key = event.key.toLowerCase();
         if (at?.matches("input, textarea")) return;
         if (key === "z" && !event.shiftKey) pane.undo();

@@ -5,8 +5,8 @@
  *                                                      ├▶ panels     (panels/index.ts)
  *                                                      └▶ toolbar, legend, strip, status
  *
- * Everything lives in one shadow root. Each part is put in on its own: one that throws becomes
- * a named warning and the others go on.
+ * Everything lives in one shadow root. Each part is added separately: if one throws, that becomes
+ * a warning with its name and the others still work.
  */
 import { BadBlock } from "./base/decode.ts";
 import { fill, h } from "./base/dom.ts";
@@ -22,7 +22,7 @@ import type { Host, Mounted, Options, Selection } from "./view.ts";
 export function mount(element: HTMLElement, host: Host): Mounted {
   const life = new AbortController();
   const { signal } = life;
-  // Typing here must not edit the notebook: this stops Lumino's shortcuts, the listeners the rest.
+  // Typing here must not edit the notebook: this stops Lumino's shortcuts, the listeners below the rest.
   element.dataset.lmSuppressShortcuts = "true";
   const shadow = element.shadowRoot ?? element.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
@@ -47,7 +47,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
     running?.setTheme(theme.dark);
   };
   const size = () => {
-    // 0: as high as the element; the page decides.
+    // 0: as high as the element, so that the page decides.
     root.classList.toggle("page", options.height === 0);
     root.classList.toggle("sized", options.height > 0);
     element.style.height = options.height === 0 ? "100%" : "";

@@ -1,4 +1,4 @@
-/** Where one is in the explorer: told to the host as it changes, taken from it, and bookmarked. */
+/** The user's place in the explorer: reported to the host, restored from it, and bookmarked. */
 import { bookmarksIn } from "./base/kept.ts";
 import type { ViewModel } from "./base/model.ts";
 import type { GraphPane } from "./draw/graph-pane.ts";
@@ -8,7 +8,7 @@ import { pickOf, placeOf } from "./state/place.ts";
 import type { Store } from "./state/store.ts";
 import type { Host, Selection } from "./view.ts";
 
-/** The host is told once nothing has changed for so long. */
+/** A place is reported once nothing has changed for this long. */
 const QUIET_MS = 300;
 
 export function placesOf(
@@ -38,7 +38,7 @@ export function placesOf(
     const colorBy = words.get("colour");
     const chosen = { ...(panel ? { panel } : {}), ...(colorBy ? { colorBy } : {}) };
     if (panel || colorBy) store.setOptions(chosen);
-    // Of another module: its panel and colours still say something, its boxes nothing.
+    // A place in another module: its panel and colours still apply, its boxes do not.
     if (pane.setPlace(words)) select(pickOf(words));
   };
   const found: Places & { begin(): void } = {

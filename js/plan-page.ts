@@ -1,4 +1,4 @@
-/** A saved planning page: one script, one block of JSON, no network. */
+/** A saved planning page: one script and one block of JSON, with no network access. */
 import { mountPlan } from "./plan/mount.ts";
 import type { PlanView } from "./plan/view.ts";
 

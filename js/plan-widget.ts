@@ -12,7 +12,7 @@ interface Model {
   send(content: unknown): void;
 }
 
-// Compiling a candidate to open it takes a while; a dead kernel should not take for ever.
+// Compiling a candidate to open it takes a while, but a dead kernel must not block for ever.
 const ANSWER_TIMEOUT_MS = 180_000;
 let asked = 0;
 

@@ -1,4 +1,4 @@
-/** A saved page keeps its place in its address, and its bookmarks in the page. */
+/** A saved page keeps the place in its URL, and bookmarks in local storage or in the page itself. */
 import { saveFile } from "./base/dom.ts";
 import { bookmarksIn } from "./base/kept.ts";
 import type { Bookmark, Host } from "./view.ts";
@@ -12,7 +12,7 @@ type PlacedHost = Pick<
 
 export function placed(element: HTMLElement): PlacedHost {
   const summary = [...element.childNodes];
-  // A frame in a notebook has no address of its own.
+  // A frame in a notebook has no URL of its own.
   const addressed = window.top === window && /^(https?|file):$/.test(location.protocol);
   const here = () => location.hash.slice(1);
   const key = `hloscope ${location.pathname}`;
@@ -23,7 +23,7 @@ export function placed(element: HTMLElement): PlacedHost {
       try {
         history.replaceState(null, "", `#${place}`);
       } catch {
-        // Too often, or not allowed here: the link can still be copied.
+        // Called too often, or not allowed here; the link can still be copied.
       }
     },
     followPlace(go, signal) {
@@ -35,7 +35,7 @@ export function placed(element: HTMLElement): PlacedHost {
       try {
         localStorage.setItem(key, JSON.stringify(all));
       } catch {
-        // No storage for files in some browsers: they stay until the page is closed or saved.
+        // Some browsers have no storage for files: bookmarks last until the page is closed or saved.
       }
     },
     savePage(bookmarks, place) {
@@ -62,14 +62,14 @@ function remembered(key: string): Bookmark[] | null {
   }
 }
 
-/** The page as it was opened, with these bookmarks and place in it. */
+/** The page as it was when opened, with these bookmarks and this place in it. */
 function pageWith(bookmarks: Bookmark[], place: string, summary: Node[]): string {
   const page = document.documentElement.cloneNode(true) as HTMLElement;
   const element = page.querySelector("#hloscope") as HTMLElement;
   element.dataset.place = place;
   element.removeAttribute("style");
   element.replaceChildren(...summary.map((node) => node.cloneNode(true)));
-  // The renderer that the loader unpacked is unpacked again.
+  // Drop the renderer that the loader unpacked; it will be unpacked again.
   for (const script of page.querySelectorAll("script:not([type]):not([data-loader])")) {
     script.remove();
   }

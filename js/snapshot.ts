@@ -1,4 +1,4 @@
-/** The explorer of a saved page: one script, data blocks in the page, no network. */
+/** The explorer of a saved page: one script and data blocks in the page, with no network access. */
 import { mostChanged, partner, running } from "./beside.ts";
 import { mount } from "./mount.ts";
 import { placed } from "./saved-page.ts";
@@ -21,7 +21,7 @@ function block(id: string, missing: string): Uint8Array {
   return fromBase64(text);
 }
 
-/** One explorer of the page. Blocks of a second one, beside it, end in "-other". */
+/** One explorer of the page. The ids of blocks of a second one beside it end in "-other". */
 function open(element: HTMLElement, suffix: string, more: Partial<Host>): Mounted {
   const options = JSON.parse(element.dataset.options || "{}") as Partial<Options>;
   const noStages = element.dataset.noStages || "this page was saved without them.";
@@ -42,7 +42,7 @@ function open(element: HTMLElement, suffix: string, more: Partial<Host>): Mounte
     async stages() {
       return block(`hloscope-stages${suffix}`, noStages);
     },
-    // Where a person was is kept for one explorer of a page.
+    // The user's place is kept only if the page has a single explorer.
     ...(document.getElementById("hloscope-second") ? {} : placed(element)),
     ...more,
   };
@@ -57,14 +57,14 @@ function open(element: HTMLElement, suffix: string, more: Partial<Host>): Mounte
   return mount(element, host);
 }
 
-/** Two programs side by side: what is selected in one is selected in the other. */
+/** Two programs side by side: selecting in one selects the counterpart in the other. */
 function beside(first: HTMLElement, second: HTMLElement): void {
   const sides = [first, second];
   const sent: (Selection | null)[] = [null, null];
   const follow = (from: number) => (selection: Selection) => {
     const asked = sent[from];
     sent[from] = null;
-    // What was selected here because of the other side goes no further.
+    // A selection that came from the other side is not sent back.
     if (asked?.kind === selection.kind && asked.index === selection.index) return;
     const there = partner(sides[from], sides[1 - from], selection);
     if (!there) return;
@@ -75,7 +75,7 @@ function beside(first: HTMLElement, second: HTMLElement): void {
     open(first, "", { onSelect: follow(0) }),
     open(second, "-other", { onSelect: follow(1) }),
   ];
-  // The change that costs most is in both pictures from the start.
+  // Both pictures start at the change that costs the most.
   const begin = () => {
     const explorer = running(second);
     const index = explorer ? mostChanged(explorer.model) : -1;
@@ -85,7 +85,7 @@ function beside(first: HTMLElement, second: HTMLElement): void {
   const waiting = setInterval(() => {
     if (running(first)?.model.optional("diff.pair") && begin()) clearInterval(waiting);
   }, 200);
-  // The lists beside the pictures name instructions of either.
+  // The lists beside the pictures name instructions of either side.
   document.addEventListener("click", (event) => {
     const row = event.target instanceof Element ? event.target.closest("[data-side]") : null;
     if (!(row instanceof HTMLElement)) return;
@@ -94,7 +94,7 @@ function beside(first: HTMLElement, second: HTMLElement): void {
     const explorer = running(sides[side]);
     if (!explorer || !(index >= 0 && index < explorer.model.instruction.count)) return;
     const selection: Selection = { kind: "instruction", index };
-    mounted[side].select(selection); // the other follows
+    mounted[side].select(selection); // the other side follows
   });
 }
 
@@ -104,7 +104,7 @@ export function start(): void {
   const other = document.getElementById("hloscope-second");
   if (other) beside(element, other);
   else open(element, "", {});
-  // A page is all explorer: keys work before anything in it was clicked.
+  // The page is nothing but the explorer, so keys work before anything in it is clicked.
   document.addEventListener("keydown", (event) => {
     if (event.target !== document.body) return;
     const root = element.shadowRoot?.querySelector(".root");

@@ -1,4 +1,4 @@
-/** A picture of its own that a panel puts over the graph: the same drawing, of another View. */
+/** A separate picture that a panel puts over the graph: the same drawing code, for another View. */
 import { h } from "./base/dom.ts";
 import type { ViewModel } from "./base/model.ts";
 import { createGraphPane, type GraphTheme } from "./draw/graph-pane.ts";
@@ -20,7 +20,7 @@ export class Stages {
     const store = new Store(model);
     const pane = createGraphPane(graph, model, store, this.theme(), signal);
     pane.setMinimap(false);
-    // Passes insert and remove copies and transposes: all are drawn.
+    // Passes insert and remove copies and transposes, so draw asynchronous copies too.
     pane.setShown(false, true);
     const dress = (theme: GraphTheme) => pane.setTheme(theme);
     this.open.add(dress);

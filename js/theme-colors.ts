@@ -1,24 +1,24 @@
-/** Colours of what panels paint on a canvas, in both themes; theme-css.ts has those of the page. */
+/** Colours for what panels paint on a canvas, in both themes; theme-css.ts has those of the page. */
 
 export interface Ink {
   dark: boolean;
-  /** Words on cells; on strong cells of the other lightness; beside them. */
+  /** Text on cells; on cells of a strong colour; beside cells. */
   text: string;
   onStrong: string;
   dim: string;
-  /** Edges of cells, and of cells in which nothing is known. */
+  /** Edges of cells, and of cells with unknown values. */
   edge: string;
   faint: string;
-  /** Rings what is pointed at. */
+  /** Ring around what is pointed at. */
   mark: string;
   /** Ends of the scale of amounts, as red, green, blue. */
   low: [number, number, number];
   high: [number, number, number];
-  /** Less and more than usual, around `even`. */
+  /** Less and more than expected, on either side of `even`. */
   even: [number, number, number];
   less: [number, number, number];
   more: [number, number, number];
-  /** Saturation and three lightnesses of classes, percent. */
+  /** Saturation and the three lightnesses of classes, in percent. */
   classes: { saturation: number; lightness: [number, number, number] };
   /** Parts of the cost: compute, memory, collectives, unknown. */
   parts: [string, string, string, string];
@@ -67,21 +67,21 @@ export const inkOf = (dark: boolean): Ink => (dark ? DARK : LIGHT);
 
 type Rgb = readonly [number, number, number];
 
-/** From one colour to another; `t` beyond 0 … 1 is its end. */
+/** Mixes two colours; `t` is clamped to 0 … 1. */
 function mixed(from: Rgb, to: Rgb, t: number): string {
   const part = Math.min(1, Math.max(0, t));
   const [r, g, b] = [0, 1, 2].map((k) => Math.round(from[k] + (to[k] - from[k]) * part));
   return `rgb(${r},${g},${b})`;
 }
 
-/** Light to strong blue; a second channel is the number in the cell and the legend. */
+/** Weak to strong blue; the number in the cell and the legend say the same without colour. */
 export const heatColor = (t: number, ink: Ink): string => mixed(ink.low, ink.high, t);
 
 /** Orange for more, blue for less, grey in between; `t` from -1 to 1. */
 export const againstColor = (t: number, ink: Ink): string =>
   mixed(ink.even, t > 0 ? ink.more : ink.less, Math.abs(t));
 
-/** Distinct hues by the golden angle; lightness alternates so that neighbours differ in grey too. */
+/** Distinct hues by the golden angle; lightness alternates so that neighbours also differ in grey. */
 export function classColor(k: number, { classes }: Ink): string {
   const hue = Math.round((k * 137.508 + 215) % 360);
   return `hsl(${hue} ${classes.saturation}% ${classes.lightness[k % 3]}%)`;

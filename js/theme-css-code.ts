@@ -1,4 +1,4 @@
-/** The part of the style sheet for coloured texts: see panels/parts/text-pane.ts. */
+/** The part of the style sheet for coloured texts; see panels/parts/text-pane.ts. */
 export const CODE_CSS = `
 .code-pane{--tint:.96 .032;--tint-lit:.915 .085;--stripe:.6 .16;--added:#0a6b2e;--removed:#b3261e;--changed:#8a5300}
 .root.dark .code-pane{--tint:.265 .04;--tint-lit:.36 .085;--stripe:.75 .14;--added:#7fd39a;--removed:#ff9a92;--changed:#f0c063}

@@ -1,4 +1,4 @@
-/** Style of the passes: their table, and the picture that lies over the graph. */
+/** The part of the style sheet for passes: their table, and the picture over the graph. */
 export const PASSES_CSS = `
 .root{--kept:#e9eef4;--added:#a9dfc6;--added-edge:#067a55;--removed:#f6cfc4;--removed-edge:#b8401f;--changed:#f3dd8f;--changed-edge:#8a6a00}
 .root.dark{--kept:#2b3541;--added:#11573f;--added-edge:#43c795;--removed:#5c2b1f;--removed-edge:#f0876a;--changed:#5a4a10;--changed-edge:#dcb73a}

@@ -1,4 +1,4 @@
-/** The explorer's style sheet. Adopted by its shadow root, so no page rule or CSP touches it. */
+/** The explorer's style sheet, adopted by its shadow root, out of reach of page styles and CSP. */
 export const CSS = `
 :host{display:block;contain:content;color-scheme:light dark}
 *{box-sizing:border-box}

@@ -1,11 +1,11 @@
-/** Which theme to wear: the option, then the host's own, then the system's. Follows changes. */
+/** The theme to use: the option's, else the host's, else the system's. Follows changes. */
 import type { Options } from "./view.ts";
 
 export type HostKind = "jupyter" | "vscode" | "none";
 
 export interface Theme {
   dark: boolean;
-  /** Whose CSS variables to use; "none" when the option asks for the host's opposite. */
+  /** Whose CSS variables to use; "none" without a host, or if the option asks for its opposite. */
   host: HostKind;
 }
 
@@ -15,7 +15,7 @@ function hostTheme(): Theme {
   if (jupyter) return { dark: jupyter === "false", host: "jupyter" };
   const code = body?.getAttribute("data-vscode-theme-kind") ?? "";
   if (code) return { dark: /dark|high-contrast(?!-light)/.test(code), host: "vscode" };
-  // Pages that mark their theme on html or body, marimo among them.
+  // Pages that mark their theme on html or body, such as marimo.
   for (const element of [body, documentElement]) {
     const mark = element?.dataset.theme ?? "";
     if (element?.classList.contains("dark") || /dark/.test(mark))

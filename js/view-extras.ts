@@ -2,55 +2,55 @@
  * The part of the contract that is JSON: what `ViewHeader.extras` and `summary` hold. `npm run
  * schema` makes js/view.schema.json of it, and Python's tests hold every block they write to that.
  *
- * Numbers that are indices of instructions say so; -1 is none. Bytes are of one device, times
+ * Numbers that are instruction indices say so; -1 is none. Bytes are per device, times are in
  * seconds; null is unknown.
  */
 
-/** Results of the analyses that are small enough for JSON; each absent when it has nothing. */
+/** Results of analyses that are small enough for JSON; each is absent when it has nothing. */
 export interface Extras {
   cost?: CostExtras;
   memory?: MemoryExtras;
   source?: SourceExtras;
   measured?: MeasuredExtras;
   collectives?: CollectiveExtras;
-  /** Names of `phase.of` and `collective.phase`; the first is "". */
+  /** Names of the values of `phase.of` and `collective.phase`; the first is "". */
   phases?: string[];
   compiler?: CompilerMessage[];
   findings?: Findings;
   timeline?: TimelineExtras;
   trace?: TraceExtras;
-  /** Of columns move.*: the chip their seconds are of; null where none is known. */
+  /** For columns move.*: the chip for which their seconds are modelled; null where none is known. */
   moves?: { hardware: string | null };
   devices?: DeviceExtras;
   /** Only in the passes block. */
   passes?: PassesExtras;
-  /** Of columns own.0, own.1, …: numbers that a person gave. */
+  /** For columns own.0, own.1, …: numbers that the user gave. */
   own?: { label: string; unit: string }[];
 }
 
-/** Passes that changed the module, in order; the first is where it began. */
+/** Passes that changed the module, in order; the first row is the initial module. */
 export interface PassesExtras {
   rows: PassRow[];
-  /** The row to begin at: where the main View stands, else the pass that made most. */
+  /** The row to show first: that of the main View, else of the pass that made the most fusions. */
   begin: number;
-  note: string; // what is missing; "" nothing
+  note: string; // what is missing; "" if nothing
 }
 export interface PassRow {
   pipeline: string;
   pass: string;
-  about: string; // what such a pass is for; "" not described
+  about: string; // what the pass is for; "" if not described
   counts: Record<string, number>; // instructions, fusions, copies, transposes, collectives
-  change: Record<string, number>; // against the row before
+  change: Record<string, number>; // compared with the previous row
   added: number;
   removed: number;
   changed: number;
   renamed: number;
   onlyMetadata: boolean;
-  cost: PassCost | null; // null: not worked out
+  cost: PassCost | null; // null: not computed
 }
 /** null: not known. */
 export interface PassCost {
-  /** "global": not cut over the devices yet, so of all of them together. */
+  /** "global": not partitioned yet, so figures are for all devices together. */
   shapes?: "local" | "global";
   flops?: number | null;
   bytes_accessed?: number | null;
@@ -58,9 +58,9 @@ export interface PassCost {
   failed?: string;
 }
 
-/** What columns timeline.* are of. */
+/** What columns timeline.* refer to. */
 export interface TimelineExtras {
-  /** "compute", "waiting" (for a transfer), then "over data" and the like. */
+  /** "compute", "waiting" (for a transfer), then "over data" and so on. */
   lanes: string[];
   seconds: number; // of one step
   entry: number; // computation
@@ -69,35 +69,35 @@ export interface TimelineExtras {
 
 /** What columns trace.* leave out. */
 export interface TraceExtras {
-  events: number; // of all lanes, drawn or not
-  /** Events that took less than these seconds are left out; null when none is. */
+  events: number; // in all lanes, drawn or not
+  /** Events shorter than this many seconds are left out; null when none are. */
   shortest: number | null;
-  /** Events of the file that no lane has: "on the host's threads". */
+  /** Events in the file that are in no lane: "on the host's threads". */
   elsewhere: { where: string; events: number }[];
-  runs: number; // executions of this program, all devices
+  runs: number; // executions of this program on all devices
 }
 
 export interface CostExtras {
   dtypes: string[];
-  /** Distinct reaches of the chips' first links: columns of the `transfer` tables. */
+  /** Number of distinct reaches of the chips' first links: columns of the `transfer` tables. */
   reaches: number;
   hardware: Chip[];
-  /** What `cost.seconds` is modelled on: the chip a person chose, else the program's own. */
+  /** The chip on which `cost.seconds` is modelled: the one the user chose, else the program's own. */
   chosen: string | null;
-  /** The chip of the program's devices. */
+  /** The chip that the program's devices are. */
   own: string | null;
   totals: Totals;
   torusIsKnown: boolean;
-  /** "4×4": where the devices' places are not known. */
+  /** The slice that is assumed where device coordinates are not known: "4×4". */
   assumedSlice: string;
   unknownLoops: { instruction: number; parent: number }[];
   branchesLeftOut: number[];
-  /** [least, most] of flops, bytes_accessed, transcendentals, seconds that branches decide. */
+  /** [least, most] of flops, bytes_accessed, transcendentals and seconds that depend on branches. */
   ranges: Record<string, number[]>;
   xla: XlaFigure[];
 }
 
-/** Sums over units that run, times their executions; of times only with a chip, else 0. */
+/** Sums over units times their executions; times only where a chip is chosen, else 0. */
 export interface Totals {
   flops: number;
   bytes: number;
@@ -105,10 +105,10 @@ export interface Totals {
   memory: number;
   collective: number;
   exposed: number;
-  /** Copies to VMEM and the host that nothing else leaves bandwidth for. */
+  /** Time waited for copies to VMEM and the host, for which nothing else left bandwidth. */
   copies: number;
   total: number;
-  /** Executed instructions whose time is unknown. */
+  /** Number of executed instructions whose time is unknown. */
   unknown: number;
 }
 
@@ -125,20 +125,20 @@ export interface Chip {
   label: string;
   memoryBytes: number;
   memoryBandwidth: number;
-  /** Of the link to the host's memory, one way. */
+  /** Of the link to host memory, one way. */
   hostBandwidth: number;
-  /** FLOP/s per entry of `dtypes`; null where no source says. */
+  /** FLOP/s per entry of `dtypes`; null where no source gives it. */
   matmul: (number | null)[];
   peak: number;
   vector: number | null;
   clock: number | null;
   links: Link[];
-  /** Column of the `transfer` tables that its first link's reach has. */
+  /** Column of the `transfer` tables for the reach of its first link. */
   reach: number;
   source: string[];
 }
 
-/** One of XLA's own totals beside ours, and what the difference is made of. */
+/** One of XLA's own totals beside ours, and the parts of the difference. */
 export interface XlaFigure {
   quantity: string;
   xla: number;
@@ -156,12 +156,12 @@ export interface MemoryExtras {
   simulatedBytes: number;
   assignedBytes: number | null;
   xlaPeakBytes: number | null;
-  /** What `xlaPeakBytes` leaves out or adds, after a comma; "" nothing. */
+  /** What `xlaPeakBytes` leaves out or adds, as text after a comma; "" if nothing. */
   xlaPeakNote: string;
   tableBytes: number;
   peakPoint: number;
   platform: string;
-  /** The main memory first; each with its own peak and who says so. */
+  /** Main memory first; each with its own peak and the source of that figure. */
   spaces: { space: number; name: string; peak: number; source: string }[];
   donations: Donation[];
   copies: ParameterCopy[];
@@ -175,7 +175,7 @@ export interface Donation {
   bytes: number;
   outcome: string;
   output: string;
-  why: string; // of one donated in vain: why no output took its memory
+  why: string; // for a donation that was not used: why no output took its memory
 }
 export interface ParameterCopy {
   instruction: number;
@@ -217,23 +217,23 @@ export interface Remat {
 
 export interface SourceExtras {
   files: { file: string; library: boolean; text: string | null }[];
-  /** Of `source.why`, before the name of `source.via`: "layout for"; the first is "". */
+  /** Texts of `source.why`, followed by the name of `source.via`: "layout for"; the first is "". */
   why: string[];
 }
 
 export interface MeasuredExtras {
   devices: number[];
   steps: number;
-  /** Part of the trace's time in this module that landed on an instruction. */
+  /** Fraction of the trace's time in this module that was matched to an instruction. */
   coverage: number;
   deviceSeconds: number[];
-  /** Mean over devices, of one step. */
+  /** Of one step, mean over devices. */
   totalSeconds: number;
-  /** Asynchronous operations from start to done, of one step. */
+  /** Asynchronous operations from start to done, in one step. */
   flightSeconds: number;
-  /** What may be wrong with the join, and what of the trace is not in the figures. */
+  /** What may be wrong with the match, and which part of the trace is not in the figures. */
   notes: string[];
-  /** Names of `devices` where several hosts were traced. */
+  /** Names of `devices`, where several hosts were traced. */
   names: string[] | null;
 }
 
@@ -241,9 +241,9 @@ export interface CollectiveExtras {
   written: string[];
   why: WhyCard[];
   groups: GroupSet[];
-  /** Kind → what its wire bytes and time take for granted, as a clause. */
+  /** Kind → what its wire bytes and time assume, as a clause. */
   assumes: Record<string, string>;
-  /** Kinds that stand for several permutes: their parts are transfers, not arrays. */
+  /** Kinds that consist of several permutes: their parts are transfers, not arrays. */
   ofPermutes: string[];
 }
 export interface Origin {
@@ -253,39 +253,39 @@ export interface Origin {
   name: string;
   line: string;
   stack: string[];
-  /** Ops it was propagated along, from the value back. */
+  /** Ops along which it was propagated, from the value backwards. */
   via: string[];
 }
-/** Why an inserted collective is there; `unknown` says what could not be found. */
+/** Why an inserted collective is there; `unknown` says what could not be determined. */
 export interface WhyCard {
   unknown: string;
   opName: string;
   opcode: string;
   shape: string;
   line: string;
-  /** The line that tables have for it, where that is another, and why: "train.py:8, inferred". */
+  /** The line that tables give for it, where it differs, and why: "train.py:8, inferred". */
   listed: string;
   operand: string;
   had: string;
   needs: string;
-  /** Lines that called the line, the nearest first. */
+  /** Lines of the callers, the nearest first. */
   callers: string[];
-  /** The other ops that it serves, or lines that ask for it by name. */
+  /** Other ops that it serves, or lines that ask for it explicitly. */
   others: string[];
   origins: Origin[];
 }
-/** Devices that talk: groups of them, or (source, target) pairs. */
+/** Devices that communicate: groups of them, or (source, target) pairs. */
 export interface GroupSet {
   pairs: boolean;
   rows: number[][];
 }
 
-/** What the compiler said, with the instructions that pay for it. */
+/** A message from the compiler, with the instructions that pay for it. */
 export interface CompilerMessage {
   message: string;
   kind: string | null; // "involuntary full rematerialization"
-  operation: string; // before partitioning; "" not said
-  shape: string; // of one device, as XLA wrote it
+  operation: string; // before partitioning; "" if not given
+  shape: string; // per device, as XLA wrote it
   had: string;
   needs: string;
   op_name: string;
@@ -296,8 +296,8 @@ export interface CompilerMessage {
 
 export interface Findings {
   headline: string[];
-  rules: number; // that were asked
-  unasked: number; // that need the optimised program, of one that is not
+  rules: number; // that were applied
+  unasked: number; // not applied, as they need an optimised program and this one is not
   failed: string[];
   rows: Finding[];
 }
@@ -306,13 +306,13 @@ export interface Finding {
   title: string;
   evidence: string;
   advice: string;
-  share: number; // of the step or of the peak, 0 to 1
+  share: number; // of the step or the peak, 0 to 1
   atStake: string; // "1.2 ms modelled, 12.5 MiB on the wire"
   line: string; // "dir/train.py:31"; "" unknown
-  inferred: boolean; // the line is that of what the evidence serves
+  inferred: boolean; // the line belongs to what the evidence serves
   code: string; // that line's text; "" unknown
-  scope: string; // "decoder/embed" where the line is unknown or a library's; else ""
-  count: number; // of the evidence; `instructions` are its first
+  scope: string; // "decoder/embed" where the line is unknown or in a library; else ""
+  count: number; // of all evidence; `instructions` is the first of it
   instructions: number[];
 }
 
@@ -320,7 +320,7 @@ export interface DeviceExtras {
   count: number;
   kind: string;
   coords: number[][]; // [] when not known
-  slices: number[]; // the TPU slice of each device; [] where there is one
+  slices: number[]; // the TPU slice of each device; [] where there is only one
   mesh: MeshInfo | null;
 }
 export interface MeshInfo {
@@ -330,7 +330,7 @@ export interface MeshInfo {
   given: boolean; // false: inferred from the module
 }
 
-/** `hloscope summary --json`: what the View has at once. */
+/** `hloscope summary --json`: the part that the View has from the start. */
 export interface Counts {
   module: string;
   computations: number;
@@ -338,11 +338,11 @@ export interface Counts {
   entry_instructions: number;
   fusions: Record<string, number>;
   opcodes: Record<string, number>;
-  /** null, as the bytes are: unknown, of a dump that was cut off before its program. */
+  /** null, like the bytes, when unknown: the dump was truncated before its program. */
   parameters: number | null;
   parameter_bytes: number | null;
   output_bytes: number | null;
-  /** "global": of several devices and not partitioned yet; then bytes are of whole arrays. */
+  /** "global": for several devices and not partitioned yet; bytes are then of whole arrays. */
   shapes: "local" | "global";
   partitions: number;
   replicas: number;
@@ -359,19 +359,19 @@ export interface MoreSummary {
     executions: number;
     payload_bytes: number;
     wire_bytes: number;
-    /** Where branches of conditionals decide: the plain figures are the most. */
+    /** Present where branches of conditionals matter; the plain figures are then the most. */
     executions_least?: number;
     payload_bytes_least?: number;
     wire_bytes_least?: number;
-    /** A trip count or a formula is unknown in some of them. */
+    /** A trip count or a formula is unknown for some of them. */
     lower_bound?: boolean;
-    /** Of programs on several TPU slices: "dcn" between them, "ici" within one. */
+    /** For programs on several TPU slices: "dcn" between them, "ici" within one. */
     network?: string;
   }[];
-  /** What one device sends in all: of branches that exclude one another only one counts. */
+  /** What one device sends in all; of mutually exclusive branches only one counts. */
   wire_bytes?: number | null;
   wire_bytes_least?: number;
-  /** Sharding → parameters with it. */
+  /** Sharding → number of parameters with it. */
   shardings?: Record<string, number>;
   devices?: {
     partition: number;
@@ -413,16 +413,16 @@ export type Summary = Counts & MoreSummary;
 export interface StageText {
   id: string; // "source", "jaxpr", "stablehlo", "optimized"
   title: string;
-  /** The View's own: its text is the text block, its places are instructions. */
+  /** It is the View's own stage: its text is the text block, its places are instructions. */
   own: boolean;
-  /** Bytes of stage_text. */
+  /** Byte range in stage_text. */
   begin: number;
   end: number;
-  /** Its places: first .. first + count - 1, their lines ascending. */
+  /** Its places: first .. first + count - 1, in ascending order of their lines. */
   first: number;
   count: number;
-  /** What was left out, in sentences. */
+  /** What was left out, as sentences. */
   notes: string[];
-  /** Of Python source: files, the row that names each, and whether their text is there. */
+  /** For Python source: the files, the row that names each, and whether its text is known. */
   files: { file: string; row: number; known: boolean }[];
 }

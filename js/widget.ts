@@ -2,21 +2,20 @@
  * The explorer as an anywidget: traits in, selection and options out.
  *
  *     _view      Bytes   the View block           selection  dict  kind, index, name (both ways)
- *     _analyses  Bytes   the analyses block, where it is small
+ *     _analyses  Bytes   the analyses block, if it is small
  *     _options   dict    Options (both ways)
- *     _place     str     what is open, in sight and selected; kept with the notebook
+ *     _place     str     what is open, in view and selected; kept with the notebook
  *     _bookmarks list    name, note, place
+ *     _passes    str     "" none, "kept", or "compile": available after compiling once more
  *
- *     _passes    string  "" none, "kept", or "compile": there after compiling once more
- *
- * Other blocks come when asked for: {kind: "text" | "analyses" | "stages", id} out; the same with one
- * buffer, or {kind: "error", id, message}, back.
+ * Other blocks come on request: {kind: "text" | "analyses" | "stages", id} goes out; the same with
+ * one buffer, or {kind: "error", id, message}, comes back.
  */
 import { tellKept } from "./base/kept.ts";
 import { mount } from "./mount.ts";
 import type { Bookmark, Host, Options, PassCost, Selection } from "./view.ts";
 
-/** The part of anywidget's model that we use. */
+/** The part of anywidget's model that is used here. */
 interface Model {
   get(name: string): unknown;
   set(name: string, value: unknown): void;
@@ -33,7 +32,7 @@ interface Reply {
 }
 
 const ANSWER_TIMEOUT_MS = 60_000;
-/** Between two words of a job: a large program is that long in the compiler. */
+/** Between two messages of a job: compiling a large program may take this long. */
 const COMPILE_TIMEOUT_MS = 1_800_000;
 let asked = 0;
 
@@ -84,7 +83,7 @@ interface PassReply extends Reply {
   cost?: PassCost;
 }
 
-/** The job that works the passes out in the kernel: see pass_job.py. */
+/** The job that computes the passes in the kernel; see pass_job.py. */
 function passesOf(model: Model): Pick<Host, "passes" | "passesPrice"> {
   const there = model.get("_passes");
   if (!there) return {};
@@ -176,7 +175,7 @@ export function render({ model, el, signal }: RenderProps): () => void {
       model.save_changes();
     },
     onOptions(options) {
-      // marimo's model reports our own change back to us at once: stop there
+      // marimo's model immediately reports our own change back to us: stop here
       if (equal(model.get("_options") as Partial<Options>, options)) return;
       model.set("_options", options);
       model.save_changes();

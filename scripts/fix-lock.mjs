@@ -3,7 +3,7 @@
 //
 //     npm install --package-lock-only … && node scripts/fix-lock.mjs && npm ci
 //
-// Also removes the addresses of the registry that was asked: npm finds packages without them.
+// Also removes the `resolved` addresses of the registry used: npm finds packages without them.
 import { readFileSync, writeFileSync } from "node:fs";
 
 const OS = "darwin win32 linux android freebsd openbsd netbsd sunos aix openharmony".split(" ");
@@ -13,7 +13,7 @@ const file = process.argv[2] ?? "package-lock.json";
 const lock = JSON.parse(readFileSync(file, "utf8"));
 const { packages } = lock;
 
-/** Whether `name`, asked for by the package at `from`, has an entry there or further up. */
+/** Whether `name`, required by the package at `from`, has an entry there or further up. */
 function isLocked(from, name) {
   for (let at = from; ; ) {
     if (packages[`${at ? `${at}/` : ""}node_modules/${name}`]) return true;
@@ -23,7 +23,7 @@ function isLocked(from, name) {
   }
 }
 
-/** Such as @esbuild/linux-x64: what npm reads off the package itself when it can. */
+/** Entry of a package such as @esbuild/linux-x64, with what npm would read from its package.json. */
 function platformEntry(name, version) {
   const words = name.replace(/^@[^/]+\//, "").split("-");
   const os = words.filter((w) => OS.includes(w));

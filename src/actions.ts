@@ -1,4 +1,4 @@
-/** Commands on files: open, explore, save as HTML, compare. */
+/** Commands for files: open, explore, save as HTML, compare. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { type ICommandPalette, InputDialog, type WidgetTracker } from "@jupyterlab/apputils";
 import type { IDocumentManager } from "@jupyterlab/docmanager";
@@ -17,7 +17,7 @@ export const COMMANDS = {
   compare: "hloscope:compare",
 };
 
-/** A file, and which of its modules; undefined is the server's own choice. */
+/** A file and one of its modules; if undefined, the server chooses. */
 interface Subject {
   path: string;
   module?: string;
@@ -50,7 +50,7 @@ export function addActions(needs: Needs): void {
     const files = selectedFiles();
     return files.length > 0 && files.every(mayHoldHlo);
   };
-  /** Files a command is about: its argument, the selection, or the open explorer. */
+  /** The files that a command applies to: its argument, the selection, or the open explorer. */
   const subjects = (args: { path?: unknown; module?: unknown }): Subject[] => {
     if (typeof args.path === "string") {
       const module = typeof args.module === "string" ? args.module : undefined;
@@ -146,7 +146,7 @@ export function addActions(needs: Needs): void {
 
   const modulesAt = (path: string, module?: string) =>
     modulesOf(serverSettings, { path: contents.localPath(path), module });
-  /** Another module of the same file, or a file and one of its modules. */
+  /** Asks for another module of the same file, or for a file and one of its modules. */
   const chooseOther = async (one: Subject): Promise<Subject | null> => {
     const { modules, module } = await modulesAt(one.path, one.module);
     const rest = modules.map((m, k) => ({ label: m.name, k })).filter(({ k }) => k !== module);

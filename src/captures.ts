@@ -1,9 +1,9 @@
-/** The captures that a notebook shows, read out of its outputs; a notebook is data. */
+/** The captures that a notebook shows, read from its outputs, which are untrusted data. */
 import { bytes, plural } from "../js/base/format.ts";
 
 export const MARKER = "application/vnd.hloscope.view+json";
 
-/** The part of a notebook's model that is read. */
+/** The part of a notebook's model that is used. */
 export interface Outputs {
   length: number;
   get(index: number): { data: Readonly<Record<string, unknown>> };
@@ -13,13 +13,13 @@ export interface Cells {
   get(index: number): { type: string; trusted: boolean; outputs?: Outputs };
 }
 
-/** One output that shows a capture; what python/hloscope/show/shown.py wrote, checked. */
+/** An output that shows a capture: what python/hloscope/show/shown.py wrote, checked. */
 export interface Shown {
-  /** Of the capture in its kernel; "" in outputs of before 0.1. */
+  /** Id of the capture in its kernel; "" in outputs from before 0.1. */
   id: string;
-  /** Tells rows apart: the id, or the place. */
+  /** Unique per row: the id, or the position. */
   key: string;
-  /** The variable at the time, or "". */
+  /** The variable when it was shown, or "". */
   name: string;
   title: string;
   module: string;
@@ -37,7 +37,7 @@ export interface Shown {
   html: string;
 }
 
-/** In the order of the notebook; a capture that is shown twice stands at its last place. */
+/** Captures in notebook order; one that is shown twice appears at its last place. */
 export function capturesIn(cells: Cells): Shown[] {
   const found = new Map<string, Shown>();
   for (let cell = 0; cell < cells.length; cell++) {
@@ -89,12 +89,12 @@ function read(
   };
 }
 
-/** A value of a MIME bundle; files may keep it in lines. */
+/** A value of a MIME bundle, which files may store as a list of lines. */
 function joined(value: unknown): string {
   return Array.isArray(value) ? value.join("") : typeof value === "string" ? value : "";
 }
 
-/** What a row says below its name, a line each. */
+/** The lines of a row below its name. */
 export function facts(shown: Shown, name: string): string[] {
   const { instructions, peakBytes, collectives, wireBytes } = shown;
   const words = [shown.title, shown.module].filter((word) => word !== name);
@@ -108,7 +108,7 @@ export function facts(shown: Shown, name: string): string[] {
   return [of.filter(Boolean).join(" · "), size.filter(Boolean).join(" · "), moved].filter(Boolean);
 }
 
-/** "14:03" today, else the day as well. */
+/** "14:03" if it is today, else with the date. */
 export function clock(time: Date, now: Date): string {
   const hour = time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const today = time.toDateString() === now.toDateString();

@@ -2,13 +2,13 @@
 import { Widget } from "@lumino/widgets";
 
 export interface Choice {
-  /** Choices of equal groups stand together under it; "" stands alone. */
+  /** Heading under which choices with the same group are listed; "" for none. */
   group: string;
   label: string;
   value: string;
 }
 
-/** Hidden until there are two choices. */
+/** A drop-down that is hidden unless there are at least two choices. */
 export class Chooser extends Widget {
   private current = "";
   private readonly select = document.createElement("select");
@@ -16,7 +16,7 @@ export class Chooser extends Widget {
   constructor(
     name: string,
     private readonly chosen: (value: string) => void,
-    /** False: what is chosen opens elsewhere, and this keeps showing what is here. */
+    /** False: the choice opens elsewhere, and this keeps showing the current value. */
     private readonly stays = true,
   ) {
     super();

@@ -1,18 +1,18 @@
-/** Which Python expression "Explore HLO" is about, and the cell that shows it. */
+/** The Python expression that "Explore HLO" applies to, and the cell that shows it. */
 
 const NAME = /[\p{L}_][\p{L}\p{N}_]*(?:\.[\p{L}_][\p{L}\p{N}_]*)*/gu;
 const CLOSES: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
 
 export interface Found {
-  /** The call, or the dotted name alone. */
+  /** The call, or just the dotted name. */
   text: string;
   isCall: boolean;
-  /** It stands where it is defined. */
+  /** Whether it is the name in its own definition. */
   isDefinition: boolean;
 }
 
 /**
- * The call whose function's name is at the offset, or that name:
+ * The call whose function name is at the offset, or just the name:
  *
  *     y = jax.jit(step)(params, batch)      at `jit`   →  jax.jit(step)(params, batch)
  *                                           at `batch` →  batch
@@ -36,7 +36,7 @@ export function expressionAt(source: string, offset: number): Found | null {
   return null;
 }
 
-/** Offset just behind a string or comment that begins here; `from` itself where none does. */
+/** Offset just after a string or comment that begins at `from`; `from` itself if none does. */
 function skip(source: string, from: number): number {
   if (source[from] === "#") {
     const end = source.indexOf("\n", from);
@@ -60,7 +60,7 @@ function inStringOrComment(source: string, offset: number): boolean {
   return false;
 }
 
-/** Offset of the bracket that closes the one at `from`; -1 when none does. */
+/** Offset of the bracket that closes the one at `from`, or -1. */
 function closing(source: string, from: number): number {
   const open: string[] = [];
   for (let at = from; at < source.length; ) {
@@ -80,9 +80,9 @@ function closing(source: string, from: number): number {
   return -1;
 }
 
-/** The line magic of an expression, or null. `options` stand before it. */
+/** The line magic for an expression, or null. `options` go before the expression. */
 export function lineFor(expression: string, options = ""): string | null {
-  // one line: inside brackets Python ignores the breaks, and a magic ends at the first one
+  // join lines: inside brackets Python ignores line breaks, but a magic ends at the first one
   const joined = expression
     .trim()
     .replace(/#[^\n"']*$/gm, "")
@@ -91,7 +91,7 @@ export function lineFor(expression: string, options = ""): string | null {
   return !joined || /^(?:%|!)/.test(joined) ? null : `%hlo ${options}${joined}`;
 }
 
-/** The cell magic of a whole cell, or null. */
+/** The cell magic for a whole cell, or null. */
 export function cellFor(source: string, options = ""): string | null {
   const body = source.trim();
   return !body || /^(?:%|!)/.test(body) ? null : `${`%%hlo ${options}`.trim()}\n${body}`;

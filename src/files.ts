@@ -20,7 +20,7 @@ export const FACTORY = "HLO explorer";
 const MODEL = "hloscope-path";
 const POLL_MILLISECONDS = 2000;
 
-/** The first three open here by double click; the others offer it under Open With. */
+/** The first three open here on double-click; the others offer it under Open With. */
 const FILE_TYPES: Partial<DocumentRegistry.IFileType>[] = [
   {
     name: "hlo",
@@ -75,13 +75,13 @@ export function mayHoldHlo(name: string): boolean {
   return /\.(hlo|txt|pb|stablehlo|mlir|log)(\.gz)?$/i.test(name);
 }
 
-/** A model that never loads the content (the server reads it) and never can be saved. */
+/** A model that never loads the content (the server reads it) and can never be saved. */
 class PathModel extends DocumentModel {
   override get readOnly(): boolean {
     return true;
   }
   override set readOnly(_value: boolean) {}
-  /** What saving would write: refuse, or an empty text would replace the file. */
+  /** What saving would write: throws, as otherwise an empty text would replace the file. */
   override toString(): string {
     throw new Error("the HLO explorer only reads files");
   }
@@ -90,7 +90,7 @@ class PathModel extends DocumentModel {
 class PathModelFactory implements DocumentRegistry.IModelFactory<DocumentRegistry.IModel> {
   readonly name = MODEL;
   readonly contentType = "file";
-  // null: the context asks the server for no content
+  // null: the context does not request the content from the server
   readonly fileFormat = null as never;
   isDisposed = false;
   dispose(): void {
@@ -176,7 +176,7 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
       }),
     );
     void context.ready.then(async () => {
-      // not the context's model, which has no size
+      // not from the context's model, which has no size
       const about = await contents.get(context.path, { content: false }).catch(() => null);
       if (pane.isDisposed) return;
       if (await mayRead(context.localPath, about?.size, settings)) void pane.load();
@@ -187,7 +187,7 @@ class ExplorerFactory extends ABCWidgetFactory<ExplorerDocument, DocumentRegistr
   }
 }
 
-/** The modules and stages beside a file that lies in a dump folder; null of others. */
+/** The modules and stages beside a file in a dump folder; null for other files. */
 async function dumpFolder(
   { contents, serverSettings }: ServiceManager.IManager,
   context: DocumentRegistry.Context,
@@ -203,7 +203,7 @@ async function dumpFolder(
   }
 }
 
-/** Fills the chooser of a file that lies in a dump folder. */
+/** Fills the chooser of a file in a dump folder. */
 async function listStages(
   services: ServiceManager.IManager,
   context: DocumentRegistry.Context,
@@ -234,7 +234,7 @@ async function mayRead(
   return asked.button.accept;
 }
 
-/** Loads again when the file on the server is another one than it was, while it is looked at. */
+/** Reloads when the file on the server changes, as long as the document is visible. */
 function watchFile(
   context: DocumentRegistry.Context,
   contents: ServiceManager.IManager["contents"],
@@ -251,7 +251,7 @@ function watchFile(
       await pane.load();
     },
   });
-  // also told of a file that was merely looked at
+  // this signal is also emitted when the file was merely checked
   context.fileChanged.connect(() => void poll.refresh());
   pane.disposed.connect(() => poll.dispose());
 }

@@ -1,6 +1,6 @@
 import { LabIcon } from "@jupyterlab/ui-components";
 
-/** Three boxes and the values that flow between them. */
+/** Three boxes with values flowing between them. */
 export const hloIcon = new LabIcon({
   name: "hloscope:hlo",
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16">

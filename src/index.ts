@@ -1,4 +1,4 @@
-/** The plugins, in the order they are activated. */
+/** The plugin of the JupyterLab extension. */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
@@ -45,7 +45,7 @@ const explorer: JupyterFrontEndPlugin<void> = {
     const settings = new ExplorerSettings();
     void settings.load(registry);
 
-    // 1. Outputs: before any notebook is opened.
+    // 1. Outputs, before any notebook is opened.
     app.docRegistry.addWidgetExtension("Notebook", new OutputExtension(settings));
 
     // 2. Files.
@@ -66,7 +66,7 @@ const explorer: JupyterFrontEndPlugin<void> = {
       name: (document) => document.context.path,
     });
 
-    // 3. What one can do with them.
+    // 3. Commands.
     addActions({ app, documents, tracker, settings, browser, palette, launcher });
     if (notebooks) {
       addNotebookCommand(app, notebooks, settings, palette);

@@ -26,11 +26,11 @@ declare module "@jupyterlab/notebook" {
   export interface Cell extends Widget {
     model: {
       type: string;
-      /** Of code cells. */
+      /** In code cells only. */
       outputs?: Outputs;
       sharedModel: { getSource(): string; setSource(text: string): void };
     };
-    /** Of code cells: a widget an output. */
+    /** In code cells only: one widget per output. */
     outputArea?: { widgets: readonly Widget[] };
     editor: Editor | null;
   }

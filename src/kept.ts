@@ -1,11 +1,11 @@
 /**
- * Where a person was in an output, and its bookmarks: kept in the output itself, with the data.
+ * The user's place in an output, and its bookmarks, which are kept in the output itself.
  *
  *     explorer ──place, bookmarks──▶ Keeper ──on saving──▶ "place", "bookmarks" of the marker
  *     marker ──keptIn──▶ explorer that is drawn without a kernel
  *
- * A place alone does not make a notebook unsaved: it is written along when the notebook is. A
- * bookmark is written at once, as a person asked for it.
+ * A new place alone does not mark a notebook as unsaved: it is written when the notebook is saved.
+ * A bookmark is written at once, as the user asked for it.
  */
 import type { DocumentRegistry } from "@jupyterlab/docregistry";
 import type { IOutput } from "@jupyterlab/nbformat";
@@ -16,7 +16,7 @@ import { MARKER } from "./captures.ts";
 
 type Data = Readonly<Record<string, unknown>>;
 
-/** What an output's marker keeps; a notebook is data. */
+/** What an output's marker keeps, checked, as notebooks are untrusted data. */
 export function keptIn(data: Data): Kept {
   const marker = (data[MARKER] ?? {}) as Record<string, unknown>;
   const { place } = marker;
@@ -26,14 +26,14 @@ export function keptIn(data: Data): Kept {
   };
 }
 
-/** The same output, keeping these. */
+/** The same output with this place and these bookmarks. */
 export function keeping(output: IOutput, kept: Kept): IOutput {
   const data = (output.data ?? {}) as Record<string, unknown>;
   const marker = (data[MARKER] ?? {}) as Record<string, unknown>;
   return { ...output, data: { ...data, [MARKER]: { ...marker, ...kept } } } as unknown as IOutput;
 }
 
-/** Writes what the explorers of a notebook keep into their outputs. */
+/** Writes the places and bookmarks of a notebook's explorers into their outputs. */
 export class Keeper {
   private readonly waiting = new Map<Widget, Kept>();
 
@@ -46,7 +46,7 @@ export class Keeper {
     });
   }
 
-  /** Takes what explorers inside of an output say. */
+  /** Listens to explorers inside an output. */
   listen(output: Widget): void {
     output.node.addEventListener(KEPT_EVENT, (event) => {
       const kept = (event as CustomEvent<Kept>).detail;
@@ -81,7 +81,7 @@ export class Keeper {
     this.waiting.clear();
   }
 
-  /** Where an output stands in the notebook; a second view of it stands nowhere. */
+  /** The position of an output in the notebook; null for a second view of it. */
   private find(output: Widget) {
     for (const cell of this.panel.content.widgets) {
       if (!cell.node.contains(output.node)) continue;

@@ -1,4 +1,4 @@
-/** Asks a Python kernel for the value of an expression, beside the person's own cells. */
+/** Asks a Python kernel for the value of an expression, without touching the user's cells. */
 import type { Kernel } from "@jupyterlab/services";
 
 interface Answer {
@@ -8,9 +8,9 @@ interface Answer {
 }
 
 /**
- * What the expression is: its JSON where it has one, else its text. Silent: no history, output or
- * counter changes. Waits for the cells that run before it. Null when there is no Python; rejects
- * with what Python said.
+ * The value of the expression: its JSON if it has one, else its text. Silent: history, output and
+ * counter stay unchanged. Waits for cells that are already running. Null if there is no Python
+ * kernel; rejects with Python's error message.
  */
 export async function evaluate(
   kernel: Kernel.IKernelConnection | null | undefined,
@@ -30,12 +30,12 @@ export async function evaluate(
   return answer.data?.["application/json"] ?? answer.data?.["text/plain"] ?? null;
 }
 
-/** A call of python/hloscope/show/shown.py; None where this kernel has shown no capture. */
+/** A call into python/hloscope/show/shown.py; None if this kernel has shown no capture. */
 function asked(call: string): string {
   return `(lambda m: m and m.${call})(__import__('sys').modules.get('hloscope.show.shown'))`;
 }
 
-/** Identifiers come out of notebooks, which are data: only ours reach the kernel. */
+/** Identifiers come from notebooks, which are untrusted: only well-formed ones reach the kernel. */
 const ID = /^[0-9a-f]{12}$/;
 
 export function isIdentifier(id: unknown): id is string {
@@ -49,7 +49,7 @@ function call(name: string, ...ids: string[]): string {
 
 type MaybeKernel = Kernel.IKernelConnection | null | undefined;
 
-/** Captures that are alive in the kernel: identifier → name of its variable, or "". */
+/** Captures that are alive in the kernel: identifier → name of the variable, or "". */
 export async function liveCaptures(kernel: MaybeKernel): Promise<Map<string, string>> {
   const found = await evaluate(kernel, call("listing"));
   return new Map(found && typeof found === "object" ? Object.entries(found) : []);

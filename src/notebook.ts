@@ -1,12 +1,12 @@
 /**
- * "Explore HLO" in a notebook: puts a cell below that shows what is meant, and runs it.
+ * "Explore HLO" in a notebook: inserts a cell below that shows the code in question, and runs it.
  *
  *     step(params, batch)  selected       →  %hlo step(params, batch)
  *     right-click on the name of a call   →  %hlo with that call
  *     on a Lowered, Compiled or capture   →  %hlo with its name
  *     elsewhere in a cell                 →  %%hlo, then the cell: all but its last expression runs
  *
- * A cell, not a hidden request: what was asked stays in the notebook and runs again with it.
+ * It is a cell, not a hidden request, so that it stays in the notebook and runs again with it.
  */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { type ICommandPalette, Notification } from "@jupyterlab/apputils";
@@ -53,7 +53,7 @@ export function addNotebookCommand(
         Notification.warning("There is no Python expression to explore in this cell.");
         return;
       }
-      // %%hlo must be the first line, so there the extension is loaded in a cell of its own
+      // %%hlo must be on the first line, so the extension is loaded in a separate cell
       const cells =
         loaded === "True"
           ? [code]
@@ -84,14 +84,14 @@ class MenuPlace {
     );
   }
 
-  /** Makes the cell under the menu the active one; JupyterLab need not have. */
+  /** Activates the cell under the menu, which JupyterLab may not have done. */
   activate({ currentWidget }: INotebookTracker): void {
     const at = this.event?.target as Node | null;
     const index = currentWidget?.content.widgets.findIndex((cell) => cell.node.contains(at)) ?? -1;
     if (currentWidget && index >= 0) currentWidget.content.activeCellIndex = index;
   }
 
-  /** Offset in the cell's source, or null when it was not opened in its text. */
+  /** Offset in the cell's source, or null if the menu was not opened in its text. */
   in({ node, editor, model }: Cell): number | null {
     const { event } = this;
     const line = (event?.target as Element | null)?.closest?.(".cm-content");
@@ -101,7 +101,7 @@ class MenuPlace {
   }
 }
 
-/** The source of the new cell, or null when there is nothing to show. */
+/** The source of the new cell, or null if there is nothing to show. */
 async function codeFor(
   cell: Cell,
   at: number | null,
@@ -119,7 +119,7 @@ async function codeFor(
   return cellFor(source, options);
 }
 
-/** Whether a name is of something that is shown as it is: a stage of a program, or a capture. */
+/** Whether a name refers to something that can be shown directly: a stage of a program, or a capture. */
 async function isShowable(found: Found, kernel: Kernel.IKernelConnection): Promise<boolean> {
   if (found.isDefinition) return false;
   try {

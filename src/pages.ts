@@ -1,4 +1,4 @@
-/** Pages that the server or the kernel made: saved beside a file, or shown in a frame. */
+/** Pages made by the server or the kernel: saved beside a file, or shown in a frame. */
 import { type JupyterFrontEnd, LabShell } from "@jupyterlab/application";
 import {
   Dialog,
@@ -11,7 +11,7 @@ import type { Contents } from "@jupyterlab/services";
 import { Widget } from "@lumino/widgets";
 import { hloIcon } from "./icons.ts";
 
-/** Writes the page, after a question where there is such a file. */
+/** Writes the page; asks first if the file exists. */
 export async function savePage(
   contents: Contents.IManager,
   target: string,
@@ -26,7 +26,7 @@ async function mayWrite(contents: Contents.IManager, target: string): Promise<bo
   try {
     await contents.get(target, { content: false });
   } catch {
-    return true; // there is no such file
+    return true; // the file does not exist
   }
   const asked = await showDialog({
     title: "Replace the file?",
@@ -36,7 +36,7 @@ async function mayWrite(contents: Contents.IManager, target: string): Promise<bo
   return asked.button.accept;
 }
 
-/** A tab of the main area; Notebook 7, whose pages have one document, shows a dialog. */
+/** Opens a tab in the main area; in Notebook 7, whose pages have one document, a dialog. */
 export function showBeside(
   app: JupyterFrontEnd,
   content: Widget,
@@ -53,7 +53,7 @@ export function showBeside(
   area.title.label = title;
   area.title.icon = hloIcon;
   area.title.closable = true;
-  // One column of pages beside the document, not one more each time.
+  // Add to the column of pages beside the document, instead of splitting again each time.
   const at =
     ref === undefined
       ? {}
@@ -68,7 +68,7 @@ export function showBeside(
 let pages = 0;
 let last: Widget | null = null;
 
-/** A page in a frame of its own origin: its scripts reach nothing of the Lab. */
+/** A page in a sandboxed frame with an opaque origin: its scripts cannot reach JupyterLab. */
 export function framed(page: string, title: string): Widget {
   const frame = document.createElement("iframe");
   frame.className = "hloscope-page";
@@ -80,7 +80,7 @@ export function framed(page: string, title: string): Widget {
   return content;
 }
 
-/** Runs an action; what it throws is shown under the title. */
+/** Runs an action; an error is shown under the title. */
 export async function attempt(title: string, action: () => Promise<void>): Promise<void> {
   try {
     await action();

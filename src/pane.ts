@@ -16,13 +16,13 @@ import {
 
 export interface PaneOptions {
   settings: ServerConnection.ISettings;
-  /** Path on the server; read again at each load, since files get renamed. */
+  /** Path on the server; called at each load, as files get renamed. */
   path: () => string;
   options: () => Partial<Options>;
   openSource?: (file: string, line: number) => void;
-  /** What lies in the folder beside the file, where that is a dump. */
+  /** What is in the file's folder, if that is a dump. */
   beside?: () => Promise<FolderFiles | null>;
-  /** Told after each reading, once the first picture has been drawn. */
+  /** Called after each reading, once the view is being shown. */
   onModules?: (found: FileModules) => void;
 }
 
@@ -47,7 +47,7 @@ function button(label: string, click: () => void): HTMLButtonElement {
 export class ExplorerPane extends Widget {
   private shown: Mounted | null = null;
   private etag = "";
-  /** Position of the module of the file, as the person chose it. */
+  /** Position of the module in the file, if the user has chosen one. */
   module: string | undefined;
   private chosen: Partial<Options> = {};
   private loading: AbortController | null = null;
@@ -58,7 +58,7 @@ export class ExplorerPane extends Widget {
     this.node.dataset.lmSuppressShortcuts = "true";
   }
 
-  /** Reads the file, again if it changed. What is shown stays until the new view is there. */
+  /** Reads the file if it has changed. The old view stays until the new one is ready. */
   async load(): Promise<void> {
     this.loading?.abort();
     const loading = new AbortController();
@@ -111,7 +111,7 @@ export class ExplorerPane extends Widget {
     }
   }
 
-  /** Shows that reading was declined, with a way to do it after all. */
+  /** Shows that reading was declined, with a button to read it after all. */
   stop(): void {
     this.showStopped(this.about.path());
   }
@@ -135,7 +135,7 @@ export class ExplorerPane extends Widget {
     if (target && !this.node.contains(document.activeElement)) target.focus();
   }
 
-  /** Puts another page in place of what is there; focus that was inside stays inside. */
+  /** Replaces what is shown by another page; focus inside stays inside. */
   private replace(page: HTMLElement): void {
     const focused = this.node.contains(document.activeElement);
     this.shown?.dispose();
@@ -221,7 +221,7 @@ export class ExplorerPane extends Widget {
     this.replace(page);
   }
 
-  /** The file changed into something that cannot be read: keep the view, and say so. */
+  /** The file has changed and cannot be read: keeps the view, and says so. */
   private showNotice(error: unknown): void {
     this.node.querySelector(".hloscope-notice")?.remove();
     const notice = element("div", "", "hloscope-notice");

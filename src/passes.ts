@@ -1,5 +1,5 @@
 /**
- * The passes of a document that lies in a dump folder, worked out by the server when asked for.
+ * The passes of a document in a dump folder, computed by the server on request.
  *
  *     folder listing ──▶ is there a dump of every pass of this module, and how large?
  *     "passes"      ──▶ progress …, then the block that the explorer draws
@@ -9,13 +9,13 @@ import type { ServerConnection } from "@jupyterlab/services";
 import type { Host, PassCost } from "../js/view.ts";
 import { ask, type FolderFiles, type Progress } from "./remote.ts";
 
-/** Passes of more bytes are not worked out without being asked for: that takes seconds. */
+/** Larger dumps of passes are read only on request, as that takes seconds. */
 const AT_ONCE_BYTES = 30e6;
 const PASS = /^\d{4,6}\./;
 
 type PassHost = Pick<Host, "passes" | "passesPrice">;
 
-/** What a host of this file offers of passes; {} where the folder has none of its module. */
+/** The host's methods for passes; {} if the folder has none of this file's module. */
 export function passesOf(
   settings: ServerConnection.ISettings,
   path: string,

@@ -3,7 +3,7 @@
  *
  *     kind (1 byte) | length (u32, little-endian) | payload
  *
- * P progress, V view, A analyses, T text, S stages, I modules, H page, K passes, C their costs,
+ * P progress, V view, A analyses, T text, S stages, I modules, H page, K passes, C costs of passes,
  * E error.
  */
 import { URLExt } from "@jupyterlab/coreutils";
@@ -13,7 +13,7 @@ export interface Fault {
   message: string;
   line: number | null;
   column: number | null;
-  /** Lines of the file around the one at fault: [1-based number, text]. */
+  /** Lines of the file around the offending one: [1-based number, text]. */
   excerpt: [number, string][];
 }
 
@@ -27,7 +27,7 @@ export class ReadFault extends Error {
 export interface Progress {
   stage: string;
   fraction: number | null;
-  /** How many of how many, where pieces are counted. */
+  /** Pieces done and their total, if they are counted. */
   done?: number;
   of?: number;
 }
@@ -42,9 +42,9 @@ export interface Request {
   module?: string;
   /** The module of the second file. */
   otherModule?: string;
-  /** Id of the chip to model time on; "" or absent: the capture's own. */
+  /** Id of the chip on which to model time; "" or absent: the capture's own. */
   hardware?: string;
-  /** Of the answer one has; an unchanged file then answers null. */
+  /** Of the previous answer; null is returned if the file is unchanged. */
   etag?: string;
   signal?: AbortSignal;
   progress?: (progress: Progress) => void;
@@ -64,7 +64,7 @@ async function refusal(response: Response): Promise<ReadFault> {
   try {
     message = (await response.json()).message ?? "";
   } catch {
-    // not JSON: a proxy, or the server extension is not there
+    // not JSON: from a proxy, or the server extension is missing
   }
   if (!message && response.status === 404) {
     message = "The hloscope server extension is not running: jupyter server extension list";
@@ -120,7 +120,7 @@ const RESULT: Record<Request["what"], string> = {
   pass_costs: "C",
 };
 
-/** Null when `etag` still holds. Rejects with `ReadFault`, or `AbortError` when cancelled. */
+/** Null if `etag` is still valid. Rejects with `ReadFault`, or `AbortError` when cancelled. */
 export async function ask(
   settings: ServerConnection.ISettings,
   request: Request,
@@ -158,10 +158,10 @@ export async function ask(
   }
 }
 
-/** The modules of one file; none where it holds a single one. */
+/** The modules of one file; empty if it contains a single one. */
 export interface FileModules {
   modules: { name: string; instructions: number | null }[];
-  /** Position of the one that is shown. */
+  /** Position of the module that is shown. */
   module: number;
 }
 

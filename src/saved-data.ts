@@ -1,10 +1,10 @@
 /**
- * The data blocks of a saved output. Its text/html is an <iframe srcdoc> whose page holds them as
+ * The data blocks of a saved output. Its text/html is an <iframe srcdoc> whose page has them as
  *
  *     <script type="application/octet-stream;base64" id="hloscope-view">…</script>
  *
  * The markup is only parsed, by DOMParser, into documents that are never shown: nothing in
- * them runs, loads or is copied into the page. What leaves here is bytes.
+ * them runs, loads or is copied into the page. Only bytes leave this module.
  */
 export interface SavedData {
   view: Uint8Array;
@@ -22,7 +22,7 @@ export interface SavedData {
 
 export class NoSavedData extends Error {}
 
-/** Whether the output holds all that the explorer can ask for. */
+/** Whether the output has the view, the analyses and the text. */
 export function isComplete(html: string): boolean {
   try {
     const { analyses, text } = savedData(html);

@@ -1,14 +1,14 @@
 /**
  * Outputs in notebooks. JupyterLab prefers the widget of an output, which without its kernel is
- * only "model not found". Outputs of ours carry a marker, and this renderer takes those first:
+ * only "model not found". Our outputs carry a marker, and this renderer takes precedence for them:
  *
  *     the widget's comm lives in this page ──yes──▶ the widget, by the notebook's own renderer
  *       │ no
  *     the kernel, if there is one, knows the comm ──yes──▶ the widget, once it is restored
  *       │ no, or no answer
- *     the data block of the saved text/html ──▶ mount(); nothing else of that html is used
+ *     the data block of the saved text/html ──▶ mount(); nothing else of that HTML is used
  *
- * That is why the renderer may call itself safe, and untrusted notebooks show their views.
+ * That is why the renderer may declare itself safe, and untrusted notebooks show their views.
  */
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { DocumentRegistry } from "@jupyterlab/docregistry";
@@ -41,7 +41,7 @@ interface Near {
 
 class OutputRenderer extends Panel {
   private shown: Mounted | null = null;
-  /** What is drawn: the output is set anew where only its place or bookmarks are. */
+  /** What is drawn; the output is also set again when only its place or bookmarks change. */
   private drawn = "";
 
   constructor(private readonly near: Near) {
@@ -77,12 +77,12 @@ class OutputRenderer extends Panel {
     for (const widget of [...this.widgets]) widget.dispose();
   }
 
-  /** Whether the widget has someone to talk to. Never waits longer than a few seconds. */
+  /** Whether the widget's comm is alive. Never waits longer than a few seconds. */
   private async lives(id: string): Promise<boolean> {
     const { session } = this.near;
     const kernel = () => session.session?.kernel ?? null;
     if (kernel()?.hasComm(id)) return true;
-    // A notebook that is being opened: its kernel may be about to be connected.
+    // The notebook may just have been opened, with its kernel about to connect.
     await within(COMM_ANSWER_MILLISECONDS, session.ready);
     const connected = kernel();
     if (!connected) return false;
@@ -92,7 +92,7 @@ class OutputRenderer extends Panel {
     );
     const content = answer?.content;
     if (content?.status !== "ok" || !(id in content.comms)) return false;
-    // The widget manager opens its side of the comm in its own time.
+    // The widget manager opens its side of the comm at some later time.
     const until = Date.now() + COMM_RESTORE_MILLISECONDS;
     while (!connected.isDisposed && !connected.hasComm(id) && Date.now() < until) {
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -133,7 +133,7 @@ function htmlOf(model: MimeModel): string {
   return Array.isArray(html) ? html.join("") : String(html ?? "");
 }
 
-/** Draws a saved output from its data alone; says so, with the summary, where it has none. */
+/** Draws a saved output from its data alone; if it has none, shows an error and the summary. */
 export function mountSaved(
   node: HTMLElement,
   html: string,
@@ -190,7 +190,7 @@ async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T |
   }
 }
 
-/** Gives each notebook a renderer that knows its kernel. */
+/** Gives each notebook a renderer with access to its kernel. */
 export class OutputExtension
   implements DocumentRegistry.IWidgetExtension<NotebookPanel, DocumentRegistry.IModel>
 {

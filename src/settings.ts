@@ -1,4 +1,4 @@
-/** What schema/explorer.json describes, with its defaults where there is no registry. */
+/** The settings described by schema/explorer.json, with their defaults if there is no registry. */
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { Signal } from "@lumino/signaling";
 import type { Options } from "../js/view.ts";
@@ -8,12 +8,12 @@ export const SETTINGS_ID = "hloscope:explorer";
 export class ExplorerSettings {
   colorBy = "family";
   theme: Options["theme"] = "auto";
-  /** Id of the chip that time is modelled on; "": the capture's own. */
+  /** Id of the chip on which time is modelled; "": the capture's own. */
   hardware = "";
   askAboveMegabytes = 100;
   readonly changed = new Signal<this, void>(this);
 
-  /** Resolves when the settings are read; a failure leaves the defaults. */
+  /** Resolves once the settings are read; on failure, the defaults remain. */
   async load(registry: ISettingRegistry | null): Promise<void> {
     if (!registry) return;
     try {

@@ -1,4 +1,4 @@
-/** Adds the side panel, and what its buttons do. */
+/** Adds the side panel and the actions of its buttons. */
 import type { ILayoutRestorer, JupyterFrontEnd } from "@jupyterlab/application";
 import { type ICommandPalette, InputDialog } from "@jupyterlab/apputils";
 import type { INotebookTracker } from "@jupyterlab/notebook";
@@ -41,7 +41,7 @@ function actionsFor(app: JupyterFrontEnd, settings: ExplorerSettings): RowAction
     reveal: (row) => void reveal(app, row),
     open: (row) =>
       void attempt("The capture could not be opened", async () => {
-        // An output keeps less of a large module than its kernel has.
+        // For a large module the output holds less than the kernel does.
         const asks = row.isLive && !isComplete(row.shown.html);
         const html = asks ? await capturePage(kernelOf(row), row.shown.id) : row.shown.html;
         const content = new SavedExplorer(html, settings);
@@ -55,7 +55,7 @@ function actionsFor(app: JupyterFrontEnd, settings: ExplorerSettings): RowAction
         await savePage(app.serviceManager.contents, `${folder}${name}.html`, async () => {
           const kernel = kernelOf(row);
           if (row.isLive && kernel?.status === "idle") return capturePage(kernel, row.shown.id);
-          // The saved page has scripts: of a notebook that nobody vouched for they may be anyone's.
+          // The saved page runs scripts: those of an untrusted notebook may be anyone's.
           if (!row.shown.trusted) throw new Error("Trust this notebook first: its page would run.");
           return savedPage(row.shown.html);
         });
@@ -71,7 +71,7 @@ function actionsFor(app: JupyterFrontEnd, settings: ExplorerSettings): RowAction
   };
 }
 
-/** The explorer of a saved output, as a document of its own. */
+/** The explorer of a saved output, in a tab of its own. */
 class SavedExplorer extends Widget {
   private readonly shown;
 

@@ -1,4 +1,4 @@
-/** What the side panel looks like: rows, buttons, and what to do when there are none. */
+/** The contents of the side panel: rows, buttons, and instructions when there are no captures. */
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import { clock, facts, type Shown } from "./captures.ts";
 
@@ -6,7 +6,7 @@ export interface Row {
   shown: Shown;
   notebook: NotebookPanel;
   name: string;
-  /** The kernel has the capture, as far as is known. */
+  /** Whether the kernel still has the capture, as far as is known. */
   isLive: boolean;
 }
 
@@ -15,7 +15,7 @@ export interface State {
   hasKernel: boolean;
   status: string;
   rows: Row[];
-  /** Rows that were taken off the list. */
+  /** Number of rows that the user removed from the list. */
   hidden: number;
 }
 
@@ -24,7 +24,7 @@ export interface RowActions {
   reveal(row: Row): void;
   open(row: Row): void;
   save(row: Row): void;
-  /** Compares with one of the others. */
+  /** Compares the row with one of `others`. */
   compare(row: Row, others: Row[]): void;
 }
 
@@ -59,7 +59,7 @@ export class SidePanelPage {
     node.append(this.heading, this.note, this.list, this.empty);
   }
 
-  /** Null: there is no notebook. Draws only what is new, and keeps the focus where it was. */
+  /** Draws `state`, or the page for no notebook (null), if it changed; keeps the focus where it was. */
   present(state: State | null): void {
     const now = JSON.stringify(state, (key, value) =>
       key === "notebook" || key === "html" ? undefined : value,
@@ -143,7 +143,7 @@ export class SidePanelPage {
   }
 }
 
-/** One line about the kernel, where it matters. */
+/** One line about the kernel, or "" when it makes no difference. */
 function noteOf({ rows, hasKernel, status }: State): string {
   if (!rows.length) return "";
   const saved = rows.filter((row) => !row.isLive).length;

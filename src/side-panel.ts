@@ -1,9 +1,9 @@
 /**
- * The side panel: captures that the current notebook shows.
+ * The side panel: a list of the captures that the current notebook shows.
  *
- *     outputs of the notebook ──▶ rows            at once when a cell shows or clears something
- *     the kernel, when idle ────▶ which of them   asked once after cells ran, and only while the
- *                                 are alive       panel is in sight; their variables' names
+ *     outputs of the notebook ──▶ rows            as soon as a cell shows or clears something
+ *     the kernel, when idle ────▶ which of them   queried once after cells ran, and only while the
+ *                                 are alive       panel is visible; also gives variable names
  *
  * A row whose capture is gone stays: its output still holds the view.
  */
@@ -22,13 +22,13 @@ const IDLE_MILLISECONDS = 300;
 
 /** What is known about one notebook's captures. */
 interface Known {
-  /** Variable of each capture that the kernel had when it was last asked. */
+  /** Variable name of each capture that the kernel had when last queried, by capture id. */
   names: Map<string, string>;
-  /** Captures that the kernel did not have. */
+  /** Ids of captures that the kernel no longer has. */
   gone: Set<string>;
-  /** Rows that were taken off the list. */
+  /** Keys of rows that the user removed from the list. */
   hidden: Set<string>;
-  /** Cells ran since the kernel was asked. */
+  /** Whether cells ran since the kernel was last queried. */
   stale: boolean;
 }
 
@@ -131,7 +131,7 @@ export class CapturesPanel extends Widget {
   }
 
   private onMessage(_: ISessionContext, message: KernelMessage.IMessage): void {
-    // A cell began to run; what this panel asks is silent and sends no such message.
+    // A cell began to run; this panel's own requests are silent and send no such message.
     if (message.header.msg_type !== "execute_input" || !this.notebook) return;
     this.about(this.notebook).stale = true;
   }
@@ -218,7 +218,7 @@ export class CapturesPanel extends Widget {
       rows,
       hidden: hidden.size,
     });
-    // New rows may be of a kernel that was not asked about them.
+    // The kernel may not have been queried about new rows yet.
     if (this.about(notebook).stale) this.askSoon();
   }
 }

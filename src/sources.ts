@@ -1,4 +1,4 @@
-/** Opens a source line of a stack frame in JupyterLab, where the file is under its root. */
+/** Opens the source line of a stack frame in JupyterLab if the file lies under the server's root. */
 import { Clipboard, Notification } from "@jupyterlab/apputils";
 import { PageConfig } from "@jupyterlab/coreutils";
 import type { Contents } from "@jupyterlab/services";
@@ -16,14 +16,14 @@ interface EditorDocument {
   };
 }
 
-/** Paths below the server's root that may be this file, the most certain first. */
+/** Paths below the server's root that may be this file, most likely first. */
 export function candidates(file: string, root: string): string[] {
   const clean = root.replace(/\/+$/, "");
   if (clean.startsWith("/") && file.startsWith(`${clean}/`)) return [file.slice(clean.length + 1)];
   const parts = file.split("/").filter((p) => p && p !== ".");
   if (parts.includes("..")) return [];
   if (!file.startsWith("/")) return [parts.join("/")];
-  // The root is shown as ~/…, or the program ran elsewhere: the longest tail that exists.
+  // The root is given as ~/…, or the program ran elsewhere: try the longest tail of the path first.
   const tails = parts.map((_, k) => parts.slice(k).join("/"));
   return tails.slice(0, -1).slice(-6);
 }

@@ -1,4 +1,4 @@
-/** Styles of the loading and error pages; the explorer brings its own in a shadow root. */
+/** Styles of the extension's own pages and panels; the explorer has its own in a shadow root. */
 const CSS = `
 .hloscope-pane { display: flex; flex-direction: column; overflow: hidden; background: var(--jp-layout-color1); color: var(--jp-ui-font-color1); }
 .hloscope-explorer { flex: 1 1 auto; min-height: 0; overflow: hidden; }

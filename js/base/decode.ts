@@ -27,13 +27,13 @@ export interface Block<H> {
 
 export class BadBlock extends Error {}
 
-/** Inflated bytes that any block may have, and how many times its compressed size beyond that. */
+/** Limits on inflated bytes: `always` allowed, `times` the compressed size, never above `most`. */
 export const INFLATE_LIMIT = { always: 64 << 20, times: 200, most: 1 << 30 };
 
 /**
- * Inflates a block. Throws BadBlock when the bytes are cut off or were never gzip, when they do
- * not begin with `magic` (before inflating the rest), and past `INFLATE_LIMIT`: a few MiB of
- * gzip can hold gigabytes.
+ * Inflates a block. Throws BadBlock when the bytes are truncated or not gzip, when they do not
+ * begin with `magic` (before inflating the rest), and beyond `INFLATE_LIMIT`: a few MiB of gzip
+ * can hold gigabytes.
  */
 export async function gunzip(bytes: Uint8Array, magic: string): Promise<Uint8Array> {
   const { always, times, most } = INFLATE_LIMIT;
@@ -85,7 +85,7 @@ const beginsWith = (raw: Uint8Array, magic: string): boolean =>
 const notOurs = (magic: string) =>
   new BadBlock(`The data does not begin with ${magic}; it was not written by hloscope.`);
 
-/** Decodes an uncompressed block; throws BadBlock with one clear sentence. */
+/** Decodes an inflated block; throws BadBlock with one clear sentence. */
 export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; version: number }>(
   raw: Uint8Array,
   magic: string,
@@ -107,7 +107,7 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
   }
   const header = parsed<H>(raw.subarray(12, 12 + headerBytes));
   const start = Math.ceil((12 + headerBytes) / 8) * 8;
-  // Typed arrays need aligned offsets; one copy if the block itself is not aligned.
+  // Typed arrays need aligned offsets: copy once if the block itself is not aligned.
   const body = (raw.byteOffset + start) % 8 === 0 ? raw : raw.slice();
   const columns = new Map<string, Column>();
   for (const [name, spec] of Object.entries(header.columns)) {
@@ -126,22 +126,22 @@ export function decodeBlock<H extends { columns: Record<string, ColumnSpec>; ver
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 
-/** The header as an object with columns; what else is in it `validate.ts` looks at. */
+/** The header as an object with columns; `validate.ts` checks the rest of it. */
 function parsed<H extends { columns: object }>(bytes: Uint8Array): H {
   try {
     const found = parsePlain(new TextDecoder().decode(bytes)) as H | null;
     if (typeof found?.columns === "object" && found.columns !== null) return found;
   } catch {
-    // says the same as a header of another form
+    // reported below, like a header of another form
   }
   throw new BadBlock("The data is damaged: its header cannot be read. Load it again.");
 }
 
-/** Strings decoded when asked for, and kept. */
+/** Strings, decoded on first use and cached. */
 export class StringTable {
   private cache: (string | undefined)[] = [];
   private decoder = new TextDecoder();
-  /** Ids from `own` on are those of `more`, from 0. */
+  /** Ids from `own` up belong to `more`, where they start at 0. */
   private readonly own: number;
   private more: StringTable | null = null;
   constructor(
@@ -164,7 +164,7 @@ export class StringTable {
     this.cache[id] = text;
     return text;
   }
-  /** Adds another table behind; returns the id of its first string. */
+  /** Appends another table; returns the id of its first string. */
   append(table: StringTable): number {
     if (this.more) return this.own + this.more.append(table);
     this.more = table;

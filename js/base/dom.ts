@@ -1,4 +1,4 @@
-/** Making elements. Text goes in as text nodes only: names from programs are data, never markup. */
+/** Creates elements. Text goes in as text nodes only: names from programs are data, never markup. */
 
 export type Child = Node | string | number | null | undefined | false;
 
@@ -8,7 +8,7 @@ type Handlers = {
 
 export interface Props extends Handlers {
   class?: string;
-  /** Set through CSSOM, which a page without `style-src` still allows. */
+  /** Set through CSSOM, which works even where the page's CSP forbids inline styles. */
   style?: Record<string, string>;
   [attribute: string]: unknown;
 }
@@ -54,13 +54,13 @@ export function add(element: Element, children: Child[]): void {
   }
 }
 
-/** Replaces what is inside. */
+/** Replaces the children. */
 export function fill(element: Element, ...children: Child[]): void {
   element.replaceChildren();
   add(element, children);
 }
 
-/** Runs `work` once on the next frame however often it is called before. */
+/** Returns a function that runs `work` once on the next frame, however often it is called before. */
 export function onFrame(work: () => void, signal?: AbortSignal): () => void {
   let asked = 0;
   signal?.addEventListener("abort", () => cancelAnimationFrame(asked), { once: true });
@@ -73,7 +73,7 @@ export function onFrame(work: () => void, signal?: AbortSignal): () => void {
   };
 }
 
-/** Copies text; sandboxed frames have no clipboard API, so there is a second way. */
+/** Copies text; sandboxed frames have no clipboard API, so there is a fallback. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -94,7 +94,7 @@ export async function copyText(text: string): Promise<boolean> {
   }
 }
 
-/** Offers `data` as a file of that name. */
+/** Offers `data` for download as a file of that name. */
 export function saveFile(name: string, data: BlobPart, type: string): void {
   const url = URL.createObjectURL(new Blob([data], { type }));
   const link = h("a", { href: url, download: name });

@@ -1,7 +1,7 @@
 /**
- * Numbers in words, as python/hloscope/analysis/text/units.py prints them; a test holds the two
- * together. Three digits that count, zeros at the end left out; bytes in powers of 1024, the rest
- * in powers of 1000; unknown is "unknown", never 0.
+ * Numbers as text, as python/hloscope/analysis/text/units.py prints them; a test keeps the two
+ * in step. Three significant digits without trailing zeros; bytes in powers of 1024, everything
+ * else in powers of 1000; unknown is "unknown", never 0.
  */
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -20,14 +20,14 @@ function fixed(value: number, decimals: number): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** Of a value ≥ 0: three digits, at most six decimals. */
+/** A value ≥ 0 with three digits, at most six decimals. */
 function digits(value: number): string {
   let decimals = 0;
   for (let limit = 99.95; value < limit && decimals < 6; limit /= 10) decimals++;
   return fixed(value, decimals);
 }
 
-/** [digits, unit]; `whole`: what is below the first step has no decimals. */
+/** [digits, unit]; `whole`: values below the first step have no decimals. */
 function scaled(value: number, base: number, units: string[], whole: boolean): [string, string] {
   let v = Math.abs(value);
   let power = 0;
@@ -49,7 +49,7 @@ export function bytes(value: number): string {
   return Number.isFinite(value) ? scaled(value, 1024, BINARY, true).join(" ") : UNKNOWN;
 }
 
-/** "1.27 GFLOP" with unit "FLOP"; "B" and "s" have steps of their own; without, a number. */
+/** "1.27 GFLOP" with unit "FLOP"; "B" and "s" have their own scales; without a unit, a number. */
 export function quantity(value: number, unit = ""): string {
   if (!Number.isFinite(value)) return UNKNOWN;
   if (unit === "B") return bytes(value);
@@ -81,7 +81,7 @@ export function seconds(value: number): string {
 /** "9,679" */
 export function count(value: number): string {
   if (!Number.isFinite(value)) return UNKNOWN;
-  // More digits than a number has.
+  // More digits than a double has.
   if (Math.abs(value) >= 1e15) return scaled(value, 1000, SI, false).join(" ");
   const whole = Math.floor(value + 0.5);
   return `${whole < 0 ? MINUS : ""}${Math.abs(whole).toLocaleString("en-US")}`;

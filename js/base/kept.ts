@@ -1,7 +1,7 @@
-/** What an explorer tells the page around it, so that whoever holds its output can keep it. */
+/** What an explorer tells the surrounding page, so that the page can keep it with the output. */
 import type { Bookmark } from "../view.ts";
 
-/** Bookmarks come out of files: no longer than this. */
+/** Bookmarks come from files: their texts are cut to this length. */
 export const LONGEST = { name: 120, note: 2000, place: 200_000 };
 
 export interface Kept {
@@ -12,14 +12,14 @@ export interface Kept {
 /** Bubbles out of the explorer's element; its detail is `Kept`. */
 export const KEPT_EVENT = "hloscope-kept";
 
-/** Told to the page around `element`, for hosts that keep nothing themselves. */
+/** Tells the page around `element`, for hosts that keep nothing themselves. */
 export function tellKept(element: HTMLElement, kept: Kept): void {
   element.dispatchEvent(
     new CustomEvent<Kept>(KEPT_EVENT, { detail: kept, bubbles: true, composed: true }),
   );
 }
 
-/** What is a bookmark in data of any origin. */
+/** The bookmarks in data of any origin. */
 export function bookmarksIn(data: unknown): Bookmark[] {
   if (!Array.isArray(data)) return [];
   const text = (value: unknown, most: number) =>

@@ -1,20 +1,19 @@
 /**
- * Files and lines in words; cells of a notebook have no file that a person would know.
+ * Files and lines as text; notebook cells have no file name that a user would recognise.
  *
- * `hlo/places.py` says the same things in the same words: both are held to
- * `tests/golden/lines.json`.
+ * `hlo/places.py` does the same in Python; both are tested against `tests/golden/lines.json`.
  */
 
 /**
- * Where IPython keeps cells: "/tmp/ipykernel_7/25936981.py", "<ipython-input-2-1b2c>"; and what a
- * capture makes of them: "In [2]".
+ * File names that IPython gives to cells: "/tmp/ipykernel_7/25936981.py",
+ * "<ipython-input-2-1b2c>"; and what a capture turns them into: "In [2]".
  */
 const CELL = /(?:^|[\\/])ipykernel_\d+[\\/]\d+\.py$/;
 const NUMBERED = /^(?:<ipython-input-(\d+)-\w+>|In \[(\d+)\])$/;
 
 const isCell = (file: string): boolean => NUMBERED.test(file) || CELL.test(file);
 
-/** "train.py" of "dir/train.py"; of a cell "In [2]" where its number is known. */
+/** "train.py" for "dir/train.py"; for a cell "In [2]", where its number is known. */
 export function baseName(file: string): string {
   const numbered = NUMBERED.exec(file);
   if (numbered) return `In [${numbered[1] ?? numbered[2]}]`;
@@ -27,13 +26,13 @@ export function shortPlace(file: string, line: number | string): string {
   return isCell(file) ? `${baseName(file)}, line ${line}` : `${baseName(file)}:${line}`;
 }
 
-/** The same of "dir/train.py:31"; what has no line stays. */
+/** The same for "dir/train.py:31"; without a line, the file's base name. */
 export function shortLine(place: string): string {
   const at = /^(.*):(\d+)$/s.exec(place);
   return at ? shortPlace(at[1], at[2]) : baseName(place);
 }
 
-/** A place as it is, but for cells. */
+/** A place unchanged, except that cells are shortened. */
 export function wholePlace(place: string): string {
   const at = /^(.*):(\d+)$/s.exec(place);
   return at && isCell(at[1]) ? shortPlace(at[1], at[2]) : place;

@@ -1,6 +1,6 @@
 /**
- * The decoded View with named columns: what graph, state and panels read. Immutable, but for the
- * analyses that `extend` adds once they have come.
+ * The decoded View with named columns, as graph, state and panels read it. Immutable, except for
+ * the analyses that `extend` adds once they have arrived.
  */
 
 import {
@@ -22,7 +22,7 @@ export interface Csr {
   values: Uint32Array;
 }
 
-/** A column that must be there. */
+/** A required column; throws BadBlock when it is missing. */
 function columnOf<T extends Column>(block: Pick<Block<never>, "columns">, name: string): T {
   const found = block.columns.get(name);
   if (!found)
@@ -84,7 +84,7 @@ export class ViewModel {
     line: Uint32Array;
     parent: Int32Array;
   };
-  /** Counts up when analyses are added. */
+  /** Incremented when analyses are added. */
   edition = 0;
   private usersCsr: Csr | null = null;
 
@@ -151,11 +151,11 @@ export class ViewModel {
     };
   }
 
-  /** A column that must be there. */
+  /** A required column; throws BadBlock when it is missing. */
   column<T extends Column>(name: string): T {
     return columnOf<T>(this.block, name);
   }
-  /** A column of an optional analysis. */
+  /** A column of an optional analysis, or null. */
   optional<T extends Column>(name: string): T | null {
     return (this.block.columns.get(name) as T | undefined) ?? null;
   }
@@ -238,7 +238,7 @@ export class ViewModel {
   }
 }
 
-/** Throws BadBlock for what is no View; what it returns holds what js/view.ts says. */
+/** Throws BadBlock for anything but a View; what it returns conforms to js/view.ts. */
 export async function decodeView(gz: Uint8Array): Promise<ViewModel> {
   return readView(await gunzip(gz, VIEW_MAGIC));
 }
@@ -251,7 +251,7 @@ export function readView(raw: Uint8Array): ViewModel {
   return model;
 }
 
-/** Throws BadBlock for another block; `ViewModel.extend` holds it against its View. */
+/** Throws BadBlock for any other block; `ViewModel.extend` checks it against its View. */
 export async function decodeAnalyses(gz: Uint8Array): Promise<Block<AnalysesHeader>> {
   const raw = await gunzip(gz, ANALYSES_MAGIC);
   return decodeBlock<AnalysesHeader>(raw, ANALYSES_MAGIC, VIEW_VERSION);
@@ -297,7 +297,7 @@ export class TextModel {
   }
 }
 
-/** Throws BadBlock for what is not a text block. */
+/** Throws BadBlock for anything but a text block. */
 export async function decodeText(gz: Uint8Array): Promise<TextModel> {
   const raw = await gunzip(gz, TEXT_MAGIC);
   const block = decodeBlock<{ columns: ViewHeader["columns"]; version: number }>(

@@ -1,9 +1,9 @@
 /**
- * Work that draws parts anew waits while the pointer is down: what it would replace may be what is
- * pressed, and a press whose element is gone at the release makes no click.
+ * Redrawing waits while the pointer is down: it could replace the pressed element, and no click
+ * is fired if that element is gone at the release.
  */
 
-/** Touch makes its click a moment after the release. */
+/** Touch fires its click shortly after the release. */
 const AFTER_MS = 60;
 
 export type WhenReleased = (work: () => void) => void;
@@ -18,14 +18,14 @@ export function whenReleased(root: HTMLElement, signal: AbortSignal): WhenReleas
     if (waiting.size) setTimeout(run, AFTER_MS);
   };
   const run = () => {
-    if (pressed || signal.aborted) return; // pressed again: the next release comes
-    for (const work of waiting) queueMicrotask(work); // one that throws stops no other
+    if (pressed || signal.aborted) return; // pressed again: wait for the next release
+    for (const work of waiting) queueMicrotask(work); // if one throws, the others still run
     waiting.clear();
   };
   root.addEventListener(
     "pointerdown",
     (event) => {
-      // The list of a <select> swallows the release; it is not drawn anew either.
+      // The drop-down of a <select> swallows the release; nor is it redrawn.
       const inList = event.composedPath().some((e) => e instanceof HTMLSelectElement);
       if (event.button === 0 && !inList) pressed = true;
     },
@@ -36,7 +36,7 @@ export function whenReleased(root: HTMLElement, signal: AbortSignal): WhenReleas
     window.addEventListener(type, release, options);
   }
   window.addEventListener("blur", (e) => e.target === window && release(), options);
-  // A release that nobody told: outside the window, or over another frame.
+  // A release that was not reported: outside the window, or over another frame.
   window.addEventListener("pointermove", (e) => e.buttons === 0 && release(), options);
   return (work) => {
     if (pressed || waiting.size) waiting.add(work);

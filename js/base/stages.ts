@@ -1,4 +1,4 @@
-/** The stages block, decoded: texts of a program's stages and the places that are linked. */
+/** The decoded stages block: texts of a program's stages and the links between their places. */
 
 import { STAGES_MAGIC, type StagesHeader, VIEW_VERSION } from "../view.ts";
 import type { StageText } from "../view-extras.ts";
@@ -12,19 +12,19 @@ interface Csr {
 }
 
 /**
- * Places are numbered over all stages; strands are what links them. A strand is one operation on
- * its way through the stages, and has the same number in all of them.
+ * Places are numbered across all stages and linked by strands. A strand is one operation on its
+ * way through the stages, and has the same number in all of them.
  */
 export class StagesModel {
   readonly header: StagesHeader;
   readonly stages: readonly StageText[];
-  /** Line of its stage that each place is; of the View's own stage an instruction. */
+  /** Line of each place in its stage; in the View's own stage, an instruction. */
   readonly line: Uint32Array;
   readonly strands: Csr;
   readonly near: Csr;
-  /** Class of colour of each strand; -1 none. */
+  /** Colour class of each strand; -1 none. */
   readonly color: Int32Array;
-  /** Numbers of the rows of the source stage; 0 names a file. */
+  /** Line numbers of the rows of the source stage; 0: the row names a file. */
   readonly sourceNumber: Uint32Array;
   private readonly told: Uint32Array;
   private readonly bytes: Uint8Array;
@@ -50,7 +50,7 @@ export class StagesModel {
   stage(id: string): StageText | undefined {
     return this.stages.find((s) => s.id === id);
   }
-  /** Lines of a stage that is not the View's own. */
+  /** Lines of a stage other than the View's own. */
   linesOf(stage: StageText): string[] {
     let found = this.lines.get(stage);
     if (!found) {
@@ -60,7 +60,7 @@ export class StagesModel {
     }
     return found;
   }
-  /** The place at a line of a stage (of its own stage: at an instruction), or -1. */
+  /** The place at a line of a stage (in the View's own stage: at an instruction), or -1. */
   placeAt(stage: StageText, line: number): number {
     let low = stage.first;
     let high = stage.first + stage.count - 1;
@@ -72,13 +72,13 @@ export class StagesModel {
     }
     return -1;
   }
-  /** What became of a place, in a sentence; "" where nothing is to be said. */
+  /** What became of a place, as a sentence; "" where there is nothing to say. */
   toldOf(place: number): string {
     return this.strings.get(this.told[place]);
   }
 }
 
-/** Throws BadBlock for what is not a stages block of a View with so many instructions. */
+/** Throws BadBlock for anything but a stages block of a View with that many instructions. */
 export async function decodeStages(gz: Uint8Array, instructions: number): Promise<StagesModel> {
   const raw = await gunzip(gz, STAGES_MAGIC);
   const block = decodeBlock<StagesHeader>(raw, STAGES_MAGIC, VIEW_VERSION);

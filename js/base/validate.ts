@@ -1,15 +1,16 @@
 /**
- * Holds a block to what js/view.ts says of it, before anything walks it.
+ * Checks a block against its description in js/view.ts before anything uses it.
  *
- * A saved output is data from anywhere: one changed number in a tree's parents, in the offsets of
- * a relation or in a count would otherwise be an endless loop or gigabytes of memory, in a tab
- * that shows somebody else's notebook. So every column is looked at once: dtype, length, range;
- * offsets rise; trees have no circles. 100,000 instructions take a few milliseconds.
+ * A saved output can come from anywhere: one changed number in a tree's parents, in the offsets
+ * of a relation or in a count could otherwise mean an endless loop or gigabytes of memory, in a
+ * tab that shows somebody else's notebook. So every column is checked once: its dtype, length and
+ * range; that offsets never decrease; that trees have no cycles. 100,000 instructions take a few
+ * milliseconds.
  */
 import type { AnalysesHeader, ViewHeader } from "../view.ts";
 import { BadBlock, type Block, type Column } from "./decode.ts";
 
-/** Whose first column says how many rows a table has. */
+/** The column whose length is the number of rows of each table. */
 const LEAD = {
   instruction: "instruction.name",
   computation: "computation.name",
@@ -44,9 +45,9 @@ const LEAD = {
 } as const;
 
 /**
- * "dtype rows what". Rows: a table of `LEAD`, or "*" for any number. What: "text" a StringId,
- * "amount" a number ≥ 0 or NaN, "flag" 0 or 1, "any", a table its values index, or a list of the
- * header; "-1:" before it allows -1. "offsets X" cuts column X into one piece a row.
+ * "dtype rows what". Rows: a table of `LEAD`, or "*" for any number. What: "text" for a StringId,
+ * "amount" for a number ≥ 0 or NaN, "flag" for 0 or 1, "any", or the table or header list that the
+ * values index; a leading "-1:" also allows -1. "offsets X" splits column X into one piece per row.
  */
 const RULES: Record<string, string> = Object.assign(
   {},
@@ -252,7 +253,7 @@ export const wrong = (what: string): never => {
   throw new BadBlock(`The data is damaged: ${what}. Make it again with hloscope.`);
 };
 
-/** Throws BadBlock unless the View is what js/view.ts says. */
+/** Throws BadBlock unless the View conforms to js/view.ts. */
 export function checkView(block: Block<ViewHeader>): void {
   const { header, columns } = block;
   const isText = (v: unknown): boolean => typeof v === "string";
@@ -289,7 +290,7 @@ export function checkAnalyses(block: Block<AnalysesHeader>, view: Block<ViewHead
   checkExtras(header.extras, sizes);
 }
 
-/** Throws BadBlock unless the text block is what js/view.ts says. */
+/** Throws BadBlock unless the text block conforms to js/view.ts. */
 export function checkText(block: Block<AnyHeader>): void {
   const { columns } = block;
   checkColumns(block.header, columns, new Map(), {});
@@ -318,7 +319,7 @@ const DTYPES: Record<string, unknown> = {
   f64: Float64Array,
 };
 
-/** Every column by its rule; gives the rows of each table. Columns without a rule pass. */
+/** Checks every column by its rule; returns the row count of each table. Columns without a rule pass. */
 export function checkColumns(
   own: AnyHeader,
   columns: Columns,
@@ -398,7 +399,7 @@ function checkOffsets(
   if (offsets[offsets.length - 1] !== length) wrong(`${name} does not end where its values end`);
 }
 
-/** Groups stand below their parents and callers, folds beside their members; no circles. */
+/** Groups come after their parents; a fold's members share its parent; no cycles through callers. */
 function checkTrees(columns: Columns, n: number): void {
   const c = <T extends Column>(name: string): T => columns.get(name) as T;
   const parent = c<Int32Array>("group.parent");
@@ -435,9 +436,9 @@ function checkTrees(columns: Columns, n: number): void {
   }
 }
 
-/** Every row leads to -1 in the end. Each is walked once. */
+/** Throws BadBlock unless every row leads to -1 in the end. Each row is walked once. */
 function noCircles(name: string, parent: Int32Array): void {
-  const seen = new Int32Array(parent.length); // walk that came by, 1-based
+  const seen = new Int32Array(parent.length); // the walk that visited it, 1-based
   for (let k = 0; k < parent.length; k++) {
     let at = k;
     while (at >= 0 && seen[at] === 0) {
@@ -448,7 +449,7 @@ function noCircles(name: string, parent: Int32Array): void {
   }
 }
 
-/** What code multiplies, allocates by or walks; the rest of extras is shown as it is. */
+/** Checks what code multiplies, sizes allocations by or walks; the rest of extras is only shown. */
 function checkExtras(extras: object, sizes: ReadonlyMap<string, number>): void {
   const { devices, cost } = extras as Record<string, unknown>;
   if (isObject(devices)) {
@@ -475,5 +476,5 @@ function checkExtras(extras: object, sizes: ReadonlyMap<string, number>): void {
   }
 }
 
-/** Columns that have a rule, for the test that holds them against js/view.ts. */
+/** Columns that have a rule, for the test that every column is checked. */
 export const CHECKED: readonly string[] = Object.keys(RULES);

@@ -5,16 +5,16 @@ import type { Selection } from "../view.ts";
 import type { LifeStep } from "./life.ts";
 import type { GraphTheme } from "./theme.ts";
 
-/** Something that opens and closes: a group, a fold, or an instruction that calls computations. */
+/** Something that can be opened: a group, a fold, or an instruction that calls computations. */
 export interface Target {
   kind: "group" | "fold" | "instruction";
   index: number;
 }
 
-/** `focusNext` follows the data flow (up and down) or goes round the neighbours in a container. */
+/** Where `focusNext` goes: along the data flow, to a neighbour in the container, into or out of it. */
 export type Direction = "operand" | "user" | "previous" | "next" | "in" | "out";
 
-/** The part of a colouring the pane reads; every `Coloring` of the panels is one. */
+/** The part of a colouring that the pane uses; every `Coloring` of the panels is one. */
 export interface BoxColoring {
   id: string;
   label: string;
@@ -27,24 +27,24 @@ export interface BoxColoring {
   source?: string | ((model: ViewModel) => string);
 }
 
-/** One entry of the key to the colours on screen; numeric colourings give their value range. */
+/** One entry of the colour legend; numeric colourings give their value range. */
 export interface LegendEntry {
   label: string;
   color: string;
-  /** Boxes of the module with this colour; absent for numeric colourings. */
+  /** Number of instructions with this colour; absent for numeric colourings. */
   count?: number;
   value?: number;
-  /** There are less than this, of the same colour. */
+  /** Smaller values exist and have the same colour. */
   atMost?: boolean;
 }
 
 export interface GraphStats {
-  /** Boxes, chips and edges in the scene, open or not on screen. */
+  /** Boxes, containers, edges and chips in the scene, on screen or not. */
   boxes: number;
   containers: number;
   edges: number;
   chips: number;
-  /** Milliseconds of the last projection, layout and scene, and of the last frame. */
+  /** Milliseconds spent on the last projection, layout and scene, and on the last frame. */
   projectMs: number;
   layoutMs: number;
   sceneMs: number;
@@ -56,7 +56,7 @@ export interface GraphStats {
   worldHeight: number;
 }
 
-/** Where something is on screen, in CSS pixels from the pane's corner. */
+/** Where something is on screen, in CSS pixels from the pane's top-left corner. */
 export interface ScreenRect {
   x: number;
   y: number;
@@ -65,11 +65,11 @@ export interface ScreenRect {
 }
 
 export interface GraphPane {
-  /** The whole picture, however small. The first picture is never smaller than can be read. */
+  /** Shows the whole picture, however small. The initial picture is never too small to read. */
   fit(): void;
   /** Zooms about the middle of the pane. */
   zoom(factor: number): void;
-  /** Opens what hides the instruction and brings it into view. Does not select it. */
+  /** Opens what hides the instruction and brings it into view, without selecting it. */
   reveal(instruction: number): void;
   revealGroup(group: number): void;
   open(target: Target): void;
@@ -78,35 +78,35 @@ export interface GraphPane {
   /** Whether the target can be opened at all, and whether it is open. */
   canOpen(target: Target): boolean;
   isOpen(target: Target): boolean;
-  /** Opens or closes what is selected; true if there was something to do. */
+  /** Opens or closes what is selected; returns whether it can be opened. */
   toggleSelected(): boolean;
-  /** Opens everything, largest first, until `limit` boxes are shown (default 5,000). */
+  /** Opens level by level, largest first, while at most `limit` boxes are shown (default 5,000). */
   openAll(limit?: number): void;
   closeAll(): void;
-  /** Back to the first picture. */
+  /** Returns to the initial picture. */
   openDefault(): void;
-  /** Whether tuples and their kin, and asynchronous copies, are boxes of their own. */
+  /** Whether tuples and the like (`plumbing`) and asynchronous copies (`moves`) have boxes. */
   readonly shown: { plumbing: boolean; moves: boolean };
   setShown(plumbing: boolean, moves: boolean): void;
-  /** Takes back what was opened, closed or shown, and does it again; false if there was nothing. */
+  /** Undo and redo of what was opened, closed or shown; false if there was nothing to do. */
   readonly canUndo: boolean;
   readonly canRedo: boolean;
   undo(): boolean;
   redo(): boolean;
-  /** What is open and in sight, as the words of a link; see place.ts. */
+  /** What is open and in view, as the parameters of a link; see place.ts. */
   place(): Record<string, string>;
-  /** Opens and looks as such words say; false for those of another module. */
+  /** Restores what is open and in view from such parameters; false if they are of another module. */
   setPlace(words: URLSearchParams): boolean;
   setColoring(coloring: BoxColoring | null): void;
   setTheme(theme: GraphTheme): void;
-  /** Shows the module at one of many passes, with colours of its own; null: all of it. */
+  /** Shows the module at one of many passes, with its own colours; null: all of it. */
   setLife(step: LifeStep | null): void;
-  /** Marks edges, each with a text shown on hover; none when empty. */
+  /** Marks edges, each with a text shown on hover; an empty list removes all marks. */
   setMarks(notes: readonly EdgeNote[]): void;
   legend(): LegendEntry[];
-  /** Highlights what is within `hops` edges of the instruction; the number of instructions lit. */
+  /** Highlights what is within `hops` edges of the instruction; returns the number of instructions. */
   neighbourhood(instruction: number, hops: number): number;
-  /** Highlights every instruction on a data path between the two; 0 when there is none. */
+  /** Highlights every instruction on a data path from `a` to `b`; returns how many, 0 for no path. */
   path(a: number, b: number): number;
   clearHighlight(): void;
   /** The whole picture as an SVG document. */
@@ -116,15 +116,15 @@ export interface GraphPane {
   /** Shows or hides the minimap (it hides itself when everything fits). */
   setMinimap(shown: boolean): void;
   stats(): GraphStats;
-  /** Screen place of an item, or of the closed group that hides it; null when not in the picture. */
+  /** Screen position of an item, or of the closed group that hides it; null if not in the picture. */
   locate(selection: Selection): ScreenRect | null;
-  /** Places of all boxes in the picture itself, wherever the camera is. */
+  /** Positions of all boxes within the picture, wherever the camera is. */
   boxes(): { selection: Selection; x: number; y: number; w: number; h: number; being: number }[];
-  /** Calls back after anything was opened or closed; returns what undoes it. */
+  /** Calls back after anything was opened or closed; returns a function that unsubscribes. */
   onOpenChange(callback: () => void): () => void;
-  /** Calls back after the picture was moved or zoomed by hand. */
+  /** Calls back after the picture was moved or zoomed by hand; returns a function that unsubscribes. */
   onMove(callback: () => void): () => void;
-  /** Moves the selection; returns false when there is nowhere to go. */
+  /** Moves the selection; returns false if there is nowhere to go. */
   focusNext(direction: Direction): boolean;
   dispose(): void;
 }

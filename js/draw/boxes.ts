@@ -1,4 +1,4 @@
-/** Closed items: boxes of instructions, groups, stacks, and the chips in them. */
+/** Closed items: boxes of instructions, groups and stacks, and the chips in them. */
 import { quantity } from "../base/format.ts";
 import { type Chip, ChipKind } from "../graph/items.ts";
 import * as M from "../graph/metrics.ts";
@@ -8,12 +8,12 @@ import type { Surface } from "../scene/surface.ts";
 import { Being } from "./life.ts";
 import { alphaOf, fillOf, isUnknown, type PaintState, wordsAlphaOf } from "./paint-state.ts";
 
-/** Text smaller than this on screen is left out. */
+/** Text smaller than this on screen is not drawn. */
 const TEXT_PIXELS = 6;
-/** Shapes in boxes are read from here on. */
+/** Shapes in boxes are readable from this size on. */
 export const ROOMY_PIXELS = 9.5;
 
-/** A ring with "+" or "−" in it: opens, closes. */
+/** The "+" or "−" sign of something that can be opened or closed. */
 export function sign(
   surface: Surface,
   s: PaintState,
@@ -89,7 +89,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     stepSign(surface, s, x, y, being);
   } else {
     const stack = kind === ItemKind.Stack;
-    // A stack's yellow would pass for a little heat.
+    // A stack's yellow could be mistaken for the low end of the heat scale.
     const plain = s.looks.sums !== null || Boolean(s.life);
     const heat = s.looks.fill[item] >= 0;
     const fill = heat ? fillOf(s, item, theme.group) : stack && !plain ? theme.fold : theme.group;
@@ -147,13 +147,13 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     });
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
-    const lift = kind === ItemKind.Stack ? 2 * M.STACK_OFFSET : 0;
+    const [, lift] = scene.chipShift(item);
     for (const chip of words.chips)
       if (shown(s, item, chip)) paintChip(surface, s, x, s.y[item] + lift, chip, alpha, ink);
   }
 }
 
-/** A chip of the layout may belong to another pass than the one that is shown. */
+/** A chip of the layout may belong to a pass other than the one shown. */
 function shown(s: PaintState, item: number, chip: Chip): boolean {
   if (!s.life) return true;
   const own = chip.kind === ChipKind.Parameter || chip.kind === ChipKind.Constant;
@@ -167,7 +167,7 @@ function stepBorder(s: PaintState, being: Being): string {
   return being === Being.Changed ? steps.changedEdge : s.theme.boxBorder;
 }
 
-/** Never by colour alone: a sign on the corner. */
+/** A sign on the corner, so that the change is not shown by colour alone. */
 function stepSign(surface: Surface, s: PaintState, x: number, y: number, being: Being): void {
   const text = being === Being.Added ? "+" : being === Being.Removed ? "−" : "~";
   if (being === Being.Kept || being === Being.Absent) return;
@@ -180,7 +180,7 @@ function stepSign(surface: Surface, s: PaintState, x: number, y: number, being: 
   });
 }
 
-/** "85 µs", "32 %" of what adds up; nothing where it does not, or nothing is known. */
+/** "85 µs", "32 %" for amounts that add up; empty if they do not, or the amount is unknown. */
 function amountWords(s: PaintState, item: number): string[] {
   const { sums } = s.looks;
   const { amounts } = s.colors;
@@ -190,7 +190,7 @@ function amountWords(s: PaintState, item: number): string[] {
   return [quantity(sums.of[item], amounts.unit), `${share < 0.1 ? "< 0.1" : share} %`];
 }
 
-/** A closed group's second line: its amount first where there is one, and what still fits. */
+/** The second line of a closed group: its amount first if it has one, then whatever still fits. */
 function closedWords(
   s: PaintState,
   item: number,
@@ -201,13 +201,13 @@ function closedWords(
   const words = amountWords(s, item);
   if (words.length === 0) return sub;
   if (stack)
-    words[0] += " in all"; // its other figures are of each
+    words[0] += " in all"; // its other figures are per member
   else words.push(sub.split(" · ")[0]);
   while (words.length > 1 && s.metrics.width(words.join(" · "), M.SUB_SIZE) > room) words.pop();
   return words.join(" · ");
 }
 
-/** The mix of what is inside, as a bar: nothing about a closed group is hidden entirely. */
+/** The mix of what is inside, as a bar, so that a closed group still shows something of it. */
 function bar(surface: Surface, s: PaintState, item: number, x: number, y: number, w: number): void {
   const shares = s.looks.bars.get(item);
   if (!shares) return;

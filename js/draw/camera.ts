@@ -1,11 +1,11 @@
-/** What part of the world is on screen. World units are CSS pixels at scale 1. */
+/** The part of the world that is on screen. World units are CSS pixels at scale 1. */
 import type { Rect } from "../scene/scene.ts";
 
 const MIN_SCALE = 0.004;
 const MAX_SCALE = 6;
 
 export class Camera {
-  /** World place of the pane's top left corner. */
+  /** World position of the pane's top-left corner. */
   x = 0;
   y = 0;
   scale = 1;
@@ -32,7 +32,7 @@ export class Camera {
     this.x += screenDx / this.scale;
     this.y += screenDy / this.scale;
   }
-  /** Keeps at least a corner of the world in sight. */
+  /** Keeps at least a corner of the world in view. */
   clamp(worldWidth: number, worldHeight: number): void {
     const marginX = Math.min(this.width * 0.7, 300) / this.scale;
     const marginY = Math.min(this.height * 0.7, 300) / this.scale;
@@ -42,12 +42,12 @@ export class Camera {
     this.y = Math.min(worldHeight - Math.min(h, marginY), Math.max(this.y, marginY - h));
   }
   /**
-   * The whole world if it is readable; else its width, from the top; else its top left part.
-   * When not even the width fits, the part of the top that holds the most of `contents`.
+   * The whole world if it is readable, else its full width from the top. If not even the width
+   * fits, the part of the top that contains the most of `contents`.
    */
   fit(world: Rect, readable: number, contents: Rect[]): Target {
     const whole = Math.min(this.width / world.w, this.height / world.h);
-    // A little smaller and whole says more than readable and cut off.
+    // Slightly smaller but whole is better than readable but cut off.
     if (whole >= 0.94 * readable || contents.length === 0) {
       const scale = Math.min(1.25, Math.max(MIN_SCALE, whole));
       return this.centered(world, scale);
@@ -78,7 +78,7 @@ export interface Target {
   scale: number;
 }
 
-/** Left edge of the window of that size, at the top, that covers the most. */
+/** Left edge of the window of that size, at the top, that covers the most contents. */
 function fullest(contents: Rect[], width: number, height: number): number {
   let best = 0;
   let bestArea = -1;

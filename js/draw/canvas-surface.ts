@@ -1,4 +1,4 @@
-/** A surface over Canvas 2D. Fonts are set only when they change: that is the slow part of text. */
+/** A surface over Canvas 2D. Fonts are set only when they change, as that is the slow part of text. */
 import type { RectStyle, RouteLook, Surface, TextStyle } from "../scene/surface.ts";
 import { dashes, trace } from "../scene/surface.ts";
 
@@ -12,7 +12,7 @@ export class CanvasSurface implements Surface {
     this.family = family;
     this.font = "";
   }
-  /** Forgets what it set, after someone else drew on the context. */
+  /** Forgets the font it set, after the context's state was changed elsewhere. */
   reset(): void {
     this.font = "";
   }
@@ -91,7 +91,7 @@ export class CanvasSurface implements Surface {
   }
 }
 
-/** Tip and the two other corners of the head at the end of a route. */
+/** The tip and the other two corners of the arrow head at the end of a route. */
 export function arrowHead(
   px: ArrayLike<number>,
   py: ArrayLike<number>,

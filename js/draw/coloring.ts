@@ -1,12 +1,12 @@
-/** A colouring as a palette and an index per instruction, and its key. */
+/** A colouring as a palette and an index per instruction, with its legend. */
 import type { ViewModel } from "../base/model.ts";
 import { type Colors, LEAST, ZERO } from "../scene/looks.ts";
 import type { BoxColoring, LegendEntry } from "./api.ts";
 import { familyColor, type GraphTheme } from "./theme.ts";
 
 const STEPS = 32;
-/** What is less than this part of the most has the colour of the least: a few bytes would use up
- * a log scale that is there to tell 200 µs from 20. */
+/** Values below this fraction of the largest share the lowest colour: otherwise a few bytes would
+ * use up a log scale that is meant to distinguish 200 µs from 20. */
 const DECADES = 1e-3;
 
 export interface Painted {
@@ -60,24 +60,24 @@ export function paintInstructions(
     if (v > high) high = v;
   }
   const added = coloring.amounts?.(model);
-  // Closed groups are on the same scale: it ends where everything together would be, lest one per
-  // cent and half of a step are as red as each other.
+  // Closed groups are on the same scale, so it ends at the total of everything: otherwise one per
+  // cent and half of a step could be equally red.
   if (added && log && high > 0) {
     let total = 0;
     for (let i = 0; i < n; i++) if (added[i] > 0) total += added[i];
     high = Math.max(high, total);
   }
-  // Nor less than one decade: 4 µs beside 3 µs is not red beside yellow.
+  // The scale spans at least one decade: 4 µs beside 3 µs should not look like red beside yellow.
   const known = high >= low;
   const least = log && known ? Math.min(high / 10, Math.max(low, high * DECADES)) : low;
   const atMost = least > low;
   low = least;
-  // Unknown is the coolest, then 0, so that groups show what is known inside them.
+  // Unknown is coolest, then 0, so that groups show what is known inside them.
   const palette = [theme.unknown, theme.zero];
   for (let k = 0; k < STEPS; k++) palette.push(ramp(theme.ramp, k / (STEPS - 1)));
   const span = log ? Math.log(high / low) : high - low;
   const place = (v: number): number => {
-    // A logarithm has no place for 0, and 0 is not the least of what there is.
+    // A log scale has no place for 0, and 0 must not look like the smallest amount.
     if (v === 0) return ZERO;
     const raw = log ? (v > 0 ? Math.log(v / low) : 0) : v - low;
     const t = span > 0 ? Math.min(1, Math.max(0, raw / span)) : 1;

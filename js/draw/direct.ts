@@ -1,9 +1,9 @@
-/** Lines between boxes that the layout gave no way of their own. */
+/** Lines between boxes for which the layout has no route. */
 import { RouteStyle } from "../graph/routes.ts";
 import type { Surface } from "../scene/surface.ts";
 import type { PaintState } from "./paint-state.ts";
 
-/** A line where the layout drew none: from box to box, past whatever is between. */
+/** Draws a line straight from box to box, regardless of what is in between. */
 export function direct(
   surface: Surface,
   s: PaintState,

@@ -1,11 +1,11 @@
-/** Shapes beside edges, in quiet letters, while they can be read. */
+/** Shapes beside edges, in muted text, as long as they can be read. */
 import * as M from "../graph/metrics.ts";
 import { EDGE_SHAPE_SIZE, type EdgeShapes } from "../scene/edge-shapes.ts";
 import type { Surface } from "../scene/surface.ts";
 import { ROOMY_PIXELS } from "./boxes.ts";
 import { type PaintState, wordsAlphaOf } from "./paint-state.ts";
 
-/** Letters smaller than this on screen say nothing. */
+/** Text smaller than this on screen is not legible. */
 const LEAST_PIXELS = 7.5;
 
 export function paintEdgeShapes(surface: Surface, s: PaintState, shapes: EdgeShapes | null): void {

@@ -1,4 +1,4 @@
-/** From what is open to the scene, without a browser: everything the pane does before drawing. */
+/** From what is open to the scene: everything the pane does before drawing. Needs no browser. */
 import type { ViewModel } from "../base/model.ts";
 import { buildFlow, type Flow } from "../graph/flow.ts";
 import { ItemWriter } from "../graph/items.ts";
@@ -13,19 +13,19 @@ import { Scene } from "../scene/scene.ts";
 import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
-/** Numbers of boxes tried for the first picture, until one fits the pane. */
+/** Numbers of boxes tried for the initial picture, until one fits the pane. */
 const BUDGETS = [15, 12, 9, 6, 3];
-/** No more than this in a first picture: what is opened to fill the pane counts as well. */
+/** Limits on an initial picture, including what is opened to fill the pane. */
 const MOST_BOXES = 15;
 const MOST_ARROWS = 25;
-/** Scale at which the smallest text still has ten pixels. */
+/** Scale at which the smallest text is still ten pixels high. */
 const LEAST_SCALE = 10 / SUB_SIZE;
-/** How a picture is laid out: gaps, and width over height, times the usual. */
+/** How a picture is laid out: factors on the usual gaps and on the usual aspect ratio. */
 interface Shape {
   spread: number;
   stretch: number;
 }
-/** The usual one, and what is tried where nothing fits. */
+/** The usual shape, and those tried when nothing fits. */
 const SHAPES: readonly Shape[] = [
   { spread: 1, stretch: 1 },
   { spread: 0.65, stretch: 1 },
@@ -34,7 +34,7 @@ const SHAPES: readonly Shape[] = [
   { spread: 0.45, stretch: 1 },
   { spread: 0.45, stretch: 1.6 },
 ];
-/** Then this many of what is still closed are tried one by one; fewer in huge modules. */
+/** Then this many closed groups are tried one by one; fewer in huge modules. */
 const TRIES = 6;
 const HUGE = 40_000;
 
@@ -48,12 +48,12 @@ export class Engine {
   projectMs = 0;
   layoutMs = 0;
   sceneMs = 0;
-  /** Boxes and arrows of the picture that was measured last. */
+  /** Numbers of boxes and arrows in the picture that was measured last. */
   private shown = 0;
   private arrows = 0;
   private weight: Uint32Array;
   private writer: ItemWriter;
-  /** As the first picture was laid out, so is what follows. */
+  /** The shape of the initial picture, kept for those that follow. */
   private shape = SHAPES[0];
   private counts: FamilyCounts;
   private readonly tried = new Map<Openness, Projection>();
@@ -72,7 +72,7 @@ export class Engine {
     this.openness = new Openness(this.tree);
   }
 
-  /** Width over height of the pane, coarsely, so that small resizes do not move anything. */
+  /** Aspect ratio of the pane, rounded so that small resizes do not move anything. */
   private get aspect(): number {
     const exact = this.paneWidth / this.paneHeight;
     return this.shape.stretch * Math.min(3, Math.max(0.7, Math.round(exact * 4) / 4));
@@ -81,7 +81,7 @@ export class Engine {
     this.paneWidth = width;
     this.paneHeight = height;
   }
-  /** What is open and shown, and all of it set again. */
+  /** What is open and shown; `reopen` restores it. */
   get opened(): Opened {
     return opened(this.openness, this.plumbing, this.moves);
   }
@@ -89,7 +89,7 @@ export class Engine {
     this.setShown(to.plumbing, to.moves);
     reopen(this.openness, to);
   }
-  /** What is drawn as boxes of its own: tuples and their kin, asynchronous copies. */
+  /** Sets whether tuples and the like, and asynchronous copies, have boxes. */
   setShown(plumbing: boolean, moves: boolean): void {
     if (plumbing === this.plumbing && moves === this.moves) return;
     this.plumbing = plumbing;
@@ -100,12 +100,12 @@ export class Engine {
     this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics);
   }
 
-  /** The first picture: as much as fits the pane at a readable size. */
+  /** The initial picture: as much as fits the pane at a readable size. */
   openDefault(): Scene {
     try {
       return this.search();
     } finally {
-      this.tried.clear(); // from now on what is open changes in place
+      this.tried.clear(); // from now on `openness` is changed in place
     }
   }
   private search(): Scene {
@@ -119,7 +119,7 @@ export class Engine {
         if (opened === before) continue;
         before = opened;
         const whole = this.fitOf(openness);
-        // Too much to read at once counts as too small to read.
+        // Too much to take in at once counts as too small to read.
         const crowd = Math.max(1, this.shown / MOST_BOXES, this.arrows / MOST_ARROWS);
         const fit = whole / crowd;
         const enough = fit >= LEAST_SCALE;
@@ -134,7 +134,7 @@ export class Engine {
     }
     return this.rebuild();
   }
-  /** Each takes a look at every instruction, and a search comes back to the same ones. */
+  /** Cached, as each projection visits every instruction and the search returns to the same ones. */
   private projected(openness: Openness): Projection {
     let found = this.tried.get(openness);
     if (!found) {
@@ -198,7 +198,7 @@ export class Engine {
     return scene;
   }
 
-  /** Tree node a target opens: a container, or the first member of a fold. */
+  /** Tree node of a target: a container, or the stack of a whole fold. */
   node(target: Target): number {
     if (target.kind === "group") return this.tree.node(target.index);
     if (target.kind === "instruction") return target.index;
@@ -213,7 +213,7 @@ export class Engine {
     if (target.kind === "fold") return this.openness.foldOpen(target.index);
     return this.openness.open[this.node(target)] === 1;
   }
-  /** Opens or closes; true if anything changed. What hides the target is opened too. */
+  /** Opens or closes a target; true if anything changed. Opening also opens what hides it. */
   set(target: Target, open: boolean): boolean {
     if (!this.canOpen(target)) return false;
     const { tree, openness } = this;
@@ -250,7 +250,7 @@ export class Engine {
     }
   }
 
-  /** Opens containers and folds, largest first, until `limit` boxes are shown. */
+  /** Opens containers level by level, largest first, then folds, up to `limit` boxes. */
   openAll(limit: number): void {
     const { tree, openness, weight } = this;
     const order: number[] = [];
@@ -264,7 +264,7 @@ export class Engine {
     openness.loose.fill(0);
     openness.open.fill(0);
     openness.open[tree.root] = 1;
-    // Everything fits under the limit, or containers are opened level by level while they do.
+    // Containers that would exceed the limit stay closed.
     let boxes = 1;
     for (const v of order) {
       const kids = tree.childOffsets[v + 1] - tree.childOffsets[v];
@@ -290,7 +290,7 @@ export class Engine {
     openness.open.fill(0);
     let v = tree.root;
     openness.open[v] = 1;
-    // The outermost level that has more than one thing in it.
+    // Opens down to the outermost level with more than one thing in it.
     for (;;) {
       const kids: number[] = [];
       for (let e = tree.childOffsets[v]; e < tree.childOffsets[v + 1]; e++) {
@@ -302,7 +302,7 @@ export class Engine {
     }
   }
 
-  /** Item that shows a selection, or hides it; -1 when it is not in the picture. */
+  /** Item that shows or hides a selection; -1 if it is not in the picture. */
   itemOf(p: Projection, s: Selection): number {
     if (s.kind === "instruction") {
       const item = p.itemOfInstruction[s.index] ?? -1;
@@ -319,7 +319,7 @@ export class Engine {
     }
     return -1;
   }
-  /** What selecting an item selects. */
+  /** The selection that an item stands for. */
   selectionOf(p: Projection, item: number): Selection {
     const node = p.nodes[item];
     if (node < this.tree.instructions) return { kind: "instruction", index: node };

@@ -1,5 +1,5 @@
 /**
- * The drawing of the graph: `createGraphPane` and the types its callers need.
+ * The drawing of the graph: `createGraphPane` and the types that its callers need.
  *
  *     View ─▶ projection ─▶ layout ─▶ scene ─▶ canvas
  *             (engine.ts does these)           (renderer.ts)
@@ -34,7 +34,7 @@ export type {
 } from "./api.ts";
 export { DARK, familyColor, type GraphTheme, LIGHT } from "./theme.ts";
 
-/** Size taken for a pane that is not on the page yet. */
+/** Size assumed for a pane that is not on the page yet. */
 const UNSEEN = { width: 960, height: 560 };
 
 export function createGraphPane(
@@ -50,7 +50,7 @@ export function createGraphPane(
   if (getComputedStyle(element).position === "static") element.style.position = "relative";
   element.style.overflow = "hidden";
 
-  // 1. The first picture.
+  // 1. The initial picture.
   const engine = new Engine(
     model,
     measured(theme.font),
@@ -59,9 +59,9 @@ export function createGraphPane(
   );
   let coloring: BoxColoring | null = null;
   let painted = paintInstructions(model, coloring, theme);
-  /** Users through plumbing, made when first asked for. */
+  /** Users through plumbing, computed on first use. */
   let users: Links | null = null;
-  /** The pass that is shown, where the picture is of many; see life.ts. */
+  /** The pass that is shown if the picture is of many; see life.ts. */
   let step: LifeStep | null = null;
   const counted = (i: number): boolean =>
     engine.flow.hidden[i] === 0 && (step === null || step.state[i] > 0);
@@ -79,9 +79,9 @@ export function createGraphPane(
     "aria-label",
     `Graph of ${model.header.title}. Arrow keys follow the data, Enter opens, Escape clears.`,
   );
-  // Until someone opens or moves something, a new size gets a new first picture.
+  // Until the user opens or moves something, a new size gets a new initial picture.
   let touchedByHand = false;
-  /** What is open came from a link: no first picture takes its place. */
+  /** What is open came from a link and is not replaced by an initial picture. */
   let linked = false;
   const callbacks = new Set<() => void>();
   const movers = new Set<() => void>();
@@ -155,7 +155,7 @@ export function createGraphPane(
     for (const callback of [...callbacks]) callback();
   };
   const history = new History();
-  /** Everything that opens, closes or shows goes through here, to be undone. */
+  /** Everything that opens, closes or shows goes through here, so that it can be undone. */
   const changing = <T>(change: () => T): T => {
     const before = engine.opened;
     const out = change();
@@ -180,7 +180,7 @@ export function createGraphPane(
     touchedByHand = true;
     if (changing(() => engine.openness.uncover(node))) rebuild(-1);
     let item = engine.itemOf(projection(), selection);
-    // What is drawn as text on its users is shown at the first of them.
+    // What is drawn as text on its users is revealed at the first of them.
     if (item <= 0 && selection.kind === "instruction") {
       for (let e = model.users.offsets[node]; e < model.users.offsets[node + 1]; e++) {
         item = projection().itemOfInstruction[model.users.values[e]];
@@ -200,7 +200,7 @@ export function createGraphPane(
     users = null;
     engine.reopen(to);
     touchedByHand = true;
-    // What opened or closed stays where it is on screen.
+    // What was opened or closed stays in place on screen.
     const { nodes } = projection();
     const [was, is] = [new Set(before.open), new Set(to.open)];
     const anchor = nodes.find((v) => was.has(v) !== is.has(v)) ?? -1;
@@ -212,7 +212,7 @@ export function createGraphPane(
   // 4. The pointer; see pointer.ts.
   // 5. Its place on the page.
   const place = (): void => {
-    // What is selected and in sight stays in sight when a panel opens beside it.
+    // A selection that is in view stays in view when a panel opens beside it.
     const box = renderer.selected > 0 ? renderer.scene.rect(renderer.selected) : null;
     const { x, y, w, h } = renderer.camera.view;
     const seen = box && box.x < x + w && box.x + box.w > x && box.y < y + h && box.y + box.h > y;
@@ -229,7 +229,7 @@ export function createGraphPane(
       if (box && seen) renderer.show(box);
       return;
     }
-    // Panels and the key to the colours take and give room: the same picture is fitted again.
+    // Panels and the legend take and give space; the same picture is then fitted again.
     if ((another || !settled) && !linked) {
       engine.setPane(element.clientWidth, element.clientHeight);
       renderer.setScene(engine.openDefault(), -1, counted);
@@ -244,13 +244,13 @@ export function createGraphPane(
     return `${outer.clientWidth}×${outer.clientHeight}`;
   };
   let laidFor = outerSize();
-  /** What is around the pane has its size; before that the first picture is made for what is left. */
+  /** Whether everything around the pane has its size; until then the initial picture is remade. */
   let settled = false;
   const settle = (): void => {
     settled = true;
     sight = null;
   };
-  /** Where a link looks, until the pane has its size. */
+  /** What a link shows, until the pane has its size. */
   let sight: Sight | null = null;
   renderer.resize();
   renderer.fit(true, true);
@@ -446,7 +446,7 @@ export function createGraphPane(
     },
     focusNext(direction: Direction) {
       let next = nextItem(renderer.scene, renderer.selected, direction);
-      // Past what is not there at this pass.
+      // Skip what does not exist at this pass.
       for (let turn = 0; next > 0 && renderer.life && !renderer.life.items[next]; turn++) {
         next = turn < 200 ? nextItem(renderer.scene, next, direction) : -1;
       }
@@ -476,7 +476,7 @@ export function createGraphPane(
   return pane;
 }
 
-/** Calls back on every change of size, once the element has one. */
+/** Calls back on every change of the element's size. */
 class ResizeWatcher {
   constructor(element: HTMLElement, changed: () => void, signal: AbortSignal) {
     const observer = new ResizeObserver(changed);

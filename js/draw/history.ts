@@ -1,14 +1,14 @@
 /** Undo and redo of what was opened, closed and shown. */
 import { type Opened, same } from "../graph/opened.ts";
 
-/** States kept; what is open in a large module takes some kilobytes. */
+/** Number of states kept; in a large module one takes some kilobytes. */
 const KEPT = 200;
 
 export class History {
   private past: Opened[] = [];
   private future: Opened[] = [];
 
-  /** Called with what was there before a change and what is there now. */
+  /** Records a change, given the states before and after it. */
   changed(before: Opened, now: Opened): void {
     if (same(before, now)) return;
     this.past.push(before);

@@ -1,4 +1,4 @@
-/** Pointer, wheel and touch on the canvas, told as what they mean. */
+/** Pointer, wheel and touch events on the canvas, translated into gestures. */
 
 export interface Gestures {
   pan(dx: number, dy: number): void;
@@ -9,7 +9,7 @@ export interface Gestures {
   doubleClick(x: number, y: number): void;
 }
 
-/** A pointer that moved less than this, in pixels, clicked. */
+/** A pointer that moved less than this, in pixels, has clicked. */
 const SLOP = 4;
 /** A page that scrolls under the pointer keeps scrolling for this long, in milliseconds. */
 const SCROLL_MEMORY = 350;
@@ -32,7 +32,7 @@ export function listen(canvas: HTMLCanvasElement, to: Gestures, signal: AbortSig
       down.set(event.pointerId, { x, y });
       if (down.size === 1) travelled = 0;
       spread = pinchSpread(down);
-      // The ring is for the keyboard; a click needs none.
+      // The focus ring is for the keyboard; a click does not need it.
       canvas.style.outline = "none";
       canvas.focus({ preventScroll: true });
     },
@@ -56,7 +56,7 @@ export function listen(canvas: HTMLCanvasElement, to: Gestures, signal: AbortSig
       down.set(event.pointerId, { x, y });
       travelled += Math.abs(dx) + Math.abs(dy);
       if (travelled < SLOP && down.size === 1) {
-        // Not a drag yet: what was travelled is made up for when it becomes one.
+        // Not a drag yet; once it is, the distance travelled so far is included.
         down.set(event.pointerId, from);
         travelled = Math.abs(dx) + Math.abs(dy);
         if (travelled < SLOP) return;
@@ -97,8 +97,8 @@ export function listen(canvas: HTMLCanvasElement, to: Gestures, signal: AbortSig
     { signal },
   );
 
-  // Scrolling a page must not stop because a graph came under the pointer: a wheel that began
-  // elsewhere belongs to the page until it pauses or the pointer moves.
+  // Scrolling a page must not stop because a graph comes under the pointer: a wheel movement that
+  // began elsewhere belongs to the page until it pauses or the pointer moves.
   let scrolledOutside = 0;
   addEventListener(
     "wheel",
@@ -122,7 +122,7 @@ export function listen(canvas: HTMLCanvasElement, to: Gestures, signal: AbortSig
       if (event.ctrlKey || event.metaKey) {
         to.zoom(x, y, Math.exp(-Math.max(-60, Math.min(60, dy)) * 0.01));
       } else if (event.shiftKey) to.pan(dx || dy, dx ? dy : 0);
-      // A wheel turns in large level steps; two fingers move in small ones and sideways too.
+      // A wheel turns in large vertical steps; two fingers move in small ones, and sideways too.
       else if (dx === 0 && (event.deltaMode !== 0 || Math.abs(dy) >= 50)) {
         to.zoom(x, y, Math.exp(-Math.max(-240, Math.min(240, dy)) * 0.0018));
       } else to.pan(dx, dy);

@@ -1,13 +1,13 @@
 /**
- * What of a picture is there at one pass. The picture holds every instruction of all passes in its
- * place; here it is found which boxes and arrows to draw, so that nothing that stays ever moves.
+ * Which parts of a picture exist at one pass. The picture has a place for every instruction of all
+ * passes; this determines which boxes and arrows to draw, so that nothing that stays ever moves.
  */
 import type { Csr, ViewModel } from "../base/model.ts";
 import { buildFlow, type Flow, Hidden } from "../graph/flow.ts";
 import { ItemKind, type Projection } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 
-/** As `Life` of state/passes.ts; a test holds the two equal. */
+/** The same as `Life` in state/passes.ts; a test compares the two. */
 export const enum Being {
   Absent = 0,
   Kept = 1,
@@ -16,49 +16,49 @@ export const enum Being {
   Changed = 4,
 }
 
-/** The module at a pass, of the instructions of all passes. */
+/** The module at one pass, in terms of the instructions of all passes. */
 export interface LifeStep {
   /** `Being` of every instruction. */
   state: Uint8Array;
   /** Operands after the pass, and before it. */
   operands: Csr;
   before: Csr;
-  /** Told after each drawing how many arrows are too many to draw. */
+  /** Called with the number of arrows that are too many to draw. */
   onUndrawn?: (arrows: number) => void;
 }
 
-/** The same for a scene. */
+/** The same in terms of a scene. */
 export interface SceneLife {
-  /** `Being` of every item; a container is absent when nothing in it is there. */
+  /** `Being` of every item; a container is absent if nothing in it exists. */
   items: Uint8Array;
-  /** Of every edge of the picture. */
+  /** `Being` of every edge of the picture. */
   edges: Uint8Array;
-  /** Arrows that the layout gave no way: from, to, `Being`. */
+  /** Arrows for which the layout has no route: from, to, `Being`. */
   direct: [from: number, to: number, being: Being][];
-  /** How many more of those there are than are drawn. */
+  /** How many of those are not drawn. */
   undrawn: number;
-  /** What a group says instead of its counts, which are of all passes together. */
+  /** Text of a group instead of its counts, which are for all passes together. */
   words(item: number): string;
-  /** Values that stand at an item as chips at this pass. */
+  /** Whether a value is shown on an item as a chip at this pass. */
   chips(item: number, value: number): boolean;
 }
 
 const MOST_DIRECT = 4000;
 
-/** Places in the palette of the four that are there; what is absent is not drawn. */
+/** Palette indices of the four kinds that exist; what is absent is not drawn. */
 export function colorOfBeing(state: Uint8Array): Uint16Array {
   const out = new Uint16Array(state.length);
   for (let i = 0; i < out.length; i++) if (state[i]) out[i] = state[i] - 1;
   return out;
 }
 
-/** What the picture draws of plumbing and of moves. */
+/** Whether the picture draws plumbing and moves. */
 export interface Shown {
   plumbing: boolean;
   moves: boolean;
 }
 
-/** Flows of the last steps: stepping on needs one of them again. */
+/** The latest flows: the next step needs one of them again. */
 export class Flows {
   private known: { operands: Csr; shown: Shown; flow: Flow }[] = [];
   constructor(private model: ViewModel) {}
@@ -134,7 +134,7 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
     drawn[e] = pairs.get(key) ?? Being.Absent;
     routed.add(key);
   }
-  // What follows from two others needs no arrow of its own.
+  // What two other arrows imply needs no arrow of its own.
   const out: number[][] = [];
   const into: number[][] = [];
   for (const [key, being] of pairs) {
@@ -147,7 +147,7 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
     else into[v] = [u];
   }
   const isNow = (key: number): boolean => (pairs.get(key) ?? Being.Removed) !== Being.Removed;
-  // From the side with fewer: of one value that thousands use, all of them would be asked of each.
+  // Search from the side with fewer edges: one value may have thousands of users.
   const implied = (u: number, v: number): boolean =>
     out[u].length < into[v].length
       ? out[u].some((w) => isNow(w * scene.count + v))
@@ -167,7 +167,7 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
     edges: drawn,
     direct,
     undrawn,
-    // Made when drawn: of thousands of open boxes few are in sight, and numbers are slow to write.
+    // Made when drawn: of thousands of open boxes few are in view, and formatting numbers is slow.
     words: (item) =>
       saying(kept[item] + added[item] + changed[item], added[item], removed[item], changed[item]),
     chips(item, value) {
@@ -182,7 +182,7 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
   };
 }
 
-// A formatter that is kept is thirty times as fast as toLocaleString.
+// A formatter that is reused is thirty times as fast as toLocaleString.
 const NUMBER = new Intl.NumberFormat("en-US");
 
 function saying(here: number, added: number, removed: number, changed: number): string {
@@ -193,7 +193,7 @@ function saying(here: number, added: number, removed: number, changed: number): 
   return parts.join("  ");
 }
 
-/** Arrows between items, lifted to where both stand in one container. */
+/** Visits arrows between items, lifted to where both ends are in the same container. */
 function eachPair(
   p: Projection,
   flow: Flow,

@@ -1,15 +1,15 @@
-/** Marks on edges, of nearly constant size on screen: diamonds, and discs for what moves. */
+/** Marks on edges, of nearly constant size on screen: diamonds for reshardings, discs for moves. */
 import { bytes } from "../base/format.ts";
 import type { EdgeMark } from "../scene/marks.ts";
 import type { Surface } from "../scene/surface.ts";
 import type { PaintState } from "./paint-state.ts";
 import { alphaOf } from "./paint-state.ts";
 
-/** World units at scale 1, and the least pixels on screen. */
+/** Size in world units, and the least size in pixels on screen. */
 const SIZE = 15;
 const MIN_PIXELS = 9;
 const DISC = 8;
-/** Bytes are said beside a disc where they can be read. */
+/** From this scale on, bytes are written beside a disc. */
 const WORDS_SCALE = 0.8;
 const WORDS = 11;
 
@@ -27,13 +27,13 @@ export function paintMarks(surface: Surface, s: PaintState, marks: readonly Edge
       disc(surface, s, m, alpha);
       continue;
     }
-    // A rim of background keeps it apart from lines and boxes of any colour.
+    // A rim in the background colour sets it off from lines and boxes of any colour.
     surface.text("◆", m.x, m.y, { size: size * 1.45, color: theme.background, align: "center" });
     surface.text("◆", m.x, m.y, { size, color: theme.reshard, align: "center", alpha });
   }
 }
 
-/** Filled where it is waited for, a ring where other work covers it or nothing is known. */
+/** Filled if the move is waited for, a ring if other work covers it or its time is unknown. */
 function disc(surface: Surface, s: PaintState, m: EdgeMark, alpha: number | undefined): void {
   const { theme } = s;
   const d = Math.max(DISC, (MIN_PIXELS * 0.6) / s.scale);
@@ -46,6 +46,11 @@ function disc(surface: Surface, s: PaintState, m: EdgeMark, alpha: number | unde
     alpha,
   });
   if (m.room === 0 || s.scale < WORDS_SCALE) return;
+  const words = bytes(m.bytes);
+  const at = m.x + m.room * d;
+  const end = at + m.room * s.metrics.width(words, WORDS);
+  // A figure that the edge of the pane cuts is another figure.
+  if (end < s.view.x || end > s.view.x + s.view.w) return;
   const align = m.room > 0 ? "left" : "right";
-  surface.text(bytes(m.bytes), m.x + m.room * d, m.y, { size: WORDS, color, align, alpha });
+  surface.text(words, at, m.y, { size: WORDS, color, align, alpha });
 }

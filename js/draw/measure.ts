@@ -1,7 +1,7 @@
 /** Measures text as the browser will draw it. */
 import { TextMetrics } from "../graph/metrics.ts";
 
-/** Character widths of the font that is really there. */
+/** Character widths of the font that the browser actually uses. */
 export function measured(font: string): TextMetrics {
   const context = document.createElement("canvas").getContext("2d");
   if (!context) return new TextMetrics();

@@ -67,7 +67,7 @@ export class Minimap {
     const { width, height } = scene.picture;
     const v = this.camera.view;
     const all = v.x <= 4 && v.y <= 4 && v.x + v.w >= width - 4 && v.y + v.h >= height - 4;
-    // In a small pane it would cover what it maps.
+    // In a small pane it would cover too much of the picture.
     const small = this.camera.width < 800 || this.camera.height < 460;
     const show = this.wanted && !all && !small;
     this.canvas.style.display = show ? "block" : "none";

@@ -1,4 +1,4 @@
-/** The selection and what it touches: operands in one colour, users in another, real edges. */
+/** The selection and its edges: those from operands in one colour, those to users in another. */
 import type { Flow } from "../graph/flow.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
@@ -12,15 +12,15 @@ import { edgeWidth } from "./painter.ts";
 const MAX_LINES = 120;
 
 export interface Touched {
-  /** Item pairs to join, and the drawn edge that already does, or -1. */
+  /** Item pairs to join, and the edge of the picture that joins them, or -1. */
   from: number[];
   to: number[];
   edge: number[];
-  /** 1 where the other end is a user. */
+  /** 1 if the other end is a user. */
   user: number[];
 }
 
-/** Edges of the selected item, or of the one instruction in it. */
+/** Edges of the selected instruction, or of the item if the selection is something else. */
 export function touched(
   scene: Scene,
   flow: Flow,
@@ -102,7 +102,7 @@ export function paintOverlay(
   if (selected > 0 && scene.picture.projection.kind[selected] === ItemKind.Open) return;
 }
 
-/** Outlines what is pointed at outside of the graph. */
+/** Outlines what is pointed at outside the graph. */
 export function outlineAll(surface: Surface, s: PaintState, items: readonly number[]): void {
   for (const item of items) outline(surface, s, item, s.theme.highlight, 2.6);
 }

@@ -1,6 +1,6 @@
 /**
- * A picture of the picture, for far zoom with very many boxes: drawn once, larger than the pane,
- * then moved and scaled while someone pans and zooms, and drawn again sharp when they pause.
+ * A bitmap of the picture, for zooming out with very many boxes: drawn once, larger than the pane,
+ * then moved and scaled during panning and zooming, and drawn again sharply after a pause.
  */
 import type { Rect, Scene } from "../scene/scene.ts";
 import type { Camera } from "./camera.ts";
@@ -10,7 +10,7 @@ import { isFar, paintBase } from "./painter.ts";
 
 /** Scenes with fewer boxes are drawn directly. */
 const MIN_ITEMS = 3000;
-/** How much larger than the pane the bitmap is, each way. */
+/** Width and height of the bitmap relative to the pane. */
 const MARGIN = 1.8;
 const MAX_STRETCH = 1.7;
 const PAUSE = 140;
@@ -31,7 +31,7 @@ export class Overview {
     signal.addEventListener("abort", () => clearTimeout(this.timer), { once: true });
   }
 
-  /** Draws the base of the picture if this is a case for it; false leaves it to the caller. */
+  /** Draws the base of the picture if a bitmap pays off; returns false to leave it to the caller. */
   draw(context: CanvasRenderingContext2D, scene: Scene, s: PaintState, ratio: number): boolean {
     if (scene.count < MIN_ITEMS || !isFar(s)) {
       this.canvas = null;
@@ -64,7 +64,7 @@ export class Overview {
     return true;
   }
 
-  /** Whether the bitmap holds all of the world that the view shows. */
+  /** Whether the bitmap covers everything that the view shows. */
   private inside(view: Rect, size: { width: number; height: number }): boolean {
     const { world } = this;
     return (

@@ -1,4 +1,4 @@
-/** What every part of the painting reads. */
+/** The state that all parts of the painting share. */
 import type { TextMetrics } from "../graph/metrics.ts";
 import { type Colors, type ItemLooks, UNKNOWN } from "../scene/looks.ts";
 import type { Rect } from "../scene/scene.ts";
@@ -14,25 +14,25 @@ export interface PaintState {
   scale: number;
   /** World rectangle to draw. */
   view: Rect;
-  /** 1 per item that stays bright; null when nothing is dimmed. */
+  /** 1 per item that is not dimmed; null when nothing is dimmed. */
   lit: Uint8Array | null;
-  /** What is there at one of many passes; null: everything. */
+  /** What exists at one of many passes; null: everything. */
   life?: SceneLife | null;
-  /** Places of items, which differ from the picture's while they move. */
+  /** Positions of items, which differ from the picture's during a transition. */
   x: Float64Array;
   y: Float64Array;
   w: Float64Array;
   h: Float64Array;
-  /** Items to consider; null asks the scene's index. */
+  /** Whether to consider all items rather than use the scene's index. */
   all: boolean;
   edgeAlpha: number;
 }
 
 /** Opacity of what a highlight leaves out. */
 export const DIM = 0.28;
-/** Of words on it, which can still be read: a contrast of 3 on every fill, in both themes. */
+/** Opacity of text on it, which stays readable: a contrast of 3 on every fill, in both themes. */
 export const DIM_WORDS = 0.66;
-/** Of lines that lead to it. */
+/** Opacity of lines that lead to it. */
 export const DIM_LINES = 0.4;
 
 export function range(n: number): number[] {
@@ -43,7 +43,7 @@ export function alphaOf(s: PaintState, item: number): number | undefined {
   return s.lit && !s.lit[item] ? DIM : undefined;
 }
 
-/** The opacity of words on an item. */
+/** The opacity of text on an item. */
 export function wordsAlphaOf(s: PaintState, item: number): number | undefined {
   return s.lit && !s.lit[item] ? DIM_WORDS : undefined;
 }
@@ -57,7 +57,7 @@ export function fillOf(s: PaintState, item: number, other: string): string {
   return c >= 0 ? s.colors.palette[c] : other;
 }
 
-/** Whether the colouring is of amounts and does not know this one's. */
+/** Whether the colouring is by amounts and the item's is unknown. */
 export function isUnknown(s: PaintState, item: number): boolean {
   return s.colors.numeric && s.looks.fill[item] === UNKNOWN;
 }

@@ -17,13 +17,13 @@ import { alphaOf, DIM_LINES, fillOf, isThere, type PaintState, range } from "./p
 import type { GraphTheme } from "./theme.ts";
 import { paintTitles } from "./titles.ts";
 
-/** Boxes lower than this on screen are merged into rows. */
+/** Boxes shorter than this on screen are merged into rows. */
 const ROW_PIXELS = 3.2;
-/** And rows into blocks, when boxes are lower than this. */
+/** Rows are merged into blocks when boxes are shorter than this. */
 const BLOCK_PIXELS = 1.4;
 
 export function isFar(s: PaintState): boolean {
-  // Rows merge boxes that are there with some that are not.
+  // With `life`, rows would merge boxes that exist with boxes that do not.
   return M.BOX_HEIGHT * s.scale < ROW_PIXELS && !s.all && !s.life;
 }
 
@@ -36,7 +36,7 @@ export function paintScene(surface: Surface, scene: Scene, s: PaintState): void 
 export function paintBase(surface: Surface, scene: Scene, s: PaintState): void {
   const { kind } = scene.picture.projection;
   const far = isFar(s);
-  // A box needs no look when rows stand for it.
+  // Single boxes need not be found when rows are drawn instead.
   const items = s.all
     ? range(scene.count)
     : far
@@ -75,7 +75,7 @@ function container(surface: Surface, scene: Scene, s: PaintState, item: number):
     lineWidth: Math.max(1, 0.6 / s.scale),
     radius: 7,
   });
-  // What a caller is shows in its colour, along the top.
+  // A caller's own colour is shown along the top.
   if (own && h[item] * s.scale > 8) {
     surface.rect(x[item] + 1, y[item] + 1, w[item] - 2, M.HEADER_HEIGHT - 3, {
       fill: fillOf(s, item, theme.group),
@@ -109,7 +109,7 @@ export function edgeWidth(weight: number, scale: number): number {
 function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
   const { edges } = scene.picture;
   const { theme, scale } = s;
-  // Short lines are lost among small boxes long before the boxes are.
+  // Short lines become invisible among small boxes long before the boxes do.
   const least = scale < 0.12 ? 24 / scale : scale < 0.3 ? 10 / scale : 0;
   const found = scene.edgesIn(s.view, least);
   const arrow = scale > 0.45;
@@ -139,7 +139,7 @@ function edgeColor(theme: GraphTheme, being: Being): string {
   return being === Being.Removed ? theme.steps.removedEdge : theme.edge;
 }
 
-/** Arrows of this pass that the layout, which is of all passes, has no way for. */
+/** Arrows of this pass for which the layout, made for all passes, has no route. */
 function paintDirect(surface: Surface, s: PaintState): void {
   for (const [from, to, being] of s.life?.direct ?? []) {
     const left = Math.min(s.x[from], s.x[to]);

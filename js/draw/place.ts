@@ -1,9 +1,9 @@
-/** What is open and in sight as the words of a link: `of=74.12.8&open=1k.2.9&view=120,80,1`. */
+/** What is open and in view, as parameters of a link: `of=74.12.8&open=1k.2.9&view=120,80,1`. */
 import { type Opened, readNumbers, written } from "../graph/opened.ts";
 import type { Tree } from "../graph/tree.ts";
 import type { Camera } from "./camera.ts";
 
-/** What is in the middle of the pane, in world units, and the zoom. */
+/** The centre of the pane, in world units, and the zoom. */
 export interface Sight {
   x: number;
   y: number;
@@ -12,7 +12,7 @@ export interface Sight {
 
 export type Words = Record<string, string>;
 
-/** Places are of one module as one version groups it: numbers of nodes mean nothing elsewhere. */
+/** Places hold for one module as grouped by one version: node numbers mean nothing elsewhere. */
 const moduleOf = (tree: Tree): string =>
   [tree.instructions, tree.groups, tree.foldAt.length].join(".");
 
@@ -29,7 +29,7 @@ export function writePlace(tree: Tree, now: Opened, sight: Sight | null): Words 
   return out;
 }
 
-/** Null for another module, or for words that are none of ours. */
+/** Null for another module, or if the parameters cannot be read. */
 export function readPlace(
   tree: Tree,
   words: URLSearchParams,

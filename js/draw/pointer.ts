@@ -1,4 +1,4 @@
-/** What clicks, drags and hovering mean in the picture. */
+/** What clicking, dragging and hovering do in the picture. */
 import * as format from "../base/format.ts";
 import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
@@ -18,11 +18,11 @@ interface Parts {
   /** Highlights the paths between two instructions; 0 when there are none. */
   path(a: number, b: number): number;
   reveal(instruction: number): void;
-  /** The picture was moved by a person. */
+  /** Called when the user moves the picture. */
   byHand(): void;
 }
 
-/** The sign that opens and closes is smaller than this on screen: not a target. */
+/** Up to this scale the sign that opens and closes is too small to click. */
 const SIGN_SCALE = 0.45;
 
 const LISTED = 6;
@@ -40,12 +40,12 @@ export function handlePointer(parts: Parts, signal: AbortSignal): void {
   const projection = () => renderer.scene.picture.projection;
   const itemAt = (x: number, y: number): number => {
     let item = renderer.scene.itemAt(renderer.camera.toWorldX(x), renderer.camera.toWorldY(y));
-    // What is not there at this pass lies in nobody's way.
+    // What does not exist at this pass cannot be hit.
     while (item > 0 && renderer.life && !renderer.life.items[item])
       item = projection().parent[item];
     return item > 0 ? item : -1;
   };
-  /** The front card of a stack stands lower than its item. */
+  /** The front card of a stack is below the top of its item. */
   const lift = (item: number): number =>
     projection().kind[item] === ItemKind.Stack ? 2 * STACK_OFFSET : 0;
   const onSign = (item: number, x: number, y: number): boolean => {
@@ -59,8 +59,8 @@ export function handlePointer(parts: Parts, signal: AbortSignal): void {
   const chipAt = (item: number, x: number, y: number): number => {
     const { camera, scene } = renderer;
     if (scene.isOpen(item)) return -1;
-    const wy = camera.toWorldY(y) - lift(item);
-    return scene.chipAt(item, camera.toWorldX(x), wy, CHIP_HEIGHT)?.value ?? -1;
+    const [wx, wy] = [camera.toWorldX(x), camera.toWorldY(y)];
+    return scene.chipAt(item, wx, wy, CHIP_HEIGHT)?.value ?? -1;
   };
   const nothing = { kind: "none", index: -1 } as const;
   listen(

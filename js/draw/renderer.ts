@@ -1,4 +1,4 @@
-/** The canvas: frames on demand, the camera and its moves, what is dimmed and lit. */
+/** The canvas: frames on demand, the camera and its animation, dimming and highlighting. */
 import { READABLE_SCALE, type TextMetrics } from "../graph/metrics.ts";
 import { EdgeShapes } from "../scene/edge-shapes.ts";
 import { type Colors, type ItemLooks, itemLooks } from "../scene/looks.ts";
@@ -25,11 +25,11 @@ export class Renderer {
   readonly minimap: Minimap;
   scene: Scene;
   lit: Uint8Array | null = null;
-  /** What of the scene is there; see life.ts. */
+  /** Which parts of the scene exist at a pass; see life.ts. */
   life: SceneLife | null = null;
   selected = -1;
   hovered = -1;
-  /** Items of what is pointed at in a text. */
+  /** Items pointed at in a text. */
   pointed: readonly number[] = [];
   lines: Touched | null = null;
   private edgeMarks: EdgeMark[] = [];
@@ -78,7 +78,7 @@ export class Renderer {
     signal.addEventListener("abort", () => cancelAnimationFrame(this.request), { once: true });
   }
 
-  /** Takes the element's size; true if it changed. */
+  /** Adopts the element's size; returns whether it changed. */
   resize(): boolean {
     const { clientWidth: w, clientHeight: h } = this.element;
     const ratio = devicePixelRatio || 1;
@@ -91,7 +91,7 @@ export class Renderer {
     this.camera.width = w;
     this.camera.height = h;
     this.surface.reset();
-    // A canvas that was resized is blank: draw now, not in the next frame.
+    // Resizing blanks the canvas: draw now, not in the next frame.
     this.draw(performance.now());
     return true;
   }
@@ -110,13 +110,13 @@ export class Renderer {
   get marks(): readonly EdgeMark[] {
     return this.edgeMarks;
   }
-  /** Marks of the scene that is shown; the shapes beside edges keep clear of them. */
+  /** Marks of the scene that is shown; the shapes beside edges avoid them. */
   set marks(marks: EdgeMark[]) {
     this.edgeMarks = marks;
     this.shapes = new EdgeShapes(this.scene, this.metrics, marks);
   }
 
-  /** Shows another scene; `anchor` is a tree node whose corner stays where it is on screen. */
+  /** Shows another scene; `anchor` is a tree node whose corner stays in place on screen. */
   setScene(scene: Scene, anchor: number, counted: (i: number) => boolean): void {
     const before = this.scene;
     this.scene = scene;
@@ -161,18 +161,18 @@ export class Renderer {
     }
     this.invalidate();
   }
-  /** All of it; or, when `readable` is asked for, no smaller than can be read. */
+  /** Shows the whole picture; with `readable`, never too small to read. */
   fit(readable = false, instant = false): void {
     const { picture } = this.scene;
     const world = { x: 0, y: 0, w: picture.width, h: picture.height };
     const { childOffsets, children } = picture.projection;
     const contents: Rect[] = [];
     for (let k = 0; k < childOffsets[1]; k++) contents.push(this.scene.rect(children[k]));
-    // Of a picture of passes one looks for what changes: all of it in sight says more than its names.
+    // In a picture of passes one looks for changes: seeing all of it matters more than reading names.
     const least = READABLE_SCALE * (this.life ? 0.6 : 1);
     this.flyTo(this.camera.fit(world, readable ? least : 0, contents), instant);
   }
-  /** Moves as little as it must to show the rectangle, zooming only when it is unreadable. */
+  /** Moves as little as needed to show the rectangle, zooming only if it is unreadable. */
   show(r: Rect): void {
     const goal = this.flight?.to ?? this.camera;
     let scale = goal.scale;
@@ -237,7 +237,7 @@ export class Renderer {
       const e = t < 0.5 ? 2 * t * t : 1 - (-2 * t + 2) ** 2 / 2;
       const { from, to } = this.flight;
       camera.scale = from.scale * (to.scale / from.scale) ** e;
-      // The middle of the screen moves evenly; corners would swing.
+      // Interpolate the centre of the screen: interpolating a corner would swing.
       const mx = (p: Target): number => p.x + camera.width / p.scale / 2;
       const my = (p: Target): number => p.y + camera.height / p.scale / 2;
       camera.x = mx(from) + (mx(to) - mx(from)) * e - camera.width / camera.scale / 2;

@@ -78,7 +78,7 @@ export class SvgSurface implements Surface {
       );
     }
   }
-  /** The document, `width` by `height` world units, titled for screen readers. */
+  /** The document, `width` by `height` world units, with a title for screen readers. */
   document(width: number, height: number, font: string, background: string, title: string): string {
     const w = num(Math.max(1, width));
     const h = num(Math.max(1, height));

@@ -1,8 +1,8 @@
 /**
- * Every colour of the graph, in one object, so that hosts can bring their own.
+ * Every colour of the graph, in one object, so that hosts can supply their own.
  *
- * Families take hues of Okabe and Ito's palette (told apart with any common colour vision),
- * lightened on white and darkened on black until the box text has a contrast of 4.5 or more.
+ * Families use hues of Okabe and Ito's palette (distinguishable with any common colour vision),
+ * lightened on white and darkened on black until the box text has a contrast of at least 4.5.
  */
 
 export interface GraphTheme {
@@ -36,20 +36,20 @@ export interface GraphTheme {
   highlight: string;
   /** Marks where a value changes its sharding. */
   reshard: string;
-  /** What moves beside the computation: covered by other work, and waited for. */
+  /** Moves beside the computation: covered by other work, and waited for. */
   moved: string;
   exposed: string;
-  /** Fill per family id; `other` is used for families not named. */
+  /** Fill per family id; `other` is for families that are not listed. */
   families: Record<string, string>;
   /** Low → high, for numeric colourings. */
   ramp: string[];
-  /** Fill of boxes whose value is 0, and of those that belong to no category. */
+  /** Fill of boxes whose value is 0, and of those in no category. */
   zero: string;
   /** Fill of boxes whose value is unknown; their border is dashed. */
   unknown: string;
   /** Fills for categorical colourings, reused in turn. */
   categories: string[];
-  /** What a pass kept, added, removed and changed; the edges have a contrast of 3 or more. */
+  /** What a pass kept, added, removed and changed; the edges have a contrast of at least 3. */
   steps: {
     kept: string;
     added: string;

@@ -1,4 +1,4 @@
-/** Titles of open containers: in their headers, or on plates where headers are too small or gone. */
+/** Titles of open containers: in their headers, or on plates if headers are too small or off screen. */
 import * as M from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
@@ -6,7 +6,7 @@ import type { Surface } from "../scene/surface.ts";
 import { paintChip, sign } from "./boxes.ts";
 import { isThere, type PaintState, range } from "./paint-state.ts";
 
-/** Titles come last: they stay readable over what is in their container. */
+/** Titles are drawn last, so that they stay readable over the contents of their container. */
 export function paintTitles(surface: Surface, scene: Scene, s: PaintState): void {
   const { kind } = scene.picture.projection;
   const open = s.all
@@ -36,7 +36,7 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
     if (w * scale < 40 || h * scale < 20) continue;
     const header = M.HEADER_HEIGHT;
     const small = M.TITLE_SIZE * scale < 10;
-    // Its beginning may be out of sight upwards or to the left.
+    // Its beginning may be off screen at the top or the left.
     const above = y < view.y || x + 8 < view.x;
     if (!small && !above) {
       const size = M.TITLE_SIZE;
@@ -45,13 +45,13 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
       const after = x + 9 + metrics.width(label, size, true) + 8;
       surface.text(sub, after, middle, { size: M.SUB_SIZE, color: theme.mutedText });
       if (chips.length > 0 && !s.life) {
-        const shift = x + w - M.SIGN - 8 - (chips[chips.length - 1].x + chips[chips.length - 1].w);
-        for (const chip of chips) paintChip(surface, s, shift, y, chip, undefined);
+        const [shift] = scene.chipShift(item);
+        for (const chip of chips) paintChip(surface, s, x + shift, y, chip, undefined);
       }
       sign(surface, s, x + w - 13, middle, false);
       continue;
     }
-    // Zoomed out, or its top is out of sight: a small plate at the first place that shows.
+    // Zoomed out, or its top is off screen: a small plate at the first visible position.
     const size = (small ? Math.max(10, Math.min(13, 9 + (h * scale) / 90)) : 12) / scale;
     const left = Math.max(x + 4 / scale, view.x + 6 / scale);
     let top = Math.max(y + 3 / scale, view.y + 5 / scale);
@@ -66,7 +66,7 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
       h: size * 1.45,
     };
     if (above && !small) {
-      // Titles of outer containers stack up, like the headers of a long table.
+      // Titles of outer containers stack up, like sticky headers of a long table.
       for (let turn = 0; turn < 6; turn++) {
         const hit = placed.find((p) => meet(p, plate));
         if (!hit) break;

@@ -1,7 +1,7 @@
-/** Boxes glide to their new places when something opens or closes. */
+/** Animates boxes to their new positions when something opens or closes. */
 import type { Scene } from "../scene/scene.ts";
 
-/** Pictures with more boxes change at once: nobody can follow that many. */
+/** Pictures with more boxes change at once, as nobody could follow that many. */
 const MAX_ITEMS = 4000;
 export const DURATION = 200;
 
@@ -27,8 +27,8 @@ export class Transition {
   }
 
   /**
-   * From the old scene to the new one; `dx`, `dy` is how far the camera moved with the anchor.
-   * What is new comes out of the nearest container that was there before.
+   * From the old scene to the new one; (`dx`, `dy`) is how far the camera moved with the anchor.
+   * New items emerge from the nearest container that was there before.
    */
   static between(
     before: Scene,
@@ -54,7 +54,7 @@ export class Transition {
       }
       const p = projection.parent[k];
       if (p <= 0 || w[p] === 0) continue;
-      // Parents come first, so theirs is known; the child keeps its share of it.
+      // Parents come first, so their place is known; the child keeps its relative place in it.
       const sx = from.w[p] / w[p];
       const sy = from.h[p] / h[p];
       from.x[k] = from.x[p] + (x[k] - x[p]) * sx;
@@ -65,7 +65,7 @@ export class Transition {
     return new Transition(after, from, start);
   }
 
-  /** Moves everything to where it is at `time`; returns the eased progress, 1 at the end. */
+  /** Moves everything to its position at `time`; returns the eased progress, 1 at the end. */
   step(time: number): number {
     const t = Math.min(1, Math.max(0, (time - this.start) / DURATION));
     const e = 1 - (1 - t) ** 3;

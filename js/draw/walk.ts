@@ -1,4 +1,4 @@
-/** Walks along the data flow: neighbourhoods, paths, and the next thing for the keyboard. */
+/** Walks along the data flow: neighbourhoods, paths, and the next item for the keyboard. */
 import type { ViewModel } from "../base/model.ts";
 import type { Flow } from "../graph/flow.ts";
 import { ItemKind } from "../graph/projection.ts";
@@ -10,7 +10,7 @@ export interface Links {
   values: Uint32Array;
 }
 
-/** Users through plumbing: `flow` turned round. */
+/** Users through plumbing: `flow` reversed. */
 export function usersOf(flow: Flow, n: number): Links {
   const offsets = new Uint32Array(n + 1);
   for (let i = 0; i < n; i++) {
@@ -27,7 +27,7 @@ export function usersOf(flow: Flow, n: number): Links {
   return { offsets, values };
 }
 
-/** Everything within `hops` edges, both ways, plumbing and chips included as the module has them. */
+/** Everything within `hops` edges of the module in both directions, including plumbing and chips. */
 export function neighbourhood(model: ViewModel, start: number, hops: number): Set<number> {
   const found = new Set([start]);
   let edge = [start];
@@ -48,7 +48,7 @@ export function neighbourhood(model: ViewModel, start: number, hops: number): Se
   return found;
 }
 
-/** Instructions on any path from a to b along the data flow; empty when there is none. */
+/** Instructions on any path from a to b along the data flow; empty if there is none. */
 export function pathBetween(model: ViewModel, a: number, b: number): Set<number> {
   const down = reach(model.users, a, model.instruction.count);
   if (!down[b]) return new Set();
@@ -74,7 +74,7 @@ function reach(links: Links, start: number, n: number): Uint8Array {
   return seen;
 }
 
-/** The item the keyboard goes to from `item`, or -1. */
+/** The item that the keyboard goes to from `item`, or -1. */
 export function nextItem(scene: Scene, item: number, direction: Direction): number {
   const { projection, edges, x, y, w } = scene.picture;
   const { parent, childOffsets, children, kind } = projection;
@@ -86,7 +86,7 @@ export function nextItem(scene: Scene, item: number, direction: Direction): numb
       : -1;
   }
   if (direction === "operand" || direction === "user") {
-    // The nearest end across the flow; from inside a container the way leads out of it.
+    // The nearest neighbour along an edge; without edges here, try those of the container.
     for (let from = item; from > 0; from = parent[from]) {
       let best = -1;
       let bestDistance = Number.POSITIVE_INFINITY;

@@ -1,10 +1,10 @@
 /**
- * A tall stack of ranks read like a newspaper: down the first column, then down the next. The flow
- * goes down and to the right. Cuts fall where few edges cross, and only when the picture gains.
+ * A tall stack of ranks reads like a newspaper: down the first column, then down the next. The flow
+ * goes down and to the right. Cuts fall where few edges cross, and only if the picture improves.
  */
 
 export interface ColumnChoice {
-  /** First rank of each column, then the number of ranks. */
+  /** First rank of each column, followed by the number of ranks. */
   begins: number[];
 }
 
@@ -53,7 +53,7 @@ export function chooseColumns(
     const begins = cutInto(k, heights, gaps, crossing, total);
     if (!begins) continue;
     const s = score(begins);
-    // Another column has to earn its place.
+    // Another column must improve the score noticeably.
     if (s > bestScore * 1.07) {
       best = begins;
       bestScore = s;
@@ -62,7 +62,7 @@ export function chooseColumns(
   return { begins: best };
 }
 
-/** The lowest common height at which at most k columns hold all ranks, cut at allowed places. */
+/** Cuts, at allowed places, into at most k columns of about the least height that holds all ranks. */
 function cutInto(
   k: number,
   heights: Float64Array,

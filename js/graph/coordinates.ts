@@ -1,7 +1,8 @@
 /**
- * Where nodes stand across the flow. Each rank in turn moves as near as it can to its neighbours'
- * mean without changing order or overlapping. That is a least-squares problem with an ordering
- * constraint, solved exactly by pooling adjacent violators, in time linear in the rank:
+ * Positions of nodes across the flow. Each rank in turn moves its nodes as close as possible to
+ * the mean of their neighbours without changing their order or overlapping. That is a least-squares
+ * problem with an ordering constraint, solved exactly by pooling adjacent violators, in time linear
+ * in the size of the rank:
  *
  *     wanted   ·A···B·C·······        B and C want the same place:
  *     placed   ·A··[B][C]·····        they share the mean of what they want
@@ -19,7 +20,7 @@ export function assignX(
   const { total, ranks, offsets, slots } = layers;
   const real = layers.nodes.length;
   const x = new Float64Array(total);
-  // Distance a node keeps from the one before it, summed: a rank's shifted coordinates.
+  // Cumulative minimum distances within a rank; subtracting them turns the constraint into an order.
   const shift = new Float64Array(total);
   for (let r = 0; r < ranks; r++) {
     let at = 0;
@@ -43,7 +44,7 @@ export function assignX(
     const rounds = total > 20_000 ? 3 : 10;
     for (let round = 0; round < rounds; round++) {
       const down = round % 2 === 0;
-      // The last rounds look both ways: nodes end up in the middle of all their edges.
+      // The last rounds look both ways, so that nodes end up in the middle of all their edges.
       const both = round >= rounds - 2;
       for (let k = 0; k < ranks; k++) {
         const r = down ? k : ranks - 1 - k;
@@ -124,7 +125,7 @@ function straighten(
   }
 }
 
-/** Weighted isotonic regression of what is added, in order. */
+/** Weighted isotonic regression of the values added, in order. */
 class Pool {
   private mean: Float64Array;
   private weight: Float64Array;

@@ -1,15 +1,15 @@
 /**
- * Groups may use each other's values both ways, so their graph can have cycles although the
- * instructions have none. Inside a strongly connected part the nodes are put in the order that
- * turns the fewest bytes against the flow, starting from the schedule; what still runs backwards
- * is marked. Everywhere else nothing is.
+ * Groups may use each other's values in both directions, so their graph can have cycles although
+ * the instructions have none. Inside a strongly connected part the nodes are reordered, starting
+ * from the schedule, so that few bytes run against the flow; edges that still run backwards are
+ * marked. Edges elsewhere never are.
  *
- * A byte along the schedule counts twice: where about as much runs both ways (a rematerialised
+ * A byte along the schedule counts twice: where about as much runs each way (a rematerialised
  * forward pass shares work with the first one), what begins first stays first.
  */
 import { EdgeKind } from "./edges.ts";
 
-/** Larger parts keep the order of the schedule. */
+/** Larger parts keep the schedule order. */
 const MAX_PART = 300;
 const ALONG_SCHEDULE = 2;
 
@@ -41,7 +41,7 @@ export function markBackEdges(
   }
 }
 
-/** Moves one node at a time to where it turns the least weight, while that helps. */
+/** Moves one node at a time to where the least weight runs backwards, while that helps. */
 function improve(
   list: number[],
   part: Int32Array,
@@ -68,7 +68,7 @@ function improve(
     let moved = false;
     for (let at = 0; at < size; at++) {
       const v = order[at];
-      // Gain of every place, relative to staying, summed step by step to the left and right.
+      // Gain of every place relative to staying, accumulated step by step to the left and right.
       let best = at;
       let bestGain = 0;
       let gain = 0;

@@ -1,4 +1,4 @@
-/** What becomes of an edge in the picture of its container. */
+/** How an edge is shown in the picture of its container. */
 export const enum EdgeKind {
   /** Drawn along the flow. */
   Plain = 0,

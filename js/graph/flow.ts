@@ -1,6 +1,6 @@
 /**
- * What flows into what once the plumbing is gone. Parameters and constants become chips on their
- * users, tuples and their kin are looked through, and the root tuple becomes output marks.
+ * The data flow once plumbing is removed. Parameters and constants become chips on their users,
+ * tuples and the like are looked through, and the root tuple becomes output marks.
  */
 import type { ViewModel } from "../base/model.ts";
 import { Flag } from "../view.ts";
@@ -16,19 +16,19 @@ export const enum Hidden {
 export interface Flow {
   /** `Hidden` of each instruction. */
   hidden: Uint8Array;
-  /** Drawn instructions whose values reach each instruction; `source` is ascending per call. */
+  /** Drawn instructions whose values reach each instruction: CSR. */
   offsets: Uint32Array;
   sources: Uint32Array;
-  /** Bytes that flow along each: of the tuple's element, where only an element is used. */
+  /** Bytes that flow along each; of the tuple element alone, where only an element is used. */
   bytes: Float64Array;
-  /** Chips of each instruction: a parameter, a constant, or the element taken from one. */
+  /** Chips of each instruction: parameters, constants, or elements taken from them. */
   chipOffsets: Uint32Array;
   chips: Uint32Array;
   /** 1 where the value is a result of its computation. */
   output: Uint8Array;
 }
 
-/** More pairs than this are not worth looking through a tuple for. */
+/** A tuple is not looked through if that would make more pairs than this. */
 const MAX_PAIRS = 64;
 
 export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): Flow {
@@ -41,7 +41,7 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
     const r = computation.root[c];
     if (r < 0) continue;
     root[r] = 1;
-    // A single loose result needs no mark: it is where the picture ends.
+    // A single result needs no mark: it is where the picture ends.
     if (hidden[r] === Hidden.Contracted) {
       for (let e = operands.offsets[r]; e < operands.offsets[r + 1]; e++) {
         output[operands.values[e]] = 1;
@@ -94,7 +94,7 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
           const one = offsets[o + 1] - offsets[o] === 1;
           addSource(i, sources[f], one ? instruction.bytes[o] : bytes[f]);
         }
-        // Element 3 of a tuple parameter says more than the tuple parameter does.
+        // "Element 3 of a tuple parameter" says more than the tuple parameter itself.
         const only = chipOffsets[o + 1] - chipOffsets[o];
         const taken = model.opcode(o) === "get-tuple-element" && elementOf(model, hidden, o) < 0;
         if (taken && only === 1 && offsets[o + 1] === offsets[o]) addChip(i, o);
@@ -107,7 +107,7 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
       const fanIn = s - offsets[i] + k - chipOffsets[i];
       if (fanIn > 1 && fanIn * users[i] > MAX_PAIRS) hidden[i] = Hidden.No;
     }
-    // Results reached through plumbing mark what made them.
+    // Results reached through plumbing mark the instructions that made them.
     if (output[i] && hidden[i] === Hidden.Contracted) {
       for (let f = offsets[i]; f < s; f++) output[sources[f]] = 1;
     }
@@ -123,7 +123,7 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
   };
 }
 
-/** Where in `operands.values` the one element is that a get-tuple-element takes; -1 if unknown. */
+/** Index in `operands.values` of the element that a get-tuple-element selects; -1 if unknown. */
 function elementOf(model: ViewModel, hidden: Uint8Array, i: number): number {
   const { offsets, values } = model.operands;
   if (hidden[i] !== Hidden.Contracted || model.opcode(i) !== "get-tuple-element") return -1;
@@ -151,7 +151,7 @@ function chooseHidden(model: ViewModel, plumbing: boolean, moves: boolean): Uint
       hidden[i] = Hidden.Contracted;
     }
   }
-  // Only what stands before its users can be looked through in one pass.
+  // Only what comes before its users can be looked through in one pass.
   for (let i = 0; i < n; i++) {
     for (let e = operands.offsets[i]; e < operands.offsets[i + 1]; e++) {
       if (operands.values[e] >= i) hidden[operands.values[e]] = Hidden.No;

@@ -1,6 +1,6 @@
 /**
- * Text, chips and sizes of the items of a projection. Chips stand inside their box, in a row of
- * their own, so that edges never run over them.
+ * Text, chips and sizes of the items of a projection. Chips sit inside their box, in a row of
+ * their own, so that edges never cross them.
  */
 import { Flag } from "../view.ts";
 import type { Flow } from "./flow.ts";
@@ -20,14 +20,14 @@ import {
 export const enum ChipKind {
   Parameter = 0,
   Constant = 1,
-  /** A value made elsewhere, whose line would be too long. */
+  /** A value made elsewhere, whose edge would be too long. */
   From = 2,
-  /** The other end of `From` chips. */
+  /** The source end of `From` chips. */
   To = 3,
   Output = 4,
   /** "+3": chips that did not fit. */
   More = 5,
-  /** A value that comes from further down: part of a loop between groups. */
+  /** A value that comes from further down: part of a cycle between groups. */
   BackFrom = 6,
   BackTo = 7,
 }
@@ -37,17 +37,17 @@ export interface Chip {
   text: string;
   /** Instruction whose value it names; -1 for `More`. */
   value: number;
-  /** Place in the item. */
+  /** Position within the item. */
   x: number;
   y: number;
   w: number;
 }
 
-/** Stubs of one item, as the layout of its container decided. */
+/** Stubs of one item, as decided by the layout of its container. */
 export interface Stubs {
   /** Values that arrive by stub, and the items they come from. */
   from: { value: number; item: number; back: boolean }[];
-  /** Items that use this one's values by stub, along the flow and against it. */
+  /** Numbers of items that use this one's values by stub, along the flow and against it. */
   uses: number;
   backUses: number;
   /** A value that leaves by stub. */
@@ -65,14 +65,14 @@ export interface ItemText {
 
 const MAX_LABEL = 210;
 const MAX_GROUP_LABEL = 250;
-/** A matmul's two shapes are what its box is for. */
+/** Wider, because a matmul's box is there to show its two shapes. */
 const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
 
 export class ItemWriter {
-  /** Text of plain boxes, which does not depend on what is open. */
+  /** Text of boxes without stubs, which does not depend on what is open. */
   private boxes = new Map<number, ItemText>();
 
   constructor(
@@ -82,7 +82,7 @@ export class ItemWriter {
     private metrics: M.TextMetrics,
   ) {}
 
-  /** Text and size of a closed item; of an open one, of its header alone. */
+  /** Text and size of a closed item; for an open one, of its header only. */
   write(p: Projection, item: number, stubs: Stubs | undefined): ItemText {
     const kind = p.kind[item];
     const node = p.nodes[item];
@@ -105,7 +105,7 @@ export class ItemWriter {
       const sub = this.tree.model.denseShape(node);
       const sign = this.tree.canOpen(node) ? M.SIGN : 0;
       let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);
-      // The shape shows at high zoom, in letters of half the size.
+      // The shape is shown at high zoom, in letters of about half the size.
       width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
       width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
       const height = M.BOX_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
@@ -114,7 +114,7 @@ export class ItemWriter {
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
       const inner = this.counts.total(this.insideOf(p, item));
-      // Fusions count as one op outside; opened, what they hold is counted.
+      // A fusion counts as one op from outside; once open, its instructions are counted.
       const held = p.childOffsets[item + 1] - p.childOffsets[item];
       const fused = node < this.tree.instructions && inner <= 1;
       const sub = item === 0 ? "" : ops(fused ? held : inner);
@@ -143,7 +143,7 @@ export class ItemWriter {
   memberNode(position: number): number {
     return this.tree.node(this.tree.model.fold.members.values[position]);
   }
-  /** The innermost container merged into an open item: what its boxes are in. */
+  /** The innermost container merged into an open item, the one that contains its boxes. */
   private insideOf(p: Projection, item: number): number {
     const list = p.absorbed.get(item);
     return list ? list[list.length - 1] : p.nodes[item];
@@ -162,12 +162,12 @@ export class ItemWriter {
     });
     const loop = node < tree.instructions && tree.model.opcode(node) === "while";
     let more = 0;
-    // Parameters without names of their own are counted rather than listed.
+    // Parameters without names are counted rather than listed.
     const nameless: number[] = [];
     if (node < tree.instructions && kind !== ItemKind.Stack) {
       for (let e = flow.chipOffsets[node]; e < flow.chipOffsets[node + 1]; e++) {
         const c = flow.chips[e];
-        // What a loop begins with: zeros and memory it fills.
+        // Initial values of a loop: zeros, and memory that it fills.
         if (loop && !tree.model.has(c, Flag.Parameter)) continue;
         const text = chipLabel(tree, c);
         if (/^parameter \d+$/.test(text)) {
@@ -189,7 +189,7 @@ export class ItemWriter {
     }
     if (stubs) {
       const backs = stubs.from.filter((s) => s.back);
-      // Containers and groups say how many; boxes say which.
+      // Containers and groups show how many; boxes show which.
       if (kind !== ItemKind.Box && backs.length > 0) {
         inputs.push(chip(ChipKind.BackFrom, `↑ ${backs.length}`, backs[0].value));
       }
@@ -218,7 +218,7 @@ export class ItemWriter {
     return inputs.length > 0 ? inputs : NO_CHIPS;
   }
 
-  /** Gives chips their places in a row, centred in `width`; returns the width they need. */
+  /** Places chips in a row, centred in `width`; returns the width they need. */
   private place(chips: Chip[], width: number, y: number): number {
     if (chips.length === 0) return 0;
     let total = 0;

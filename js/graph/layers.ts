@@ -1,13 +1,13 @@
 /**
- * A connected component as layers: real nodes, and for each edge over several ranks a chain of
- * dummy nodes, so that every segment joins neighbouring layers.
+ * A connected component as layers: real nodes, and for each edge that spans several ranks a chain
+ * of dummy nodes, so that every segment joins adjacent layers.
  */
 
 import { EdgeKind } from "./edges.ts";
 import type { LocalGraph } from "./local.ts";
 
 export interface Layers {
-  /** Real nodes come first; `nodes[k]` is the local node of real k. */
+  /** Real nodes come first; `nodes[k]` is the local node of real node k. */
   nodes: Int32Array;
   total: number;
   rank: Int32Array;
@@ -15,16 +15,16 @@ export interface Layers {
   /** Order within each rank: layer r is slots[offsets[r] .. offsets[r + 1]]. */
   offsets: Int32Array;
   slots: Int32Array;
-  /** Segments: upper and lower end. Parallel `heavy` is 1 between two dummies. */
+  /** Segments: upper and lower end. */
   upper: Int32Array;
   lower: Int32Array;
-  /** Chain of each drawn edge: edge id, first dummy, number of dummies. */
+  /** Drawn edges and their chains: edge id, first dummy, number of dummies. */
   edges: Int32Array;
   chainFirst: Int32Array;
   chainLength: Int32Array;
 }
 
-/** Edges of each component, in edge order: CSR over components. */
+/** Nodes and edges of each component, in their own order: CSR over components. */
 export interface Split {
   nodeOffsets: Int32Array;
   nodes: Int32Array;
@@ -58,7 +58,7 @@ export function split(graph: LocalGraph): Split {
   return { nodeOffsets, nodes, edgeOffsets, edges };
 }
 
-/** `place` maps local nodes to their number in the component; it is only written for `nodes`. */
+/** `place` receives each local node's number in the component; only entries of `nodes` are written. */
 export function buildLayers(
   graph: LocalGraph,
   nodes: Int32Array,
@@ -71,7 +71,7 @@ export function buildLayers(
   for (const e of edges) dummies += graph.rank[graph.to[e]] - graph.rank[graph.from[e]] - 1;
   const total = real + dummies;
   const rank = new Int32Array(total);
-  // Where a node stands in the schedule; dummies glide from one end to the other.
+  // Position in the schedule; dummies are interpolated between the two ends of their edge.
   const key = new Float64Array(total);
   let ranks = 0;
   for (let k = 0; k < real; k++) {
@@ -126,7 +126,7 @@ export function buildLayers(
   };
 }
 
-/** Neighbours across segments, both ways, as CSR over layer nodes. */
+/** Neighbours across segments in both directions, as CSR over layer nodes. */
 export interface Neighbours {
   upOffsets: Int32Array;
   ups: Int32Array;

@@ -1,6 +1,6 @@
 /**
  * Places the nodes of one container, given their sizes. Everything is linear in nodes and drawn
- * edges (up to the logarithm of sorting a rank), and the same input gives the same picture.
+ * edges (except for the logarithm of sorting a rank), and the same input gives the same picture.
  *
  *     ranks (rank.ts) → layers with dummies → order → x → columns → routes → components packed
  */
@@ -13,7 +13,7 @@ import { pack } from "./pack.ts";
 import { type Routes, RouteWriter } from "./routes.ts";
 
 export interface LocalLayout {
-  /** Top left corner of each node. */
+  /** Top-left corner of each node. */
   x: Float64Array;
   y: Float64Array;
   width: number;
@@ -25,9 +25,9 @@ export interface LayoutOptions {
   gapX: number;
   gapY: number;
   dummyGap: number;
-  /** Width over height to aim for. */
+  /** Ratio of width to height to aim for. */
   aspect: number;
-  /** Parts lower than this are not cut into columns. */
+  /** Parts shorter than this are not cut into columns. */
   wrapHeight: number;
 }
 
@@ -39,7 +39,7 @@ export const LAYOUT_OPTIONS: LayoutOptions = {
   wrapHeight: 420,
 };
 
-/** Orders found for a graph; kept so that new sizes do not change them. */
+/** The node orders of a graph; kept so that new sizes do not change them. */
 export interface Ordered {
   parts: (Layers | null)[];
   nodes: Int32Array;
@@ -95,7 +95,7 @@ export function layoutLocal(
   }
   // Loose boxes sit closer together than parts with edges of their own.
   const single = ordered.parts.every((p) => p === null);
-  // Parts with a flow of their own come first, single boxes fill the room that is left.
+  // Parts with a flow of their own come first; single boxes fill the remaining space.
   const turn = Array.from({ length: components }, (_, c) => c).sort(
     (a, b) => Number(ordered.parts[a] === null) - Number(ordered.parts[b] === null) || a - b,
   );
@@ -170,7 +170,7 @@ function placePart(
     }
     height = Math.max(height, at - gaps[begins[c + 1] - 1]);
   }
-  // Chains of edges that change column are not drawn and take no room at the sides.
+  // Chains of edges that change columns are not drawn and take no space at the sides.
   const dropped = new Uint8Array(total);
   let wrapped = 0;
   for (let c = 0; c < edges.length; c++) {
@@ -200,7 +200,7 @@ function placePart(
   for (let k = 0; k < real; k++) {
     const v = nodes[k];
     x[v] = center[k] - w[v] / 2;
-    // Boxes lower than their row sit at its top: the flow enters them at one height.
+    // Boxes shorter than their row sit at its top, so that the flow enters them at one height.
     y[v] = top[rank[k]];
   }
   const columnRight = Array.from({ length: columns }, (_, c) => right[c] + origin[c]);
@@ -219,7 +219,7 @@ function placePart(
   return { width: total_width, height: height + lane };
 }
 
-/** Room below each rank: more where edges run far sideways, so that they do not look level. */
+/** Space below each rank: more where edges run far sideways, so that they do not look level. */
 function rankGaps(layers: Layers, center: Float64Array, gapY: number): Float64Array {
   const gaps = new Float64Array(layers.ranks).fill(gapY);
   for (let s = 0; s < layers.upper.length; s++) {

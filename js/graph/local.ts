@@ -1,7 +1,7 @@
 /**
- * One open container as a graph of its own, without sizes: which edges are drawn, which are
- * replaced by labelled stubs, which run against the flow, and the rank of every node. Nodes are
- * 0..n-1 in schedule order.
+ * One open container as a graph of its own, without sizes: which edges are drawn, which become
+ * labelled stubs, which run against the flow, and the rank of every node. Nodes are 0..n-1 in
+ * schedule order.
  */
 import { markBackEdges } from "./cycles.ts";
 import { EdgeKind } from "./edges.ts";
@@ -13,9 +13,9 @@ export interface LocalGraph {
   from: Int32Array;
   to: Int32Array;
   kind: Uint8Array;
-  /** Number of edges left out at each target because others imply them. */
+  /** Number of edges into each node that are left out because others imply them. */
   implied: Uint16Array;
-  /** Connected components over drawn edges, numbered by their first node. */
+  /** Connected components over drawn edges, numbered in order of their first node. */
   component: Int32Array;
   components: number;
   /** Within the component; every Plain edge goes to a larger rank. */
@@ -25,9 +25,9 @@ export interface LocalGraph {
 export interface LocalOptions {
   /** Values with more users than this become stubs. */
   maxUsers: number;
-  /** Edges over more ranks than this become stubs. */
+  /** Edges that span more ranks than this become stubs. */
   maxSpan: number;
-  /** Nodes side by side that are always allowed; large graphs may be wider. */
+  /** Nodes that are always allowed side by side; large graphs may be wider. */
   maxWidth: number;
 }
 
@@ -48,7 +48,7 @@ export function prepareLocal(
   cutHubs(n, from, to, kind, options.maxUsers);
   const width = Math.max(options.maxWidth, Math.ceil(0.9 * Math.sqrt(n)));
   const rank = new Int32Array(n);
-  // Ranks over everything first: only they tell which edges are too long to draw.
+  // Rank everything first: only then is it known which edges are too long to draw.
   fillRanks(n, from, to, kind, rank, width, true);
   let cut = false;
   for (let e = 0; e < m; e++) {
@@ -67,7 +67,7 @@ export function prepareLocal(
   return { n, from, to, kind, implied, component, components, rank };
 }
 
-/** A value used all over the container would be a fan of lines; it becomes named chips. */
+/** A value used all over the container would be a fan of lines; it becomes labelled chips. */
 function cutHubs(
   n: number,
   from: Int32Array,

@@ -7,11 +7,11 @@ export const CHIP_GAP = 4;
 export const HEADER_HEIGHT = 26;
 export const PAD = 10;
 export const ROOT_PAD = 14;
-/** How far the cards of a stack show behind each other. */
+/** How far the cards of a stack stick out behind each other. */
 export const STACK_OFFSET = 4;
-/** Room for the sign that something opens. */
+/** Space for the sign that something can be opened. */
 export const SIGN = 16;
-/** Below this zoom the picture is not readable; the first view never goes under it. */
+/** Below this zoom the picture is not readable; the initial view never goes below it. */
 export const READABLE_SCALE = 0.86;
 export const LABEL_SIZE = 13;
 export const SUB_SIZE = 11;
@@ -25,13 +25,13 @@ const DEFAULT_WIDTHS =
   "33 56 56 50 56 56 28 56 56 22 22 50 22 83 56 56 56 56 33 50 28 56 50 72 50 50 50 33 26 33 58";
 
 /**
- * Widths of text from the widths of its characters, so that measuring 100,000 labels costs
- * additions only. Kerning makes real text a little narrower, never wider.
+ * Widths of text as sums of the widths of its characters, so that measuring 100,000 labels takes
+ * only additions. Kerning makes real text slightly narrower, never wider.
  */
 export class TextMetrics {
   private regular = new Float32Array(128);
   private bold = new Float32Array(128);
-  /** Widths at 100 pixels of the 95 printable ASCII characters; others count as "W" is wide. */
+  /** Widths at 100 pixels of the 95 printable ASCII characters; non-ASCII ones count as 85. */
   constructor(regular: ArrayLike<number> | null = null, bold: ArrayLike<number> | null = null) {
     const base = DEFAULT_WIDTHS.split(" ").map(Number);
     this.regular.fill(85);
@@ -50,7 +50,7 @@ export class TextMetrics {
     }
     return (sum * size) / 100;
   }
-  /** The text, or its two ends around "…" where it does not fit; "" where nothing fits. */
+  /** The text, or its two ends around "…" if it does not fit; "" if not even that fits. */
   fit(text: string, size: number, room: number, bold = false): string {
     if (this.width(text, size, bold) <= room) return text;
     const dots = this.width("…", size, bold);
@@ -63,7 +63,7 @@ export class TextMetrics {
     let left = room - dots;
     let head = 0;
     let tail = text.length;
-    // The beginning says more than the end: it gets two characters for each of the end's.
+    // The beginning says more than the end: it gets two characters for each one of the end.
     for (let turn = 0; head < tail; turn++) {
       const next = turn % 3 === 2 ? cost(tail - 1) : cost(head);
       if (next > left) break;

@@ -1,11 +1,11 @@
-/** What is open, to keep and to write down: undo, links and bookmarks. */
+/** What is open, in a form to store: for undo, links and bookmarks. */
 import type { Openness } from "./openness.ts";
 
 export interface Opened {
   /** Open container nodes and loose positions, ascending. */
   open: Int32Array;
   loose: Int32Array;
-  /** Whether tuples and their kin, and asynchronous copies, are boxes of their own. */
+  /** Whether tuples and the like (`plumbing`) and asynchronous copies (`moves`) have boxes. */
   plumbing: boolean;
   moves: boolean;
 }
@@ -40,7 +40,7 @@ export const same = (a: Opened, b: Opened): boolean =>
 const equal = (a: Int32Array, b: Int32Array): boolean =>
   a.length === b.length && a.every((v, k) => v === b[k]);
 
-/** Ascending numbers as their distances in base 36: "5.1.2k". */
+/** Ascending numbers as their differences in base 36: "5.1.2k". */
 export function written(numbers: Int32Array): string {
   let before = 0;
   return Array.from(numbers, (v) => {
@@ -50,7 +50,7 @@ export function written(numbers: Int32Array): string {
   }).join(".");
 }
 
-/** Null where the text is none of ours. */
+/** Reads what `written` writes; null for any other text. */
 export function readNumbers(text: string): Int32Array | null {
   if (text === "") return new Int32Array(0);
   let at = 0;

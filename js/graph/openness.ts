@@ -1,4 +1,4 @@
-/** Which containers are open and which fold members stand alone; and what is open at first. */
+/** Which containers are open and which fold members are shown on their own; what is open at first. */
 import { Flag } from "../view.ts";
 import { type Flow, Hidden } from "./flow.ts";
 import type { Tree } from "./tree.ts";
@@ -6,7 +6,7 @@ import type { Tree } from "./tree.ts";
 export class Openness {
   /** 1 per open container node. */
   readonly open: Uint8Array;
-  /** 1 per position of `fold.members` whose group stands alone, outside its stack. */
+  /** 1 per position of `fold.members` whose group is shown on its own, outside its stack. */
   readonly loose: Uint8Array;
   constructor(readonly tree: Tree) {
     this.open = new Uint8Array(tree.stacks);
@@ -28,7 +28,7 @@ export class Openness {
     for (let p = offsets[fold]; p < offsets[fold + 1]; p++) if (!this.loose[p]) return false;
     return true;
   }
-  /** Opens everything that hides the node; true if anything changed. */
+  /** Opens everything that hides the node; returns whether anything changed. */
   uncover(node: number): boolean {
     let changed = false;
     const { tree } = this;
@@ -47,8 +47,7 @@ export class Openness {
   }
 }
 
-/** Drawn instructions inside each node, at any depth, itself included if it is one. */
-/** The condition of a loop whose trips are known says nothing that "×12" does not. */
+/** Whether the group adds nothing: the condition of a loop whose label already says "×12". */
 function saysNothing(tree: Tree, group: number): boolean {
   const { model } = tree;
   if (model.groupKind(group) !== "condition") return false;
@@ -56,7 +55,10 @@ function saysNothing(tree: Tree, group: number): boolean {
   return owner >= 0 && model.label(owner).includes("×");
 }
 
-/** `all`: what says nothing counts as well. */
+/**
+ * Drawn instructions inside each node, at any depth, including the node itself if it is one.
+ * Groups that add nothing count only with `all`.
+ */
 export function weights(tree: Tree, flow: Flow, all = false): Uint32Array {
   const weight = new Uint32Array(tree.stacks);
   for (let i = 0; i < tree.instructions; i++) weight[i] = flow.hidden[i] === Hidden.No ? 1 : 0;
@@ -69,7 +71,7 @@ export function weights(tree: Tree, flow: Flow, all = false): Uint32Array {
   return weight;
 }
 
-/** Boxes an open container would show with everything in it closed. */
+/** Boxes that an open container would show with everything in it closed. */
 export function visibleChildren(
   tree: Tree,
   flow: Flow,
@@ -93,7 +95,7 @@ export function visibleChildren(
       out.push(v);
       continue;
     }
-    // Members of one fold need not be next to each other here; the part they belong to is.
+    // Members of one fold need not be adjacent here; their stack is shown where its first one is.
     stackFold = tree.foldAt[p];
     let first = p;
     while (first > fold.members.offsets[stackFold] && !openness.loose[first - 1]) first--;
@@ -107,15 +109,15 @@ export function visibleChildren(
   return out;
 }
 
-/** With less of the program's work a group stays closed at first: an optimiser is one box. */
+/** Groups with a smaller share of the program's work start closed: an optimiser is one box. */
 export const WORTH_OPENING = 0.03;
 
-/** Share of the program's products in a container, 0 .. 1. */
+/** The container's share of the program's matmuls, convolutions and kernels, 0 .. 1. */
 export function worthOf(tree: Tree, node: number): number {
   const { called, computation, group } = tree.model;
   if (node >= tree.stacks) return 0;
   if (node >= tree.instructions) return group.worth[node - tree.instructions];
-  let sum = 0; // of a loop: its body and its condition
+  let sum = 0; // for a loop: its body and its condition
   for (let e = called.offsets[node]; e < called.offsets[node + 1]; e++) {
     const g = computation.group[called.values[e]];
     if (g >= 0 && group.owner[g] === node) sum += group.worth[g];
@@ -123,12 +125,12 @@ export function worthOf(tree: Tree, node: number): number {
   return sum;
 }
 
-/** Groups that tell how rather than what: not opened at first unless the module is tiny. */
+/** Groups that show how rather than what; closed at first unless the module is tiny. */
 const INNER = new Set(["fusion", "reducer", "condition", "unreachable"]);
 
 /**
- * Opens from the outside in, largest first, while the picture stays within `budget` boxes.
- * Containers with a single child cost nothing. Folds stay closed.
+ * Opens from the outside in, those with the largest share of work first, while the picture stays
+ * within `budget` boxes. Containers with a single child cost nothing. Folds stay closed.
  */
 export function openDefault(
   tree: Tree,
@@ -155,7 +157,7 @@ export function openDefault(
     }
   };
   let first = kids(tree.root);
-  // What stands alone is opened whatever it costs: a picture of one box tells nothing.
+  // A lone container is opened whatever it costs: a picture of one box says nothing.
   while (first.length === 1 && first[0] < tree.stacks && tree.canOpen(first[0])) {
     const inside = kids(first[0]);
     if (inside.length === 0) break;
@@ -183,7 +185,7 @@ export function openDefault(
     }
     const inside = kids(v);
     if (inside.length === 0) continue;
-    // A loop is worth its body even when it is small; other callers are not.
+    // A loop's body is worth showing even if it is small; that of other callers is not.
     if (v < tree.instructions && !landmark(v) && weight[v] < 8 && inside.length > 1) continue;
     const cost = inside.length - 1;
     if (boxes + cost > budget) continue;
@@ -191,7 +193,7 @@ export function openDefault(
     boxes += cost;
     push(inside);
   }
-  // What is left of the budget goes to what fusions hold, in modules small enough to show it all.
+  // In modules small enough to show everything, the rest of the budget goes to opening fusions.
   if (!inner && weight[tree.root] <= budget * 1.5) {
     for (const v of skipped.sort((a, b) => weight[a] - weight[b] || a - b)) {
       const g = tree.groupOf(v);

@@ -1,11 +1,11 @@
 /**
- * Order within ranks: sweeps that sort each rank by the mean place of its neighbours, then swaps of
- * adjacent nodes that save crossings. Never looks at sizes, so opening something inside a node
- * does not change the order of the nodes around it.
+ * Order within ranks: sweeps that sort each rank by the mean position of its neighbours, then swaps
+ * of adjacent nodes that save crossings. Sizes are never considered, so opening something inside a
+ * node does not change the order of the nodes around it.
  */
 import type { Layers, Neighbours } from "./layers.ts";
 
-/** Beyond these, fewer sweeps and no swaps: the time stays linear. */
+/** Above these sizes there are fewer sweeps and no swaps, which keeps the time linear. */
 const FULL_SIZE = 4_000;
 const SWAP_SIZE = 1_500;
 
@@ -66,7 +66,7 @@ export function orderLayers(layers: Layers, near: Neighbours): void {
   }
 }
 
-/** Crossings between all neighbouring ranks, by counting inversions. */
+/** Number of crossings between all adjacent ranks, by counting inversions. */
 export function crossings(layers: Layers, near: Neighbours, place: Float64Array): number {
   const { ranks, offsets, slots } = layers;
   let count = 0;

@@ -1,6 +1,6 @@
 /**
- * Places the disconnected parts of a container, in the order `turn`: shelves from top to bottom, on
- * each shelf stacks from left to right.
+ * Places the disconnected parts of a container, in the order `turn`, on shelves from top to bottom,
+ * and on each shelf in stacks from left to right.
  */
 
 export interface Packing {
@@ -35,7 +35,7 @@ export function pack(
   }
   let best: Packing | null = null;
   let bestScore = 0;
-  // A few widths are tried; the one whose picture is largest on screen is taken.
+  // Try a few widths and take the one whose picture is largest on screen.
   for (const factor of [0.85, 1, 1.2, 1.45, 1.8]) {
     const limit = Math.max(widest, Math.sqrt(area * aspect) * factor);
     const packing = shelves(widths, heights, turn, gapX, gapY, limit);

@@ -1,6 +1,6 @@
 /**
- * The whole picture for one projection: sizes from the inside out, then places from the outside in.
- * Layouts are kept by structure: of 96 equal layers one is laid out.
+ * The whole picture of one projection: sizes from the inside out, then positions from the outside
+ * in. Layouts are cached by structure: of 96 equal layers only one is laid out.
  */
 
 import { EdgeKind } from "./edges.ts";
@@ -18,29 +18,29 @@ import { ItemKind, type Projection } from "./projection.ts";
 
 export interface Picture {
   projection: Projection;
-  /** Places of items in world units. */
+  /** Positions and sizes of items in world units. */
   x: Float64Array;
   y: Float64Array;
   w: Float64Array;
   h: Float64Array;
   text: ItemText[];
-  /** Operands of each item that other edges imply. */
+  /** Number of edges into each item that are left out because others imply them. */
   implied: Uint16Array;
   edges: PictureEdges;
   width: number;
   height: number;
 }
 
-/** Edges between siblings. Those not drawn (stubs, implied) have no points. */
+/** Edges between siblings. Those that are not drawn (stubs, implied) have no points. */
 export interface PictureEdges {
   count: number;
   from: Int32Array;
   to: Int32Array;
   kind: Uint8Array;
-  /** Instruction edges behind it, and the value of one of them. */
+  /** Number of instruction edges behind it, and the value of one of them. */
   weight: Uint32Array;
   value: Uint32Array;
-  /** 1 where all of them carry that value. */
+  /** 1 if all of them carry that value. */
   single: Uint8Array;
   style: Uint8Array;
   pointOffsets: Uint32Array;
@@ -48,7 +48,7 @@ export interface PictureEdges {
   pointY: Float64Array;
 }
 
-/** Containers within containers are cut late: the outermost cut makes the better picture. */
+/** Nested containers are cut into columns later: cutting the outermost gives the better picture. */
 const ROOT_WRAP = 420;
 const INNER_WRAP = 760;
 const INNER_ASPECT = 1.2;
@@ -59,13 +59,13 @@ interface Prepared {
   key: string;
 }
 
-/** Keeps what was laid out; one per explorer. */
+/** A cache of layouts; one per explorer. */
 export class LayoutCache {
   private graphs = new Map<string, Prepared>();
   private layouts = new Map<string, LocalLayout>();
   hits = 0;
   misses = 0;
-  /** Nodes and edges looked at by real layouts; what the tests of linearity count. */
+  /** Nodes and edges processed by layouts that were not cached; the tests of linearity count it. */
   work = 0;
   prepare(n: number, from: Int32Array, to: Int32Array, weight: Float64Array): Prepared {
     const key = `${n}:${from.length}:${hash(from, 0x811c9dc5)}:${hash(to, 0x01234567)}:${hash(weight, 99)}`;
@@ -116,7 +116,7 @@ function hash(array: ArrayLike<number>, seed: number): string {
   return `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}`;
 }
 
-/** `aspect`: width over height to aim for; `spread`: what gaps are times their usual size. */
+/** `aspect`: ratio of width to height to aim for; `spread`: factor on the usual gaps. */
 export function layoutPicture(
   projection: Projection,
   writer: ItemWriter,
@@ -138,7 +138,7 @@ export function layoutPicture(
   const edgeKind = new Uint8Array(m);
   const style = new Uint8Array(m);
 
-  // 1. Containers as local graphs; stubs are known before sizes are.
+  // 1. Containers as local graphs: stubs must be known before sizes.
   const prepared = new Map<number, Prepared>();
   const edgesOf = new Map<number, Int32Array>();
   const stubs = new Map<number, Stubs>();
@@ -190,7 +190,7 @@ export function layoutPicture(
     at(to[e]).from.push({ value, item: inFrom[e], back });
   }
 
-  // 2. Sizes, children first: parents come before children, so backwards.
+  // 2. Sizes, children first: items list parents before children, so go backwards.
   const layouts = new Map<number, LocalLayout>();
   for (let item = count - 1; item >= 0; item--) {
     const words = writer.write(projection, item, stubs.get(item));
@@ -220,13 +220,13 @@ export function layoutPicture(
     h[item] = Math.ceil(local.height + 2 * pad + header);
   }
 
-  // 3. Places, parents first.
+  // 3. Positions, parents first.
   const pointOffsets = new Uint32Array(m + 1);
   for (let item = 0; item < count; item++) {
     const local = layouts.get(item);
     if (!local) continue;
     const pad = item === 0 ? M.ROOT_PAD : M.PAD;
-    // Narrow contents stand in the middle under a wide title.
+    // Narrow contents are centred under a wide title.
     const left = x[item] + Math.max(pad, (w[item] - local.width) / 2);
     const top = y[item] + pad + (item === 0 ? 0 : M.HEADER_HEIGHT);
     const begin = childOffsets[item];

@@ -1,7 +1,7 @@
 /**
- * What is on the picture: the boxes and containers that are visible for an openness, and the data
+ * What the picture shows: the boxes and containers that are visible for an openness, and the data
  * edges lifted to them. An edge between instructions becomes an edge between the two siblings that
- * hold them, in the innermost container that holds both.
+ * contain them, in the innermost container that contains both.
  */
 import { type Flow, Hidden } from "./flow.ts";
 import { type Openness, visibleChildren } from "./openness.ts";
@@ -27,23 +27,23 @@ export interface Projection {
   depth: Uint8Array;
   childOffsets: Uint32Array;
   children: Uint32Array;
-  /** For stacks: position past the last member (the first is in the node). */
+  /** For stacks: the position after the last member (the node gives the first). */
   stackEnd: Int32Array;
-  /** Containers opened into the item because each was an only child, outermost first. */
+  /** Containers merged into the item because each was an only child, outermost first. */
   absorbed: Map<number, number[]>;
-  /** Item of each instruction, or of what hides it; -1 for what is not drawn at all. */
+  /** Item of each instruction, or of what hides it; -1 if it is not drawn at all. */
   itemOfInstruction: Int32Array;
   /** Item of each group, or of what hides it. */
   itemOfGroup: Int32Array;
-  /** Lifted edges into each item, by source item. */
+  /** Lifted edges into each item, ordered by source item: CSR. */
   inOffsets: Uint32Array;
   inFrom: Uint32Array;
   /** Bytes of the values behind each lifted edge. */
   inBytes: Float64Array;
-  /** Instruction edges behind each lifted edge, and the value of one of them. */
+  /** Number of instruction edges behind each lifted edge, and the value of one of them. */
   inCount: Uint32Array;
   inValue: Uint32Array;
-  /** 1 where the value of one of them is that of all. */
+  /** 1 if all of them carry that value. */
   inSingle: Uint8Array;
 }
 
@@ -129,7 +129,7 @@ function stackEndOf(tree: Tree, openness: Openness, first: number): number {
   return p;
 }
 
-/** Every instruction and group finds the item that shows or hides it, in one pass downwards. */
+/** The item that shows or hides each instruction and group, found in one pass downwards. */
 function coverAll(
   tree: Tree,
   flow: Flow,
@@ -241,7 +241,7 @@ function liftEdges(p: Projection, flow: Flow): void {
   p.inSingle = inSingle.subarray(0, k);
 }
 
-/** Stable order of 0..m by key; of `order` when there is one. */
+/** Stable order by key of 0..m, or of `order` if it is given. */
 function countingSort(
   key: Uint32Array,
   order: Uint32Array | null,

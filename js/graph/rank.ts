@@ -1,6 +1,6 @@
 /**
- * Ranks (rows) of a container: longest path, at most `width` nodes a row, then tightening: a node
- * with more users than operands moves down to its users.
+ * Ranks (rows) of a container: longest path with at most `width` nodes per row, then tightening:
+ * a node with more users than operands moves down towards its users.
  */
 import { EdgeKind } from "./edges.ts";
 import { topological } from "./reduce.ts";
@@ -42,8 +42,8 @@ export function fillRanks(
     ins[inAt[to[e]]++] = from[e];
     outs[outAt[from[e]]++] = to[e];
   }
-  // Rows fill up; `firstFree` skips the full ones with path compression so that it stays linear.
-  // Components are placed apart, so each has rows of its own, from `base` on.
+  // Rows fill up; `firstFree` skips full ones with path compression, which keeps this linear.
+  // Components are placed separately, so each has its own rows, starting at `base`.
   const base = rowBases(n, component);
   const filled = new Uint32Array(2 * n + 2);
   const skip = new Int32Array(2 * n + 3);
@@ -59,7 +59,7 @@ export function fillRanks(
   for (const v of order) {
     let r = 0;
     for (let k = inOffsets[v]; k < inOffsets[v + 1]; k++) r = Math.max(r, rank[ins[k]] + 1);
-    // Nodes with no edges do not take room from the others: they are packed on their own.
+    // Nodes without edges do not take space from the others: they are packed on their own.
     if (inOffsets[v + 1] > inOffsets[v] || outOffsets[v + 1] > outOffsets[v]) {
       const row = firstFree(base[v] + r);
       if (++filled[row] >= width) skip[row] = row + 1;
@@ -73,7 +73,7 @@ export function fillRanks(
     if (outDegree <= inOffsets[v + 1] - inOffsets[v]) continue;
     let r = 0x7fffffff;
     for (let e = outOffsets[v]; e < outOffsets[v + 1]; e++) r = Math.min(r, rank[outs[e]] - 1);
-    // The nearest row at or above the users' that has room; at least where it was.
+    // The lowest row above its users that has room, but never above where it was.
     while (r > rank[v] && filled[base[v] + r] >= width) r--;
     if (r > rank[v]) {
       filled[base[v] + rank[v]]--;
@@ -83,13 +83,13 @@ export function fillRanks(
   }
 }
 
-/** Where the rows of each node's component begin: a component of k nodes has at most k rows. */
+/** First row of each node's component: a component of k nodes has at most k rows. */
 function rowBases(n: number, component: Int32Array | null): Int32Array {
   const base = new Int32Array(n);
   if (!component) return base;
   const begin = new Int32Array(n + 1);
   for (let v = 0; v < n; v++) begin[component[v] + 1]++;
-  // One spare row between components: a full last row never runs into the next one's first.
+  // One spare row between components, so that a full last row never spills into the next first one.
   for (let c = 0; c < n; c++) begin[c + 1] += begin[c] + (begin[c + 1] > 0 ? 1 : 0);
   for (let v = 0; v < n; v++) base[v] = begin[component[v]];
   return base;

@@ -1,11 +1,11 @@
 /**
- * Transitive reduction of one container: an edge that a longer way implies is left out and counted
- * at its target. Compilers re-add a residual chain inside every consumer; without this a 24-layer
+ * Transitive reduction of one container: an edge implied by a longer path is left out and counted
+ * at its target. Compilers re-add a residual chain inside every consumer: without this a 24-layer
  * training step draws 37,882 edges, with it 7,244.
  */
 import { EdgeKind } from "./edges.ts";
 
-/** Words of bitset work at most; beyond it only a few ranks of reachability are looked at. */
+/** Limit on the work, in bitset words; larger graphs are not reduced. */
 const MAX_WORK = 60_000_000;
 
 export function reduceTransitively(
@@ -32,8 +32,8 @@ export function reduceTransitively(
   const at = offsets.slice();
   const into = new Int32Array(plain);
   for (let e = 0; e < m; e++) if (kind[e] === EdgeKind.Plain) into[at[to[e]]++] = e;
-  // reach[v] = everything that comes before v. Nearest predecessors first: what they reach is
-  // implied for the farther ones.
+  // reach[v] = everything that comes before v. The nearest predecessors go first: edges from
+  // anything in their reach are implied.
   const reach = new Uint32Array(words * n);
   for (const v of order) {
     const mine = into.subarray(offsets[v], offsets[v + 1]);
@@ -53,7 +53,7 @@ export function reduceTransitively(
   }
 }
 
-/** Nodes in an order that every Plain edge follows, smallest index first; null if there is none. */
+/** Nodes in an order that all edges but back edges follow; null if there is none. */
 export function topological(
   n: number,
   from: Int32Array,

@@ -1,9 +1,9 @@
 /**
- * The ways edges take. A route is a list of points; between two points a curve runs that leaves and
- * arrives vertically, so that points above one another are joined by a straight line.
+ * Edge routes. A route is a list of points joined by curves that leave and arrive vertically, so
+ * that points directly above one another are joined by a straight line.
  *
- *     box          box ─╮  ╭─╮   A wrapped route leaves the column through the gap below
- *      │                ╰──╯ │   its box, climbs in the gutter, and comes down on its user.
+ *     box          box ─╮  ╭─╮   A wrapped route leaves its column through the gap below
+ *      │                ╰──╯ │   its box, climbs in the gutter and comes down on its user.
  *     box                   box
  */
 
@@ -66,7 +66,7 @@ export class RouteWriter {
     const middleB = x[b] + w[b] / 2;
     const nextX = length > 0 ? center[first] : middleB;
     const lastX = length > 0 ? center[first + length - 1] : middleA;
-    // Wide boxes are met where the line comes from, so that lines stay upright.
+    // Lines meet wide boxes on the side they come from, so that they stay upright.
     const startX = toward(middleA, nextX, w[a]);
     const endX = toward(middleB, length > 0 ? lastX : startX, w[b]);
     const points = [startX, y[a] + h[a]];
@@ -111,7 +111,7 @@ export class RouteWriter {
     points.push(endX, above, endX, y[b]);
     this.put(e, RouteStyle.Square, points);
   }
-  /** Moves every route written so far by what `by` says of its edge. */
+  /** Moves every route written so far by the offset that `by` returns for its edge. */
   shift(by: (e: number) => [number, number]): void {
     for (let e = 0; e < this.edges; e++) {
       const points = this.points[e];

@@ -1,28 +1,28 @@
 /**
- * The containment tree of a View, fixed for its lifetime: what holds what, whatever is open.
+ * The containment tree of a View, fixed for its lifetime: what contains what, whatever is open.
  *
  * Nodes are numbers: instruction i is i, group g is n + g, and the part of a fold that begins at
- * member position p (see `fold.members`) is n + groups + p. A computation that is the only one its
- * caller calls has no node of its own: opening the caller shows what is in the computation.
+ * member position p (see `fold.members`) is n + groups + p. A computation that is the only one
+ * called by its caller has no node of its own: opening the caller shows its contents.
  */
 import type { ViewModel } from "../base/model.ts";
 
 export class Tree {
   readonly instructions: number;
   readonly groups: number;
-  /** First node of fold parts. */
+  /** Number of the first node that is a fold part. */
   readonly stacks: number;
   readonly size: number;
   /** Container of each instruction and group node; -1 for the root and for absorbed groups. */
   readonly parent: Int32Array;
-  /** Children in schedule order, instructions and groups alike; folds are not in it. */
+  /** Children in schedule order, both instructions and groups, but no folds: CSR. */
   readonly childOffsets: Uint32Array;
   readonly children: Uint32Array;
   /** Nodes with parents before children. */
   readonly topDown: Uint32Array;
-  /** Those of them that hold something. */
+  /** Those of them that contain something. */
   readonly containers: Uint32Array;
-  /** Mean instruction index of what is inside: the place in the schedule. */
+  /** Position in the schedule: mean index of the instructions inside. */
   readonly key: Float64Array;
   /** Position in `fold.members` of each group, or -1. */
   readonly memberAt: Int32Array;
@@ -72,7 +72,7 @@ export class Tree {
   node(group: number): number {
     return this.nodeOfGroup[group];
   }
-  /** The group a container node shows: itself, or the computation of the caller; -1 for leaves. */
+  /** The group that a container node shows: its own, or the computation it calls; -1 for leaves. */
   groupOf(node: number): number {
     if (node >= this.instructions) return node - this.instructions;
     const { called, computation } = this.model;
@@ -126,7 +126,7 @@ export class Tree {
     }
     for (let at = this.topDown.length - 1; at >= 0; at--) {
       const v = this.topDown[at];
-      // A caller stays where it stands in its own computation.
+      // A caller keeps its place in its own computation.
       const p = this.parent[v];
       if (p < this.instructions) continue;
       sum[p] += sum[v];

@@ -1,10 +1,10 @@
-/** What is written on boxes, containers and chips. */
+/** The text on boxes, containers and chips. */
 import { Flag } from "../view.ts";
 import { type Flow, Hidden } from "./flow.ts";
 import { ItemKind, type Projection } from "./projection.ts";
 import type { Tree } from "./tree.ts";
 
-/** Instructions of each family in each node, not counting what fusions and reducers hold. */
+/** Instructions of each family in each node, not counting those inside fusions and reducers. */
 export class FamilyCounts {
   readonly families: number;
   private counts: Uint32Array;
@@ -34,7 +34,7 @@ export class FamilyCounts {
   }
 }
 
-/** "12,345", without the locale machinery, whose first use costs more than the whole layout. */
+/** "12,345", without the locale functions, whose first use takes longer than the whole layout. */
 function thousands(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
@@ -43,7 +43,7 @@ export function ops(count: number): string {
   return `${thousands(count)} ${count === 1 ? "op" : "ops"}`;
 }
 
-/** "38 ops · 6 matmul · 2 collective": the landmarks inside. */
+/** "38 ops · 6 matmul · 2 collective": all ops, then the landmarks inside. */
 export function summary(tree: Tree, counts: FamilyCounts, node: number): string {
   const { families } = tree.model.header;
   const mine = counts.of(node);
@@ -68,8 +68,8 @@ export function nodeLabel(tree: Tree, node: number): string {
 }
 
 /**
- * What a chip says. A fusion's "parameter 1" is called what its caller passes, and a broadcast
- * constant what the constant is.
+ * The text of a chip. A fusion's "parameter 1" is named after what its caller passes, and a
+ * broadcast constant after the constant.
  */
 export function chipLabel(tree: Tree, i: number, depth = 0): string {
   const { model } = tree;
@@ -98,7 +98,7 @@ export function chipLabel(tree: Tree, i: number, depth = 0): string {
   return label;
 }
 
-/** "layer_[1..22]" of a whole fold, "layer_[4..9]" of a part of it. */
+/** "layer_[1..22]" for a whole fold, "layer_[4..9]" for a part of it. */
 export function stackLabel(tree: Tree, first: number, end: number): string {
   const { fold } = tree.model;
   const f = tree.foldAt[first];
@@ -122,7 +122,7 @@ export function joinNames(a: string, b: string): string {
   return `${a} … ${b}`;
 }
 
-/** Titles of open containers name what was opened into them: "main / jit(step)". */
+/** The title of an open container, including what was merged into it: "main / jit(step)". */
 export function title(tree: Tree, p: Projection, item: number): string {
   const names = [nodeLabel(tree, p.nodes[item])];
   for (const v of p.absorbed.get(item) ?? []) {

@@ -1,4 +1,4 @@
-/** The ways to colour boxes, in the order of the menu. An analysis adds its own at the end. */
+/** The ways to colour boxes, in menu order. Analyses add theirs at the end. */
 
 import type { ViewModel } from "../base/model.ts";
 import { childGroups, perModel } from "../state/members.ts";
@@ -26,8 +26,8 @@ interface Part {
 const MOST_PARTS = 9;
 
 /**
- * Scope: the parts a person would name, at most nine. Starts from the module and divides the
- * biggest part again and again while its named parts still fit:
+ * Scope: the parts that a user would name, at most nine. Starts from the module and repeatedly
+ * divides the largest part while its named parts still fit:
  *
  *     main ─▶ forward backward adam ─▶ forward/embed forward/layer_[0..23] … backward/loss … adam
  */
@@ -52,7 +52,7 @@ const scopeParts = perModel((model) => {
     }
     return [...parts.values()];
   };
-  // Module and ENTRY name nothing a person wrote.
+  // Module and ENTRY are not named by the user.
   let parts: Part[] = [{ path: [], groups: [0], size: size[0] }];
   const final = new Set<Part>();
   for (;;) {
@@ -62,7 +62,7 @@ const scopeParts = perModel((model) => {
     if (!biggest) break;
     let inside = divide(biggest);
     const only = parts.length === 1;
-    // What holds everything tells nothing apart: jit(step)/forward is just forward.
+    // A part that contains everything distinguishes nothing: jit(step)/forward is just forward.
     if (only && inside.length === 1) inside[0].path = [];
     if (only && inside.length > MOST_PARTS) {
       const least = inside.map((p) => p.size).sort((a, b) => b - a)[MOST_PARTS - 1];
@@ -76,9 +76,9 @@ const scopeParts = perModel((model) => {
     for (const g of part.groups) of[g] = k;
   });
   for (let g = 0; g < count; g++) if (of[g] < 0 && parent[g] >= 0) of[g] = of[parent[g]];
-  // Long paths keep their two ends, where those are enough to tell them apart.
+  // Long paths keep only their two ends, if those are enough to distinguish them.
   const short = parts.map(({ path }) => {
-    // A group's own label can hold slashes: "forward/Model" above, "layer/[0..5]" at the end.
+    // A group's own label can contain slashes: "forward/Model" above, "layer/[0..5]" at the end.
     const above = path.slice(0, -1).join("/").split("/");
     return above.length > 1 ? `${above[0]}/…/${path[path.length - 1]}` : path.join("/");
   });

@@ -1,4 +1,4 @@
-/** What is worth acting on: ranked sentences with their evidence, line and what to try. */
+/** What is worth acting on: ranked findings with their evidence, line, and what to try. */
 
 import { type Child, h } from "../base/dom.ts";
 import * as format from "../base/format.ts";
@@ -104,7 +104,7 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
   );
 }
 
-/** Text with what stands between backticks as code. */
+/** Text in which parts between backticks are code elements. */
 function worded(text: string): Child[] {
   return text.split("`").map((part, k) => (k % 2 ? h("code", null, part) : part));
 }

@@ -1,4 +1,4 @@
-/** What a panel is. The ordered list of them is `panels/index.ts`; one file a panel. */
+/** The interface of a panel. The ordered list of panels is `panels/index.ts`. */
 import type { Csr, TextModel, ViewModel } from "../base/model.ts";
 import type { WhenReleased } from "../base/press.ts";
 import type { StagesModel } from "../base/stages.ts";
@@ -7,7 +7,7 @@ import type { Search } from "../state/search.ts";
 import type { Store } from "../state/store.ts";
 import type { Host } from "../view.ts";
 
-/** What panels may ask of the graph pane. */
+/** What panels may use of the graph pane. */
 export interface GraphControl {
   /** Opens what hides the instruction and brings it into view. */
   reveal(instruction: number): void;
@@ -15,11 +15,11 @@ export interface GraphControl {
   fit(): void;
 }
 
-/** A picture of another View, which lies over the graph until the panel is closed. */
+/** A picture of another View that covers the graph until the panel is closed. */
 export interface Stage {
-  /** Covers the graph, its legend and strip; the panel adds what it likes. */
+  /** Covers the graph, its legend and strip; the panel may add to it. */
   element: HTMLElement;
-  /** Where the picture is, in `element`. */
+  /** The picture within `element`. */
   graph: HTMLElement;
   store: Store;
   pane: {
@@ -46,18 +46,18 @@ export interface PanelContext {
   host: Host;
   graph: GraphControl;
   search: Search;
-  /** Ways to colour that this View has data for, now. */
+  /** The colourings that this View currently has data for. */
   colorings(): readonly Coloring[];
-  /** The text block, fetched once and kept. */
+  /** The text block, fetched once and cached. */
   text(): Promise<TextModel>;
-  /** The texts of all stages, fetched once and kept. */
+  /** The texts of all stages, fetched once and cached. */
   stages(): Promise<StagesModel>;
-  /** Whether the panel has the place of the graph too, until another panel opens. */
+  /** Sets whether the panel also takes the place of the graph, until another panel opens. */
   alone(on: boolean): void;
-  /** The passes of the compiler, fetched once somebody asks. */
+  /** The compiler's passes, fetched on request. */
   passes: PassLoader;
   stage(model: ViewModel, signal: AbortSignal): Stage;
-  /** Runs what draws parts anew: at once, or after the release when something is pressed. */
+  /** Runs work that redraws parts: at once, or, if something is pressed, after the release. */
   whenReleased: WhenReleased;
   /** Aborted when the panel is closed or the explorer disposed. */
   signal: AbortSignal;
@@ -66,11 +66,11 @@ export interface PanelContext {
 export interface Panel {
   id: string; // "details"
   title: string; // "Details"
-  /** Share of the explorer's width it wants until a person drags the grip; about a quarter otherwise. */
+  /** Preferred share of the explorer's width until the user drags the grip; by default about a third. */
   width?: number;
-  /** Fills its place and scrolls itself: no padding around it. */
+  /** Fills its area and scrolls by itself: no padding around it. */
   fills?: boolean;
-  /** Whether this View has what the panel shows; panels without data are not offered. */
+  /** Whether this View has what the panel shows; panels without data get no tab. */
   available(model: ViewModel, host?: Host): boolean;
   /** Fills `element` (inside the shadow root; use textContent only). Clean up on ctx.signal. */
   render(element: HTMLElement, ctx: PanelContext): void;
@@ -84,9 +84,9 @@ export interface Coloring {
   /** Value per instruction; NaN is unknown. Categorical when `categories` is given. */
   values(model: ViewModel): ArrayLike<number>;
   categories?(model: ViewModel): string[];
-  /** Of amounts that add up: those to add, so that nothing counts twice. */
+  /** For amounts that add up: the values to add, so that nothing is counted twice. */
   amounts?(model: ViewModel): ArrayLike<number>;
-  /** What to call those that are in no category; "unknown" when not given. */
+  /** Label for instructions in no category; "unknown" by default. */
   rest?: string;
   unit?: string; // "B", "FLOP", "s"
   scale?: "log" | "linear";
@@ -94,16 +94,16 @@ export interface Coloring {
   source?: string | ((model: ViewModel) => string);
 }
 
-/** A colouring worked out for every instruction by the drawing; legend and strip paint with it. */
+/** A colouring evaluated for every instruction; the legend and the strip paint with it. */
 export interface Paint {
   coloring: Coloring;
-  /** Per instruction, into `colors`. */
+  /** Index into `colors` per instruction. */
   index: ArrayLike<number>;
   colors: readonly string[];
-  /** Amounts: colour 0 is "unknown", 1 is zero, the others rise evenly from least to most. */
+  /** For amounts, colour 0 is "unknown", 1 is zero, and the others rise evenly from least to most. */
   numeric: boolean;
-  /** Least and most known value of an amount; null when nothing is known. */
+  /** Range of the colour scale for amounts; null if nothing is known. */
   range: [least: number, most: number] | null;
-  /** Some are less than the least, and have its colour. */
+  /** Whether some values are below the least, and have its colour. */
   clipped: boolean;
 }

@@ -1,4 +1,4 @@
-/** The Pareto plot and the heatmap. */
+/** The Pareto plot and the heat map. */
 import { fill, h, svg } from "../base/dom.ts";
 import { quantity } from "../base/format.ts";
 import { head, said } from "./parts.ts";
@@ -10,7 +10,7 @@ const H = 300;
 const LEFT = 84;
 const BOTTOM = 34;
 
-/** Round numbers that span lo to hi, four or so; of bytes round in the unit that they are said in. */
+/** About four round numbers between lo and hi; bytes are round in the unit in which they are shown. */
 function ticks(lo: number, hi: number, unit = ""): number[] {
   const raw = (hi - lo) / 4;
   const binary = unit === "B" ? 1024 ** Math.floor(Math.log(Math.max(hi, 1)) / Math.log(1024)) : 1;
@@ -21,7 +21,7 @@ function ticks(lo: number, hi: number, unit = ""): number[] {
   return out;
 }
 
-/** `open`: what a click on a dot does beside selecting it; with Shift it only selects. */
+/** `open` is what a click on a dot does besides selecting it; with Shift, it only selects. */
 export function scatter(
   s: Scatter,
   selecting: Selecting,

@@ -1,4 +1,4 @@
-/** Sliders over a table of cases that Python worked out; the meshes of each, quickest first. */
+/** Sliders over a table of cases that Python computed, with the meshes of each, fastest first. */
 import { fill, h } from "../base/dom.ts";
 import { count } from "../base/format.ts";
 import { head, legend, said, stacked } from "./parts.ts";

@@ -1,4 +1,4 @@
-/** Which stage works when: a lane a device, and below it what it holds in memory. */
+/** When each stage works: a lane per device, and below it the device's memory. */
 import { fill, h, svg } from "../base/dom.ts";
 import { bytes, seconds } from "../base/format.ts";
 import { head, legend } from "./parts.ts";

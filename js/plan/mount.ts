@@ -1,6 +1,6 @@
 /**
- * `mountPlan(element, host)`: a page of planning in a shadow root, section by section.
- * A section that fails says so, and the others are still shown.
+ * `mountPlan(element, host)`: a planning page in a shadow root, section by section.
+ * A section that fails shows an error, and the others are still shown.
  */
 import { fill, h } from "../base/dom.ts";
 import { resolveTheme, watchTheme } from "../theme.ts";
@@ -40,7 +40,7 @@ export function mountPlan(
   const status = h("p", { class: "status", role: "status" });
   const below = h("div", { class: "opened" });
 
-  let asked = 0; // of several answers the last one asked for is shown
+  let asked = 0; // of several answers, only that to the last request is shown
   const ask = host.ask
     ? async (what: string, values: Record<string, unknown>) => {
         const mine = ++asked;

@@ -1,9 +1,9 @@
-/** Small parts of planning pages: facts, words, bars, the grid of devices. */
+/** Small parts of planning pages: facts, texts, bars, the grid of devices. */
 import { copyText, h, svg } from "../base/dom.ts";
 import { quantity } from "../base/format.ts";
 import type { Bars, Cell, Facts, Grid, Words } from "./view.ts";
 
-/** Classes k0, k1, … of the style sheet. */
+/** Number of classes k0, k1, … in the style sheet. */
 const COLOURS = 12;
 
 export const said = (value: Cell, unit = ""): string =>
@@ -42,7 +42,7 @@ const LETTERS = 36;
 const WIDTH = 710;
 const ROW = 24;
 
-/** Rows of stacked parts, all to one scale. */
+/** Rows of stacked parts, all on the same scale. */
 export function stacked(s: Omit<Bars, "type" | "title">): SVGElement {
   const sums = s.rows.map((r) => r.values.reduce((a, v) => a + v, 0));
   const most = Math.max(...sums, Number.MIN_VALUE);

@@ -1,4 +1,4 @@
-/** What took time when: a lane each, stretches in colours of their parts. */
+/** What took time, and when: lanes of spans, coloured by part. */
 import { h, svg } from "../base/dom.ts";
 import { seconds } from "../base/format.ts";
 import { head, legend } from "./parts.ts";

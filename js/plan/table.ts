@@ -1,15 +1,15 @@
-/** A table whose rows can be selected: one to open, two to compare; columns sort. */
+/** A table with sortable columns whose rows can be selected: one to open, two to compare. */
 import { copyText, fill, h } from "../base/dom.ts";
 import { head, said } from "./parts.ts";
 import type { Cell, Table } from "./view.ts";
 
 export interface Selecting {
-  /** Selected ids, in the order of their selection; at most two. */
+  /** Selected ids in the order of selection; at most two. */
   ids: number[];
   changed: (() => void)[];
 }
 
-/** Selects one more, or takes it back; `alone`: it and no other. */
+/** Selects an id, or deselects it; with `alone`, selects only that one. */
 export function choose(selecting: Selecting, id: number, alone = false): void {
   const { ids } = selecting;
   if (alone) ids.splice(0, ids.length, id);
@@ -125,7 +125,7 @@ export function table(
     ask ? diff : null,
     s.code ? copy : null,
   );
-  rows.before(buttons); // above the rows: below hundreds of them nobody finds it
+  rows.before(buttons); // above the rows, as nobody would find them below hundreds of rows
   out.append(code);
   selecting.changed.push(show);
   show();

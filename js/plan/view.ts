@@ -1,12 +1,12 @@
 /**
- * What Python sends for a page of planning: sections in order, all figures worked out already.
- * Written by python/hloscope/plan/*_view.py; numbers are plain units (s, B, FLOP), null is unknown.
+ * What Python sends for a planning page: sections in order, with all figures already computed.
+ * Written by python/hloscope/plan/*_view.py; numbers are in base units (s, B, FLOP), null is unknown.
  */
 export type Cell = string | number | null;
 
 export interface Column {
   name: string;
-  /** "s", "B", "FLOP" or "": how numbers are written. */
+  /** "s", "B", "FLOP" or "": how numbers are formatted. */
   unit?: string;
 }
 
@@ -29,9 +29,9 @@ export interface Table {
   note?: string;
   columns: Column[];
   rows: Cell[][];
-  /** One a row: what "open" and "diff" name; absent where nothing can be opened. */
+  /** One per row, for "open" and "diff"; absent if nothing can be opened. */
   ids?: (number | null)[];
-  /** Pages beside this one, by row. */
+  /** URLs of pages beside this one, by row. */
   links?: (string | null)[];
   marked?: number[];
   /** Code of each row, shown when it is selected. */
@@ -69,16 +69,16 @@ export interface Gantt {
     lanes: string[];
     /** lane, start, end, kind of work, label */
     work: [number, number, number, string, string][];
-    /** By lane: (second, bytes from then on); null where unknown. */
+    /** By lane: (second, bytes from then on); null if unknown. */
     memory: ([number, number][] | null)[];
     inFlight: number[];
   }[];
   chosen: number;
-  /** Figures that can be changed by hand where a kernel answers. */
+  /** Figures that can be edited if there is a kernel to answer. */
   edit?: { name: string; label: string; value: number; unit: string }[];
 }
 
-/** Stretches of time in lanes; `part` is into `parts`. */
+/** Spans of time in lanes; `part` is an index into `parts`. */
 export interface Spans {
   type: "spans";
   title: string;
@@ -93,16 +93,16 @@ export interface Grid {
   type: "grid";
   title: string;
   note?: string;
-  /** Devices in order, each the number of its stage. */
+  /** Each stage with its devices as [row, column]. */
   stages: { label: string; devices: [number, number][] }[];
   rows: number;
   columns: number;
 }
 
 export interface ExplorerCase {
-  /** By mesh: its label, facts, seconds by part, bytes by part. */
+  /** Each mesh with its label, facts, seconds by part, and bytes by part. */
   meshes: { label: string; fits: boolean; facts: number[]; time: number[]; memory: number[] }[];
-  /** Why there is none. */
+  /** Why there are no meshes. */
   why?: string;
 }
 
@@ -144,7 +144,7 @@ export interface PlanView {
   sections: Section[];
 }
 
-/** What a kernel answers: a new view, or a page to show below. */
+/** A kernel's answer: a new view, or a page to show below. */
 export interface Answer {
   view?: PlanView;
   html?: string;

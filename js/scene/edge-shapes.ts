@@ -1,13 +1,13 @@
 /**
- * Shapes beside edges, where there is room: of the one value that an edge carries, once a value,
- * just below the box it comes from.
+ * Shapes beside edges, where there is room: for edges that carry a single value, once per value,
+ * just below the box that it comes from.
  *
  *     ┌────────┐
  *     │ block  │
  *     └───┬────┘
  *         │ bf16[4,2048,2048]
  *
- * Places are sought when an edge is first in sight, so that a large picture costs nothing more.
+ * Positions are found when an edge first comes into view, so that large pictures cost nothing extra.
  */
 import type { TextMetrics } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
@@ -22,23 +22,23 @@ export interface EdgeShape {
   y: number;
   /** Item that the value comes from. */
   item: number;
-  /** Whether the item is one instruction, whose box says it too when large. */
+  /** Whether the item is one instruction, whose box also shows the shape when it is large. */
   inBox: boolean;
 }
 
 export const EDGE_SHAPE_SIZE = 9;
 const HEIGHT = 11;
-/** From the line, and from the box above. */
+/** Distance from the line, and from the box above. */
 const BESIDE = 4;
 const BELOW = 8;
-/** A longer one is of a tuple or says no more than a glance can take. */
+/** Longer shapes cannot be read at a glance and are left out. */
 const MAX_WIDTH = 150;
-/** Room that a mark takes, with the bytes beside it. */
+/** Space that a mark takes, and with the bytes beside it. */
 const MARK = { w: 8, words: 64, h: 14 };
 
 export class EdgeShapes {
   private known = new Map<number, EdgeShape | null>();
-  /** Source item and value of what is said. */
+  /** Source item and value of each shape that is shown. */
   private said = new Set<string>();
   private placed = new Placed();
 
@@ -54,7 +54,7 @@ export class EdgeShapes {
     }
   }
 
-  /** Those of edges in sight. */
+  /** The shapes of edges in view. */
   in(view: Rect): EdgeShape[] {
     const found: EdgeShape[] = [];
     const edges = this.scene.edgesIn(view).sort((a, b) => a - b);
@@ -78,7 +78,7 @@ export class EdgeShapes {
     const value = edges.value[e];
     const key = `${item}:${value}`;
     const text = tree.model.denseShape(value);
-    // A matmul's box says its shape in its name.
+    // A matmul's box has its shape in its label.
     if (this.said.has(key) || picture.text[item].label.includes(text)) return null;
     const w = this.metrics.width(text, EDGE_SHAPE_SIZE);
     if (!text.includes("[") || text.startsWith("(") || w > MAX_WIDTH) return null;
@@ -98,7 +98,7 @@ export class EdgeShapes {
     return null;
   }
 
-  /** Whether another value leaves the box in the same place: words there would be of either. */
+  /** Whether another value leaves the box at the same point: text there could belong to either. */
   private isShared(e: number, x: number): boolean {
     const { picture, touch, touchOffsets } = this.scene;
     const { edges } = picture;

@@ -1,4 +1,4 @@
-/** Colours of instructions and items under the chosen colouring. */
+/** Colours of instructions and items in the chosen colouring. */
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "./scene.ts";
 
@@ -6,18 +6,18 @@ import type { Scene } from "./scene.ts";
 export interface Colors {
   index: Uint16Array;
   palette: string[];
-  /** Amounts: UNKNOWN, ZERO, then the larger index is the hotter; groups show their hottest. */
+  /** The colours are amounts: UNKNOWN, ZERO, then hotter with a larger index; groups show their hottest. */
   numeric: boolean;
-  /** What adds up over instructions, so that a group has an amount of its own. */
+  /** Amounts that add up over instructions, so that a group has one too. */
   amounts?: {
     values: ArrayLike<number>;
     unit: string;
-    /** Palette place of an amount: of a group's total, on the scale of single instructions. */
+    /** Palette index of an amount, such as a group's total, on the scale of single instructions. */
     place: (amount: number) => number;
   };
 }
 
-/** Palette places of amounts that have no place on the ramp. */
+/** Palette indices of amounts that are not on the ramp, and the first that is. */
 export const UNKNOWN = 0;
 export const ZERO = 1;
 export const LEAST = 2;
@@ -27,13 +27,13 @@ export interface Share {
   share: number;
 }
 
-/** What each item shows of the colours inside it. */
+/** How each item shows the colours inside it. */
 export interface ItemLooks {
   /** Palette index per item, or -1 for the plain group colour. */
   fill: Int32Array;
   /** Bars of closed groups: shares of the colours inside, largest first. */
   bars: Map<number, Share[]>;
-  /** Amounts of closed groups and of boxes, and of all of them; null where nothing adds up. */
+  /** Amounts of closed groups and boxes, and the total over all instructions; null if amounts do not add up. */
   sums: { of: Float64Array; total: number } | null;
 }
 
@@ -77,7 +77,7 @@ export function itemLooks(
       if (mine[c] > 0) shares.push({ color: c, share: mine[c] / total });
     }
     if (sums) {
-      // How much of the whole is in here, in the colour of its hottest.
+      // The share of the whole that is in here, in the colour of its hottest part.
       const hottest = shares[shares.length - 1].color;
       bars.set(item, [{ color: hottest, share: sums.total > 0 ? sums.of[item] / sums.total : 0 }]);
       const known = sums.of[item] > 0 || shares.some((s) => s.color !== UNKNOWN);

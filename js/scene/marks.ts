@@ -1,17 +1,17 @@
 /**
- * Marks on edges: where a value becomes something else on its way, say changes its sharding.
+ * Marks on edges: where a value changes on its way, for example its sharding.
  *
  *     drawn edge      just before the consumer
  *     chip            at its left end
  *     closed group    at its left side for all changes inside, at its lower right corner for all
- *                     that moves there
+ *                     moves inside
  */
 import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import { isCrossed, isFree, Placed } from "./room.ts";
 import type { Scene } from "./scene.ts";
 
-/** A change of sharding; something moved beside the computation, and what is known of its time. */
+/** A change of sharding, or something moved beside the computation: its time hidden, exposed or unknown. */
 export type MarkKind = "reshard" | "hidden" | "exposed" | "moved";
 
 /** What to mark: the edge from one instruction to another. */
@@ -19,11 +19,11 @@ export interface EdgeNote {
   source: number;
   target: number;
   text: string;
-  /** A change of sharding where absent. */
+  /** When absent, a change of sharding. */
   kind?: MarkKind;
-  /** Which move it is: one that several read is marked, and counted, once. */
+  /** Number of the move: one with several readers is marked, and counted, once. */
   move?: number;
-  /** Bytes that move; seconds of one run that nothing covers, NaN unknown. */
+  /** Bytes moved; seconds of one execution that nothing covers, NaN unknown. */
   bytes?: number;
   exposed?: number;
 }
@@ -31,26 +31,26 @@ export interface EdgeNote {
 export interface EdgeMark {
   x: number;
   y: number;
-  /** Item it belongs to: the consumer, or the closed group around both ends. */
+  /** The item that it belongs to: the consumer, or the closed group around both ends. */
   item: number;
   texts: string[];
   kind: MarkKind;
-  /** Of how many moves it is the mark, and their sums. */
+  /** Number of moves that it marks, and their sums. */
   count: number;
   bytes: number;
   exposed: number;
-  /** On which side there is room to say the bytes: 1 right, -1 left, 0 on neither. */
+  /** Side with room to write the bytes: 1 right, -1 left, 0 neither. */
   room: -1 | 0 | 1;
 }
 
-/** Distance before the consumer's border, in world units: clear of the arrow head. */
+/** Distance from the consumer's border, in world units: clear of the arrow head. */
 const BEFORE = 13;
 const BEFORE_MOVES = 10;
-/** From the lower border of a closed group to the mark of what moves inside. */
+/** Distance from the lower border of a closed group to the mark for moves inside. */
 const INSIDE = 10;
-/** Room that "100 KiB" takes beside a mark. */
+/** Space that "100 KiB" takes beside a mark. */
 const ROOM = { w: 62, h: 14 };
-/** Plumbing looked through for what is drawn of a source. */
+/** Most plumbing looked through to find the drawn source of a value. */
 const MAX_PLUMBING = 20;
 
 export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] {
@@ -89,7 +89,7 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
       found.exposed += exposed;
       if (!has.texts.has(text)) found.texts.push(text);
       has.texts.add(text);
-      // One that is waited for says more than those that are not.
+      // A move that is waited for matters more than those that are not.
       if (kind === "exposed" || found.kind === "hidden") found.kind = kind;
     };
     let v = itemOfInstruction[target] ?? -1;
@@ -97,9 +97,10 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     let u = drawnSource(scene, source);
     if (u <= 0) {
       const chip = picture.text[v].chips.find((c) => c.value === source);
-      const y = picture.y[v] + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
-      const x = picture.x[v] + (chip?.x ?? 0) - (moved ? 3 : 0);
-      // In a closed group there is no end to see.
+      const [right, down] = chip ? scene.chipShift(v) : [0, 0];
+      const y = picture.y[v] + down + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
+      const x = picture.x[v] + right + (chip?.x ?? 0) - (moved ? 3 : 0);
+      // Inside a closed group neither end is visible.
       if (moved && !chip) putInside(v, put);
       else put(`chip ${v} ${source}`, x, y, v);
       continue;
@@ -124,7 +125,7 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
       continue;
     }
     const { pointX: px, pointY: py } = edges;
-    const curve = edges.style[e] === 0; // ends straight down, wherever it came from
+    const curve = edges.style[e] === 0; // ends straight down, wherever it comes from
     const dx = curve ? 0 : px[end] - px[end - 1];
     const dy = curve ? 1 : py[end] - py[end - 1];
     const by = (moved ? BEFORE_MOVES : BEFORE) / Math.max(Math.hypot(dx, dy), 1e-9);
@@ -173,7 +174,7 @@ function edgeBetween(scene: Scene, from: number, to: number): number {
   return -1;
 }
 
-/** The mark at a point, within `reach` world units. */
+/** The nearest mark within `reach` world units of a point, or null. */
 export function markAt(
   marks: readonly EdgeMark[],
   x: number,

@@ -1,9 +1,9 @@
-/** Where words beside an edge have room: over no box, no title, no line and no other words. */
+/** Where text beside an edge has room: not over a box, a title, a line or other text. */
 import { HEADER_HEIGHT } from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Rect, Scene } from "./scene.ts";
 
-/** Whether no box and no title of a container is there, nor the end of what holds it. */
+/** Whether the rectangle is clear of boxes and container titles, and crosses no container's border. */
 export function isFree(scene: Scene, { x, y, w, h }: Rect): boolean {
   const { picture } = scene;
   const { kind } = picture.projection;
@@ -17,10 +17,10 @@ export function isFree(scene: Scene, { x, y, w, h }: Rect): boolean {
   });
 }
 
-/** Steps in which a line is followed, in world units. */
+/** Step size for following a line, in world units. */
 const STEP = 6;
 
-/** Whether a line of the picture runs through it. */
+/** Whether a line of the picture runs through the rectangle. */
 export function isCrossed(scene: Scene, rect: Rect): boolean {
   const { pointOffsets, pointX, pointY, style } = scene.picture.edges;
   return scene.edgesIn(rect).some((e) => {
@@ -31,7 +31,7 @@ export function isCrossed(scene: Scene, rect: Rect): boolean {
       for (let n = 0; n <= steps; n++) {
         const t = n / Math.max(1, steps);
         const u = 1 - t;
-        // The same curve as `trace` draws, or a straight line.
+        // The curve that `trace` draws, or a straight line.
         const x = bend ? x0 + (x1 - x0) * t * t * (3 - 2 * t) : x0 + (x1 - x0) * t;
         const y = bend
           ? u * u * u * y0 +
@@ -46,10 +46,10 @@ export function isCrossed(scene: Scene, rect: Rect): boolean {
   });
 }
 
-/** Height of the bands in which words are looked up: as there may be thousands. */
+/** Height of the bands that index placed text, of which there may be thousands. */
 const BAND = 14;
 
-/** Words that have their place already. */
+/** Text that is already placed. */
 export class Placed {
   private bands = new Map<number, Rect[]>();
 

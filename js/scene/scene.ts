@@ -1,9 +1,10 @@
 /**
  * What can be drawn and hit: the items, chips and routes of a picture with spatial indices, and
- * coarse rows that stand for boxes too small to draw. Canvas, SVG and the pointer read this.
+ * coarse rows in place of boxes too small to draw. Canvas, SVG and the pointer use this.
  */
 import Flatbush from "flatbush";
 import type { Chip } from "../graph/items.ts";
+import { SIGN, STACK_OFFSET } from "../graph/metrics.ts";
 import type { Picture } from "../graph/picture.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Tree } from "../graph/tree.ts";
@@ -15,14 +16,14 @@ export interface Rect {
   h: number;
 }
 
-/** Boxes of one row of one container, merged: what far zoom draws. */
+/** Adjacent boxes of one row of one container, merged: what is drawn when zoomed out. */
 export interface Rows {
   count: number;
   x: Float32Array;
   y: Float32Array;
   w: Float32Array;
   h: Float32Array;
-  /** An item of the row whose colour stands for it. */
+  /** The item of the row that gives it its colour. */
   item: Int32Array;
   index: Flatbush | null;
 }
@@ -30,7 +31,7 @@ export interface Rows {
 export class Scene {
   readonly count: number;
   private items: Flatbush;
-  /** Open containers, apart: far zoom asks for nothing else. */
+  /** Open containers in an index of their own: zoomed out, no other items are needed. */
   private containers: Flatbush | null = null;
   private containerItems: Int32Array;
   private edges: Flatbush | null = null;
@@ -108,12 +109,12 @@ export class Scene {
     const { x, y, w, h } = this.picture;
     return { x: x[item], y: y[item], w: w[item], h: h[item] };
   }
-  /** Items that meet the rectangle; containers before their contents. */
+  /** Items that intersect the rectangle; containers before their contents. */
   itemsIn(view: Rect): number[] {
     const found = this.items.search(view.x, view.y, view.x + view.w, view.y + view.h);
     return found.sort((a, b) => a - b);
   }
-  /** Open containers at least so wide that meet the rectangle, outer ones first. */
+  /** Open containers at least `minWidth` wide that intersect the rectangle, outer ones first. */
   containersIn(view: Rect, minWidth: number): number[] {
     if (!this.containers) return [];
     const found = this.containers.search(
@@ -126,7 +127,7 @@ export class Scene {
     for (let k = 0; k < found.length; k++) found[k] = this.containerItems[found[k]];
     return found.sort((a, b) => a - b);
   }
-  /** Drawn edges that meet the rectangle and are at least `minSize` long either way. */
+  /** Drawn edges that intersect the rectangle and extend at least `minSize` in x or y. */
   edgesIn(view: Rect, minSize = 0): number[] {
     if (!this.edges) return [];
     const found = this.edges.search(
@@ -139,17 +140,28 @@ export class Scene {
     for (let k = 0; k < found.length; k++) found[k] = this.drawn[found[k]];
     return found;
   }
-  /** The innermost item at a point, or -1; the root container counts as nothing. */
+  /** The innermost item at a point, or -1; the root container does not count. */
   itemAt(px: number, py: number): number {
     let best = -1;
     for (const k of this.items.search(px, py, px, py)) if (k > best) best = k;
     return best > 0 ? best : -1;
   }
+  /** How far an item's chips are drawn from where its text has them: titles end with theirs. */
+  chipShift(item: number): [x: number, y: number] {
+    const { w, text, projection } = this.picture;
+    const { chips } = text[item];
+    const kind = projection.kind[item];
+    if (kind === ItemKind.Stack) return [0, 2 * STACK_OFFSET];
+    if (kind !== ItemKind.Open || chips.length === 0) return [0, 0];
+    const last = chips[chips.length - 1];
+    return [w[item] - SIGN - 8 - (last.x + last.w), 0];
+  }
   chipAt(item: number, px: number, py: number, chipHeight: number): Chip | null {
     const { x, y } = this.picture;
+    const [right, down] = this.chipShift(item);
     for (const chip of this.picture.text[item].chips) {
-      const cx = x[item] + chip.x;
-      const cy = y[item] + chip.y;
+      const cx = x[item] + right + chip.x;
+      const cy = y[item] + down + chip.y;
       if (px >= cx && px <= cx + chip.w && py >= cy && py <= cy + chipHeight) return chip;
     }
     return null;
@@ -157,7 +169,7 @@ export class Scene {
   isOpen(item: number): boolean {
     return this.picture.projection.kind[item] === ItemKind.Open;
   }
-  /** Whether the item is something that opens (or is open). */
+  /** Whether the item can be opened, or is open. */
   opens(item: number): boolean {
     const { kind, nodes } = this.picture.projection;
     return kind[item] !== ItemKind.Box || this.tree.canOpen(nodes[item]);
@@ -185,7 +197,7 @@ export class Scene {
         let right = x[first] + w[first];
         let bottom = y[first] + h[first];
         let end = k + 1;
-        // Neighbours on the same level, with little between them, are one bar.
+        // Neighbours on the same level with little space between them become one bar.
         while (
           end < list.length &&
           end - k < 8 &&
@@ -203,7 +215,7 @@ export class Scene {
     return out.rows();
   }
 
-  /** Bars above one another merged, up to six: what very far zoom draws. */
+  /** Up to six bars above one another, merged: what is drawn when zoomed out very far. */
   get blocks(): Rows {
     this.blocksOnce ??= this.makeBlocks();
     return this.blocksOnce;
@@ -212,7 +224,7 @@ export class Scene {
     const { rows } = this;
     const { parent } = this.picture.projection;
     const out = new BarList();
-    // Columns of one container come mixed: a few blocks are kept open side by side.
+    // Columns of one container are interleaved, so a few blocks are kept open side by side.
     let open: Block[] = [];
     let container = -1;
     const close = (block: Block): void => {
@@ -260,7 +272,7 @@ function range(n: number): number[] {
   return Array.from({ length: n }, (_, k) => k);
 }
 
-/** Bars as they are found, then as typed arrays with an index. */
+/** Collects bars, then turns them into typed arrays with an index. */
 class BarList {
   private numbers: number[] = [];
   add(left: number, top: number, right: number, bottom: number, item: number): void {

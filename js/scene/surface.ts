@@ -1,4 +1,4 @@
-/** The few things a picture is made of; a canvas and an SVG document both are surfaces. */
+/** The few primitives of a picture; implemented for a canvas and for an SVG document. */
 
 export interface RectStyle {
   fill?: string;
@@ -30,7 +30,7 @@ export interface Surface {
   rect(x: number, y: number, w: number, h: number, style: RectStyle): void;
   /** One line of text; `y` is its middle. */
   text(text: string, x: number, y: number, style: TextStyle): void;
-  /** Points begin .. end of the arrays, joined as `style` says (RouteStyle). */
+  /** Points begin .. end of the arrays, joined according to `style` (RouteStyle). */
   route(
     px: ArrayLike<number>,
     py: ArrayLike<number>,
@@ -49,7 +49,7 @@ export interface PathSink {
   quadraticCurveTo(cx: number, cy: number, x: number, y: number): void;
 }
 
-/** Lengths of dash and gap, in world units: in step with the line, which far zoom makes wide. */
+/** Lengths of dash and gap, in world units; they grow with the line, which is wide when zoomed out. */
 export function dashes(lineWidth: number): [number, number] {
   const k = Math.max(1, lineWidth / 1.6);
   return [4 * k, 3 * k];
@@ -57,7 +57,7 @@ export function dashes(lineWidth: number): [number, number] {
 
 const CORNER = 6;
 
-/** Writes a route into a path; styles are `RouteStyle` of the layout. */
+/** Writes a route into a path; `style` is a `RouteStyle` of the layout. */
 export function trace(
   sink: PathSink,
   px: ArrayLike<number>,

@@ -1,12 +1,12 @@
-/** Figures of instructions that a search can compare and sort by. */
+/** Figures of instructions that a search can compare with and sort by. */
 import type { ViewModel } from "../base/model.ts";
 import { costsOf } from "./costs.ts";
 
-/** Output bytes; modelled seconds and FLOPs of all executions. */
+/** Output bytes; modelled seconds and FLOPs over all executions. */
 export const AMOUNTS = ["bytes", "time", "flops"] as const;
 export type Amount = (typeof AMOUNTS)[number];
 
-/** A row an instruction, NaN unknown or part of another's; null where this View has none. */
+/** One row per instruction, NaN if unknown or counted in another's; null if the View has none. */
 export function amountOf(model: ViewModel, amount: Amount): ArrayLike<number> | null {
   if (amount === "bytes") return model.instruction.bytes;
   const costs = costsOf(model);

@@ -1,4 +1,4 @@
-/** The View's collective.* and phase.* tables, with what panels and colourings derive from them. */
+/** The View's collective.* tables, with what panels and colourings derive from them. */
 
 import * as format from "../base/format.ts";
 import type { ViewModel } from "../base/model.ts";
@@ -8,7 +8,7 @@ import { perModel } from "./members.ts";
 export interface CollectiveRow {
   index: number;
   kind: string;
-  /** "ici" or "dcn" in a program over several TPU slices, else "". */
+  /** "ici" or "dcn" in a program that spans several TPU slices, else "". */
   network: string;
   instruction: number;
   anchor: number;
@@ -16,10 +16,10 @@ export interface CollectiveRow {
   onAxes: boolean;
   groupSize: number;
   payload: number; // bytes of one execution
-  wire: number; // bytes one device sends in one execution; NaN unknown
-  /** The most there may be, where a branch of a conditional holds it; NaN unknown. */
+  wire: number; // bytes that one device sends in one execution; NaN unknown
+  /** The most that are possible, where it is in a branch of a conditional; NaN unknown. */
   executions: number;
-  /** Branches of conditionals around it, outermost first: it may not run at all. */
+  /** Branches of conditionals around it, outermost first; with any, it may not run at all. */
   branches: readonly Branch[];
   phase: string;
   written: string;
@@ -27,13 +27,13 @@ export interface CollectiveRow {
   movesArgument: boolean;
   line: string;
   opName: string;
-  /** Why it is there as far as the HLO itself shows; "" nothing. */
+  /** Why it is there, as far as the HLO alone shows; "" if it does not. */
   shows: string;
   why: WhyCard | null;
   groups: GroupSet | null;
-  /** What wire bytes and time take for granted; "" nothing. */
+  /** What wire bytes and time assume; "" if nothing. */
   assumes: string;
-  /** Stands for several permutes: `parts` are transfers. */
+  /** Consists of several permutes: `parts` are transfers. */
   ofPermutes: boolean;
   members: Uint32Array;
   parts: { shape: string; bytes: number }[];
@@ -47,15 +47,15 @@ export interface Branch {
 
 export interface Collectives {
   rows: CollectiveRow[];
-  /** Instruction → row it stands for. */
+  /** Instruction → the row that it is a member of. */
   byInstruction: Map<number, CollectiveRow>;
 }
 
-/** Wire bytes of all executions; one where the number is unknown. */
+/** Wire bytes over all executions; of one where their number is unknown. */
 export const totalWire = (r: CollectiveRow): number =>
   r.wire * (Number.isFinite(r.executions) ? r.executions : 1);
 
-/** Payload of all executions; one where the number is unknown. */
+/** Payload over all executions; of one where their number is unknown. */
 export const totalPayload = (r: CollectiveRow): number =>
   r.payload * (Number.isFinite(r.executions) ? r.executions : 1);
 
@@ -145,26 +145,26 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
 export interface Total {
   key: string;
   count: number;
-  /** The most, of branches that exclude one another. */
+  /** The most, over branches that exclude one another. */
   wire: number;
   leastWire: number;
-  /** Both in words, as `wireText`. */
+  /** Both as text, see `wireText`. */
   sent: string;
   payload: number;
   leastPayload: number;
 }
 
-/** "0–8" executions of what is in a branch, "8" of the rest; "?" unknown. */
+/** Executions: "0–8" inside a branch, otherwise "8"; "?" unknown. */
 export const executionsText = (r: CollectiveRow): string =>
   !Number.isFinite(r.executions)
     ? "?"
     : `${r.branches.length ? "0–" : ""}${format.count(r.executions)}`;
 
-/** "1 KiB – 2 KiB", or the one figure that both are. */
+/** "1 KiB – 2 KiB", or a single figure if both are equal. */
 export const spanned = (least: number, most: number): string =>
   least === most ? format.bytes(most) : `${format.bytes(least)} – ${format.bytes(most)}`;
 
-/** [least, most] of a sum, whichever branches run; what is unknown adds nothing. */
+/** [least, most] of a sum over the branches that may run; unknown values add nothing. */
 export function span(
   rows: readonly CollectiveRow[],
   value: (row: CollectiveRow) => number,
@@ -195,7 +195,7 @@ export function span(
   return [least, most];
 }
 
-/** Wire bytes of all: "≥" where a trip count or formula is unknown, "unknown" where nothing is known. */
+/** Wire bytes of all rows: "≥" if a trip count or formula is unknown, "unknown" if nothing is known. */
 export function wireText(rows: readonly CollectiveRow[]): string {
   const [least, most] = span(rows, totalWire);
   if (!most && rows.some((r) => Number.isNaN(r.wire))) return "unknown";
@@ -203,7 +203,7 @@ export function wireText(rows: readonly CollectiveRow[]): string {
   return `${atLeast ? "≥ " : ""}${spanned(least, most)}`;
 }
 
-/** Sums of rows that share a key, most wire bytes first. */
+/** Sums over rows that share a key, most wire bytes first. */
 export function totalsBy(
   rows: readonly CollectiveRow[],
   key: (row: CollectiveRow) => string,

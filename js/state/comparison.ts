@@ -1,4 +1,4 @@
-/** `bytes>1GiB`, `time>=1ms`, `flops<2T`: a figure with its unit, in a search. */
+/** Comparisons in a search: `bytes>1GiB`, `time>=1ms`, `flops<2T`. */
 import { AMOUNTS, type Amount } from "./amounts.ts";
 
 export interface Comparison {
@@ -25,7 +25,7 @@ const UNITS: Record<string, number> = {
 };
 const SECONDS: Record<string, number> = { "": 1, s: 1, ms: 1e-3, us: 1e-6, µs: 1e-6, ns: 1e-9 };
 
-/** Null for what is not a comparison; then it is a word like any other. */
+/** Null for anything but a comparison; it is then an ordinary word. */
 export function parseComparison(text: string): Comparison | null {
   const found = /^([a-z]+)(>=|<=|>|<|=)([\d.]+(?:e[+-]?\d+)?)([a-zµ]*)$/i.exec(text);
   if (!found) return null;
@@ -33,7 +33,7 @@ export function parseComparison(text: string): Comparison | null {
   const unit = (of === "time" ? SECONDS : UNITS)[found[4].toLowerCase()];
   const limit = Number(found[3]) * unit;
   if (!of || !Number.isFinite(limit)) return null;
-  // What is not known is neither more nor less: NaN compares false.
+  // An unknown value is neither more nor less: NaN compares false.
   const tests: Record<string, (value: number) => boolean> = {
     ">": (v) => v > limit,
     ">=": (v) => v >= limit,

@@ -1,4 +1,4 @@
-/** What the compiler complained about while partitioning, by the instructions that pay for it. */
+/** Compiler messages about partitioning, by the instructions that pay for them. */
 
 import type { ViewModel } from "../base/model.ts";
 import type { CompilerMessage } from "../view-extras.ts";
@@ -13,7 +13,7 @@ const byInstruction = perModel((model: ViewModel): Map<number, CompilerMessage[]
   return out;
 });
 
-/** Messages pinned to any of the instructions, each once. */
+/** Messages attached to any of the instructions, each once. */
 export function compilerMessages(
   model: ViewModel,
   instructions: Iterable<number>,

@@ -1,6 +1,6 @@
 /**
- * The View's cost.* tables: what Python modelled, until a person edits the chip or a trip count.
- * Then `what-if.ts` works it out; 100,000 instructions take a few milliseconds.
+ * The View's cost.* tables: what Python modelled, until the user edits the chip or a trip count.
+ * From then on `what-if.ts` computes them; 100,000 instructions take a few milliseconds.
  */
 import type { ViewModel } from "../base/model.ts";
 import type { Chip, CostExtras, Totals } from "../view-extras.ts";
@@ -20,18 +20,18 @@ export class Costs {
   readonly bytes: Float64Array;
   readonly unit: Uint8Array;
   readonly cycles: Float64Array | null;
-  /** Executions, with the trip counts set by hand. */
+  /** Executions, including trip counts set by hand. */
   runs: Float64Array;
   chip: Chip | null;
-  /** Seconds of one execution; NaN unknown, 0 for what is not a unit. */
+  /** Seconds of one execution; NaN unknown, 0 if it is not a unit. */
   seconds: Float64Array;
   bound: Uint8Array;
   /**
-   * What each adds to the modelled step, all executions. The only seconds that add up: a
-   * transfer or copy beside other work adds what is waited for it. NaN unknown.
+   * What each adds to the modelled step over all executions. The only seconds that add up: a
+   * transfer or copy beside other work adds the time waited for it. NaN unknown.
    */
   step: Float64Array;
-  /** By transfer: seconds on the wire, all executions, and those waited for. */
+  /** Per transfer: seconds on the wire over all executions, and the seconds waited for it. */
   wire: Float64Array;
   waited: Float64Array;
   totals: Totals;
@@ -96,8 +96,8 @@ export class Costs {
     return this.extras.hardware.find((h) => h.id === id) ?? null;
   }
   /**
-   * The chip of that id as published, null for the one Python modelled on. False for an id
-   * nobody knows: then that one too.
+   * Chooses the chip with that id, with its published figures; null for the chip that Python used.
+   * Returns false for an unknown id, and then uses the latter too.
    */
   choose(id: string | null): boolean {
     const found = this.find(id);
@@ -109,12 +109,12 @@ export class Costs {
     this.listeners.add(listener);
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
-  /** Another chip, or the same with other numbers; null models no time. */
+  /** Sets another chip, or the same one with other figures; null models no time. */
   setChip(chip: Chip | null): void {
     this.chip = chip;
     this.edited();
   }
-  /** Trip count of a row of `extras.unknownLoops`. */
+  /** Sets the trip count of a row of `extras.unknownLoops`. */
   setTrips(row: number, count: number): void {
     this.trips[row] = count;
     this.edited();
@@ -132,7 +132,7 @@ export class Costs {
     for (const listener of [...this.listeners]) listener();
   }
 
-  /** Seconds that transfers starting at some instructions take, and those waited for. */
+  /** Seconds on the wire of transfers that start at the given instructions, and those waited for. */
   transferTime(starts: ArrayLike<number>): { wire: number; waited: number } {
     if (!this.byStart) {
       this.byStart = new Map();
@@ -157,7 +157,7 @@ export class Costs {
   get wireBytes(): Float64Array {
     const out = new Float64Array(this.seconds.length);
     const { start, bytes } = this.columns.transfer;
-    // Of branches that exclude one another those that send most: other ones than do most work.
+    // Assume the branches that send most; they need not be those that do the most work.
     const most = this.model.optional<Float64Array>("transfer.runs");
     for (let k = 0; k < start.length; k++) {
       const i = start[k];
@@ -167,8 +167,8 @@ export class Costs {
     return out;
   }
   /**
-   * Units that run, by seconds where a chip is chosen, else by FLOPs; unknown ones first: the
-   * first `limit` of them, and how many there are. Sorting all 40,000 costs as much as modelling.
+   * Units that run, by seconds if a chip is chosen, else by FLOPs, with unknown ones first: the
+   * first `limit` of them, and the total count. Sorting all 40,000 would take as long as modelling.
    */
   ranking(limit: number): { first: number[]; count: number } {
     const { unit, runs, flops, bytes } = this;

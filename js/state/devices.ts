@@ -1,4 +1,4 @@
-/** The View's device.*, array.*, sharding.* and traffic.* tables: who holds what, who talks to whom. */
+/** The View's device.*, array.*, sharding.* and traffic.* tables: what each device holds and sends. */
 
 import type { ViewModel } from "../base/model.ts";
 import type { MeshInfo } from "../view-extras.ts";
@@ -39,7 +39,7 @@ export interface Devices {
   kind: string;
   ids: Uint32Array;
   coords: number[][]; // [] when not known
-  slices: number[]; // the TPU slice of each device; [] where there is one
+  slices: number[]; // the TPU slice of each device; [] where there is only one
   mesh: MeshInfo | null;
   bytes: { parameter: Float64Array; output: Float64Array; sent: Float64Array };
   traffic: Traffic | null;
@@ -131,7 +131,7 @@ function shardingRows(model: ViewModel, devices: number): ShardingRow[] {
   }));
 }
 
-/** Index ranges of a tile: [begin, end) of each dimension; begin = end past the array's end. */
+/** Index ranges of a tile: [begin, end) per dimension; begin = end past the end of the array. */
 export function tileRanges(
   dims: ArrayLike<number>,
   tiles: ArrayLike<number>,
@@ -155,8 +155,8 @@ export interface Spot {
 }
 
 /**
- * Where each device is drawn, in cells: the last axis to the right, the one before it down, outer
- * ones alternate around blocks with a gap. One long axis is wrapped.
+ * Position of each device, in cells: the last axis runs to the right, the one before it down, and
+ * outer axes alternate, with a gap between blocks. A single long axis is wrapped.
  */
 export function meshSpots(
   sizes: readonly number[],

@@ -1,4 +1,4 @@
-/** Ranked findings of the analyses block; Python's analysis/findings words and ranks them. */
+/** Ranked findings of the analyses block; Python's analysis/findings writes and ranks them. */
 
 import type { ViewModel } from "../base/model.ts";
 import type { Findings } from "../view-extras.ts";

@@ -1,15 +1,15 @@
 /**
- * What lights up when places are pointed at: the same strands in other stages, and near ones.
+ * What is highlighted when places are pointed at: the same strands in other stages, and near ones.
  *
  *     pointed at      %dot.8   strands {9}   near {4}, the call that led there
  *     lit             places of other stages with strand 9
- *     near            places with strand 4, and those that have 9 near
+ *     near            places with strand 4, and those with 9 among their near strands
  */
 import type { StagesModel } from "../base/stages.ts";
 import type { StageText } from "../view-extras.ts";
 
 export interface Lit {
-  /** Places, in no order; those pointed at are among them. */
+  /** Places in no particular order, including those pointed at. */
   lit: ReadonlySet<number>;
   near: ReadonlySet<number>;
 }
@@ -31,7 +31,7 @@ export class Links {
     const { stages } = this.model;
     return stages.find((s) => place >= s.first && place < s.first + s.count) ?? stages[0];
   }
-  /** Distinct classes of colour of a place, the foremost first; at most `limit`. */
+  /** Distinct colour classes of a place, the most important first; at most `limit`. */
   colors(place: number, limit = 4): number[] {
     const { strands, color } = this.model;
     const out: number[] = [];
@@ -43,7 +43,7 @@ export class Links {
     }
     return out;
   }
-  /** What lights up with places of one stage. Of that stage only they themselves do. */
+  /** What is highlighted along with places of one stage; in that stage, only the places themselves. */
   light(places: readonly number[]): Lit {
     if (!places.length) return DARKNESS;
     const { model } = this;
@@ -65,7 +65,7 @@ export class Links {
     }
     return { lit, near };
   }
-  /** Lit places of a stage by their lines, ascending; near ones where none are lit. */
+  /** Lines of the lit places of a stage, ascending; of near ones if none are lit. */
   linesIn(stage: StageText, { lit, near }: Lit): number[] {
     const within = (set: ReadonlySet<number>) => {
       const out: number[] = [];

@@ -1,4 +1,4 @@
-/** Measured time: seconds of one step of each instruction on each device. */
+/** Measured time: seconds in one step of each instruction on each device. */
 import type { ViewModel } from "../base/model.ts";
 import type { MeasuredExtras } from "../view-extras.ts";
 import { type Costs, costsOf } from "./costs.ts";
@@ -6,17 +6,17 @@ import { perModel } from "./members.ts";
 
 export interface MeasuredRow {
   instruction: number;
-  /** Seconds of each device, in the order of `devices`. */
+  /** Seconds on each device, in the order of `devices`. */
   seconds: Float32Array;
   mean: number;
-  /** Mean seconds without what ran inside, as the body of a while. */
+  /** Mean seconds without what ran inside it, such as the body of a while. */
   itself: number;
   /** Mean seconds from start to done of an asynchronous operation, at its start; else 0. */
   flight: number;
   most: number;
   /** Position of the slowest device. */
   slowest: number;
-  /** Modelled seconds of one step; NaN unknown. */
+  /** Modelled seconds in one step; NaN unknown. */
   modelled: number;
 }
 
@@ -26,10 +26,10 @@ export interface Measured extends MeasuredExtras {
 
 export type Order = "time" | "wait" | "spread";
 
-/** How much longer the slowest device takes than the mean; 0 when all are equal. */
+/** How much longer the slowest device takes than the mean, as a fraction; 0 when all are equal. */
 export const spread = (row: MeasuredRow): number => (row.mean > 0 ? row.most / row.mean - 1 : 0);
 
-/** Rows from the most to the least; "wait" is what the others could wait for the slowest. */
+/** Rows in descending order; "wait" is how long others may wait for the slowest device. */
 export function ordered(rows: readonly MeasuredRow[], by: Order): MeasuredRow[] {
   const key = {
     time: (r: MeasuredRow) => r.mean,
@@ -39,13 +39,13 @@ export function ordered(rows: readonly MeasuredRow[], by: Order): MeasuredRow[] 
   return [...rows].sort((a, b) => key[by](b) - key[by](a) || a.instruction - b.instruction);
 }
 
-/** Modelled seconds of a step; NaN without a chip and for what the model does not know. */
+/** Modelled seconds in a step; NaN without a chip or where the model has no figure. */
 export function modelled(costs: Costs | null, i: number): number {
   if (!costs?.chip || !costs.unit[i]) return Number.NaN;
   return costs.seconds[i] * costs.runs[i];
 }
 
-/** What the model's figure is to be held against: of a transfer all of its way. */
+/** The measured seconds to compare with the model: for a transfer, from start to done. */
 export const comparable = (row: MeasuredRow): number => (row.flight > 0 ? row.flight : row.mean);
 
 /** The measurement of a View, or null when there is none. */
@@ -84,7 +84,7 @@ export const measuredOf = perModel((model: ViewModel): Measured | null => {
   return { ...extras, rows };
 });
 
-/** Fills in what the chosen chip should take; says how many rows it has a figure for. */
+/** Fills in the times modelled for the chosen chip; returns how many rows have one. */
 export function model(measured: Measured, view: ViewModel): number {
   const costs = costsOf(view);
   let known = 0;

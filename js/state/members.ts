@@ -1,14 +1,14 @@
-/** What a group, fold or computation holds. Built once per model, on first use. */
+/** The contents of groups, folds and computations. Built once per model, on first use. */
 
 import type { ViewModel } from "../base/model.ts";
 import type { Selection } from "../view.ts";
 
-/** A value derived from the model alone, computed when first asked for and kept with it. */
+/** A value derived from the model alone, computed on first use and cached with it. */
 export function perModel<T>(build: (model: ViewModel) => T): (model: ViewModel) => T {
   const kept = new WeakMap<ViewModel, { value: T; edition: number }>();
   return (model) => {
     let found = kept.get(model);
-    // "Nothing there" is asked again once the analyses have come.
+    // A null result is computed again once the analyses have arrived.
     if (!found || (found.value === null && found.edition !== model.edition)) {
       found = { value: build(model), edition: model.edition };
       kept.set(model, found);
@@ -34,7 +34,7 @@ export const directMembers = perModel((model) => {
   return direct;
 });
 
-/** All instructions at any depth, ascending. */
+/** All instructions in a group at any depth, ascending. */
 export function instructionsInGroup(model: ViewModel, group: number): number[] {
   // The first group is the module.
   if (group === 0) return Array.from({ length: model.instruction.count }, (_, i) => i);
@@ -54,7 +54,7 @@ export function foldMembers(model: ViewModel, fold: number): number[] {
   return Array.from(values.subarray(offsets[fold], offsets[fold + 1]));
 }
 
-/** The instructions a selection stands for. */
+/** The instructions that a selection covers. */
 export function instructionsOf(model: ViewModel, selection: Selection): number[] {
   const { kind, index } = selection;
   if (kind === "instruction") return [index];
@@ -69,7 +69,7 @@ export function instructionsOf(model: ViewModel, selection: Selection): number[]
   return [];
 }
 
-/** Instructions with those that fusions among them hold. */
+/** The instructions, and those inside the fusions among them. */
 export function withFused(model: ViewModel, instructions: readonly number[]): number[] {
   const { offsets, values } = model.called;
   const { first, size } = model.computation;
@@ -83,7 +83,7 @@ export function withFused(model: ViewModel, instructions: readonly number[]): nu
   return [...out];
 }
 
-/** What to call a selection: "%dot.3", "layer_1", "layer_[1..22]". */
+/** The name of a selection: "dot.3", "layer_1", "layer_[1..22]". */
 export function nameOf(model: ViewModel, { kind, index }: Selection): string {
   if (kind === "instruction") return model.name(index);
   if (kind === "group") return model.groupLabel(index) || model.groupKind(index);
@@ -104,7 +104,7 @@ export function groupPath(model: ViewModel, { kind, index }: Selection): number[
   return path;
 }
 
-/** Instruction index by name; names repeat across computations, the first one wins. */
+/** Instruction index by name; if a name repeats across computations, the first one wins. */
 export const instructionByName = perModel((model) => {
   const byName = new Map<string, number>();
   for (let i = model.instruction.count - 1; i >= 0; i--) byName.set(model.name(i), i);
@@ -119,7 +119,7 @@ export const computationByName = perModel((model) => {
   return byName;
 });
 
-/** The ENTRY computation: the owner of the entry group, else the last one. */
+/** The ENTRY computation: that of the entry group, else the last one. */
 export const entryComputation = perModel((model) => {
   for (let g = 0; g < model.group.count; g++) {
     if (model.groupKind(g) === "entry") return model.group.computation[g];
@@ -127,7 +127,7 @@ export const entryComputation = perModel((model) => {
   return model.computation.count - 1;
 });
 
-/** 1 for instructions whose value exists in memory: not those inside fusions and reducers. */
+/** 1 for instructions whose value exists in memory, so not inside fusions and reducers. */
 export const materialized = perModel((model) => {
   const inside = new Uint8Array(model.computation.count);
   for (let g = 0; g < model.group.count; g++) {

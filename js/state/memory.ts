@@ -41,7 +41,7 @@ export class Memory {
     allocation: Int32Array | null;
     offset: Float64Array | null;
   };
-  /** Points at which a buffer's place is free between its values: [first, last, …]. */
+  /** Points at which a buffer's memory is free between its values: [first, last, …]. */
   private readonly gaps = new Map<number, number[]>();
   private readonly lines = new Map<number, Line | null>();
   private readonly libraries: Set<string>;
@@ -100,7 +100,7 @@ export class Memory {
     }
     return true;
   }
-  /** The innermost line outside libraries that asked for a buffer; null for arguments. */
+  /** The source line of a buffer, see `lineOf`; null for arguments. */
   line(b: number): Line | null {
     const at = this.buffer.frame?.[b] ?? -1;
     let found = this.lines.get(at);
@@ -110,7 +110,7 @@ export class Memory {
     }
     return found;
   }
-  /** The innermost line outside libraries of a stack frame; -1 has none. */
+  /** The innermost line outside libraries of a frame's stack, else its own; null for -1. */
   lineOf(innermost: number): Line | null {
     const { frame, strings } = this.model;
     const at = (f: number) => ({ file: strings.get(frame.file[f]), line: frame.line[f] });
@@ -119,7 +119,7 @@ export class Memory {
     }
     return innermost < 0 ? null : at(innermost);
   }
-  /** What holds memory at a point by purpose, scope or line, largest group first. */
+  /** Buffers that hold memory at a point, by purpose, scope or line, largest group first. */
   groupsAt(point: number, by: Grouping): Group[] {
     const { bytes, category, kind, scope } = this.buffer;
     const out = new Map<string, Group>();

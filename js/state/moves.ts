@@ -1,4 +1,4 @@
-/** Asynchronous copies and collectives: what travels beside the computation. */
+/** Asynchronous copies and collectives, which run beside the computation. */
 import * as format from "../base/format.ts";
 import type { ViewModel } from "../base/model.ts";
 import { Flag } from "../view.ts";
@@ -11,18 +11,18 @@ export interface Move {
   pieces: number;
   kind: string;
   bytes: number;
-  /** Modelled, of one run; NaN where no chip is known. */
+  /** Modelled, of one execution; NaN where no chip is known. */
   seconds: number;
   exposed: number;
-  /** What reads it, through plumbing. */
+  /** Its users, looking through plumbing. */
   users: number[];
 }
 
 export interface Moves {
   rows: Move[];
-  /** Instruction → moves that begin, end or arrive at it, or leave it. */
+  /** Instruction → moves of which it is the start, end, source or a user. */
   byInstruction: Map<number, Move[]>;
-  /** Chip the seconds are of, or null. */
+  /** The chip for which seconds are modelled, or null. */
   hardware: string | null;
 }
 
@@ -80,7 +80,7 @@ function usersThrough(model: ViewModel, from: number): number[] {
   return out.sort((a, b) => a - b);
 }
 
-/** Whether work between start and done does not cover all of it. */
+/** Whether work between start and done leaves some of it uncovered: more than 1%. */
 export const isExposed = (move: Move): boolean => move.exposed > 0.01 * move.seconds;
 
 /** "prefetch 4 MiB in 4 slices: 12 µs, hidden". */

@@ -1,9 +1,9 @@
 /**
- * The program as a tree of sums: by scope, by source line or by kind of operation.
+ * The program as a tree of sums, by scope, source line or kind of operation.
  *
- * Repeats are one row: the members of a fold are counted together. Sums are of amounts that
- * count once (an operation inside a fusion is the fusion's), so a row is never less than the
- * rows inside it.
+ * Repeats are one row: the members of a fold are counted together. Sums are of amounts that are
+ * counted once (an operation inside a fusion counts as part of the fusion), so a row is never
+ * less than the rows inside it.
  */
 import type { ViewModel } from "../base/model.ts";
 import type { Selection } from "../view.ts";
@@ -14,7 +14,7 @@ import { lineOfFrame, shortLine } from "./places.ts";
 export const GROUPINGS = ["scope", "line", "kind"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** An amount per instruction that adds up; NaN is unknown and adds nothing. */
+/** An amount per instruction that adds up; NaN means unknown and adds nothing. */
 export interface Metric {
   id: string;
   label: string;
@@ -26,7 +26,7 @@ export interface ProfileRow {
   key: string; // "g12", "f3", "i7", "kind matmul"
   label: string;
   tag: string;
-  /** What a click selects; null lights `instructions` instead. */
+  /** What a click selects; if null, it highlights `instructions` instead. */
   selection: Selection | null;
   instructions(): number[];
   count: number; // operations inside
@@ -34,9 +34,9 @@ export interface ProfileRow {
   inside: (() => ProfileRow[]) | null;
 }
 
-/** Operations listed in one row at most. */
+/** Most operations listed in one row. */
 const MOST = 1000;
-/** Unknown, NaN, adds nothing. */
+/** NaN is unknown and adds nothing. */
 const known = (value: number) => (Number.isNaN(value) ? 0 : value);
 const keyOf = (s: Selection) => `${s.kind[0]}${s.index}`;
 
@@ -66,7 +66,7 @@ function leaf(model: ViewModel, metrics: readonly Metric[], i: number): ProfileR
   };
 }
 
-/** The operations that cost something; those that read alike are one row with their number. */
+/** Operations that cost something; those with the same text are one row with their count. */
 function leaves(
   model: ViewModel,
   metrics: readonly Metric[],
@@ -109,7 +109,7 @@ function byScope(model: ViewModel, metrics: readonly Metric[], detail: boolean):
     for (let g = count - 1; g > 0; g--) out[parent[g]] += out[g];
     return out;
   });
-  // Hundreds of fusions and reducers hide the few groups that tell the program.
+  // Hundreds of fusions and reducers would hide the few groups that explain the program.
   const small = (g: number) => ["fusion", "reducer"].includes(model.groupKind(g));
   const row = (selection: Selection, groups: readonly number[]): ProfileRow => {
     const kind = selection.kind === "group" ? model.groupKind(selection.index) : "fold";
@@ -149,7 +149,7 @@ function byScope(model: ViewModel, metrics: readonly Metric[], detail: boolean):
   return inside({ kind: "group", index: 0 });
 }
 
-/** Instructions by the line they stand on: the innermost outside libraries. */
+/** Instructions by their source line: the innermost outside libraries. */
 const linesOf = perModel((model) => {
   const out = new Map<string, number[]>();
   for (let i = 0; i < model.instruction.count; i++) {

@@ -1,4 +1,4 @@
-/** Numbers a person gave for instructions, as they came: NaN where none was given. */
+/** Numbers that the user gave for instructions, unchanged: NaN where none was given. */
 import type { ViewModel } from "../base/model.ts";
 
 export interface OwnValues {

@@ -1,4 +1,4 @@
-/** Fetches the passes once, on demand, and tells how far it is. One per explorer. */
+/** Fetches the passes once, on demand, and reports progress. One per explorer. */
 import type { Host, PassCost } from "../view.ts";
 import { decodePasses, type Passes } from "./passes.ts";
 
@@ -8,7 +8,7 @@ export type LoadState =
   | { is: "failed"; message: string }
   | {
       is: "ready";
-      passes: Passes /** What is still to come, in words; "" nothing. */;
+      passes: Passes /** What is still to come, as text; "" if nothing. */;
       rest: string;
       more: boolean;
     };
@@ -28,7 +28,7 @@ export class PassLoader {
   get offered(): boolean {
     return this.host.passes !== undefined;
   }
-  /** What fetching them costs, in words; "" when nothing to speak of. */
+  /** What fetching them costs, as text; "" when it is negligible. */
   get price(): string {
     return this.host.passesPrice ?? "";
   }
@@ -89,7 +89,7 @@ export class PassLoader {
     }
   }
 
-  /** Ends what is under way: before the block, all of it; after it, the rest of the figures. */
+  /** Stops the work: before the block has arrived, all of it; after that, the remaining figures. */
   cancel(): void {
     this.running?.abort();
     if (this.state.is === "ready") this.set({ ...this.state, rest: "", more: false });

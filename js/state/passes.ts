@@ -1,6 +1,6 @@
 /**
- * The passes block: every instruction through its life, and the module as it stood after a row.
- * Rows, identities and differences are Python's; here they are only looked up.
+ * The passes block: every instruction throughout its life, and the module as it was after a row.
+ * Python determines rows, identities and differences; here they are only looked up.
  */
 import { BadBlock } from "../base/decode.ts";
 import { type Csr, decodeView, type ViewModel } from "../base/model.ts";
@@ -25,7 +25,7 @@ const WORDS: [Changed, string][] = [
   [Changed.Renamed, "name"],
 ];
 
-/** What an instruction is at a row. */
+/** The state of an instruction at a row. */
 export const enum Life {
   Absent = 0,
   Kept = 1,
@@ -43,7 +43,7 @@ export const enum DiffKind {
   Skipped = 5,
 }
 
-/** How one is known to have taken another's place; words of `pass_link.how`. */
+/** Texts of `pass_link.how`: how one instruction replaced another. */
 const HOW = ["in the place of", "the result instead of", "of the same op_name as (a guess)"];
 
 export interface Partner {
@@ -55,7 +55,7 @@ export interface Partner {
 export class Passes {
   readonly rows: PassRow[];
   readonly note: string;
-  /** The row to begin at. */
+  /** The row to show first. */
   readonly begin: number;
   readonly first: Uint32Array;
   readonly last: Uint32Array;
@@ -133,7 +133,7 @@ export class Passes {
     return out;
   }
 
-  /** Operands of every instruction after a row; of one that is gone by then its last. */
+  /** Operands of every instruction after a row; for those that are gone by then, their last ones. */
   operandsAt(row: number): Csr {
     const n = this.first.length;
     const now = new Int32Array(n).fill(-1);
@@ -151,7 +151,7 @@ export class Passes {
     return { offsets: out, values: list };
   }
 
-  /** The row of a version. */
+  /** The row to which a version belongs. */
   private rowOf(version: number): number {
     let low = 0;
     let high = this.rows.length - 1;
@@ -169,7 +169,7 @@ export class Passes {
     return this.versionOf[version];
   }
 
-  /** The lines an instruction had, in order, with the row each begins at and what changed. */
+  /** The lines that an instruction had, in order, with the row each begins at and what changed. */
   history(i: number): { row: number; line: string; changed: string[] }[] {
     this.ownVersions ??= this.byInstruction();
     const { offsets, values } = this.ownVersions;
@@ -196,7 +196,7 @@ export class Passes {
     return { offsets, values };
   }
 
-  /** Whose place it took, and who took its. */
+  /** The instructions that it replaced, and those that replaced it. */
   partners(i: number): { before: Partner[]; after: Partner[] } {
     const before = new Map<number, Partner>();
     const after = new Map<number, Partner>();
@@ -213,7 +213,7 @@ export class Passes {
     return { before: [...before.values()], after: [...after.values()] };
   }
 
-  /** The instruction here that ended as one of the main View; -1 not known. */
+  /** The instruction here that became the given one of the main View; -1 not known. */
   fromFinal(index: number): number {
     if (!this.ofFinal) {
       this.ofFinal = new Map();

@@ -1,6 +1,6 @@
 /**
- * Where a person is in a view, as one line: what is open and in sight, selected, and how it is
- * coloured. It stands behind the "#" of a page's address, in the widget's state and in bookmarks.
+ * The user's place in a view, as one line: what is open, visible and selected, and how it is
+ * coloured. It follows the "#" in a page's URL, and is kept in the widget's state and in bookmarks.
  */
 import type { Selection } from "../view.ts";
 import { NOTHING, type Store } from "./store.ts";
@@ -17,7 +17,7 @@ export function placeOf(store: Store, picture: Record<string, string>): string {
   return words.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
 }
 
-/** What a place selects; nothing where it is of no known kind. */
+/** What a place selects; `NOTHING` if its kind is not known. */
 export function pickOf(words: URLSearchParams): Selection {
   const [kind, number] = (words.get("pick") ?? "").split(":");
   const index = Number(number);

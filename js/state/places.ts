@@ -1,4 +1,4 @@
-/** Where an instruction is from, in a word: the innermost line outside libraries. */
+/** Where an instruction comes from: the innermost line outside libraries. */
 import { shortLine } from "../base/lines.ts";
 import type { ViewModel } from "../base/model.ts";
 import { frameOf, inferredLine } from "./lines.ts";
@@ -8,7 +8,7 @@ export interface Place {
   text: string; // "/home/me/train.py:31"
   short: string; // "train.py:31"
   inferred: boolean;
-  why: string; // "layout for %dot.89", where it is inferred
+  why: string; // "layout for %dot.89" if it is inferred, else ""
 }
 
 const framesOf = perModel((model) => {
@@ -25,7 +25,7 @@ const textsOf = perModel((model) => {
   return texts;
 });
 
-/** The text of a line "dir/train.py:31", where the View has the file; else "". */
+/** The text of line "dir/train.py:31" if the View has the file, else "". */
 export function codeOf(model: ViewModel, line: string): string {
   const at = line.lastIndexOf(":");
   const lines = textsOf(model).get(line.slice(0, at));
@@ -34,7 +34,7 @@ export function codeOf(model: ViewModel, line: string): string {
 
 export { shortLine };
 
-/** "dir/train.py:31" of a frame: of the person's own code before a library's; "" without one. */
+/** "dir/train.py:31" for a frame: in the user's own code rather than a library; "" without a line. */
 export function lineOfFrame(model: ViewModel, start: number): string {
   const { library, places } = framesOf(model);
   const known = places.get(start);

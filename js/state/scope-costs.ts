@@ -4,11 +4,11 @@ import type { Selection } from "../view.ts";
 import { COLLECTIVE, COPY, type Costs, MEMORY } from "./costs.ts";
 import { childGroups, directMembers, nameOf } from "./members.ts";
 
-/** What takes most of a scope's time. */
+/** What may take most of a scope's time. */
 export const PARTS = ["compute", "memory", "communication"] as const;
 
 export interface ScopeCost {
-  /** What a click selects; null for the small ones drawn as one. */
+  /** What a click selects; null for the small ones that are drawn as one. */
   selection: Selection | null;
   label: string;
   value: number;
@@ -19,7 +19,7 @@ export interface ScopeCost {
   children: ScopeCost[];
 }
 
-/** More tiles than this in one scope cannot be told apart: the smallest are drawn as one. */
+/** More tiles than this in one scope are hard to tell apart: the smallest are drawn as one. */
 const MOST = 48;
 const NEARLY = 0.9;
 
@@ -66,7 +66,7 @@ export function scopeCosts(model: ViewModel, costs: Costs, depth: number): Scope
       for (const c of inside[g]) {
         const selection: Selection =
           fold[c] >= 0 ? { kind: "fold", index: fold[c] } : { kind: "group", index: c };
-        // Across the members of a fold, what has the same name belongs together.
+        // Across the members of a fold, groups with the same name belong together.
         const key = alone ? `${selection.kind} ${selection.index}` : nameOf(model, selection);
         const entry = found.get(key);
         if (entry) entry.groups.push(c);
@@ -100,8 +100,8 @@ export function scopeCosts(model: ViewModel, costs: Costs, depth: number): Scope
   const open = (at: ScopeCost, levels: number): ScopeCost => {
     if (!at.groups.length || levels <= 0) return at;
     let rows = childrenOf(at.groups);
-    // A scope whose work is nearly all in one scope inside it, as a loop's is in its body, says
-    // nothing of its own.
+    // A scope whose work is nearly all in one inner scope, like a loop's in its body, is replaced
+    // by the contents of that scope.
     const all = rows.reduce((sum, row) => sum + row.value, 0);
     for (let most = rows[0]; most?.groups.length && most.value >= NEARLY * all; most = rows[0]) {
       const inner = childrenOf(most.groups);

@@ -1,13 +1,14 @@
 /**
  * Search over names, opcodes, scopes, shapes, source lines and figures.
  *
- * Fast because texts live once in the string table: each word is looked for once in all of the
- * table's bytes joined and lowercased, which marks string ids; instructions then only test marks.
+ * Fast because each text is in the string table once: a word is searched for once in the whole
+ * table, joined and lowercased, which marks string ids; instructions then only test marks.
  *
  *     opcode:dot shape:f32[8 scope:mlp file:train.py:31 line:8 bytes>1GiB -scope:loss /dot\.\d/ word
  *
- * All terms must match; a word without a prefix may match any field. An opcode that the module
- * has matches exactly. `-` before a term with a prefix, or `!` before any, leaves its matches out.
+ * All terms must match; a word without a prefix may match any field. `opcode:` with an opcode of
+ * the module matches exactly. `-` before a term with a prefix, or `!` before any term, excludes
+ * its matches.
  */
 import type { ViewModel } from "../base/model.ts";
 import { type Amount, amountOf } from "./amounts.ts";
@@ -18,9 +19,9 @@ export type Field = (typeof FIELDS)[number];
 
 export interface Term {
   field: Field | null;
-  text: string; // lowercase; of a regular expression as written
+  text: string; // lowercase; a regular expression as written
   not?: boolean;
-  pattern?: RegExp | null; // null: no regular expression, and so nothing matches
+  pattern?: RegExp | null; // null: not a valid regular expression, so nothing matches
   amount?: Comparison;
 }
 
@@ -35,7 +36,7 @@ export function parseQuery(query: string): Term[] {
   for (const [whole, sign, prefix, pattern, quoted, bare] of parts) {
     const key = prefix?.toLowerCase();
     const field = FIELDS.find((f) => f === key) ?? (key ? ALIASES[key] : undefined) ?? null;
-    // "-start" is a word people look for; only "-scope:loss" and "!start" leave out.
+    // "-start" is a word that people search for; only "-scope:loss" and "!start" exclude.
     const not = sign === "!" || (sign === "-" && field !== null);
     const amount = bare && !key ? parseComparison(bare) : null;
     if (amount) {
@@ -47,7 +48,7 @@ export function parseQuery(query: string): Term[] {
       continue;
     }
     let text = (quoted ?? bare).toLowerCase();
-    // Not one of our prefixes: the colon belongs to the word ("train.py:31" has no such prefix).
+    // Not one of our prefixes, so the colon belongs to the word.
     if (key && !field) text = `${key}:${text}`;
     if (sign === "-" && !not) text = whole.toLowerCase();
     if (field === null || field === "name") text = text.replace(/^%/, "");
@@ -80,10 +81,10 @@ function joined(model: ViewModel): { text: string; begin: Uint32Array } {
   return { text: parts.join(""), begin };
 }
 
-/** Innermost frame of each instruction, and its callers: a term matches any of the stack. */
+/** 2 for frames that pass the test or have a caller that does, else 1: a term matches the whole stack. */
 function frameMarks(model: ViewModel, test: (frame: number) => boolean): Uint8Array {
   const { count, parent } = model.frame;
-  const marks = new Uint8Array(count); // 0 not asked, 1 no, 2 yes
+  const marks = new Uint8Array(count); // 0 not tested yet, 1 no, 2 yes
   for (let f = 0; f < count; f++) {
     const chain: number[] = [];
     let at = f;
@@ -105,7 +106,7 @@ export class Search {
   query = "";
   /** Instruction indices, best first. */
   results: Uint32Array = new Uint32Array(0);
-  /** What `results` are ordered by: best first, or an amount, most first. */
+  /** Order of `results`: best match first, or by an amount, largest first. */
   order: "match" | Amount = "match";
   /** Position in `results`, -1 before the first step. */
   current = -1;
@@ -137,7 +138,7 @@ export class Search {
     const key = (i: number) => (Number.isNaN(values[i]) ? -1 : values[i]);
     return results.slice().sort((a, b) => key(b) - key(a) || a - b);
   }
-  /** Moves to the next or previous result; its instruction, or -1 when there is none. */
+  /** Moves to the next or previous result; returns its instruction, or -1 if there is none. */
   step(by: 1 | -1): number {
     const n = this.results.length;
     if (!n) return -1;
@@ -158,7 +159,7 @@ export class Search {
     let id = 0;
     let at = text.indexOf(needle);
     while (at >= 0) {
-      // Strings follow each other without separators: find the one that holds `at`.
+      // Strings follow each other without separators: find the one that contains `at`.
       let low = id;
       let high = hit.length - 1;
       while (low < high) {

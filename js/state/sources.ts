@@ -1,4 +1,4 @@
-/** Costs rolled up to source lines through stack frames; follows the chosen chip. */
+/** Costs summed by source line through stack frames, for the chosen chip. */
 import type { ViewModel } from "../base/model.ts";
 import type { SourceExtras } from "../view-extras.ts";
 import { type Costs, costsOf } from "./costs.ts";
@@ -14,11 +14,11 @@ export interface LineFigures {
   file: number;
   line: number;
   function: string;
-  /** Of the line and all it calls. */
+  /** Of the line and everything it calls. */
   total: Figures;
-  /** Of what stands on the line itself: the innermost one outside libraries. */
+  /** Of instructions whose own line it is: the innermost one outside libraries. */
   own: Figures;
-  /** The part of `own` that names no line itself: it serves what does. */
+  /** The part of `own` from instructions without a line of their own, which serve one that has it. */
   inferred: Figures;
   instructions: number[];
 }
@@ -39,7 +39,7 @@ function add(to: Figures, from: Figures): void {
 
 export class Sources {
   unattributed: Figures = zero();
-  /** How many operations that run have no known figure: they are in no sum. */
+  /** Number of executed operations for which a figure is unknown; they are in no sum. */
   unknown: Figures = zero();
   private lines: LineFigures[] = [];
   private readonly library = new Map<number, boolean>();
@@ -55,22 +55,22 @@ export class Sources {
     }
     this.work();
   }
-  /** Whether the View has any of a figure. */
+  /** Whether the View has a figure at all. */
   has(figure: Figure): boolean {
     if (figure === "measured") return this.model.optional("measured.step") !== null;
     return figure !== "seconds" || this.costs.chip !== null;
   }
-  /** Sums again: the chip or a trip count has changed. */
+  /** Recomputes the sums after a change of the chip or a trip count. */
   work(): void {
     const { model, costs } = this;
     const frames = model.column<Int32Array>("source.frame");
     const flops = model.column<Float64Array>("source.flops");
     const wire = costs.wireBytes;
     const measured = model.optional<Float64Array>("measured.step");
-    // FLOPs are of all executions as the dump knows them: trip counts set by hand multiply them.
+    // FLOPs are over the executions known from the dump: trip counts set by hand multiply them.
     const runs = model.column<Float64Array>("cost.runs");
     const again = (i: number) => (runs[i] > 0 ? costs.runs[i] / runs[i] : 1);
-    // By frame first: thousands of instructions share a few hundred stacks.
+    // Sum by frame first: thousands of instructions share a few hundred stacks.
     const guessed = inferredFrom(model);
     const byFrame = new Map<
       number,
@@ -161,7 +161,7 @@ export class Sources {
     }
     this.lines = [...lines.values()];
   }
-  /** Lines that instructions stand on ("own") and the calls around those, as "file:line". */
+  /** The instructions' own lines and those of the callers around them, as "file:line". */
   linesOf(instructions: readonly number[]): { own: Set<string>; around: Set<string> } {
     const { model } = this;
     const { frame, strings } = model;
@@ -188,7 +188,7 @@ export class Sources {
   isLibrary(file: string): boolean {
     return this.names.some((f) => f.file === file && f.library);
   }
-  /** Files with their lines; the person's own, and libraries' when asked for. */
+  /** Files with their lines: the user's own, and those of libraries if `libraries`. */
   files(libraries: boolean): SourceFile[] {
     const out = new Map<number, SourceFile>();
     for (const line of [...this.lines].sort((a, b) => a.line - b.line)) {
@@ -214,7 +214,7 @@ export class Sources {
   }
 }
 
-/** The sources of a View, or null when nothing says where it comes from. */
+/** The sources of a View, or null when it has no source lines or no costs. */
 export const sourcesOf = perModel((model) => {
   const costs = costsOf(model);
   const { source } = model.header.extras;

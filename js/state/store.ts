@@ -1,6 +1,6 @@
 /**
- * What is selected, hovered, coloured and open. Lives in the browser; only `selection` and
- * `options` are reported to the host. One store per mounted explorer.
+ * What is selected, hovered, highlighted and chosen. It lives in the browser; only `selection`
+ * and `options` are reported to the host. One store per mounted explorer.
  */
 import type { ViewModel } from "../base/model.ts";
 import type { Options, Selection } from "../view.ts";
@@ -16,17 +16,17 @@ export const DEFAULT_OPTIONS: Options = {
   hardware: null,
 };
 
-/** A set of instructions that some panel wants lit in the graph and text, with a reason. */
+/** A set of instructions that a panel wants highlighted in the graph and text, with a reason. */
 export interface Highlight {
   instructions: ReadonlySet<number>;
   reason: string; // "users of %dot.3", "all-reduce over model", "train.py:31"
 }
 
-/** A line of the person's own code that some panel points at. */
+/** A line of the user's own code that a panel points at. */
 export interface SourceLine {
   file: string;
   line: number;
-  /** What the source panel is to be heated by: one of FIGURES of sources.ts. */
+  /** The figure that colours the source panel: one of FIGURES in sources.ts. */
   figure?: string;
 }
 
@@ -34,13 +34,13 @@ export interface State {
   selection: Selection;
   hover: Selection;
   highlight: Highlight | null;
-  /** Instructions that somebody points at elsewhere, as in a text: outlined while it lasts. */
+  /** Instructions pointed at elsewhere, for example in a text: outlined meanwhile. */
   pointed: ReadonlySet<number> | null;
   line: SourceLine | null;
   options: Options;
-  /** Counts up when what a colouring shows has changed though its name has not. */
+  /** Incremented when the values behind a colouring have changed, though its name has not. */
   paint: number;
-  /** Counts up when analyses were added to the model. */
+  /** Incremented when analyses are added to the model. */
   analyses: number;
 }
 
@@ -70,7 +70,7 @@ export class Store {
   get<K extends Key>(key: K): State[K] {
     return this.state[key];
   }
-  /** Calls `listener` after each change of `key`; returns what undoes it. */
+  /** Calls `listener` after each change of `key`; returns a function that unsubscribes it. */
   on(key: Key, listener: () => void, signal?: AbortSignal): () => void {
     let set = this.listeners.get(key);
     if (!set) {
@@ -85,12 +85,12 @@ export class Store {
   private emit(key: Key): void {
     const listeners = this.listeners.get(key);
     for (const listener of [...(listeners ?? [])]) {
-      // One may close the panel of another: what has left is told no more.
+      // A listener may close another's panel: one that has unsubscribed is no longer called.
       if (!listeners?.has(listener)) continue;
       try {
         listener();
       } catch (error) {
-        // One part that fails must not keep the news from the others.
+        // One listener that fails must not stop the others.
         console.warn(`hloscope: a listener of ${key} failed`, error);
       }
     }
@@ -101,7 +101,7 @@ export class Store {
     if (now.kind !== "none") this.past.push(now);
     if (this.past.length > 200) this.past.shift();
     this.future = [];
-    this.state.line = null; // it was pointed at for what was selected before
+    this.state.line = null; // it belonged to the previous selection
     this.state.selection = selection;
     this.emit("selection");
   }
@@ -114,7 +114,7 @@ export class Store {
   get canForward(): boolean {
     return this.future.length > 0;
   }
-  /** The instruction selected before the present one, or -1. */
+  /** The instruction selected before the current selection, or -1. */
   get previousInstruction(): number {
     for (let k = this.past.length - 1; k >= 0; k--) {
       if (this.past[k].kind === "instruction") return this.past[k].index;
@@ -152,18 +152,18 @@ export class Store {
     this.state.pointed = instructions;
     this.emit("pointed");
   }
-  /** Opens the source panel at a line, heated by a figure of it where one is named. */
+  /** Opens the source panel at a line, coloured by `figure` if given. */
   showLine(file: string, line: number, figure?: string): void {
     this.state.line = { file, line, figure };
     this.setOptions({ panel: "source" });
     this.emit("line");
   }
-  /** The values behind the colouring changed: paint again. */
+  /** Paints again after the values behind the colouring have changed. */
   repaint(): void {
     this.state.paint++;
     this.emit("paint");
   }
-  /** The model has more columns now: what was not there may be. */
+  /** Announces that the model has more columns: what was missing may now be there. */
   extended(): void {
     this.state.analyses++;
     this.emit("analyses");

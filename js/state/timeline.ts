@@ -10,7 +10,7 @@ const NOTHING: Row = {
   end: new Float64Array(),
 };
 
-/** One event drawn somewhere: absolute seconds, and how deep in loops. */
+/** Where an event is drawn: absolute seconds, and how many loops or calls deep. */
 export interface Place {
   event: number;
   start: number;
@@ -26,7 +26,7 @@ export class Timeline {
   readonly lane: Uint8Array;
   readonly start: Float64Array; // within its computation
   readonly duration: Float64Array;
-  readonly inside: Int32Array; // computation that runs `times` times in it; -1 an operation
+  readonly inside: Int32Array; // computation that runs `times` times inside it; -1 for an operation
   readonly times: Float64Array;
   private readonly computation: Uint32Array;
   private readonly rows = new Map<number, Row[]>();
@@ -79,22 +79,22 @@ export class Timeline {
     };
   };
 
-  /** Events of a computation on a lane. They follow one another: ends rise with starts. */
+  /** Events of a computation on a lane, one after another: both starts and ends ascend. */
   row(computation: number, lane: number): Row {
     return this.rows.get(computation)?.[lane] ?? NOTHING;
   }
 
-  /** The loops and calls of a computation, which hold events of every lane. */
+  /** The loops and calls of a computation, which contain events of every lane. */
   loops(computation: number): Row {
     return this.containers.get(computation) ?? NOTHING;
   }
 
-  /** Seconds of one run of what is inside a loop or a call. */
+  /** Seconds of one execution of what is inside a loop or a call. */
   each(event: number): number {
     return this.duration[event] / Math.max(1, this.times[event]);
   }
 
-  /** Where an instruction's longest event stands first: of a loop's body in the first iteration. */
+  /** The first place of an instruction's longest event: in a loop's body, the first iteration. */
   place(instruction: number): Place | null {
     const event = this.ofInstruction.get(instruction);
     if (event === undefined) return null;

@@ -1,6 +1,6 @@
 /**
- * A trace event by event. Lanes are lines of devices; events of one that overlap, as a loop and
- * what its body ran, or transfers in flight, stand on rows below one another:
+ * A trace, event by event. Lanes are lines of devices; overlapping events of a lane, such as a
+ * loop and its body or transfers in flight, are on separate rows:
  *
  *   XLA Ops        ├──────── while ────────┤├ fusion ┤
  *                   ├ dot ┤├ add ┤
@@ -11,7 +11,7 @@ import type { ViewModel } from "../base/model.ts";
 import type { TraceExtras } from "../view-extras.ts";
 import { perModel } from "./members.ts";
 
-/** Events that follow one another: starts rise, and so do ends. Indices into the columns. */
+/** Events that follow one another: starts and ends ascend. `events` are indices into the columns. */
 export interface Row {
   events: Uint32Array;
   start: Float64Array;
@@ -98,7 +98,7 @@ export class Trace {
     return this.lanes[this.laneOf[event]];
   }
 
-  /** Events of an instruction, by lane and start. */
+  /** Events of an instruction, ordered by lane, then by start. */
   of(instruction: number): readonly number[] {
     if (!this.ofInstruction) {
       this.ofInstruction = new Map();
@@ -113,7 +113,7 @@ export class Trace {
     return this.ofInstruction.get(instruction) ?? [];
   }
 
-  /** Each event on the first row where nothing is in its way; what holds others comes before them. */
+  /** Puts each event on the first free row; events that contain others come before them. */
   private rowsOf(from: number, to: number): Row[] {
     const ends: number[] = [];
     const rows: number[][] = [];
@@ -132,7 +132,7 @@ export class Trace {
   }
 }
 
-/** The first of a row that ends after `time`. */
+/** Index of the first event of a row that ends after `time`. */
 export function firstAfter(end: ArrayLike<number>, time: number, low = 0): number {
   let high = end.length;
   while (low < high) {

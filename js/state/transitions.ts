@@ -11,7 +11,7 @@ export interface Transition {
 
 export interface Transitions {
   rows: Transition[];
-  /** Instruction → those it starts or ends. */
+  /** Instruction → transitions that start or end at it. */
   byInstruction: Map<number, Transition[]>;
 }
 

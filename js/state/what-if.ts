@@ -1,8 +1,8 @@
 /**
- * Modelled time after an edit: another chip, other trip counts. The one place where TypeScript
- * works out what Python does; functions bear the names they have there (analysis/cost/roofline.py,
- * cost_runs.py explain them, with sources), and a test holds both equal for every chip. Before an
- * edit the View's own cost.seconds and cost.bound are shown.
+ * Modelled time after an edit: another chip, or other trip counts. The only place where TypeScript
+ * computes what Python does; comments give the names of the Python functions
+ * (analysis/cost/roofline.py and cost_runs.py explain them, with sources), and a test compares both
+ * for every chip. Before an edit the View's own cost.seconds and cost.bound are shown.
  */
 import type { Chip, CostExtras, Totals } from "../view-extras.ts";
 
@@ -15,7 +15,7 @@ type Levels = Record<
 >;
 export type Transfers = Levels & Record<"start" | "done" | "far" | "bytes", ArrayLike<number>>;
 
-/** The View's cost.* columns, and where instructions stand. */
+/** The View's cost.* columns, and the position of instructions. */
 export interface CostColumns {
   unit: ArrayLike<number>;
   flops: ArrayLike<number>;
@@ -23,7 +23,7 @@ export interface CostColumns {
   transcendentals: ArrayLike<number>;
   bytes: ArrayLike<number>;
   mainBytes: ArrayLike<number>;
-  /** Bytes of copies from and to the host's memory; null where none are. */
+  /** Bytes of copies from and to host memory; null where there are none. */
   fromHost: ArrayLike<number> | null;
   toHost: ArrayLike<number> | null;
   dtype: ArrayLike<number>;
@@ -36,12 +36,12 @@ export interface CostColumns {
 }
 
 export interface Modelled {
-  /** Seconds of one execution; NaN unknown, 0 for what is not a unit. */
+  /** Seconds of one execution; NaN unknown, 0 if it is not a unit. */
   seconds: Float64Array;
   bound: Uint8Array;
-  /** What each adds to the step, all executions: these sum to the total (`step_seconds`). */
+  /** What each adds to the step over all executions; sums to the total (`step_seconds`). */
   step: Float64Array;
-  /** By transfer: seconds on the wire, all executions, and those waited for. */
+  /** Per transfer: seconds on the wire over all executions, and the seconds waited for it. */
   wire: Float64Array;
   waited: Float64Array;
   totals: Totals;
@@ -49,7 +49,7 @@ export interface Modelled {
 
 const known = (value: number) => (Number.isNaN(value) ? 0 : value);
 
-/** Executions where loops of unknown trip count run `trips` times each (`count_runs`). */
+/** Executions if loops of unknown trip count run `trips` times each (`count_runs`). */
 export function countRuns(
   columns: Pick<CostColumns, "loop" | "condition">,
   loops: CostExtras["unknownLoops"],
@@ -89,7 +89,7 @@ export function transferTime(chip: Chip, of: Levels, at: number): number {
   );
 }
 
-/** Modelled seconds of every unit (`model`); without a chip FLOPs and bytes alone. */
+/** Modelled seconds of every unit (`model`); without a chip, only FLOPs and bytes. */
 export function model(
   columns: CostColumns,
   reaches: number,
@@ -114,7 +114,7 @@ export function model(
     total: 0,
     unknown: 0,
   };
-  // Seconds of main memory that copies need and others leave, and of the host's link each way.
+  // Seconds of main memory that copies need and that other units leave, and of the host link each way.
   let [needed, left, from, to] = [0, 0, 0, 0];
   const rates = (chip?.matmul ?? []).map((r) => r ?? Number.NaN);
   for (let i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ export function model(
     const others = flops[i] - matmulFlops[i] + transcendentals[i];
     const vector = chip.vector ? others / chip.vector : others * 0;
     const memory = mainBytes[i] / chip.memoryBandwidth;
-    // Math.max keeps NaN: what is unknown stays so.
+    // Math.max keeps NaN: what is unknown stays unknown.
     const most = Math.max(products, vector, memory, 0);
     seconds[i] = most;
     if (runs[i] > 0) step[i] = most * runs[i];
@@ -161,7 +161,7 @@ export function model(
   return { seconds, bound, step, wire, waited, totals };
 }
 
-/** Time on the wire, and how long the dones wait: a walk through each schedule (`_exposed`). */
+/** Time on the wire and how long the dones wait, by walking through each schedule (`_exposed`). */
 function exposed(
   columns: CostColumns,
   reaches: number,
@@ -191,7 +191,7 @@ function exposed(
   for (const c of touched) {
     const first = columns.first[c];
     let clock = 0;
-    const free = [0, 0]; // the near wire and the far one
+    const free = [0, 0]; // when the near and the far link are free again
     for (let i = first; i < first + columns.size[c]; i++) {
       for (const k of starting.get(i) ?? []) {
         const which = transfer.far[k];

@@ -1,4 +1,4 @@
-/** Colours by measurement: what is told apart by eye, and what is read when dimmed. */
+/** Colours by measurement: which can be told apart, and whether text stays readable when dimmed. */
 import { describe, expect, test } from "vitest";
 import { DIM, DIM_WORDS } from "../../js/draw/paint-state.ts";
 import { DARK, LIGHT } from "../../js/draw/theme.ts";
@@ -20,7 +20,7 @@ function contrast(a: Rgb, b: Rgb): number {
   return Math.max(of(a), of(b)) / Math.min(of(a), of(b));
 }
 
-/** What is seen without one kind of cones, on linear light (Machado, Oliveira, Fernandes 2009). */
+/** Simulated colour blindness, on linear light (Machado, Oliveira, Fernandes 2009). */
 const BLIND = {
   protan: [
     [0.152286, 1.052583, -0.204868],
@@ -34,7 +34,7 @@ const BLIND = {
   ],
 };
 
-/** Distance in Oklab; 0.02 is just seen side by side, 0.09 across a picture. */
+/** Distance in Oklab; 0.02 is just visible side by side, 0.09 across a picture. */
 function distance(a: string, b: string, blind?: number[][]): number {
   const lab = (hex: string) => {
     const seen = linear(parsed(hex));
@@ -55,7 +55,7 @@ function distance(a: string, b: string, blind?: number[][]): number {
   return Math.hypot(...lab(a).map((v, k) => v - other[k]));
 }
 
-/** Those that make a picture: where the work is, and what waits. */
+/** Families that matter most in a picture: where the work is, and what waits. */
 const TOLD = ["matmul", "convolution", "custom_call", "collective", "control_flow", "fusion"];
 
 describe.each([

@@ -1,4 +1,4 @@
-/** The what-if model in the browser: limits, unknown, loops, links. */
+/** The what-if cost model in the browser: limits, unknown values, loops, links. */
 
 import { describe, expect, it } from "vitest";
 import type { ViewModel } from "../../js/base/model.ts";
@@ -43,7 +43,7 @@ describe("the timeline", () => {
   });
 });
 
-/** Costs of four instructions and two transfers, as columns of a View. */
+/** Cost columns of a View for four instructions and two transfers. */
 function costs(chosen: string | null): Costs {
   const columns: Record<string, ArrayLike<number>> = {
     "cost.flops": Float64Array.of(0, 0, 8, 8),

@@ -1,4 +1,4 @@
-/** Shapes beside edges: of one value, once, over nothing else. */
+/** Shape labels beside edges: each of a single value, shown once, and overlapping nothing. */
 import { expect, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";

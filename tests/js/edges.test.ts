@@ -1,4 +1,4 @@
-/** Small facts at the edges of rules: each would be wrong after a change of one character. */
+/** Boundary cases: each test fails after a one-character change of the code. */
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
@@ -78,7 +78,7 @@ describe("colours by amounts", () => {
   test("span at least one decade: 4 µs beside 3 µs is no red beside yellow", () => {
     const [three, four] = painted([3e-6, 4e-6]);
     expect(four).toBe(1);
-    // log(3 / 0.4) / log(10) of the 32 steps behind "unknown" and 0
+    // log(3 / 0.4) / log(10) of the 32 steps that follow those of "unknown" and 0
     expect(three).toBeCloseTo(29 / 33, 6);
   });
   test("span what there is, and three decades at most", () => {
@@ -199,11 +199,11 @@ describe("the order within ranks", () => {
       orderLayers(layers, neighbours(layers));
       const once = crossed(layers);
       left += once;
-      // from its own result nothing may get worse
+      // ordering again must not make it worse
       orderLayers(layers, neighbours(layers));
       expect(crossed(layers)).toBeLessThanOrEqual(once);
     }
-    // without swaps 1,400 are left, keeping the last sweep more
+    // 1,400 are left without swaps, and more if the last sweep is kept instead of the best
     expect(left).toBeLessThanOrEqual(1290);
   });
 });
@@ -271,7 +271,7 @@ describe("costs with trip counts set by hand", () => {
       ...countRuns(columns as never, loops as never, Float64Array.of(1, 1, 1, 1, 2), trips),
     ];
     expect(runs(1, 1)).toEqual([1, 1, 1, 1, 2]);
-    // a loop that nobody counted runs once, its condition too
+    // a loop of unknown trip count runs once, and so does its condition
     expect(runs(3, 1)).toEqual([1, 3, 4, 3, 6]);
     expect(runs(1, 5)).toEqual([1, 1, 1, 5, 12]);
     expect(runs(3, 5)).toEqual([1, 3, 4, 15, 36]);
@@ -332,9 +332,9 @@ describe("costs with trip counts set by hand", () => {
     expect(timed([0, 0], [2, 3]).exposed).toBe(5);
     expect(timed([1, 1], [2, 3]).exposed).toBe(5);
     expect(timed([1, 0], [2, 3]).collective).toBe(5);
-    // what runs before a transfer hides nothing of it
+    // work that runs before a transfer hides none of it
     expect(timed([0, 1], [2, 3], 7).exposed).toBe(3);
-    // nor does what ended long before it was waited for give time back
+    // nor does a transfer that ended long before its done give time back
     expect(timed([0, 1], [2, 3], 0, 7).exposed).toBe(0);
     expect(timed([0, 0], [2, 3], 0, 4).exposed).toBe(1);
   });

@@ -54,7 +54,7 @@ export interface ModuleSpec {
   folds?: { parent: number; label: string; members: number[] }[];
 }
 
-/** A View of the module; instructions of a computation must stand together and in order. */
+/** The View of a module; the instructions of each computation must be contiguous and in order. */
 export function buildModel(spec: ModuleSpec): ViewModel {
   const texts = [""];
   const ids = new Map([["", 0]]);
@@ -391,7 +391,7 @@ export function loop(): ModuleSpec {
   };
 }
 
-/** Random nesting and random data flow, from numbers that a property test shrinks. */
+/** Random nesting and random data flow, from numbers that a property test can shrink. */
 export function randomModule(n: number, groupCount: number, next: () => number): ModuleSpec {
   const groups: GroupSpec[] = [
     { parent: -1, kind: "module", label: "jit_random" },
@@ -428,7 +428,7 @@ export function randomModule(n: number, groupCount: number, next: () => number):
   return { instructions, groups };
 }
 
-/** A small generator with a seed, for fixtures that must be the same every time. */
+/** A small seeded random number generator, for reproducible fixtures. */
 export function generator(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -437,7 +437,7 @@ export function generator(seed: number): () => number {
   };
 }
 
-/** A module with one scope, "layer": group 2 within ENTRY, group 1. */
+/** The groups of a module with one scope, "layer": group 2, within ENTRY, group 1. */
 export const ONE_LAYER: GroupSpec[] = [
   { parent: -1, kind: "module", label: "m" },
   { parent: 0, kind: "entry", label: "main", computation: 0 },

@@ -153,7 +153,7 @@ describe("layout", () => {
               const a2 = now.get(nodes[a]);
               const b2 = now.get(nodes[b]);
               if (a2 === undefined || b2 === undefined) continue;
-              // Side by side before and after: still the same one on the left.
+              // Side by side before and after: the same one must still be on the left.
               if (before.y[a] !== before.y[b] || after.y[a2] !== after.y[b2]) continue;
               expect(Math.sign(after.x[a2] - after.x[b2])).toBe(
                 Math.sign(before.x[a] - before.x[b]),
@@ -170,7 +170,7 @@ describe("layout", () => {
     const perNode = (layers: number): number => {
       const { tree, cache, draw } = engine(transformer(layers, 100));
       const picture = draw(everythingOpen(tree));
-      // Equal layers are laid out once; counted is what a layout without the cache would do.
+      // Equal layers are laid out once; `work` counts what a layout without the cache would do.
       expect(cache.hits).toBeGreaterThan(layers);
       return (cache.work + picture.edges.pointX.length) / picture.x.length;
     };

@@ -1,4 +1,4 @@
-/** Lines in words: never a temporary path of a notebook's cell. */
+/** How source lines are named: never by the temporary path of a notebook's cell. */
 import { expect, test } from "vitest";
 import { baseName, shortLine, shortPlace, wholePlace } from "../../js/base/lines.ts";
 import cases from "../golden/lines.json";

@@ -1,4 +1,4 @@
-/** What lights up: the projection of places that are pointed at. */
+/** Linked highlighting: which places light up when one is pointed at. */
 import { expect, test } from "vitest";
 import { decodeStages } from "../../js/base/stages.ts";
 import { parsed } from "../../js/panels/code/choice.ts";

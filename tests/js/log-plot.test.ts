@@ -1,4 +1,4 @@
-/** Axes of the log-log plots: decades that hold the values, labels that do not touch. */
+/** Axes of the log-log plots: decades that cover the values, labels that do not touch. */
 import { describe, expect, it } from "vitest";
 import { decades, labelStep } from "../../js/panels/parts/log-plot.ts";
 

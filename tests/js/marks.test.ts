@@ -1,11 +1,11 @@
-/** Marks on edges follow what is drawn: lines, chips, closed groups. */
+/** Marks on edges go where the value is drawn: on lines, chips, closed groups. */
 import { expect, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
-import { TextMetrics } from "../../js/graph/metrics.ts";
+import { CHIP_HEIGHT, SIGN, TextMetrics } from "../../js/graph/metrics.ts";
 import { ItemKind } from "../../js/graph/projection.ts";
 import { edgeMarks, markAt } from "../../js/scene/marks.ts";
 import { Flag } from "../../js/view.ts";
-import { buildModel, type ModuleSpec, ONE_LAYER } from "./fixtures.ts";
+import { buildModel, loop, type ModuleSpec, ONE_LAYER } from "./fixtures.ts";
 
 /** parameter → sin → [group: copy → cos] → dot */
 const SPEC: ModuleSpec = {
@@ -78,8 +78,22 @@ test("what moves inside of a closed group is one mark there, each move counted o
   const box = scene.rect(marks[0].item);
   expect(marks[0].x).toBeCloseTo(box.x + box.w);
   expect(marks[0].y).toBeLessThan(box.y + box.h);
-  // and of one that is open there is none for what is hidden otherwise
+  // and an open group has no mark for a move that is hidden
   e.set({ kind: "group", index: 2 }, true);
   const open = edgeMarks(e.rebuild(), [{ ...moved, text: "a", kind: "hidden", move: 3 }]);
   expect(open.every((m) => m.item !== marks[0].item || m.y < box.y + 60)).toBe(true);
+});
+
+test("at a chip of an open loop's title, which stands at its right end", () => {
+  const e = new Engine(buildModel(loop()), new TextMetrics(), 900, 600);
+  e.openAll(100);
+  const scene = e.rebuild();
+  const moved = { source: 0, target: 1, text: "p", kind: "hidden", move: 0 } as const;
+  const [mark] = edgeMarks(scene, [moved]);
+  const item = scene.picture.projection.itemOfInstruction[1];
+  expect(scene.isOpen(item)).toBe(true);
+  const [chip] = scene.picture.text[item].chips;
+  const right = scene.rect(item).x + scene.rect(item).w;
+  expect(mark.x).toBeCloseTo(right - SIGN - 8 - chip.w - 3);
+  expect(scene.chipAt(item, mark.x + 4, mark.y, CHIP_HEIGHT)).toBe(chip);
 });

@@ -1,4 +1,4 @@
-/** What groups hold. */
+/** Members of groups. */
 import { expect, test } from "vitest";
 import { instructionsInGroup, materialized } from "../../js/state/members.ts";
 import { buildModel, transformer } from "./fixtures.ts";

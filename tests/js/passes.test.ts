@@ -1,4 +1,4 @@
-/** Stepping through passes: what is there after each, and that nothing that stays moves. */
+/** Stepping through passes: what exists after each, and that boxes which stay do not move. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, inject, test } from "vitest";
@@ -19,7 +19,7 @@ const named = (p: Passes, name: string): number => {
   throw new Error(`no ${name}`);
 };
 
-/** What the picture shows at a row, by name. */
+/** Names of what the picture shows at a row. */
 async function shown(p: Passes, row: number) {
   const engine = new Engine(p.model, new TextMetrics(), 1200, 800);
   engine.setShown(false, true);
@@ -125,8 +125,8 @@ describe("a row", () => {
 });
 
 /**
- * Arrows that are drawn straight: 0 → 1 and 0 → 2 stay, 1 → 2 stays, or goes with an instruction
- * that was in the same box as 1; others hang on.
+ * Arrows drawn straight: 0 → 1 and 0 → 2 stay; 1 → 2 stays, or goes with an instruction that was in
+ * the same box as 1; `users` and `sources` add further arrows.
  */
 function straight(gone: boolean, users: number, sources: number) {
   const n = 4 + users + sources;

@@ -1,4 +1,4 @@
-/** Before all tests: Python writes the Views that `views.test.ts` loads. `PYTHON` names which. */
+/** Global set-up: Python (`$PYTHON`, or else "python") writes the Views that `views.test.ts` loads. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

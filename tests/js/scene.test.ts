@@ -47,7 +47,7 @@ function state(engine: Engine, scene: Scene, theme: GraphTheme = LIGHT): PaintSt
   };
 }
 
-/** Keeps what is drawn, to be looked at. */
+/** Records what is drawn. */
 class Recorder implements Surface {
   texts: { text: string; left: number; right: number; y: number; style: TextStyle }[] = [];
   rects: { x: number; y: number; w: number; h: number; style: RectStyle }[] = [];
@@ -66,7 +66,7 @@ class Recorder implements Surface {
 }
 
 const spice = (spec: ModuleSpec): ModuleSpec => {
-  // Names nobody should have: long, and in other alphabets.
+  // Difficult names: long ones, and in other alphabets.
   spec.instructions.forEach((i, k) => {
     if (k % 3 === 0) i.opcode = `an-unusually-long-operation-name-that-goes-on-and-on-${k}`;
     if (k % 7 === 0) i.opcode = `操作の名前は長いこともある_${k}`;
@@ -152,7 +152,7 @@ describe("drawing", () => {
     expect(svg.match(/<\w+[ >]/g)?.every((tag) => /^<(svg|title|rect|text|path)/.test(tag))).toBe(
       true,
     );
-    // Outside of tags there is text only.
+    // Outside tags there must be only text.
     expect(svg.replace(/<\/?[a-z]+(\s+[\w:-]+="[^"<>]*")*\s*\/?>/g, "")).not.toMatch(/[<>]/);
     expect(escapeXml("a<b>&\"'")).toBe("a&lt;b&gt;&amp;&quot;&#39;");
   });

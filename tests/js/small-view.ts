@@ -1,4 +1,4 @@
-/** A View made by hand in the container format of js/view.ts, for tests without Python. */
+/** Views made by hand in the container format of js/view.ts, for tests without Python. */
 import { type ColumnSpec, type DType, VIEW_VERSION, type ViewHeader } from "../../js/view.ts";
 
 const BYTES: Record<DType, number> = { u8: 1, u16: 2, u32: 4, i32: 4, f32: 4, f64: 8 };

@@ -1,4 +1,4 @@
-/** Rows of a traced lane, and the search by time that drawing and pointing use. */
+/** Rows of a traced lane, and the search by time used for drawing and pointing. */
 
 import { describe, expect, it } from "vitest";
 import type { ViewModel } from "../../js/base/model.ts";

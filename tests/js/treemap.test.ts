@@ -1,4 +1,4 @@
-/** The treemap's layout: areas in proportion, inside their parent, side by side. */
+/** The treemap's layout: areas in proportion, inside the parent, without overlap. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { tilesOf } from "../../js/panels/cost/cost-treemap.ts";

@@ -1,4 +1,4 @@
-/** Damaged blocks: a picture or BadBlock, never a hang, never gigabytes. */
+/** Damaged blocks: either a picture or BadBlock, never a hang, never gigabytes. */
 import { readdirSync, readFileSync } from "node:fs";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
@@ -33,7 +33,7 @@ const raw = (name: string) => new Uint8Array(gunzipSync(readFileSync(new URL(nam
 const VIEWS = ["sharded.view", "measured.view"].map(raw);
 const ANALYSES = ["sharded.analyses", "measured.analyses"].map(raw);
 
-/** Everything that walks the View's own tables, with all open. */
+/** Runs everything that walks the View's own tables, with all groups open. */
 function draw(model: ViewModel): number {
   const tree = new Tree(model);
   const flow = buildFlow(model, false);
@@ -46,7 +46,7 @@ function draw(model: ViewModel): number {
   return layoutPicture(projection, writer, new LayoutCache(), 1.5).x.length;
 }
 
-/** What panels derive; one that throws becomes a warning in the explorer, one that hangs does not. */
+/** Runs what panels derive; the explorer turns a throw into a warning, but cannot stop a hang. */
 function derive(model: ViewModel): void {
   const work = [
     () => costsOf(model)?.setTrips(0, 7),
@@ -60,7 +60,7 @@ function derive(model: ViewModel): void {
     try {
       part();
     } catch {
-      // as mount.ts does
+      // as `attempt` of explorer.ts does
     }
   }
 }
@@ -77,7 +77,7 @@ function partsOf(block: Uint8Array): Parts {
   return { start: Math.ceil((12 + size) / 8) * 8, header };
 }
 
-/** The block with another header; the columns stay where they are. */
+/** The block with another header; the columns stay unchanged. */
 function withHeader(block: Uint8Array, header: unknown): Uint8Array {
   const { start } = partsOf(block);
   const text = new TextEncoder().encode(JSON.stringify(header));
@@ -138,7 +138,7 @@ function changeBytes(block: Uint8Array, pick: (n: number) => number): Uint8Array
   return pick(10) === 0 ? out.subarray(0, pick(out.length)) : out;
 }
 
-// some seconds each, a minute where ten programs share two cores
+// some seconds each; a minute when ten programs share two cores
 describe("10,000 changed blocks", { timeout: 300_000 }, () => {
   const changes = { changeColumn, changeHeader, changeBytes };
   test.each([
@@ -167,7 +167,7 @@ describe("10,000 changed blocks", { timeout: 300_000 }, () => {
       }
       slowest = Math.max(slowest, performance.now() - began);
     }
-    // no measure of speed: a hang is 4 GB or for ever
+    // not a benchmark: a hang would be 4 GB or an endless loop
     expect(slowest).toBeLessThan(5000);
     expect(drawn).toBeGreaterThan(times / 10);
     expect(refused).toBeGreaterThan(times / 10);

@@ -1,4 +1,4 @@
-/** Views that Python wrote a moment ago, as the renderer reads them. */
+/** Views freshly written by Python, as the renderer reads them. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, inject, test } from "vitest";

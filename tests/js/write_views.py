@@ -1,4 +1,4 @@
-"""Writes Views of small programs into a folder, for the renderer's tests: what Python sends today.
+"""Write current Views of small programs into a folder, for the renderer's tests.
 
 python tests/js/write_views.py FOLDER
 """

@@ -1,4 +1,4 @@
-/** Places a person wants to find again, with a note; and the link to the present one. */
+/** Places that the user wants to find again, with notes; and the link to the current place. */
 import { copyText, fill, h } from "../../base/dom.ts";
 import type { Bookmark } from "../../view.ts";
 
@@ -6,12 +6,12 @@ export interface Places {
   bookmarks: readonly Bookmark[];
   /** Called with the whole list after each change. */
   setBookmarks(all: Bookmark[]): void;
-  /** The present place, and what to call it. */
+  /** The current place, and a name for it. */
   now(): { place: string; name: string };
   go(place: string): void;
-  /** Address of the present place; null where there is none to give away. */
+  /** URL of the current place; null where there is none to share. */
   link: (() => string) | null;
-  /** Saves the page with its bookmarks; null where the host keeps them. */
+  /** Saves the page with its bookmarks; null where the host keeps them itself. */
   savePage: (() => void) | null;
 }
 

@@ -1,4 +1,4 @@
-/** Title, what it was compiled for, key figures in words, warnings. */
+/** Title, what it was compiled for, key figures as text, and warnings. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
@@ -18,7 +18,7 @@ export function keyFigures(model: ViewModel): string[] {
       `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}${summary.shapes === "global" ? " (global)" : ""}`,
     );
   }
-  // Known once the analyses have come.
+  // Known once the analyses have arrived.
   const collectives = new Map<string, number>();
   for (const { kind, count } of summary.collectives ?? [])
     collectives.set(kind, (collectives.get(kind) ?? 0) + count);
@@ -39,7 +39,7 @@ export function header(root: HTMLElement, model: ViewModel, signal: AbortSignal)
     h("span", { class: "sub" }, subtitle),
     h(
       "span",
-      // One line; what does not fit is told on hover and in the overview.
+      // One line; what does not fit is shown on hover and in the overview.
       { class: "figures", title: keyFigures(model).join(" · ") },
       // Each figure stays on one line with its unit.
       ...keyFigures(model).flatMap((f, k) => [k > 0 && " · ", h("span", null, f)]),

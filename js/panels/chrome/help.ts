@@ -1,4 +1,4 @@
-/** The keyboard table; its rows are the truth that mount.ts binds. */
+/** The table of keys, which keys.ts and the panels bind, and of signs in the picture. */
 import { type Child, h } from "../../base/dom.ts";
 
 export const KEYS: [keys: string[], what: string][] = [
@@ -19,7 +19,7 @@ export const KEYS: [keys: string[], what: string][] = [
   [["?"], "this table"],
 ];
 
-/** What the picture's signs mean. */
+/** What the signs in the picture mean. */
 const SIGNS: [sign: string, what: string][] = [
   ["×6", "stacked box: equal groups; opens one at a time"],
   ["+ −", "opens and closes: a group, a fusion, a loop, what an op calls"],
@@ -47,7 +47,7 @@ export function help(root: HTMLElement, back: HTMLElement | null): void {
       "aria-label": "Keys and gestures",
       onclick: (event) => event.target === sheet && close(),
       onkeydown: (event) => {
-        // The only thing to focus is the button: Tab stays, and no key reaches the graph behind.
+        // The button is all that can have focus: Tab stays on it, and no key reaches the graph behind.
         event.stopPropagation();
         if (event.key === "Escape" || event.key === "?") close();
         if (event.key === "Tab") event.preventDefault();
@@ -66,7 +66,7 @@ export function help(root: HTMLElement, back: HTMLElement | null): void {
             what,
           ]),
           [["wheel, drag"], "zoom and move; double-click opens and closes"],
-          [["schedule strip"], "click to jump, drag to light a range"],
+          [["schedule strip"], "click to jump, drag to highlight a range"],
         ]),
         h(
           "div",

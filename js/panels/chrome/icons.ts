@@ -1,4 +1,4 @@
-/** Sixteen-pixel line icons, drawn here so that no file or font is fetched. */
+/** Sixteen-pixel line icons, defined here so that no file or font is fetched. */
 import { svg } from "../../base/dom.ts";
 
 const PATHS = {
@@ -39,7 +39,7 @@ const PATHS = {
   panel: "M2 3h12v10H2z",
 } as const;
 
-/** The icon of a panel's tab; a panel without one of its own gets a plain frame. */
+/** The icon of a panel's tab; a plain frame for a panel without its own. */
 export function panelIcon(id: string): SVGElement {
   return icon(id in PATHS ? (id as Icon) : "panel");
 }

@@ -1,4 +1,4 @@
-/** The key to the colours: categories with counts, or a ramp with its range, unit and source. */
+/** The colour legend: categories with counts, or a ramp with its range, unit and source. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
@@ -13,7 +13,7 @@ export function legend(
   const { coloring, colors, index, range } = paint;
   const categories = coloring.categories?.(model);
   const what = h("span", { class: "what" }, coloring.label);
-  // Where the figures come from is part of the key: XLA's own, measured, modelled, from shapes.
+  // The source of the figures is part of the legend: XLA's own, measured, modelled, from shapes.
   const from = typeof coloring.source === "function" ? coloring.source(model) : coloring.source;
   const source = h(
     "span",
@@ -21,7 +21,7 @@ export function legend(
     [coloring.scale === "log" && "log scale", from].filter(Boolean).join(" · "),
   );
   if (!categories) {
-    // As drawn: unknown has no fill and a dashed border, 0 is grey, then the ramp.
+    // As in the graph: unknown has no fill and a dashed border, 0 is grey, then comes the ramp.
     const ramp = colors.slice(2);
     const [low, high] = range ?? [Number.NaN, Number.NaN];
     let unknown = 0;
@@ -44,7 +44,7 @@ export function legend(
             }),
             format.quantity(high, coloring.unit),
           )
-        : h("span", null, "nothing is known"),
+        : h("span", null, "no known values"),
       zero > 0 && swatch(colors[1], format.quantity(0, coloring.unit), zero),
       unknown > 0 && swatch(colors[0], "unknown", unknown, "unknown"),
       source,

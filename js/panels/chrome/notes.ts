@@ -1,4 +1,4 @@
-/** Words over the graph: what is lit, or that there is nothing to draw. */
+/** Notes over the graph: what is highlighted, or that there is nothing to draw. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Store } from "../../state/store.ts";
@@ -32,7 +32,8 @@ export function highlightNote(graph: HTMLElement, store: Store, signal: AbortSig
     () => {
       const lit = store.get("highlight");
       chip.hidden = !lit;
-      if (lit) words.textContent = `${lit.reason}: ${format.count(lit.instructions.size)} lit`;
+      if (lit)
+        words.textContent = `${lit.reason}: ${format.count(lit.instructions.size)} highlighted`;
     },
     signal,
   );

@@ -1,4 +1,4 @@
-/** A small window under a button; Esc, a click elsewhere or leaving with Tab closes it. */
+/** A small window below a button; Esc, a click elsewhere or leaving it with Tab closes it. */
 import { fill, h } from "../../base/dom.ts";
 
 export function popover(

@@ -1,11 +1,11 @@
 /**
- * The side panel: a rail of tabs at the outer edge, the open panel, the grip that resizes it.
+ * The side panel: a rail of tabs at the outer edge, the open panel, and the grip that resizes it.
  *
  *     wide   graph │ panel │ rail        narrow   graph
  *                                                 rail ── ── ──
  *                                                 panel
  *
- * The panel folds away to the rail; small explorers begin so, until a person chooses.
+ * The panel folds away to the rail; small explorers start like that, until the user chooses.
  */
 import { fill, h } from "../../base/dom.ts";
 import { DEFAULT_OPTIONS, type Store } from "../../state/store.ts";
@@ -18,13 +18,13 @@ export interface Sidebar {
   element: HTMLElement;
   open(id: string, focus?: boolean): void;
   toggle(): void;
-  /** Tells how wide the explorer is: a small one begins with its panel folded away. */
+  /** Reports the width of the explorer: a narrow one starts with its panel folded away. */
   sized(width: number): void;
 }
 
-/** Below this the graph needs the room more than a panel that nobody asked for. */
+/** Below this width the graph needs the space more than a panel that nobody asked for. */
 const ROOM_FOR_BOTH = 960;
-const RAIL = 68; // px; as in the style sheet
+const RAIL = 68; // px, as in the style sheet
 
 export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const { store, model } = ctx;
@@ -39,7 +39,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const fold = h("button", { class: "fold", type: "button", onclick: () => toggle() });
   const rail = h("div", { class: "rail" }, tabs, fold);
   const element = h("aside", { class: "side", "aria-label": "Side panel" }, rail, body);
-  let chosen = false; // a person opened or closed it
+  let chosen = false; // the user opened or closed it
   let dragged = false;
   const made = new Map<string, HTMLButtonElement>();
   const buttons = new Map<string, HTMLButtonElement>();
@@ -65,13 +65,13 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     }
     return found;
   };
-  /** The tabs of the panels that this View has data for; the ones there stay as they are. */
+  /** Adds the tabs of panels that this View has data for; existing tabs stay as they are. */
   const offer = () => {
     offered = panels.filter((p) => {
       try {
         return p.available(model, ctx.host);
       } catch {
-        return true; // its render will say what is wrong
+        return true; // its render will report what is wrong
       }
     });
     buttons.clear();
@@ -206,7 +206,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const sized = (width: number) => {
     const wide = width >= 700;
     tabs.setAttribute("aria-orientation", wide ? "vertical" : "horizontal");
-    // A panel that was asked for by name is shown whatever the room.
+    // A panel that was requested by name is shown however little space there is.
     if (chosen || width === 0 || store.get("options").panel !== DEFAULT_OPTIONS.panel) return;
     setHidden(width < ROOM_FOR_BOTH);
   };
@@ -221,7 +221,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     },
     ctx.signal,
   );
-  // Whoever picks something wants to know about it; a panel that was asked for stays.
+  // Selecting something opens Details, unless the user has chosen a panel.
   store.on(
     "selection",
     () => {
@@ -235,7 +235,7 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   return { grip, element, open, toggle, sized };
 }
 
-/** The store for one panel: what its listeners throw is shown in its own place. */
+/** The store for one panel: what its listeners throw is shown in that panel. */
 function guarded(store: Store, failed: (error: unknown) => void): Store {
   const on: Store["on"] = (key, listener, signal) =>
     store.on(

@@ -1,4 +1,4 @@
-/** Bottom line: what is under the pointer, and the way down to what is selected. */
+/** Status line: what is under the pointer, and the path to what is selected. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
@@ -21,7 +21,7 @@ function describe(model: ViewModel, s: Selection): string {
 
 export interface StatusLine {
   element: HTMLElement;
-  /** What is being worked on, or went wrong; "" nothing. */
+  /** Shows what is in progress, or went wrong; "" shows nothing. */
   note(text: string): void;
 }
 
@@ -35,7 +35,7 @@ export function status(ctx: PanelContext): StatusLine {
       describe(model, now.kind === "none" ? store.get("selection") : now) ||
       "Click a box for details, double-click to open it, ? for the keys";
   };
-  // Told to screen readers; the hover text would be told at every move of the pointer.
+  // For screen readers; the hover text would be read out at every move of the pointer.
   const told = h("span", { class: "visually-hidden", role: "status" });
   const onSelect = () => {
     const selection = store.get("selection");

@@ -1,10 +1,10 @@
 /**
- * The order of ENTRY as one strip, a column per bucket, coloured by the current colouring:
+ * The instructions of ENTRY in order as a strip, one column per bucket, in the current colouring:
  *
  *     categories: shares stacked          amounts: bars as high as the bucket's largest
  *     ▓▓▒▒░░▓▓▓▓░░▒▒                       ▂▁▇▁▁▃▁█▁▂
  *
- * Click selects and jumps; a drag lights a range; arrow keys walk.
+ * Clicking selects and jumps, dragging highlights a range, arrow keys step.
  */
 import { h, onFrame } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -75,11 +75,11 @@ export function strip(ctx: PanelContext): Strip {
     if (!g) return;
     g.scale(ratio, ratio);
     const { index, colors, numeric } = paint;
-    // A stub where nothing is known.
+    // The colour of the stub drawn where nothing is known.
     const unknown = getComputedStyle(track).getPropertyValue("--line").trim();
     const columns = Math.min(order.length, width);
     const counts = new Uint32Array(colors.length);
-    // The colours' scale reaches to all of it together; the highest bar is the most of any one.
+    // The colour scale extends to the total; the highest bar is the largest single amount.
     let top = 2;
     if (numeric) for (const k of order) top = Math.max(top, index[k]);
     for (let c = 0; c < columns; c++) {
@@ -141,7 +141,7 @@ export function strip(ctx: PanelContext): Strip {
     store.selectInstruction(order[k]);
     graph.reveal(order[k]);
   };
-  /** The most telling instruction within two pixels: landmarks are what people aim at. */
+  /** The nearest landmark within two pixels, as that is what people aim at; else the place itself. */
   const near = (k: number) => {
     const reach = Math.ceil((2 * order.length) / Math.max(1, track.clientWidth)) - 1;
     for (let d = 0; d <= reach; d++) {

@@ -1,4 +1,4 @@
-/** Search, colouring, opening and closing, zoom, history, theme, saving. */
+/** The toolbar: search, colouring, opening and closing, zoom, history, theme, saving. */
 import { copyText, fill, h, saveFile } from "../../base/dom.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { instructionsOf, nameOf } from "../../state/members.ts";
@@ -9,7 +9,7 @@ import { bookmarkList, type Places } from "./bookmarks.ts";
 import { type Icon, icon } from "./icons.ts";
 import { menu, popover } from "./popover.ts";
 
-/** What the toolbar asks of the graph pane and of the explorer around it. */
+/** What the toolbar needs from the graph pane and from the explorer around it. */
 export interface Commands {
   fit(): void;
   zoom(factor: number): void;
@@ -25,7 +25,7 @@ export interface Commands {
   help(): void;
 }
 
-/** What the toolbar shows and does of what is open. */
+/** What the toolbar shows and changes of what is open. */
 export interface Picture {
   readonly shown: { plumbing: boolean; moves: boolean };
   setShown(plumbing: boolean, moves: boolean): void;
@@ -81,7 +81,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     },
   });
   let timer = 0;
-  let before = "details"; // the panel that Esc goes back to
+  let before = "details"; // the panel that Esc returns to
   const run = () => {
     clearTimeout(timer);
     search.set(input.value);
@@ -90,7 +90,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     if (panel !== "search") before = panel;
     commands.showPanel("search");
   };
-  // One keystroke at 100,000 instructions costs up to 50 ms: wait for a pause in typing.
+  // With 100,000 instructions a keystroke costs up to 50 ms, so wait for a pause in typing.
   const later = () => {
     clearTimeout(timer);
     timer = window.setTimeout(
@@ -104,7 +104,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     const reason = `search “${search.query.trim()}”`;
     if (reason === lit) return;
     lit = reason;
-    // Nothing found: the picture stays as it was.
+    // If nothing is found, the picture stays as it was.
     if (search.query.trim() && search.results.length) {
       store.highlight({ instructions: new Set(search.results), reason });
     } else if (store.get("highlight")?.reason.startsWith("search “")) store.highlight(null);
@@ -189,7 +189,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
   const sync = () => {
     const { theme: now, colorBy } = store.get("options");
     const known = [...select.options].some((o) => o.value === colorBy);
-    select.value = known ? colorBy : "family"; // the analysis may still be on its way
+    select.value = known ? colorBy : "family"; // its analysis may not have arrived yet
     theme.title = `Theme: ${now}`;
     theme.setAttribute("aria-label", `Theme: ${now}`);
   };
@@ -261,7 +261,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
   };
 }
 
-/** Whether the module has copies that run beside the computation. */
+/** Whether the module has asynchronous copies or collectives. */
 function hasMoves(model: ViewModel): boolean {
   const { count, flags } = model.instruction;
   for (let i = 0; i < count; i++) if (flags[i] & Flag.Move) return true;

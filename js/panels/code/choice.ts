@@ -1,21 +1,21 @@
-/** Which texts are shown, and whether the graph is beside them: two or three at once. */
+/** Which texts are shown side by side, two or three at once, and whether the graph is beside them. */
 import { h } from "../../base/dom.ts";
 import type { StageText } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
 
 export interface Choice {
-  /** Ids of stages, in their order. */
+  /** Ids of stages, in stage order. */
   texts: string[];
   graph: boolean;
 }
 
-/** More at once leave too little of each. */
+/** With more at once, too little of each is visible. */
 const MOST = 3;
-/** Explorers narrower than this, px, begin with two texts; wider than the other, with the graph. */
+/** Explorers narrower than the first, px, start with two texts; as wide as the second, with the graph. */
 const ROOM_FOR_THREE = 1000;
 const ROOM_FOR_GRAPH = 1250;
 
-/** What was chosen before, else source, StableHLO and the program as far as there is room. */
+/** The previous choice, else source, StableHLO and the program, as far as there is room. */
 export function startingPanes(
   ctx: PanelContext,
   stages: readonly StageText[],
@@ -30,17 +30,17 @@ export function startingPanes(
   return { texts, graph: width >= ROOM_FOR_GRAPH || texts.length < 2 };
 }
 
-/** Null for what names no text that is here. */
+/** Parses Options.panes; null if it names none of the texts. */
 export function parsed(panes: string, stages: readonly StageText[]): Choice | null {
   const names = panes.split(",").map((name) => name.trim());
   const texts = stages.map((s) => s.id).filter((id) => names.includes(id));
-  return texts.length ? { texts: texts.slice(0, 4), graph: names.includes("graph") } : null;
+  return texts.length ? { texts: texts.slice(0, MOST), graph: names.includes("graph") } : null;
 }
 
 export interface Chooser {
   element: HTMLElement;
   now(): Choice;
-  /** Takes what Options.panes says; false where that is what is shown. */
+  /** Applies Options.panes; false if it names no text, or what is already shown. */
   set(panes: string): boolean;
 }
 
@@ -49,7 +49,7 @@ export function chooser(
   start: Choice,
   changed: (choice: Choice) => void,
 ): Chooser {
-  // In the order they were asked for: the first gives way to a fourth.
+  // In the order in which they were chosen: the first gives way to a fourth.
   let shown = [...start.texts];
   let { graph } = start;
   const now = (): Choice => ({

@@ -1,6 +1,6 @@
 /**
- * Source, jaxpr, StableHLO, this program and the graph side by side: pointing at one lights what
- * belongs to it in the others and brings it into view, a click pins it.
+ * Source, jaxpr, StableHLO, this program and the graph side by side: pointing at a line in one
+ * highlights what belongs to it in the others and brings it into view; a click pins it.
  *
  *     [Source] [jaxpr] [StableHLO] [Optimised HLO] [Graph]        two or three at once
  *     `x @ w` in `layer` (call 3 of 6, line 4) became one matmul in `fusion.12`.
@@ -109,7 +109,7 @@ function show(element: HTMLElement, ctx: PanelContext, stages: StagesModel): voi
     ),
   );
   shared.onChange = tell;
-  // Focus goes from pane to pane; Escape lets go of what is pinned here before anything else.
+  // Arrow keys move the focus from pane to pane; Escape first releases what is pinned here.
   place.addEventListener("keydown", (event) => {
     const at = shared.panes.findIndex((p) => p.element.contains(event.target as Node));
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -134,7 +134,7 @@ function show(element: HTMLElement, ctx: PanelContext, stages: StagesModel): voi
   tell();
 }
 
-/** Gives a pane its text: the View's own comes with the text block. */
+/** Gives a pane its text; that of the View's own stage comes with the text block. */
 async function filled(
   ctx: PanelContext,
   stages: StagesModel,
@@ -171,7 +171,7 @@ async function filled(
   }
 }
 
-/** Where reading begins: at ENTRY, under the tables of files and what it calls. */
+/** The line to start at: ENTRY, which follows the file tables and the computations it calls. */
 function entryLine({ model }: PanelContext, text: TextLines): number {
   const offset = text.text.computationBegin[entryComputation(model)];
   return offset === undefined || offset === 0xffffffff ? 0 : text.lineOf(offset);
@@ -180,7 +180,7 @@ function entryLine({ model }: PanelContext, text: TextLines): number {
 const widthOf = (element: HTMLElement): number =>
   element.closest<HTMLElement>(".root")?.clientWidth ?? 0;
 
-/** What a program that was captured would have, and this one has not. */
+/** Says which texts are missing that a captured program would have; "" if none. */
 function absentWords({ stages, header }: StagesModel): string {
   if (header.exact) return "";
   const own = stages.find((s) => s.own)?.id;

@@ -1,9 +1,9 @@
 /**
- * What the panes have in common: the place pointed at, the one that is pinned, what lights up.
+ * The state that the panes share: the place pointed at, those that are pinned, what is highlighted.
  *
- * Pointing lights; a click pins, and then the panes stay as they are until another click, Escape
- * or "unpin". An instruction that is pinned is also what the whole explorer has selected, and
- * what is selected anywhere is pinned here.
+ * Pointing highlights; a click pins, and then the panes stay as they are until another click,
+ * Escape or "unpin". A pinned instruction is also selected in the whole explorer, and what is
+ * selected elsewhere is pinned here.
  */
 import { DARKNESS, type Links, type Lit } from "../../state/links.ts";
 import { instructionsOf } from "../../state/members.ts";
@@ -13,9 +13,9 @@ import type { StageText } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
 import type { CodePane } from "./pane.ts";
 
-/** A person who crosses lines on the way elsewhere does not want all panes to jump. */
+/** Panes follow only after this delay, so that they do not jump while the pointer is passing over. */
 const REST_MS = 90;
-/** Of a group so many instructions are followed. */
+/** Most instructions of a group that are linked. */
 const MOST_OF_GROUP = 5000;
 
 export interface Shared {
@@ -28,9 +28,9 @@ export interface Shared {
   point(place: number, from: CodePane | null): void;
   pin(place: number, from: CodePane | null): void;
   unpin(): void;
-  /** What became of what is pointed at or pinned. */
+  /** A sentence on what became of the place pointed at or pinned. */
   sentence(): string;
-  /** Draws all panes anew. */
+  /** Redraws all panes. */
   refresh(): void;
   start(): void;
   onChange: () => void;
@@ -45,8 +45,8 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
   let pointed: number[] = [];
   let lit: Lit = DARKNESS;
   let words = "";
-  let reason = ""; // of the highlight that is ours
-  let mine = false; // the news is of our own making
+  let reason = ""; // of our own highlight
+  let mine = false; // the store is being changed by us
   let timer = 0;
   signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
 
@@ -58,7 +58,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
       mine = false;
     }
   };
-  /** Instructions of the own stage among lit places. */
+  /** Instructions of the View's own stage among the places. */
   const instructions = (of: ReadonlySet<number>) => {
     const out = new Set<number>();
     for (const p of of) {
@@ -109,7 +109,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
       return pinned;
     },
     point(place, from) {
-      // What is pinned stays: only the row under the pointer shows where one is.
+      // What is pinned stays; only the row under the pointer is marked.
       if (pins.length) return;
       pointed = place < 0 ? [] : [place];
       const isOwn = place >= own.first && place < own.first + own.count;
@@ -187,7 +187,7 @@ export function linkUp(ctx: PanelContext, links: Links): Shared {
     "highlight",
     () => {
       if (mine || !reason || store.get("highlight")?.reason === reason) return;
-      // Somebody put it out, or lit something else.
+      // The highlight was cleared or replaced elsewhere.
       reason = "";
       pins = [];
       work(null, false);

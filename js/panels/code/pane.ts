@@ -1,4 +1,4 @@
-/** One text of the code panel: its head with steps through what is lit, and the lines. */
+/** One text of the code panel: its header, with buttons to step through linked lines, and the lines. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { StagesModel } from "../../base/stages.ts";
@@ -13,7 +13,7 @@ import { ruler } from "./ruler.ts";
 
 export interface CodePane {
   element: HTMLElement;
-  /** The text; which key of its places a line has (-1 none), and the line of a place. */
+  /** Sets the text, the key of each line among its places (-1 none), and the line of a place. */
   set(
     lines: Lines,
     keyOf: (line: number) => number,
@@ -22,7 +22,7 @@ export interface CodePane {
   ): void;
   fail(words: string): void;
   refresh(): void;
-  /** Brings what is lit into view, unless some of it is. */
+  /** Brings what is lit into view, unless some of it is visible already. */
   follow(lit: Lit): void;
   focus(): void;
 }

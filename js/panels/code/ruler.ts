@@ -1,4 +1,4 @@
-/** Where in a whole text the lit lines lie: a strip beside it; a click goes there. */
+/** A strip beside a text that shows where highlighted lines are in all of it; a click goes there. */
 import { h, onFrame } from "../../base/dom.ts";
 
 const WIDTH = 10;
@@ -9,7 +9,7 @@ export interface Ruler {
 }
 
 export interface Marks {
-  /** Lines of the whole text. */
+  /** Number of lines in the whole text. */
   count: number;
   lit: readonly number[];
   pinned: boolean;
@@ -32,7 +32,7 @@ export function ruler(marks: () => Marks, go: (line: number) => void, signal: Ab
     (event) => {
       const at = lineAt(event);
       const { lit, found, count } = marks();
-      // A mark is two pixels high: what is near is meant.
+      // A mark is only two pixels high, so a click nearby counts too.
       const reach = (4 / Math.max(1, element.clientHeight)) * count;
       let best = at;
       let nearest = reach;

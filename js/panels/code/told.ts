@@ -1,10 +1,10 @@
-/** The sentence about what is pointed at: code as code, and a way to read a long one. */
+/** The sentence about what is pointed at, with code formatted and a way to expand long ones. */
 import { fill, h } from "../../base/dom.ts";
 import { copyButton } from "../parts/parts.ts";
 
 export interface Told {
   element: HTMLElement;
-  /** `quiet`: it tells of no line in particular. */
+  /** `quiet`: the text is not about a particular line. */
   say(words: string, quiet: boolean, pinned: boolean): void;
 }
 
@@ -41,7 +41,7 @@ export function told(unpin: () => void, signal: AbortSignal): Told {
       words = next;
       said.classList.toggle("dim", quiet);
       fill(said, ...withCode(words));
-      // What is pointed at changes by the moment: it never takes the room of the texts.
+      // What is pointed at changes constantly, so it must not take space from the texts.
       if (!pinned) open(false);
       said.scrollTop = 0;
       room();
@@ -49,7 +49,7 @@ export function told(unpin: () => void, signal: AbortSignal): Told {
   };
 }
 
-/** Words between backticks as code. */
+/** Text in which parts between backticks are code elements. */
 export function withCode(words: string): (string | HTMLElement)[] {
   return words
     .split("`")

@@ -1,15 +1,15 @@
-/** The columns of the list of collectives: figures in one line, where it is from in the other. */
+/** Columns of the list of collectives: figures on one line, where each comes from on the other. */
 import * as format from "../../base/format.ts";
 import { type CollectiveRow, executionsText, totalWire } from "../../state/collectives.ts";
 import type { Costs } from "../../state/costs.ts";
 import { shortLine } from "../../state/places.ts";
 
-/** Collectives that differ in nothing but their place, as those of twelve layers. */
+/** Collectives that differ only in their place, such as those of twelve layers. */
 export interface Alike {
   first: CollectiveRow;
   rows: CollectiveRow[];
   wire: number; // bytes of all executions
-  /** Modelled seconds on the wire, and waited for; NaN without a chip. */
+  /** Modelled seconds on the wire, and waited for; NaN without a chip or if bytes are unknown. */
   seconds: number;
   waited: number;
 }
@@ -18,7 +18,7 @@ export interface ColumnDef {
   label: string;
   title?: string;
   number?: boolean;
-  /** Letters of a cell at most; the rest is told on hover. Not given: never cut. */
+  /** Most characters in a cell; the rest is shown on hover. Without it, cells are never cut. */
   most?: number;
   text(row: Alike): string;
   order(row: Alike): number | string;
@@ -60,7 +60,7 @@ export const FIGURES: readonly ColumnDef[] = [
   },
 ];
 
-/** Where a chip is chosen. */
+/** Columns that are added if a chip is chosen. */
 export const TIMES: readonly ColumnDef[] = [
   {
     label: "Time",
@@ -97,7 +97,7 @@ export const PLACES: readonly ColumnDef[] = [
   },
 ];
 
-/** Layer numbers make no difference. */
+/** Replaces numbers, as layer numbers make no difference. */
 const digits = (text: string) => text.replace(/\d+/g, "#");
 
 export function foldAlike(
@@ -118,7 +118,7 @@ export function foldAlike(
     }
     row.rows.push(r);
     row.wire += totalWire(r);
-    // What is sent in unknown amounts takes unknown time.
+    // If the amount sent is unknown, so is the time.
     const { wire, waited } =
       costs?.chip && !Number.isNaN(r.wire)
         ? costs.transferTime(r.members)

@@ -1,4 +1,4 @@
-/** Every logical collective: a table to sort and filter with a card for the chosen one; totals. */
+/** All logical collectives: a table to sort and filter, a card for the chosen one, and totals. */
 import { type Child, fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import {
@@ -27,7 +27,7 @@ import {
 import { collectiveCard } from "./why.ts";
 
 const ROW_HEIGHT = 42;
-/** Rows in sight: the card of the chosen one has its place below them. */
+/** Rows visible at once; the card of the chosen one is below them. */
 const SHOWN = 8;
 
 const GROUPINGS: [id: string, label: string, key: (r: CollectiveRow) => string][] = [
@@ -38,7 +38,7 @@ const GROUPINGS: [id: string, label: string, key: (r: CollectiveRow) => string][
   ["written", "who wrote it", (r) => r.written],
 ];
 
-/** Rows that hold every word of the query in one of their texts. */
+/** Rows in whose texts every word of the query occurs. */
 export function filterRows(rows: readonly CollectiveRow[], query: string): CollectiveRow[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return rows.filter((r) => {
@@ -83,7 +83,7 @@ export const collectives: Panel = {
       filter.value = filter.value === text ? "" : text;
       query = filter.value;
       table.refresh();
-      parts.querySelector("button")?.click(); // to the rows that it leaves
+      parts.querySelector("button")?.click(); // show the rows that remain
     };
     const parts = chapters(ctx, "collectives", [
       {
@@ -178,13 +178,13 @@ function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query
     );
   };
   const element = h("div", { class: "collective-table" });
-  // As wide as what is in them; only what the program calls its values is ever cut.
+  // Columns are as wide as their contents; only the program's names for values are ever cut.
   const widths = (columns: readonly ColumnDef[], rows: readonly Alike[], gap: number) => {
-    let least = 0; // of the line, in letters
+    let least = 0; // width of the line, in characters
     const tracks = columns.map((c) => {
       const cells = rows.reduce((n, r) => Math.max(n, c.text(r).length), 0);
       const longest = Math.max(cells, c.label.length + 3);
-      // Letters of words are narrower than digits, those of units are not.
+      // Letters in words are narrower than digits; those in units are not.
       const words = 0.9 * longest + 1;
       const room = c.most ? 4 : c.number ? Math.max(cells + 0.4, 0.85 * longest) : words;
       const share = c.most ? Math.min(c.most, longest) : c.number ? 1 : Math.ceil(words / 8);

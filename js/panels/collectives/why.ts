@@ -12,7 +12,7 @@ import { compilerSections } from "../parts/compiler.ts";
 import { facts, longList, note, section, selectionLink } from "../parts/parts.ts";
 import { lineLink } from "../parts/source.ts";
 
-/** `alike`: those that it stands for, itself among them. */
+/** `alike`: all collectives that the row stands for, including `row` itself. */
 export function collectiveCard(
   ctx: PanelContext,
   row: CollectiveRow,
@@ -100,7 +100,7 @@ export function collectiveCard(
   );
 }
 
-/** Modelled time of all of them, hidden and exposed. */
+/** Modelled time of all of them, hidden and exposed; [] if it is not known. */
 function timeOf(ctx: PanelContext, alike: readonly CollectiveRow[]): [string, string][] {
   const costs = costsOf(ctx.model);
   if (!costs?.chip) return [];
@@ -157,7 +157,7 @@ function why(ctx: PanelContext, row: CollectiveRow): HTMLElement {
 
 const OTHERS = 12;
 
-/** What the program asks for by name, or its derivative does. */
+/** For a collective that the program, or autodiff, requests explicitly. */
 function named(ctx: PanelContext, row: CollectiveRow, card: WhyCard | null): HTMLElement[] {
   const said =
     row.written === "user"
@@ -167,7 +167,7 @@ function named(ctx: PanelContext, row: CollectiveRow, card: WhyCard | null): HTM
   return [note(said), ...at, ...around(ctx, card, "Also requested at")];
 }
 
-/** Who called the line, and for what else the collective is. */
+/** The callers of the line, and what else the collective is for. */
 function around(ctx: PanelContext, card: WhyCard | null, also: string): HTMLElement[] {
   const rows: [string, HTMLElement | string][] = [];
   const callers = card?.callers ?? [];
@@ -180,7 +180,7 @@ function around(ctx: PanelContext, card: WhyCard | null, also: string): HTMLElem
   return rows.length ? [facts(rows)] : [];
 }
 
-/** "dot f32[8,16] at train.py:31" with its line as a link. */
+/** "dot f32[8,16] at train.py:31", with the line as a link. */
 function lined(ctx: PanelContext, said: string): HTMLElement {
   const at = said.lastIndexOf(" at ");
   if (at < 0) return lineLink(ctx, said);
@@ -202,12 +202,12 @@ function explained(ctx: PanelContext, card: WhyCard): HTMLElement[] {
   ];
 }
 
-/** The line of the table's row, where the card has another. */
+/** The line that tables give, where it differs from the card's. */
 function listed(card: WhyCard): [string, string] {
   return ["In tables at", card.listed];
 }
 
-/** "propagated along tanh ← multiply ← dot", where Shardy recorded it. */
+/** "propagated along tanh ← multiply ← dot", if Shardy recorded it. */
 function viaText({ via }: Origin): HTMLElement | null {
   if (!via.length) return null;
   const words = via.length > 12 ? [...via.slice(0, 11), "…"] : via;

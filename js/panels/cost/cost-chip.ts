@@ -1,4 +1,4 @@
-/** Which chip the time is modelled on, and its numbers, to be changed at will. */
+/** The chip on which time is modelled, and its figures, which can be edited. */
 
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -67,7 +67,7 @@ function figuresOf(costs: Costs, chip: Chip): Figure[] {
 
 export function chipForm(ctx: PanelContext, costs: Costs): HTMLElement {
   const { store, whenReleased } = ctx;
-  // A press elsewhere ends the typing of a number: what it presses is drawn anew after its click.
+  // Pressing elsewhere commits a typed number; what is pressed is redrawn only after its click.
   const setChip = (chip: Chip | null) => whenReleased(() => costs.setChip(chip));
   const { hardware, own } = costs.extras;
   const numbers = h("div", { class: "numbers" });
@@ -133,7 +133,7 @@ export function chipForm(ctx: PanelContext, costs: Costs): HTMLElement {
   };
   show();
   costs.on(() => {
-    if (select.value === (costs.chip?.id ?? "")) return; // its own numbers were changed here
+    if (select.value === (costs.chip?.id ?? "")) return; // only its figures were edited here
     select.value = costs.chip?.id ?? "";
     show();
   }, ctx.signal);
@@ -147,7 +147,7 @@ export function chipForm(ctx: PanelContext, costs: Costs): HTMLElement {
   );
 }
 
-/** A loop nobody knows the trip count of: it counts once until a number is given. */
+/** A loop whose trip count is unknown: it counts once until a number is entered. */
 function loopField(costs: Costs, row: number, whenReleased: WhenReleased): HTMLElement {
   const input = h("input", {
     type: "number",

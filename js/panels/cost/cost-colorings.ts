@@ -1,4 +1,4 @@
-/** Colourings by cost; modelled time follows the chip that is chosen in the Cost panel. */
+/** Colourings by cost; modelled time follows the chip chosen in the Cost panel. */
 import type { ViewModel } from "../../base/model.ts";
 import { costsOf } from "../../state/costs.ts";
 import { perModel } from "../../state/members.ts";
@@ -13,7 +13,7 @@ const times = (values: Float64Array, runs: Float64Array) => {
   return out;
 };
 
-/** A colouring whose every value counts once. */
+/** A colouring whose values add up without counting anything twice. */
 const withTotals = (coloring: Coloring): Coloring => ({ ...coloring, amounts: coloring.values });
 
 const NONE = new Float64Array(0);
@@ -26,7 +26,7 @@ const flops: Coloring = {
     const costs = costsOf(model);
     return costs ? times(costs.flops, costs.runs) : NONE;
   },
-  // What a fusion holds is its own already.
+  // FLOPs inside a fusion are already counted for the fusion.
   amounts: (model) => {
     const costs = costsOf(model);
     return costs ? times(costs.flops, costs.runs).map((v, i) => (costs.unit[i] ? v : 0)) : NONE;
@@ -63,7 +63,7 @@ const seconds: Coloring = withTotals({
   source: "modelled; what runs beside something else counts only where it is waited for",
 });
 
-/** Bytes that each instruction's results hold at the simulated peak. */
+/** Bytes that each instruction's results occupy at the simulated peak. */
 const atPeak = perModel((model: ViewModel) => {
   const out = new Float64Array(model.instruction.count);
   const peak = model.header.extras.memory?.peakPoint ?? 0;
@@ -97,7 +97,7 @@ const measured: Coloring = {
   label: "Measured time",
   available: (model) => model.optional("measured.mean") !== null,
   values: (model) => model.column<Float64Array>("measured.mean"),
-  // What ran inside a loop is not the loop's own.
+  // Time of what ran inside a loop is not counted again for the loop.
   amounts: (model) => model.column<Float64Array>("measured.step"),
   unit: "s",
   scale: "log",

@@ -1,4 +1,4 @@
-/** Log-log roofline: FLOP/s that a chip allows over FLOPs per byte, and where each op stands. */
+/** Log-log roofline: FLOP/s that a chip allows over FLOPs per byte, with a dot for each op. */
 
 import { h, svg } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -8,13 +8,13 @@ import type { PanelContext } from "../panel.ts";
 import { logPlot } from "../parts/log-plot.ts";
 import { note } from "../parts/parts.ts";
 
-/** Dots beyond this many would hide each other; the smallest are left out and said so. */
+/** More dots would hide each other; the fastest operations are left out, and a note says so. */
 const MOST_DOTS = 400;
 
 interface Dot {
   instruction: number;
   intensity: number;
-  /** FLOP/s that the model gives it. */
+  /** Modelled FLOP/s. */
   rate: number;
   seconds: number;
 }
@@ -23,7 +23,7 @@ export function dotsOf(costs: Costs): Dot[] {
   const out: Dot[] = [];
   const { matmulFlops, transcendentals, mainBytes } = costs.columns;
   for (let i = 0; i < costs.unit.length; i++) {
-    // Where the vector units' peak is not known, only the matrix unit's work has a roof.
+    // With matmuls, only their FLOPs count; the roof is the matrix unit's.
     const work = matmulFlops[i] || costs.flops[i] + transcendentals[i];
     const bytes = mainBytes[i];
     const s = costs.seconds[i];
@@ -60,7 +60,7 @@ export function rooflinePlot(
 ): HTMLElement {
   const peak = Math.max(...chip.matmul.map((r) => r ?? 0), 0) || chip.peak;
   const found = dotsOf(costs);
-  // Without a published peak of the vector units their work has no roof: it would stand above.
+  // Without a published vector peak, vector work has no roof and may appear above this one.
   const all = found.filter((d) => d.rate <= 1.01 * peak);
   const dots = all.slice(0, MOST_DOTS);
   const bandwidth = chip.memoryBandwidth;
@@ -108,7 +108,7 @@ export function rooflinePlot(
           title: `${format.quantity(d.intensity)} FLOP/B, ${format.seconds(d.seconds)} modelled, ${bound} bound`,
         };
       })
-      .reverse(), // the small ones on top of the large
+      .reverse(), // small ones on top of large ones
   });
   const out = h("div", { class: "roofline" });
   out.append(picture);

@@ -1,4 +1,4 @@
-/** The slowest operations: with their lines and scopes, alone or grouped. */
+/** The slowest operations with their lines and scopes, one by one or grouped. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
@@ -30,12 +30,12 @@ const WORDS: Record<Grouping, string> = {
 
 interface Row {
   members: number[];
-  /** In the step, or FLOPs where no chip is chosen. */
+  /** Seconds in the step, or FLOPs if no chip is chosen. */
   value: number;
   unknown: boolean;
 }
 
-/** Chosen once for all explorers of a page: a habit, not a state of the program. */
+/** Shared by all explorers on a page: a preference, not state of the program. */
 let grouping: Grouping = "alike";
 
 export function slowest(ctx: PanelContext, costs: Costs): HTMLElement[] {
@@ -65,7 +65,7 @@ export function slowest(ctx: PanelContext, costs: Costs): HTMLElement[] {
   ];
 }
 
-/** "layer_3/mlp" around an instruction: the scopes, not the computations. */
+/** "layer_3/mlp": the two innermost scopes around an instruction, without computations. */
 export function scopeOf(model: ViewModel, i: number): string {
   return groupPath(model, { kind: "instruction", index: i })
     .filter((g) => model.groupKind(g) === "scope")
@@ -112,7 +112,7 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
   const { chip } = costs;
   const single = grouping === "operation" || grouping === "alike";
   const places = new Map<Row, Place | null>(first.map((r) => [r, placeOf(model, r.members[0])]));
-  // Columns that would be empty make the others narrow.
+  // Leave out columns that would be empty, as they make the others narrow.
   const looped = single && first.some((r) => costs.runs[r.members[0]] !== 1);
   const several = first.some((r) => r.members.length > 1);
   const lines = grouping !== "line" && single && [...places.values()].some(Boolean);
@@ -159,10 +159,10 @@ function table(ctx: PanelContext, costs: Costs): HTMLElement[] {
     );
     return row;
   };
-  // A press on a row tells what it is in Python, below it.
+  // Clicking a row shows below it what it is in Python.
   const open = (event: Event, row: HTMLElement, i: number) => {
     const on = event.target instanceof Element ? event.target : null;
-    if (on?.closest("td .link")) return; // a line of source
+    if (on?.closest("td .link")) return; // a link to a source line
     const below = row.nextElementSibling;
     if (below?.classList.contains("told")) return below.remove();
     for (const old of row.parentElement?.querySelectorAll(".told") ?? []) old.remove();
@@ -241,7 +241,7 @@ function lineCell(ctx: PanelContext, place: Place | null): HTMLElement {
     : link;
 }
 
-/** What the operation does, where its name does not say it. */
+/** What the operation does, unless its name says so. */
 function labelOf(model: ViewModel, i: number): string {
   const label = model.label(i);
   return model.name(i).startsWith(label) ? "" : label;

@@ -1,4 +1,4 @@
-/** Squarified treemap (Bruls, Huizing, van Wijk 2000): areas in proportion, tiles near squares. */
+/** Squarified treemap (Bruls, Huizing, van Wijk 2000): proportional areas, nearly square tiles. */
 
 export interface Rect {
   x: number;
@@ -7,12 +7,12 @@ export interface Rect {
   height: number;
 }
 
-/** The worst side ratio of a strip of `area` in all whose tiles lie between `least` and `most`. */
+/** The worst aspect ratio in a strip of total `area` whose tiles have areas from `least` to `most`. */
 const worst = (side: number, area: number, least: number, most: number) =>
   Math.max((side * side * most) / (area * area), (area * area) / (side * side * least));
 
 /**
- * A rectangle for every value, in the order of `values`, which must fall and be over zero.
+ * A rectangle for every value, in the order of `values`, which must be positive and descending.
  * Together they fill `room` exactly.
  */
 export function squarify(values: readonly number[], room: Rect): Rect[] {
@@ -32,7 +32,7 @@ export function squarify(values: readonly number[], room: Rect): Rect[] {
       ratio = wider;
       sum = next;
     }
-    // What is left is taken up by the last strip, so that rounding leaves no gap.
+    // The last strip takes up the remainder, so that rounding leaves no gap.
     const part = end === values.length ? 1 : sum / left;
     const across = width >= height;
     const thick = (across ? width : height) * part;

@@ -1,4 +1,4 @@
-/** Where the cost lies by scope: nested tiles as large as their modelled time or FLOPs. */
+/** Cost by scope: nested tiles with areas in proportion to their modelled time or FLOPs. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Costs } from "../../state/costs.ts";
@@ -12,7 +12,7 @@ import { type Rect, squarify } from "./cost-treemap-layout.ts";
 const DEPTH = 4;
 const HEIGHT = 300;
 const LISTED = 8;
-/** Room for the name of a scope above what is inside it. */
+/** Space for the name of a scope above its contents. */
 const HEAD = 17;
 
 export interface Tile extends Rect {
@@ -20,7 +20,7 @@ export interface Tile extends Rect {
   level: number;
 }
 
-/** Tiles of what is inside `scope`, outer ones before inner ones; the least have no insides. */
+/** Tiles for the contents of `scope`, outer ones before inner ones; small tiles are not divided. */
 export function tilesOf(scope: ScopeCost, room: Rect, level = 0): Tile[] {
   const rects = squarify(
     scope.children.map((c) => c.value),
@@ -156,11 +156,11 @@ function paint(
   }
 }
 
-/** The label, cut to fit; "" where less than four letters would be left. */
+/** The label, cut to fit; "" if fewer than four characters would be left. */
 function shortened(g: CanvasRenderingContext2D, label: string, room: number): string {
   const width = g.measureText(label).width;
   if (width <= room) return label;
-  // Measuring is dear: begin where letters of the mean width would end.
+  // Measuring is expensive: start at the length that characters of mean width would allow.
   for (let n = Math.floor((label.length * room) / width); n >= 4; n--) {
     const text = `${label.slice(0, n)}…`;
     if (g.measureText(text).width <= room) return text;

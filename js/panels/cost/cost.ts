@@ -1,4 +1,4 @@
-/** What it costs: FLOPs, bytes and modelled time, in total, per op, on the roofline. */
+/** Cost: FLOPs, bytes and modelled time, in total, per operation, and on the roofline. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type Costs, costsOf } from "../../state/costs.ts";
@@ -20,7 +20,7 @@ export const cost: Panel = {
     if (!costs) return;
     const body = h("div");
     element.append(h("div", { class: "cost" }, chipForm(ctx, costs), body));
-    // Closed when the numbers change, so that listeners of the old plot go with it.
+    // Aborted when the figures change, so that the old plot's listeners go with it.
     let inner = new AbortController();
     ctx.signal.addEventListener("abort", () => inner.abort(), { once: true });
     const fill = () => {
@@ -69,14 +69,14 @@ function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
   ];
 }
 
-/** Unit and name of each figure that branches of conditionals decide. */
+/** Unit and name of each figure that may depend on branches of conditionals. */
 const FIGURES_OF_BRANCHES: Record<string, [unit: string, said: string]> = {
   flops: ["FLOP", "FLOPs"],
   bytes_accessed: ["B", "bytes accessed"],
   seconds: ["s", "modelled"],
 };
 
-/** The modelled step; unknown where that of all that takes time is. */
+/** The modelled step; unknown if the time of everything that takes time is. */
 const modelled = (t: Costs["totals"]): string =>
   t.unknown && !t.total ? "unknown" : format.seconds(t.total);
 
@@ -112,7 +112,7 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   return out;
 }
 
-/** Compute, memory, communication: exposed and hidden. */
+/** Compute, memory, and exposed and hidden communication. */
 function split(costs: Costs): HTMLElement[] {
   if (!costs.chip) return [note("Choose a chip to see modelled time.")];
   const t = costs.totals;
@@ -166,7 +166,7 @@ function roofline(ctx: PanelContext, costs: Costs, width: number): HTMLElement[]
   return [section("Roofline", rooflinePlot(ctx, costs, costs.chip, width))];
 }
 
-/** XLA's own cost analysis beside ours, the difference taken apart. */
+/** XLA's own cost analysis beside ours, with the difference explained. */
 function xla(costs: Costs): HTMLElement {
   const rows = costs.extras.xla;
   if (!rows.length) return h("div");

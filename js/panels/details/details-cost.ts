@@ -1,4 +1,4 @@
-/** What an operation or a group costs, in a few lines of Details; their panels have the rest. */
+/** The cost of an operation or a group, in a few lines of Details; other panels have the rest. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { collectivesOf, totalWire } from "../../state/collectives.ts";
@@ -47,7 +47,7 @@ export function instructionCost(model: ViewModel, i: number): Row[] {
   return rows;
 }
 
-/** Sums over what runs as a unit: what a fusion holds is the fusion's. */
+/** Sums over units: instructions inside a fusion count as part of the fusion. */
 export function groupCost(model: ViewModel, members: readonly number[]): Row[] {
   const costs = costsOf(model);
   if (!costs) return [];

@@ -1,4 +1,4 @@
-/** A group, a fold or a computation: how much is inside, of what, and its biggest values. */
+/** A group, a fold or a computation: what it contains, how much of each, and its largest values. */
 
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -36,7 +36,7 @@ export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {
   const members = instructionsOf(model, selection);
   const { size } = model.group;
   const rows: [string, Child | Child[]][] = [["Kind", kindWords(model, selection)]];
-  // Values inside fusions never exist in memory; inside one fusion they are all there is.
+  // Values inside fusions never exist in memory; but inside a fusion there are no others.
   const real = materialized(model);
   const outside = members.filter((i) => real[i]);
   const listed = outside.length ? outside : members;

@@ -1,4 +1,4 @@
-/** One instruction: what it is, what it reads and feeds, where it came from, its own HLO line. */
+/** One instruction: what it is, its operands and users, where it comes from, its own HLO line. */
 
 import { type Child, fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -33,7 +33,7 @@ const FLAG_WORDS: [Flag, string][] = [
   [Flag.AsyncDone, "async done"],
 ];
 
-/** Attributes shown elsewhere in the panel. */
+/** Attributes that are shown elsewhere in the panel. */
 const SHOWN = new Set(["metadata", "sharding"]);
 
 export function instructionDetails(ctx: PanelContext, i: number): Child[] {
@@ -106,7 +106,7 @@ function opNameSection(ctx: PanelContext, i: number): Child {
   );
 }
 
-/** Cuts op_name at slashes outside brackets: `jit(f)/jvp(a/b)/dot` has three parts. */
+/** Splits op_name at slashes outside brackets: `jit(f)/jvp(a/b)/dot` has three parts. */
 export function splitOpName(text: string): string[] {
   const parts: string[] = [];
   let depth = 0;
@@ -172,7 +172,7 @@ function neighbours(ctx: PanelContext, i: number): HTMLElement {
   );
 }
 
-/** For a parameter or root of a called computation: who calls it. */
+/** For a parameter or root of a called computation: its caller. */
 function callersOf(model: ViewModel, i: number): number[] {
   if (!model.has(i, Flag.Parameter) && !model.has(i, Flag.Root)) return [];
   const group = model.computation.group[model.instruction.computation[i]];

@@ -1,4 +1,4 @@
-/** What both the overview and a group say of the instructions inside. */
+/** What both the overview and a group show about their instructions. */
 
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -7,7 +7,7 @@ import { Flag } from "../../view.ts";
 import type { PanelContext } from "../panel.ts";
 import { bars, note } from "../parts/parts.ts";
 
-/** Lights what passes the test in the graph; a second click puts it out. */
+/** Highlights instructions that pass the test in the graph; a second click clears that. */
 export function highlighter(ctx: PanelContext, reason: string, test: (i: number) => boolean) {
   return () => {
     const { model, store } = ctx;
@@ -21,7 +21,7 @@ export function highlighter(ctx: PanelContext, reason: string, test: (i: number)
   };
 }
 
-/** Bars by opcode family; a click lights them in the graph. */
+/** Bars by opcode family; a click highlights the instructions in the graph. */
 export function families(ctx: PanelContext, members: readonly number[]): HTMLElement {
   const { model } = ctx;
   const counts = new Map<number, number>();
@@ -30,7 +30,7 @@ export function families(ctx: PanelContext, members: readonly number[]): HTMLEle
     const f = model.instruction.family[i];
     counts.set(f, (counts.get(f) ?? 0) + 1);
   }
-  let inside: Set<number> | null = null; // made when somebody asks
+  let inside: Set<number> | null = null; // made on first use
   const holds = (i: number): boolean => {
     inside ??= new Set(members);
     return inside.has(i);
@@ -57,7 +57,7 @@ export function bytesOf(model: ViewModel, i: number): HTMLElement {
   return h("span", { class: "figure" }, format.bytes(model.instruction.bytes[i]));
 }
 
-/** The largest outputs, parameters and plumbing left out (they are not new memory). */
+/** The largest outputs, without parameters and plumbing, which are not new memory. */
 export function biggestOutputs(
   model: ViewModel,
   members: Iterable<number>,

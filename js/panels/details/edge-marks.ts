@@ -1,4 +1,4 @@
-/** What is marked on arrows: changes of sharding while they are looked at, and what moves beside. */
+/** Marks on arrows: changes of sharding while shardings are being looked at, and asynchronous moves. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
@@ -7,7 +7,7 @@ import type { Store } from "../../state/store.ts";
 import { type Transition, transitionText } from "../../state/transitions.ts";
 import { markedTransitions } from "./transitions.ts";
 
-/** As the graph wants it: an edge, what to say of it, and how it looks. */
+/** A mark in the form the graph expects: an edge, its text, and how it looks. */
 interface EdgeNote {
   source: number;
   target: number;
@@ -18,7 +18,7 @@ interface EdgeNote {
   exposed?: number;
 }
 
-/** Keeps the graph's marks and their entries in the key to the colours as they are wanted. */
+/** Returns a function that updates the graph's marks and their entries in the legend. */
 export function edgeMarking(
   model: ViewModel,
   store: Store,
@@ -46,8 +46,8 @@ export function edgeMarking(
 }
 
 function moveNotes(model: ViewModel, rows: readonly Move[]): EdgeNote[] {
-  // Those that are waited for longest are said first.
-  const late = (m: Move) => m.exposed || 0; // unknown ones last
+  // Moves that are waited for longest are listed first.
+  const late = (m: Move) => m.exposed || 0; // NaN, unknown, goes last
   const ordered = [...rows].sort((a, b) => late(b) - late(a) || b.bytes - a.bytes);
   return ordered.flatMap((m) =>
     m.users.map(
@@ -78,7 +78,7 @@ function entry(
   };
   return h(
     "button",
-    { class: `key ${look}`, type: "button", title: `Light: ${reason}`, onclick: light },
+    { class: `key ${look}`, type: "button", title: `Highlight: ${reason}`, onclick: light },
     h("b", { "aria-hidden": "true" }, sign),
     reason,
     h("span", { class: "n" }, format.count(count)),

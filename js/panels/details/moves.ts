@@ -1,4 +1,4 @@
-/** What travels beside the computation, in the Details of what sends or reads it. */
+/** Asynchronous moves, in the Details of the instructions that send or read them. */
 import { h } from "../../base/dom.ts";
 import { movesOf, moveText } from "../../state/moves.ts";
 import type { PanelContext } from "../panel.ts";
@@ -27,7 +27,7 @@ export function moveSection(ctx: PanelContext, i: number): HTMLElement | null {
             m.source === i
               ? m.users.length
                 ? link(m.users[0])
-                : "what is not drawn"
+                : "an instruction that is not drawn"
               : link(m.source),
           ),
         ),

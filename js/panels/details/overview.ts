@@ -73,13 +73,13 @@ export function overview(ctx: PanelContext): Child[] {
   ];
 }
 
-/** Who says so, in few words; the Memory panel has the rest. */
+/** The source of the peak, in a few words; the Memory panel has the rest. */
 function peakSource(summary: Summary): string {
   const source = summary.peak_source ?? "";
   return source.startsWith("XLA") ? "XLA's figure" : source;
 }
 
-/** Totals that come with the analyses, after the first picture. */
+/** Totals that arrive with the analyses, after the first picture. */
 function analysed(model: ViewModel): [string, string][] {
   const { summary } = model.header;
   const rows: [string, string][] = [];

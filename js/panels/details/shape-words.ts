@@ -1,8 +1,8 @@
-/** A shape's text in words. Presentation only: bytes and dtypes come from Python. */
+/** Explains the text of a shape. Presentation only: bytes and dtypes come from Python. */
 
 const LAYOUT = /\{([\d,]*)(?::([^}]*))?\}/;
 
-/** Facts of an array shape such as `bf16[8,128]{1,0:T(8,128)(2,1)S(1)}`; [] for tuples. */
+/** Facts about a shape such as `bf16[8,128]{1,0:T(8,128)(2,1)S(1)}`; for tuples, only the kind. */
 export function explainShape(shape: string): [name: string, value: string][] {
   if (shape.startsWith("(")) return [["Kind", "tuple"]];
   const array = /^([a-z0-9]+)\[([^\]]*)\]/.exec(shape);

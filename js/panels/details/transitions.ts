@@ -1,4 +1,4 @@
-/** Sharding changes: when they are marked in the graph, and their part of Details. */
+/** Sharding changes: when they are marked in the graph, and their section in Details. */
 import { h } from "../../base/dom.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { type Transition, transitionsOf, transitionText } from "../../state/transitions.ts";
@@ -10,13 +10,13 @@ const PANELS = ["devices", "collectives"];
 const COLORINGS = ["sharding", "collectives"];
 const NONE: readonly Transition[] = [];
 
-/** The changes to mark: those of the View while what is looked at is about shardings. */
+/** The changes to mark: those of the View while a panel or colouring about shardings is shown. */
 export function markedTransitions(model: ViewModel, options: Options): readonly Transition[] {
   const wanted = PANELS.includes(options.panel) || COLORINGS.includes(options.colorBy);
   return wanted ? transitionsOf(model).rows : NONE;
 }
 
-/** Changes that begin or end at an instruction. */
+/** Changes that start or end at an instruction. */
 export function transitionSection(ctx: PanelContext, i: number): HTMLElement | null {
   const rows = transitionsOf(ctx.model).byInstruction.get(i);
   if (!rows) return null;

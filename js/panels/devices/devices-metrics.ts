@@ -1,4 +1,4 @@
-/** What a device can be coloured by: amounts per device, with where they come from. */
+/** What devices can be coloured by: amounts per device, each with its wording and a note. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { costsOf } from "../../state/costs.ts";
@@ -9,11 +9,11 @@ import { extent } from "../parts/heat.ts";
 export interface Metric {
   id: string;
   label: string;
-  values: ArrayLike<number>; // one a device; NaN unknown
+  values: ArrayLike<number>; // one per device; NaN unknown
   unit: "B" | "FLOP";
-  /** The verb of a device's line: "sends 3 MiB". */
+  /** The wording in a device's line: "sends 3 MiB". */
   words(text: string): string;
-  /** Said under the map. */
+  /** Shown below the map. */
   note?: string;
 }
 
@@ -80,7 +80,7 @@ export function deviceMetrics(model: ViewModel, found: Devices): Metric[] {
   return out;
 }
 
-/** Bytes each device receives: the column sums of the traffic matrix. */
+/** Bytes that each device receives: the column sums of the traffic matrix. */
 export function received(traffic: Traffic, devices: number): Float64Array {
   const out = new Float64Array(devices);
   traffic.bytes.forEach((b, k) => {
@@ -89,7 +89,7 @@ export function received(traffic: Traffic, devices: number): Float64Array {
   return out;
 }
 
-/** Most over mean of the known values; NaN when there are none. 1 is even. */
+/** Largest over mean of the known values, 1 if even; NaN if there are none. */
 export function imbalance(values: ArrayLike<number>): number {
   let sum = 0;
   let n = 0;
@@ -108,7 +108,7 @@ export const amount = (m: Metric, device: number): string =>
       : format.quantity(m.values[device], m.unit)
     : "unknown";
 
-/** "imbalance 1.25: the most over the mean", or that all are equal. */
+/** "Imbalance 1.25: the most over the mean.", or that all are equal, or the metric's note. */
 export function balanceText(m: Metric): string {
   const ratio = imbalance(m.values);
   if (Number.isNaN(ratio)) return m.note ?? "";

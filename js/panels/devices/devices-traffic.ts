@@ -1,4 +1,4 @@
-/** Bytes from each device (row) to each device (column), all collectives and executions. */
+/** Bytes from each device (row) to each device (column), over all collectives and executions. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Devices } from "../../state/devices.ts";
@@ -18,7 +18,7 @@ export function trafficMatrix(found: Devices, signal: AbortSignal, room = MOST_S
   });
   const [, most] = extent(traffic.bytes);
   const say = h("p", { class: "note", "aria-live": "polite" }, "Rows send, columns receive.");
-  // Row and column numbers stand outside, where every few of them fit.
+  // Row and column numbers are outside the matrix, only every few of them so that they fit.
   const every = Math.ceil(count / 16);
   const left = 8 + 7 * String(count - 1).length;
   const top = 16;

@@ -1,4 +1,4 @@
-/** The devices: what each holds and sends, which tiles of an array it has, who talks to whom. */
+/** The devices: what each holds and sends, which tiles of an array it has, and the traffic. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { collectivesOf } from "../../state/collectives.ts";
@@ -18,7 +18,7 @@ import { trafficMatrix } from "./devices-traffic.ts";
 import { holders, rangesText, type Tiles, tilesView } from "./tiles.ts";
 
 const LISTED = 400;
-/** Figures that a device's line always has. */
+/** Figures that are always in a device's line. */
 const SAID = ["parameter", "sent"];
 
 export const devices: Panel = {
@@ -37,7 +37,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   let array: ArrayRow | null = biggestSharded(found);
   let tiles: Tiles | null = null;
   let map: HeatMap | null = null;
-  // Read when it changes: reading it after a change of the page makes the browser lay it out.
+  // Read when it changes: reading it after changing the page would force a layout.
   let width = plotWidth(element);
   const watch = new ResizeObserver(() => {
     width = plotWidth(element);
@@ -75,7 +75,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   const refreshMetrics = (wanted?: string) => {
     const before = wanted ?? metric.value;
     const list = metrics();
-    // A list of other words is laid out anew, which takes longer than drawing the devices.
+    // Replacing the options forces a layout, which takes longer than drawing the devices.
     if (offered !== String(list)) {
       offered = String(list);
       fill(metric, ...list.map(([id, label]) => h("option", { value: id }, label)));
@@ -218,7 +218,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Devices): void {
   follow();
 }
 
-/** Why no array is listed, and what the bytes above are then. */
+/** Why no array is listed, and what the bytes above mean then. */
 function noShardings(found: Devices): string {
   const why = "This dump does not say how its arguments are sharded. ";
   return Number.isFinite(found.bytes.parameter[0])

@@ -1,4 +1,4 @@
-/** One array's tiles over two of its dimensions; sliders stand for the others. */
+/** The tiles of an array over two of its dimensions; sliders select along the others. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type ArrayRow, type Devices, type ShardingRow, tileRanges } from "../../state/devices.ts";
@@ -25,7 +25,7 @@ export function rangesText(ranges: readonly [number, number][]): string {
   return `[${ranges.map(([b, e]) => `${b}:${e}`).join(", ")}]`;
 }
 
-/** The two dimensions worth drawing: those cut into most tiles, else the last two. */
+/** The two dimensions to draw: those split into the most tiles; of equals, the last ones. */
 export function drawnDimensions(tiles: ArrayLike<number>): number[] {
   const dims = Array.from({ length: tiles.length }, (_, d) => d);
   return dims
@@ -94,7 +94,7 @@ export function tilesView(
     }
     return tile;
   };
-  // Tiles are drawn to the array's own scale, long thin ones kept readable.
+  // Tiles have the array's own aspect ratio, but long thin ones are kept readable.
   const tall = row >= 0 && dims.length ? dims[row] / Math.max(1, dims[column]) : 0.12;
   const height = Math.round(
     Math.min(MOST_HEIGHT, Math.max(34, rows * 16, width * Math.min(1, tall))),

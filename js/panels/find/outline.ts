@@ -1,6 +1,6 @@
 /**
- * The groups as a tree with what each costs: the module's own table of contents, and an op
- * profile. By scope, source line or kind; ordered by any column.
+ * The groups as a tree with the cost of each: a table of contents of the module, and an op
+ * profile. Grouped by scope, source line or kind; ordered by any column.
  */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -97,7 +97,7 @@ export const outline: Panel = {
     const refresh = (element: HTMLElement, k: number) => {
       const row = rows[k];
       const now = store.get("selection");
-      // The group around a selected instruction counts: it is where the reader is.
+      // The group around a selected instruction is marked too: it is where the user is.
       const here = now.kind !== "none" ? `${now.kind[0]}${now.index}` : "";
       const selected = row.key === here || (now.kind === "instruction" && row.key === focus);
       element.classList.toggle("chosen", selected);
@@ -141,7 +141,7 @@ export const outline: Panel = {
           class: "twist",
           "aria-hidden": "true",
           onclick: (event) => {
-            if (!row.inside) return; // nothing to open: a click on the row
+            if (!row.inside) return; // nothing to open: treat it as a click on the row
             event.stopPropagation();
             focus = row.key;
             toggle(row);
@@ -158,7 +158,7 @@ export const outline: Panel = {
             ]),
       );
     };
-    /** A row in another place of the tree, or with other rows beside it, is drawn anew. */
+    /** A row whose place in the tree, or whose siblings, have changed is rendered again. */
     const key = (k: number) => {
       const { key: own, depth, count, position, siblings, inside: inner } = rows[k];
       return [own, depth, count, position, siblings, inner !== null, metric, grouping].join(" ");
@@ -266,7 +266,7 @@ export const outline: Panel = {
       event.preventDefault();
       event.stopPropagation();
     });
-    /** Opens the tree down to what is selected elsewhere. */
+    /** Opens the tree down to what was selected elsewhere. */
     const follow = () => {
       const selection = store.get("selection");
       const path = grouping === "scope" ? groupPath(model, selection) : [];
@@ -281,7 +281,7 @@ export const outline: Panel = {
     };
     store.on("selection", follow, signal);
     rebuild();
-    // The first levels open until a screenful is shown.
+    // Open the top levels until a screenful is shown.
     let front = roots;
     for (let shown = front.length; front.length && shown < 24; shown += front.length) {
       for (const r of front) if (r.selection?.kind === "group") open.add(r.key);

@@ -1,4 +1,4 @@
-/** Search results: every match with where it is, walked with the arrow keys. */
+/** Search results: every match with its place; arrow keys step through them. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { shortPlace } from "../../base/lines.ts";
@@ -79,7 +79,7 @@ export const searchResults: Panel = {
         h(
           "div",
           { class: "line" },
-          // An argument is known by its path.
+          // An argument is best known by its path.
           h("span", { class: "mono strong" }, pathOf(model, i) || model.name(i)),
           pathOf(model, i) ? h("span", { class: "mono dim" }, model.name(i)) : null,
           h("span", { class: "tag" }, model.opcode(i)),
@@ -102,7 +102,7 @@ export const searchResults: Panel = {
       result.setAttribute("aria-selected", String(chosen));
       result.setAttribute("aria-setsize", String(search.results.length));
     };
-    // The same instruction in another place is another row.
+    // The same instruction at another position is another row.
     const key = (k: number) => `${k} ${search.results[k]}`;
     const list = virtualList(46, { key, make, refresh }, signal);
     list.element.setAttribute("role", "listbox");
@@ -175,7 +175,7 @@ export const searchResults: Panel = {
   },
 };
 
-/** The scopes around it, the inner two: what tells one dot from the next. */
+/** The two innermost scopes around it, which distinguish one dot from the next. */
 function placeOf(model: ViewModel, i: number): string {
   const path = groupPath(model, { kind: "instruction", index: i });
   return path
@@ -185,7 +185,7 @@ function placeOf(model: ViewModel, i: number): string {
     .join("/");
 }
 
-/** "params['layers'][0]['up']" of an argument; "" of anything else. */
+/** "params['layers'][0]['up']" for an argument; "" for anything else. */
 function pathOf(model: ViewModel, i: number): string {
   const label = model.opcode(i) === "parameter" ? model.label(i) : "";
   return label !== model.name(i) && !/^(parameter|p\d)/.test(label) ? label : "";

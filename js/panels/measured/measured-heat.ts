@@ -1,4 +1,4 @@
-/** Device × instruction: measured time as a canvas of cells, names beside it. */
+/** Device × instruction: measured time as cells on a canvas, with names beside it. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Measured, MeasuredRow } from "../../state/measured.ts";
@@ -24,7 +24,7 @@ export function measuredHeat(
   const times = rows.flatMap((r) =>
     Array.from(r.seconds, (v) => (v > 0 ? Math.max(v / r.mean, r.mean / v) : 1)),
   );
-  // Beyond eight times there is nothing more to tell apart.
+  // Beyond a factor of eight, colours no longer differ.
   const limit = Math.log2(Math.min(8, Math.max(1.1, ...times)));
   const say = h("p", { class: "note", "aria-live": "polite" }, "Hover over a cell to read it.");
   const legend = h("div", { class: "heat-legend" });
@@ -52,7 +52,7 @@ export function measuredHeat(
           mode === "time" ? heatColor(t, ink) : againstColor(Math.log2(s / row.mean) / limit, ink);
         g.fillRect(x, y, cell - 1, ROW - 1);
       });
-      // The slowest device is marked by form as well.
+      // The slowest device is marked by a shape as well.
       if (mode === "mean" && row.most > 1.02 * row.mean) {
         g.fillStyle = ink.text;
         g.beginPath();

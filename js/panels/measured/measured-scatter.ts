@@ -1,4 +1,4 @@
-/** Measured against modelled time, log-log: on the line the model is right. */
+/** Measured against modelled time, log-log: on the line, the model is right. */
 import { h, svg } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { comparable, type MeasuredRow } from "../../state/measured.ts";
@@ -20,7 +20,7 @@ export function measuredScatter(
     y: { ...up, title: "measured, a step", tick: format.seconds },
     label: `Measured against modelled time of ${dots.length} operations. The table below has the figures.`,
     under: ({ x, y }) => {
-      // Where measured equals modelled, as far as both axes go.
+      // The line where measured equals modelled, as far as both axes extend.
       const from = 10 ** Math.max(across.low, up.low);
       const to = 10 ** Math.min(across.high, up.high);
       if (to <= from) return [];

@@ -44,7 +44,7 @@ export const measured: Panel = {
     let order: Order = "time";
     let mode: Mode = "time";
     const body = h("div");
-    // Closed when drawn anew, so that listeners of the old pictures go with it.
+    // Aborted on redrawing, so that listeners of the old pictures go with it.
     let inner = new AbortController();
     ctx.signal.addEventListener("abort", () => inner.abort(), { once: true });
     const show = () => {
@@ -161,7 +161,7 @@ function totals(found: Measured): HTMLElement {
   );
 }
 
-/** "host-1 TPU:3" where several hosts were traced, else the number. */
+/** "host-1 TPU:3" if several hosts were traced, else the number. */
 function deviceName(found: Measured, device: number): string {
   return found.names?.[found.devices.indexOf(device)] ?? String(device);
 }
@@ -189,7 +189,7 @@ function table(
   rows: readonly MeasuredRow[],
   hasModel: boolean,
 ): HTMLElement {
-  // Only what holds other operations differs: a loop, a call.
+  // It differs only for operations that contain others: loops and calls.
   const nested = rows.some((r) => r.itself < 0.995 * r.mean);
   const heads: Head[] = [
     ["Operation", "text"],

@@ -1,4 +1,4 @@
-/** What loops store, recomputing, donation, copies of parameters, loop carries: lists of the Memory panel. */
+/** Lists of the Memory panel: what loops store, recomputing, donation, copies of parameters, loop carries. */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { costsOf } from "../../state/costs.ts";
@@ -8,7 +8,7 @@ import type { PanelContext } from "../panel.ts";
 import { facts, instructionRow, longList, note, section, selectionLink } from "../parts/parts.ts";
 import { sourceLink } from "./memory-live.ts";
 
-/** A row of a list: what it says, and its bytes at the right. */
+/** A row of a list: its text, with bytes on the right. */
 function entry(bytes: number, ...words: Child[]): HTMLElement {
   return h(
     "li",
@@ -27,7 +27,7 @@ const linker =
       ? h("span", null, text ?? "unknown")
       : selectionLink(ctx, { kind: "instruction", index: i }, text);
 
-/** What loops store for later ones, and what making values again would cost. */
+/** What loops store for later ones, and what recomputing values would cost. */
 export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
   const x = memory.extras;
   const out: HTMLElement[] = [...again(ctx)];
@@ -60,7 +60,7 @@ export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
   return out;
 }
 
-/** Which arguments give their memory to outputs, which could, and why others cannot. */
+/** Which arguments donate their memory to outputs, which could, and why others cannot. */
 export function donation(ctx: PanelContext, memory: Memory): HTMLElement[] {
   const x = memory.extras;
   const out: HTMLElement[] = [];
@@ -140,7 +140,7 @@ export function carries(ctx: PanelContext, memory: Memory): HTMLElement[] {
   return out;
 }
 
-/** What runs a second time for the backward pass, and what that costs. */
+/** What is recomputed for the backward pass, and what that costs. */
 function again(ctx: PanelContext): HTMLElement[] {
   const { model } = ctx;
   const phase = model.optional<Uint8Array>("phase.of");

@@ -1,4 +1,4 @@
-/** Who holds memory at a point of the schedule: a table, or groups by purpose, scope or line. */
+/** What holds memory at a point of the schedule: a table, or groups by purpose, scope or line. */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { shortPlace } from "../../base/lines.ts";
@@ -24,7 +24,7 @@ export interface LiveList {
 export function liveList(ctx: PanelContext, memory: Memory, toPeak: () => void): LiveList {
   const { extras, schedule, live } = memory;
   const element = h("div");
-  const open = new Set<string>(); // groups, kept open from point to point
+  const open = new Set<string>(); // labels of open groups, which stay open when the point changes
   let order: Grouping | "size" = "size";
   let point = extras.peakPoint;
   const choose = h(
@@ -88,7 +88,7 @@ export function liveList(ctx: PanelContext, memory: Memory, toPeak: () => void):
   return { element, show };
 }
 
-/** A group that opens to its values. */
+/** A group that opens to show its values. */
 function groupRow(
   ctx: PanelContext,
   memory: Memory,
@@ -131,13 +131,13 @@ function share(part: number): HTMLElement {
   return h("span", { class: "bar-fill plain", style: { width: `${(100 * part).toFixed(1)}%` } });
 }
 
-/** "train.py:31", which opens the source there, heated by live bytes. */
+/** "train.py:31", a link that opens the source there, coloured by live bytes. */
 export function sourceLink(ctx: PanelContext, at: Line): HTMLElement {
   const text = shortPlace(at.file, at.line);
   return lineLink(ctx, `${at.file}:${at.line}`, { text, figure: "live" });
 }
 
-/** `by` is what all the values share: no column says it again. */
+/** `by` is what the values have in common, and has no column. */
 function table(
   ctx: PanelContext,
   memory: Memory,
@@ -198,7 +198,7 @@ function table(
   return h("div", null, shown, rest);
 }
 
-/** The shape of one leaf; the whole shape where the value is not a tuple. */
+/** The shape of one leaf; the whole shape if the value is not a tuple. */
 function shapeOf(ctx: PanelContext, memory: Memory, b: number): string {
   const whole = ctx.model.denseShape(memory.buffer.instruction[b]);
   if (!whole.startsWith("(")) return whole;

@@ -1,4 +1,4 @@
-/** Live bytes over the schedule with the peak marked; click or arrow keys pick a point. */
+/** Live bytes over the schedule with the peak marked; a click or arrow keys pick a point. */
 import { h, svg } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Memory } from "../../state/memory.ts";
@@ -7,7 +7,7 @@ const HEIGHT = 150;
 const LEFT = 62;
 const TOP = 12;
 const BOTTOM = 20;
-const THUMB = 16; // of the slider, about
+const THUMB = 16; // approximate width of the slider's thumb
 
 export interface Timeline {
   element: HTMLElement;
@@ -76,7 +76,7 @@ export function timeline(memory: Memory, width: number, pick: (point: number) =>
     max: Math.max(0, n - 1),
     step: 1,
     "aria-label": "Position in the schedule",
-    // under the plot's own axis, so that the handle stands below the marker
+    // aligned with the plot's axis, so that the thumb is below the marker
     style: {
       "margin-left": `${((100 * (LEFT - THUMB / 2)) / width).toFixed(2)}%`,
       width: `${((100 * (width - LEFT + THUMB)) / width).toFixed(2)}%`,

@@ -1,4 +1,4 @@
-/** Live bytes over the schedule, who holds them, donation, copies, what loops store. */
+/** Live bytes over the schedule, what holds them, donation, copies, and what loops store. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type Memory, memoryOf } from "../../state/memory.ts";
@@ -25,7 +25,7 @@ export const memory: Panel = {
       line.show(point);
       list.show(point);
     };
-    // A selected instruction that executes moves the marker to where it does.
+    // Selecting an instruction that is in the schedule moves the marker there.
     const where = new Map<number, number>();
     found.schedule.forEach((i, p) => {
       where.set(i, p);

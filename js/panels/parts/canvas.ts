@@ -1,18 +1,18 @@
-/** A canvas that panels paint on: sharp on any screen, and painted anew when the theme changes. */
+/** A canvas that panels paint on: sharp on any screen, and repainted when the theme changes. */
 import { h, type Props } from "../../base/dom.ts";
 import { type Ink, inkOf } from "../../theme-colors.ts";
 
 export interface Painting {
   canvas: HTMLCanvasElement;
-  /** Paints now, at the size there is now. */
+  /** Paints now, at the current size. */
   draw(): void;
-  /** Where an event is, in CSS pixels of the canvas. */
+  /** Position of an event on the canvas, in CSS pixels. */
   at(event: MouseEvent): [x: number, y: number];
 }
 
 export const FONT = "11px system-ui, sans-serif";
 
-/** `size` in CSS pixels; `paint` works in them. The first painting is in the next frame. */
+/** `size` is in CSS pixels, and so are coordinates in `paint`. It first paints in the next frame. */
 export function painting(
   attributes: Props,
   size: () => readonly [width: number, height: number],
@@ -40,7 +40,7 @@ export function painting(
     draw();
     const watch = new MutationObserver(() => {
       if (canvas.isConnected) draw();
-      else watch.disconnect(); // another panel, or another array, has its place
+      else watch.disconnect(); // it has been replaced, by another panel or another array
     });
     watch.observe(root, { attributes: true, attributeFilter: ["class"] });
     signal.addEventListener("abort", () => watch.disconnect(), { once: true });

@@ -1,17 +1,17 @@
-/** Parts of a panel of which one is shown: every answer is a press away, none below the fold. */
+/** Parts of a panel, one shown at a time: every answer is one click away, none below the fold. */
 import { type Child, h } from "../../base/dom.ts";
 import type { Store } from "../../state/store.ts";
 import type { PanelContext } from "../panel.ts";
 
 export interface Chapter {
   title: string;
-  /** Said on hover. */
+  /** Shown on hover. */
   about?: string;
-  /** Made when it is shown, each time: plots follow the theme and the width. */
+  /** Called each time it is shown, as plots depend on the theme and the width. */
   build(): Child[];
 }
 
-/** Which chapter of a panel a person chose, until the explorer is closed. */
+/** The chapter last shown in each panel, remembered until the explorer is closed. */
 const chosen = new WeakMap<Store, Map<string, string>>();
 
 export function chapters(ctx: PanelContext, panel: string, list: readonly Chapter[]): HTMLElement {

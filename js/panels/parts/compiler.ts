@@ -1,11 +1,11 @@
-/** The compiler's complaints about what is shown, with the line and its own words. */
+/** Compiler warnings about what is shown, with their line and XLA's own text. */
 import { h } from "../../base/dom.ts";
 import { compilerMessages } from "../../state/compiler.ts";
 import type { PanelContext } from "../panel.ts";
 import { facts, section } from "./parts.ts";
 import { lineLink } from "./source.ts";
 
-/** One section a message; nothing when there is none. */
+/** One section per message. */
 export function compilerSections(ctx: PanelContext, instructions: Iterable<number>): HTMLElement[] {
   return compilerMessages(ctx.model, instructions).map((m) => {
     const what = m.operation ? [h("code", null, `%${m.operation}`), ` ${m.shape}`] : "a value";

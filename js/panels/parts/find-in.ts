@@ -1,20 +1,20 @@
 /**
- * Searching one text of which only the lines on screen are in the page, so that the browser's own
- * search finds nothing: a bar with "3 of 17", Enter and Shift+Enter, and :120 for line 120.
+ * Searches a text of which only the lines on screen are in the page, so that the browser's own
+ * search finds little: a bar with "3 of 17", Enter and Shift+Enter, and :120 for line 120.
  */
 import { h } from "../../base/dom.ts";
 import { count } from "../../base/format.ts";
 import type { TextPane } from "./text-pane.ts";
 
-/** Lines searched before the page gets a turn. */
+/** Number of lines searched before yielding to the page. */
 const STEP = 20_000;
 const MOST_FOUND = 5000;
 
 export interface FindBar {
   element: HTMLElement;
-  /** Shows the bar with the cursor in it; `start` is what stands there, such as ":". */
+  /** Shows the bar and focuses it; `start` is its initial text, such as ":". */
   open(start?: string): void;
-  /** Lines that hold what is searched, ascending. */
+  /** Lines that match, ascending. */
   readonly found: readonly number[];
   has(line: number): boolean;
 }
@@ -127,7 +127,7 @@ export function findBar(
   };
 }
 
-/** The line that a person calls so: by what stands beside it. */
+/** The line with that number beside it, or -1. */
 function lineNamed({ lines }: TextPane, number: string): number {
   if (!number) return -1;
   if (!lines.number) return Number(number) <= lines.count ? Number(number) - 1 : -1;

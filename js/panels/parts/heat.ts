@@ -1,4 +1,4 @@
-/** A canvas of cells with a value or a class each: hover, zoom, legend. Colour is never alone. */
+/** A canvas of cells with a value or a class each: hover, zoom, legend. Never colour alone. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Spot } from "../../state/devices.ts";
@@ -9,14 +9,14 @@ export interface Cells {
   spots: Spot[];
   width: number; // in cells
   height: number;
-  /** Number written in the cell when it fits. */
+  /** Text in the cell if it fits. */
   label(cell: number): string;
 }
 
 export interface Shown {
-  /** NaN: nothing here. */
+  /** NaN: no value. */
   values: ArrayLike<number>;
-  /** Classes (tile numbers, groups) instead of amounts. */
+  /** Number of classes, if values are classes (tile numbers, groups) instead of amounts. */
   classes?: number;
   unit: string;
   what: string;
@@ -25,11 +25,11 @@ export interface Shown {
 export interface HeatMap {
   element: HTMLElement;
   show(shown: Shown): void;
-  /** Rings these cells. */
+  /** Draws a ring around these cells. */
   mark(cells: Iterable<number>): void;
 }
 
-/** Pixels of the box that scrolls; a whole mesh is shown at first if its cells can be 12 high. */
+/** Height to fit the whole mesh into at first, px, as long as its cells are at least 12 px high. */
 const TALLEST = 420;
 /** Lowest and highest finite value. */
 export function extent(values: ArrayLike<number>): [number, number] {

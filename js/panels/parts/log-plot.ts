@@ -1,4 +1,4 @@
-/** A log-log plot of operations: decades as grid, dots that select, a ring around the selected. */
+/** A log-log plot of operations: a grid of decades, dots to select, a ring around the selected one. */
 import { svg } from "../../base/dom.ts";
 import type { PanelContext } from "../panel.ts";
 
@@ -7,7 +7,7 @@ const LEFT = 58;
 const RIGHT = 16;
 const TOP = 24;
 const BOTTOM = 36;
-/** A label and the gap to the next, px. */
+/** Size of a label with the gap to the next one, px. */
 const LABEL_WIDTH = 54;
 const LABEL_HEIGHT = 22;
 
@@ -32,9 +32,9 @@ export interface LogPlot {
   width: number;
   x: LogAxis;
   y: LogAxis;
-  /** What a screen reader says of it. */
+  /** Text for screen readers. */
   label: string;
-  /** Under the dots, such as a roof; `at` gives px. */
+  /** Drawn below the dots, such as a roof; `at` converts values to px. */
   under: (at: {
     x: (v: number) => number;
     y: (v: number) => number;
@@ -44,7 +44,7 @@ export interface LogPlot {
   dots: readonly LogDot[];
 }
 
-/** The decades that hold all positive values, at least one apart. */
+/** Exponents of the decades that enclose all positive values, at least one decade. */
 export function decades(values: readonly number[]): { low: number; high: number } {
   let low = Number.POSITIVE_INFINITY;
   let high = Number.NEGATIVE_INFINITY;
@@ -57,7 +57,7 @@ export function decades(values: readonly number[]): { low: number; high: number 
   return { low, high: Math.max(high, low + 1) };
 }
 
-/** Every how many decades a label stands where `room` px hold labels of `size` px. */
+/** Number of decades from one label to the next, so that labels of `size` px fit into `room` px. */
 export function labelStep(decadeCount: number, room: number, size: number): number {
   return Math.max(1, Math.ceil((decadeCount + 1) / Math.max(1, Math.floor(room / size))));
 }

@@ -1,4 +1,4 @@
-/** Pieces that panels share: sections, links to instructions and groups, copy buttons, bars. */
+/** Elements that panels share: sections, links to instructions and groups, copy buttons, bars. */
 
 import { type Child, copyText, h } from "../../base/dom.ts";
 import { count } from "../../base/format.ts";
@@ -23,7 +23,7 @@ export function facts(rows: [name: string, value: Child | Child[]][]): HTMLEleme
   );
 }
 
-/** A column of figures; what is false or null is not a column. */
+/** The head of a column; false or null is no column. */
 export type Head = [label: string, kind: "text" | "number", title?: string] | false | null;
 
 export function figuresTable(heads: Head[], body: HTMLElement): HTMLElement {
@@ -40,7 +40,7 @@ export function figuresTable(heads: Head[], body: HTMLElement): HTMLElement {
   );
 }
 
-/** Scrolls to the side by itself, under a name for screen readers. */
+/** A box in which a wide table scrolls sideways, with a name for screen readers. */
 export function scrolled(name: string, table: HTMLElement): HTMLElement {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
 }
@@ -82,7 +82,7 @@ export function reveal({ model, graph }: PanelContext, { kind, index }: Selectio
   }
 }
 
-/** A link that selects and reveals; hovering it lights the box. */
+/** A link that selects and reveals; hovering over it highlights the box. */
 export function selectionLink(ctx: PanelContext, selection: Selection, text?: Child): HTMLElement {
   const { model, store } = ctx;
   return h(
@@ -101,7 +101,7 @@ export function selectionLink(ctx: PanelContext, selection: Selection, text?: Ch
   );
 }
 
-/** Name as a link, opcode and dense shape beside it. */
+/** The name as a link, with the dense shape beside it. */
 export function instructionRow(ctx: PanelContext, i: number, more?: Child): HTMLElement {
   const { model } = ctx;
   return h(
@@ -148,7 +148,7 @@ export interface Bar {
   title?: string;
 }
 
-/** Horizontal bars with their figures; each is a button when it does something. */
+/** Horizontal bars with their figures; those with `onclick` are buttons. */
 export function bars(rows: readonly Bar[]): HTMLElement {
   const most = Math.max(1e-300, ...rows.map((r) => r.value));
   return h(
@@ -176,13 +176,13 @@ export function bars(rows: readonly Bar[]): HTMLElement {
   );
 }
 
-/** Width of a plot drawn now in `element`, px: drawn at its own size, its letters stay legible. */
+/** Width for a plot in `element`, px: drawn at its final size, its text stays legible. */
 export function plotWidth(element: HTMLElement): number {
   const inside = (element.clientWidth || 560) - 24; // the panel's padding
   return Math.min(760, Math.max(280, inside));
 }
 
-/** Long text, closed at first when it is over `limit` characters. */
+/** Long text, initially folded if it is longer than `limit` characters. */
 export function longText(text: string, what: string, limit = 160): HTMLElement {
   if (text.length <= limit) {
     return h(

@@ -1,4 +1,4 @@
-/** One instruction through all passes: when it appeared, instead of what, how it changed, when it went. */
+/** One instruction through all passes: when it appeared, what it replaced, how it changed, when it went. */
 import { type Child, fill, h } from "../../base/dom.ts";
 import type { Partner, Passes } from "../../state/passes.ts";
 import type { PanelContext } from "../panel.ts";
@@ -91,7 +91,7 @@ export function history(passes: Passes, i: number, links: HistoryLinks): Child[]
   ];
 }
 
-/** In Details: the same of an instruction of the program, once somebody asks. */
+/** The same in Details, for an instruction of the program, on request. */
 export function passesSection(ctx: PanelContext, index: number): HTMLElement | null {
   const loader = ctx.passes;
   if (!loader.offered) return null;

@@ -1,4 +1,4 @@
-/** What an operation is in the person's own Python: its line, or every line in a fusion. */
+/** What an operation is in the user's own Python: its line, or all lines in a fusion. */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
@@ -8,14 +8,14 @@ import type { PanelContext } from "../panel.ts";
 import { longList, note, section, selectionLink } from "./parts.ts";
 import { lineLink } from "./source.ts";
 
-/** What only holds values together says nothing of a line. */
+/** Opcodes that compute nothing, so that their lines do not matter. */
 const QUIET = new Set(["parameter", "constant", "tuple", "get-tuple-element", "bitcast"]);
 const FEW = 8;
 
 interface Line {
-  text: string; // "dir/train.py:31"; "" no line
+  text: string; // "dir/train.py:31"; "" without a line
   flops: number;
-  names: string[]; // of what is done there, without repeats
+  names: string[]; // opcodes of what is done there, without repeats
   members: number[];
   inferred: boolean;
 }
@@ -60,7 +60,7 @@ function insideOf(model: ViewModel, i: number): number[] {
   return out.filter((k) => !QUIET.has(model.opcode(k)));
 }
 
-/** The lines inside, those with most work first: by FLOPs where any are counted. */
+/** The lines inside a fusion, those with the most FLOPs first, then those with the most operations. */
 function fusion(ctx: PanelContext, i: number, inside: number[]): Child {
   const { model } = ctx;
   const flops = model.optional<Float64Array>("source.flops");

@@ -15,7 +15,7 @@ export interface FrameLine {
   function: string;
 }
 
-/** Innermost frame first; of what it serves where it has none itself: see `inferredLine`. */
+/** The stack, innermost frame first; if it has none, that of what it serves, see `inferredLine`. */
 export function stackOf(model: ViewModel, i: number): FrameLine[] {
   const { frame, strings } = model;
   const out: FrameLine[] = [];
@@ -29,7 +29,7 @@ export function stackOf(model: ViewModel, i: number): FrameLine[] {
   return out;
 }
 
-/** "dir/train.py:31" as a link to that line in the source panel, heated by `figure`, else in the editor. */
+/** "dir/train.py:31" as a link to the source panel, coloured by `figure`, or else to the editor. */
 export function lineLink(
   ctx: PanelContext,
   line: string,

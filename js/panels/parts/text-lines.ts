@@ -1,8 +1,8 @@
-/** Lines of a big text by byte offset, and which instruction each line is. Nothing is copied. */
+/** Lines of a large text by byte offset, and the instruction of each line. Nothing is copied. */
 import type { TextModel } from "../../base/model.ts";
 
 export class TextLines {
-  /** Byte offset of every line, and the end of the text. */
+  /** Byte offset of every line, then one past the end of the text plus its line break. */
   readonly begin: Uint32Array;
   readonly count: number;
   private instructionAt: Int32Array;
@@ -22,7 +22,7 @@ export class TextLines {
       if (offset !== 0xffffffff) this.instructionAt[this.lineOf(offset)] = i;
     });
   }
-  /** 0-based line that holds the byte. */
+  /** 0-based line that contains the byte. */
   lineOf(offset: number): number {
     let low = 0;
     let high = this.begin.length - 2;
@@ -36,7 +36,7 @@ export class TextLines {
   line(k: number): string {
     return this.text.slice(this.begin[k], this.begin[k + 1] - 1).replace(/\r$/, "");
   }
-  /** Instruction whose line begins there, or -1. */
+  /** The instruction on line `k`, or -1. */
   instruction(k: number): number {
     return this.instructionAt[k] ?? -1;
   }
@@ -44,7 +44,7 @@ export class TextLines {
     const offset = this.text.instructionBegin[i];
     return offset === undefined || offset === 0xffffffff ? -1 : this.lineOf(offset);
   }
-  /** Lines that contain the text (any case), at most `limit`, in steps that let the page live. */
+  /** Lines that contain the text, ignoring case, at most `limit`; yields to the page between blocks. */
   async find(needle: string, limit: number, signal: AbortSignal): Promise<number[]> {
     const found: number[] = [];
     const low = needle.toLowerCase();

@@ -1,13 +1,13 @@
 /**
- * One text among several that are linked: coloured lines, of which only those on screen are in
- * the page. What a line means and what it is linked with is the caller's.
+ * One of several linked texts: coloured lines, of which only those on screen are in the page.
+ * What a line means and what it is linked with is up to the caller.
  *
  *     stripes   number   text
  *     ▌▌            12   %dot.7 = f32[8,64] dot(%x, %w)        lit: something linked is pointed at
  *     ▌             13   %tanh.8 = f32[8,64] tanh(%dot.7)      pinned: was clicked
  *
- * Keys: up and down, page up and down, Home, End move the cursor, which counts as pointing at
- * the line; Enter and space pick it, `c` copies it.
+ * Keys: Up, Down, Page Up, Page Down, Home and End move the cursor, which counts as pointing at
+ * the line; Enter and Space pick it, `c` copies it.
  */
 import { copyText, h } from "../../base/dom.ts";
 import { count } from "../../base/format.ts";
@@ -16,30 +16,30 @@ import { virtualList } from "./virtual.ts";
 
 /** Height of a line, px. */
 export const LINE = 19;
-/** A constant's line can hold a million characters: no page shows that well. */
+/** A constant's line can have a million characters, which no page displays well. */
 const LONGEST = 3000;
 
-/** A text by its lines, made when they come on screen. */
+/** A text by its lines, which are made when they come on screen. */
 export interface Lines {
   count: number;
   text(k: number): string;
-  /** What stands beside it; its number in the text when not given. */
+  /** Text in the number column; by default the number of the line. */
   number?(k: number): string;
-  /** The name of a file among several; stands out and is never picked. */
+  /** Whether it is a heading, such as a file name; it stands out and cannot be picked. */
   heading?(k: number): boolean;
 }
 
-/** How a line looks now. */
+/** The current look of a line. */
 export interface Look {
-  /** Classes of colour, the first also behind the text; each a stripe, four at most. */
+  /** Colour classes, each a stripe, at most four; the first one also tints the line. */
   colors?: readonly number[];
   /** Something linked with it is pointed at. */
   lit?: boolean;
-  /** The same, less close: around it, or on the way to it. */
+  /** The same, but less closely linked: a caller, or something it calls. */
   near?: boolean;
   pinned?: boolean;
   change?: "added" | "removed" | "changed";
-  /** It holds what is searched for. */
+  /** It contains what is searched for. */
   found?: boolean;
 }
 
@@ -56,17 +56,17 @@ export interface TextPaneParts {
 
 export interface TextPane {
   element: HTMLElement;
-  /** Another text; scrolls to its beginning. */
+  /** Shows another text, from its beginning. */
   set(lines: Lines): void;
-  /** Asks anew how the lines on screen look. */
+  /** Updates the look of the lines on screen. */
   refresh(): void;
-  /** Brings a line into view, in the middle if it was not there, and a column of it. */
+  /** Brings a line into view, in the middle if it was off screen, and a column of it. */
   show(k: number, column?: number): void;
   /** Brings a line to the top. */
   begin(k: number): void;
   /** Whether a line is on screen. */
   shows(k: number): boolean;
-  /** Where the keyboard is; -1 nowhere. */
+  /** The line of the keyboard cursor; -1 none. */
   cursor: number;
   lines: Lines;
 }
@@ -74,7 +74,7 @@ export interface TextPane {
 const NONE: Lines = { count: 0, text: () => "" };
 let panes = 0;
 
-/** The hue of a class of colour, degrees: neighbours lie far apart. */
+/** The hue of a colour class, in degrees: neighbouring classes are far apart. */
 export const hueOf = (color: number): number => Math.round((color * 137.508 + 215) % 360);
 
 export function textPane(parts: TextPaneParts, signal: AbortSignal): TextPane {

@@ -1,4 +1,4 @@
-/** Cuts lines of programs for colouring; presentation only. */
+/** Splits lines of programs into tokens for colouring; presentation only. */
 
 export type TokenKind =
   | "name"
@@ -12,7 +12,7 @@ export type TokenKind =
 
 export type Tokens = (line: string) => [TokenKind, string][];
 
-/** Groups of the expression name the kinds in order. */
+/** The groups of the expression correspond to `kinds`, in order. */
 function cutter(token: RegExp, kinds: TokenKind[]): Tokens {
   return (line) => {
     const out: [TokenKind, string][] = [];

@@ -1,8 +1,8 @@
 /**
- * A list that keeps only the rows on screen in the page; all rows have one height.
+ * A list that keeps only the rows on screen in the page; all rows have the same height.
  *
- * A row that stays on screen keeps its element whatever is drawn anew around it: what is pressed
- * before and released after is still one click.
+ * A row that stays on screen keeps its element, whatever is redrawn around it, so that a press
+ * before and a release after still make a click.
  */
 import { h, onFrame } from "../../base/dom.ts";
 
@@ -10,21 +10,21 @@ import { h, onFrame } from "../../base/dom.ts";
 const MOST_PIXELS = 12_000_000;
 
 export interface Rows {
-  /** What the row is: rows of the same key have the same element, on screen once. */
+  /** Identity of a row: the same key reuses the same element. Keys on screen must be unique. */
   key(row: number): string | number;
-  /** The element, without what `refresh` sets. */
+  /** Makes the element, without what `refresh` sets. */
   make(row: number): HTMLElement;
-  /** Sets what can change while the row stays the same: whether it is chosen, lit, found. */
+  /** Updates what can change while the row stays the same: whether it is chosen, lit, found. */
   refresh?(element: HTMLElement, row: number): void;
 }
 
 export interface VirtualList {
   element: HTMLElement;
-  /** Draws again with `count` rows. */
+  /** Redraws with `count` rows. */
   update(count: number): void;
   /** Brings a row to the top. */
   begin(row: number): void;
-  /** Brings a row into view, in the middle if it was not there. */
+  /** Brings a row into view, in the middle if it was off screen. */
   show(row: number): void;
 }
 
@@ -47,7 +47,7 @@ export function virtualList(
     const end = Math.min(count, Math.ceil(first + element.clientHeight / rowHeight) + 8);
     const wanted = new Map<string | number, number>();
     for (let row = begin; row < end; row++) wanted.set(of.key(row), row);
-    // Those that go, go first: then nothing that stays has to be moved.
+    // Remove obsolete rows first, so that remaining ones need not be moved.
     for (const [key, gone] of drawn) if (!wanted.has(key)) gone.remove();
     const now: typeof drawn = new Map();
     let at = rows.firstElementChild;
@@ -59,7 +59,7 @@ export function virtualList(
       now.set(key, made);
     }
     drawn = now;
-    // At scale 1 this is begin * rowHeight; scaled, rows stay fixed to what the scrollbar says.
+    // At scale 1 this is begin * rowHeight; otherwise rows stay aligned with the scroll position.
     rows.style.transform = `translateY(${element.scrollTop - (first - begin) * rowHeight}px)`;
   };
   const later = onFrame(draw, signal);

@@ -1,4 +1,4 @@
-/** The text of what a pass changed: lines gone and new, with some around them. */
+/** The text of what a pass changed: removed and new lines, with some context. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { DiffKind, type Passes } from "../../state/passes.ts";
@@ -7,9 +7,9 @@ import { tokens } from "../parts/tokens.ts";
 
 export interface DiffPane {
   element: HTMLElement;
-  /** The row whose changes are shown. */
+  /** Shows the changes of a row. */
   show(row: number): void;
-  /** Brings an instruction's line into view, where it is among the changes. */
+  /** Brings an instruction's line into view, if it is among the changes. */
   reveal(instruction: number): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What every pass of the compiler did: the passes in a table, and over the graph the module as it
- * stood after the chosen one, in one picture of all of them, so that what stays does not move.
+ * What every compiler pass did: the passes in a table, and over the graph the module as it was
+ * after the chosen pass, laid out once for all passes, so that what stays does not move.
  */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -73,7 +73,7 @@ function waiting(ctx: PanelContext): HTMLElement {
   );
 }
 
-/** Where the last person stood, so that closing the panel does not lose the place. */
+/** The row shown last, so that closing the panel does not lose the place. */
 const places = new WeakMap<Passes, number>();
 
 const LEGEND: [Life, string, string][] = [
@@ -89,10 +89,10 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
   let row = Math.min(places.get(found) ?? found.begin, found.rows.length - 1);
   let asText = false;
 
-  // 1. The head of the picture: which pass, what it did, how to go on.
+  // 1. The header of the picture: which pass it is, what it did, and how to go on.
   const title = h("strong", { class: "clip" });
   const where = h("span", { class: "dim clip where" });
-  // Its line is there at passes of which nothing is known too: the picture below must not move.
+  // Its line is kept for passes without a description too, as the picture below must not move.
   const about = h("p", { class: "note clip pass-about" });
   about.hidden = !found.rows.some((r) => r.about);
   const did = h("span", { class: "pass-did", role: "status" });
@@ -256,7 +256,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
     () => {
       tell();
       const i = selected();
-      // What is still there in the end is chosen in the main picture as well.
+      // What still exists at the end is selected in the main picture as well.
       if (i >= 0 && found.final[i] >= 0) store.selectInstruction(found.final[i]);
       else if (i >= 0) store.select(NOTHING);
     },
@@ -271,7 +271,7 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
   };
   store.on("selection", follow, signal);
 
-  // 3. Keys, before those of the explorer: the picture under this one is not on show.
+  // 3. Keys, which take precedence over the explorer's, as its picture is covered.
   const keys: Record<string, () => unknown> = {
     ArrowRight: () => step(1),
     j: () => step(1),
@@ -310,10 +310,10 @@ function show(element: HTMLElement, ctx: PanelContext, found: Passes): { update(
   tell();
   go(row);
   follow();
-  // A tab that was clicked gives way to the passes, so that arrows step; by keyboard it keeps them.
+  // A tab that was clicked passes the focus on, so that arrows step; reached by keyboard, it keeps it.
   const at = (root.getRootNode() as ShadowRoot).activeElement;
   if (at?.matches(".tab") && !at.matches(":focus-visible")) table.focus();
-  // Once the panel has its width.
+  // Wait until the panel has its width.
   requestAnimationFrame(() => selected() < 0 && stage.pane.fit());
   return {
     update() {

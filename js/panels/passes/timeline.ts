@@ -1,4 +1,4 @@
-/** The passes in a table: one row each, pipelines as headings, what changed only metadata folded. */
+/** A table of the passes: one row each, pipelines as headings, metadata-only passes folded. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Passes } from "../../state/passes.ts";
@@ -12,7 +12,7 @@ type Row =
   | { is: "pipeline"; name: string }
   | { is: "folded"; rows: number[] };
 
-/** Columns: heading, what it is, and of a row the change and what there is now. */
+/** A column: its heading, what it means, and for a row the change and the new value. */
 interface Column {
   head: string;
   title: string;
@@ -20,9 +20,9 @@ interface Column {
 }
 interface Cell {
   change: number | null;
-  /** What there is after the pass, in words; null not known. */
+  /** The value after the pass, as text; null not known. */
   now: string | null;
-  /** What stands in the table. */
+  /** Text in the table. */
   text: string;
   note?: string;
 }
@@ -65,7 +65,7 @@ const costed = (
     let before: PassCost | null = null;
     for (let k = row - 1; k >= 0 && !before; k--) before = passes.rows[k].cost;
     const was = before?.shapes === cost.shapes ? (before?.[key] ?? null) : null;
-    // Where figures of all devices become figures of one, a difference would say nothing.
+    // When figures change from all devices to one, a difference would be meaningless.
     const is = words(now);
     if (was === null) return { change: null, now: is, text: `= ${is}`, note: whole };
     const by = now - was;
@@ -83,7 +83,7 @@ const COLUMNS: Column[] = [
   costed("Peak", "bytes live at the peak; known once there is a schedule", "peak_bytes", "B"),
 ];
 
-/** All figures of one pass: what there is after it, and the change. */
+/** All figures of one pass: the values after it, and the changes. */
 export function figures(passes: Passes, row: number): HTMLElement {
   const box = h("div", { class: "pass-figures" });
   for (const column of COLUMNS) {
@@ -102,12 +102,12 @@ export function figures(passes: Passes, row: number): HTMLElement {
 
 export interface Timeline {
   element: HTMLElement;
-  /** Another row is chosen. */
+  /** Marks another row as chosen. */
   update(chosen: number): void;
-  /** Figures have come. */
+  /** Redraws after new figures have arrived. */
   renew(): void;
   focus(): void;
-  /** The next row that is not folded away, or the same. */
+  /** The next row that is not folded; at the end, the last one. */
   next(row: number, by: 1 | -1): number;
 }
 

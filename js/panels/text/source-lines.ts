@@ -1,4 +1,4 @@
-/** The person's own Python with heat per line; a line lights its operations. */
+/** The user's own Python with a heat bar per line; clicking a line highlights its operations. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { baseName, shortPlace, wholePlace } from "../../base/lines.ts";
@@ -31,7 +31,7 @@ export const sourceLines: Panel = {
   render(element, ctx) {
     const sources = sourcesOf(ctx.model);
     if (!sources) return;
-    sources.work(); // the chip or a trip count may have changed while nobody looked
+    sources.work(); // the chip or a trip count may have changed while the panel was closed
     const known = FIGURES.filter((f) => sources.has(f));
     let figure: Figure = known.find((f) => f === "measured" || f === "seconds") ?? "flops";
     let libraries = false;
@@ -78,7 +78,7 @@ export const sourceLines: Panel = {
       follow();
       point();
     };
-    /** Marks the lines of what is selected, fainter those that call them. */
+    /** Marks the lines of what is selected and, more faintly, those that call them. */
     const follow = (showFirst = false) => {
       const chosen = withFused(ctx.model, instructionsOf(ctx.model, ctx.store.get("selection")));
       const { own, around } = sources.linesOf(chosen);
@@ -111,7 +111,7 @@ export const sourceLines: Panel = {
       );
       if (!file && !libraries && sources.isLibrary(at.file)) {
         libraries = folded.checked = true;
-        show(); // comes back here
+        show(); // calls point() again
         return;
       }
       const row = () => file?.querySelector<HTMLElement>(`[data-line="${at.line}"]`);
@@ -158,7 +158,7 @@ export const sourceLines: Panel = {
   },
 };
 
-/** Lines around those that cost something; all of them when asked for. */
+/** A file: its lines with costs and some around them; all lines on request. */
 function fileSection(
   ctx: PanelContext,
   file: string,

@@ -10,7 +10,7 @@ import { tokens } from "../parts/tokens.ts";
 import { virtualList } from "../parts/virtual.ts";
 
 const ROW = 19;
-/** A constant's line can hold a million characters: no page shows that well. */
+/** A constant's line can have a million characters, which no page displays well. */
 const LONGEST = 3000;
 const MOST_FOUND = 5000;
 
@@ -188,7 +188,7 @@ function show(element: HTMLElement, ctx: PanelContext, lines: TextLines): void {
     list.update(lines.count);
     if (current >= 0) list.show(current);
   };
-  // What a person reads begins at ENTRY; tables of files and frames can fill screens above it.
+  // Start at ENTRY: tables of files and frames can fill whole screens above it.
   const entry = lines.text.computationBegin[entryComputation(model)];
   if (store.get("selection").kind === "none" && entry !== undefined && entry !== 0xffffffff) {
     requestAnimationFrame(() => {

@@ -1,10 +1,10 @@
-/** What both timelines are painted with: a ruler, names of lanes, bars with as much label as fits. */
+/** Drawing for both timelines: a ruler, lane names, bars with as much of the label as fits. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 
 export const RULER = 20;
 const FONT = "11px system-ui, sans-serif";
-/** Pixels of an average letter, and of the room around a label. */
+/** Width of an average character, and of the space around a label, px. */
 const LETTER = 5.8;
 const ROOM = 8;
 
@@ -20,7 +20,7 @@ export interface Span {
 export class Brush {
   readonly g: CanvasRenderingContext2D;
   readonly span: Span;
-  readonly scale: number; // pixels a second
+  readonly scale: number; // pixels per second
   readonly text: string;
   readonly dim: string;
   readonly line: string;
@@ -75,7 +75,7 @@ export class Brush {
     g.stroke();
   }
 
-  /** A lane's name above what it is drawn on. */
+  /** The background of a lane with its name above. */
   lane(name: string, y: number, tall: number): void {
     this.g.fillStyle = this.back;
     this.g.fillRect(0, y, this.span.width, tall);
@@ -93,7 +93,7 @@ export class Brush {
     this.g.fillText(shown, x + ROOM / 2, y + tall / 2 + 0.5);
   }
 
-  /** Hatched, so that it is told apart without colour too. */
+  /** A hatched bar, which can be distinguished without colour. */
   hatched(x: number, y: number, w: number, tall: number, color: string): void {
     const { g } = this;
     g.save();

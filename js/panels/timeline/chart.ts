@@ -1,4 +1,4 @@
-/** A window of time that is zoomed and panned like a trace viewer; what it shows is a `Lanes`. */
+/** A window of time, zoomed and panned as in a trace viewer; its content is a `Lanes`. */
 import { h, onFrame } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { NOTHING } from "../../state/store.ts";
@@ -7,25 +7,25 @@ import { Brush } from "./brush.ts";
 
 const STEP = 1.25;
 
-/** Something drawn: absolute seconds. */
+/** An event that is drawn; times are absolute seconds. */
 export interface Mark {
   start: number;
   seconds: number;
-  instruction: number; // -1 none of this program
+  instruction: number; // -1: not of this program
   words: string;
 }
 
-/** What is drawn in a chart. Everything in CSS pixels of all its height, and seconds. */
+/** The content of a chart. Coordinates are CSS pixels of its full height, and seconds. */
 export interface Lanes {
   seconds: number;
-  /** What the arrows and a screen reader get. */
+  /** Description for screen readers. */
   about: string;
   height: number;
-  /** Paints what is between `top` and `top` + the span's height. */
+  /** Paints the part between `top` and `top` + the span's height. */
   paint(brush: Brush, top: number): void;
-  /** What is at a place of the last painting. */
+  /** The event at a position, as last painted, or null. */
   at(x: number, y: number): Mark | null;
-  /** Where an instruction stands; of several the nearest to `near`. */
+  /** When an instruction runs; of several events, the one nearest to `near`. */
   place(instruction: number, near: number): { start: number; seconds: number } | null;
 }
 
@@ -33,7 +33,7 @@ export interface Chart {
   element: HTMLElement;
   show(from: number, to: number): void;
   zoom(factor: number): void;
-  /** Other lanes, as of another device; the window of time stays. */
+  /** Shows other lanes, for example of another device, in the same window of time. */
   change(lanes: Lanes): void;
   all(): void;
 }
@@ -99,7 +99,7 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
   canvas.addEventListener(
     "wheel",
     (event) => {
-      // Shift turns lanes up and down where they are more than the window holds.
+      // Shift scrolls lanes up and down if they do not all fit.
       if (event.shiftKey && lanes.height > box.clientHeight) return;
       event.preventDefault();
       const x = event.clientX - canvas.getBoundingClientRect().left;
@@ -171,7 +171,7 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
     event.stopPropagation();
     act();
   });
-  /** Brings what was selected elsewhere into view. */
+  /** Brings an instruction selected elsewhere into view. */
   store.on(
     "selection",
     () => {

@@ -1,4 +1,4 @@
-/** The modelled step, painted: loops open into their iterations as they get wide enough. */
+/** Paints the modelled step; loops open into iterations once these are wide enough. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import type { Timeline } from "../../state/timeline.ts";
@@ -9,11 +9,11 @@ import { describe, type Lanes, type Mark } from "./chart.ts";
 const NAME = 16;
 const BAR = 26;
 const LANE = NAME + BAR + 8;
-/** Pixels that an iteration needs to be drawn; a loop below it is one box. */
+/** Least width of an iteration, px; below it a loop is drawn as one box. */
 const OPENS = 10;
 const MOST_DEEP = 6;
 
-/** What was drawn, for the pointer: CSS pixels. */
+/** An event as drawn, for the pointer; in CSS pixels. */
 interface Drawn {
   event: number;
   x: number;
@@ -25,10 +25,10 @@ interface Drawn {
 export function modelled(model: ViewModel, timeline: Timeline): Lanes {
   let drawn: Drawn[] = [];
 
-  /** Events of one lane in a computation that begins at `origin` seconds. */
+  /** Paints the events of one lane in a computation that begins at `origin` seconds. */
   function events(b: Brush, c: number, lane: number, origin: number, depth: number, y: number) {
     const { from, to, width } = b.span;
-    // What stands in loops occupies other lanes too: containers are looked into on each.
+    // Events inside loops occupy other lanes too, so containers are visited for each lane.
     if (lane !== 0) {
       const loops = timeline.loops(c);
       for (let k = firstAfter(loops.end, from - origin); k < loops.events.length; k++) {
@@ -56,16 +56,16 @@ export function modelled(model: ViewModel, timeline: Timeline): Lanes {
       } else {
         bar(b, e, left, w, y, start, fill, model.label(i) || model.name(i));
       }
-      // Of what is too short to be told apart the first of a pixel stands for all of it.
+      // Of events too short to distinguish, only the first one in each pixel is drawn.
       const until = Math.max(row.end[k], from - origin + (left + 1) / b.scale);
       k = isShort ? firstAfter(row.end, until, k + 1) : k + 1;
     }
   }
 
-  /** The label of a loop says how often already, where that is known. */
+  /** The label of a loop already gives the trip count, if that is known. */
   const times = (e: number) => model.label(timeline.instruction[e]) || `loop ×${timeline.times[e]}`;
 
-  /** The visible iterations of a loop, when they are wide enough; false when they are not. */
+  /** Paints the visible iterations of a loop; returns false if they are not wide enough. */
   function loop(b: Brush, e: number, lane: number, origin: number, depth: number, y: number) {
     const each = timeline.each(e);
     if (each * b.scale < OPENS || depth >= MOST_DEEP) return false;
@@ -121,7 +121,7 @@ export function modelled(model: ViewModel, timeline: Timeline): Lanes {
       brush.ruler();
     },
     at(x, y): Mark | null {
-      // The innermost is drawn last.
+      // Search backwards, as the innermost is drawn last.
       for (let k = drawn.length - 1; k >= 0; k--) {
         const d = drawn[k];
         if (x < d.x || x > d.x + d.w || y < d.y || y > d.y + BAR) continue;

@@ -1,6 +1,6 @@
 /**
- * The step over time. Modelled: compute, waiting, and each way that transfers go. Measured: every
- * event of the devices of a trace. Zoomed and panned like a trace viewer.
+ * The step over time. Modelled: compute, waiting, and a lane for each network of transfers.
+ * Measured: every device event of a trace. Zoomed and panned as in a trace viewer.
  */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
@@ -88,7 +88,7 @@ function ofTrace(ctx: PanelContext, trace: Trace): Child[] {
   let shown: Run[] = [];
   const list = () => {
     shown = trace.runs.filter((run) => device === null || run.device === device);
-    // Of all devices those of the first are enough: others ran at the same time.
+    // For all devices, the runs of the first are enough, as others ran at the same time.
     if (device === null) shown = shown.filter((run) => run.device === shown[0].device);
     runs.replaceChildren(
       h("option", { value: "" }, "the whole trace"),
@@ -123,7 +123,7 @@ function ofTrace(ctx: PanelContext, trace: Trace): Child[] {
     trace.devices.length > 1 ? h("option", { value: ALL }, ALL) : null,
   );
   list();
-  // The run that took as long as most do.
+  // Show the run of median duration.
   if (shown.length > 1) {
     const order = shown.map((_, k) => k).sort((a, b) => shown[a].seconds - shown[b].seconds);
     runs.value = String(order[order.length >> 1]);
@@ -149,7 +149,7 @@ function ofTrace(ctx: PanelContext, trace: Trace): Child[] {
   ];
 }
 
-/** The device with most events of this program. */
+/** The device with the most events of this program. */
 function busiest(trace: Trace): string | null {
   const events = new Map<string, number>();
   trace.lanes.forEach((lane) => {

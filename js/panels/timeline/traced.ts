@@ -1,4 +1,4 @@
-/** A trace's lanes, painted: each event its own bar while it has a pixel, the rest told by shade. */
+/** Paints the lanes of a trace: events at least a pixel wide as bars, shorter ones merged by colour. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { firstAfter, type Lane, type Row, type Trace } from "../../state/trace.ts";
@@ -35,14 +35,14 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
     const pixel = 1 / scale;
     const ringed: [number, number][] = [];
     let k = firstAfter(end, from);
-    // Bars without words by colour: nothing of a row lies on anything else of it.
+    // Bars without labels, grouped by colour, as bars of a row do not overlap.
     const plain = new Map<string, number[]>();
     const put = (fill: string, x: number, w: number) => {
       const held = plain.get(fill);
       if (held) held.push(x, w);
       else plain.set(fill, [x, w]);
     };
-    // Pixels of what is too short to be told apart, one beside the other and of one colour.
+    // Adjacent pixels of one colour, from events too short to distinguish.
     let [dense, until, shade] = [0, 0, ""];
     const flush = () => {
       if (until > dense) put(shade, dense, until - dense);
@@ -61,7 +61,7 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
         else put(fill, left, w);
         k++;
       } else {
-        // The first of a pixel stands for all of it.
+        // Only the first event in each pixel is drawn.
         if (fill !== shade || left > until + 0.5) {
           flush();
           [dense, shade] = [left, fill];
@@ -85,7 +85,7 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
     return said && said !== model.opcode(i) ? said : trace.name(e);
   }
 
-  /** A device's clock and its host's may disagree, by jumps too; lanes share the host's. */
+  /** The clocks of a device and its host may disagree, even by jumps; lanes share the host's. */
   function clocks(e: number): string {
     const long = trace.end[e] - trace.start[e];
     const far = Math.abs(long - trace.seconds[e]) > 0.01 * trace.seconds[e] + 1e-8;
@@ -99,7 +99,7 @@ export function traced(model: ViewModel, trace: Trace, device: string | null): L
     );
     const found = place?.lane.rows[Math.floor((y - place.y) / (TALL + APART))];
     if (!found) return -1;
-    // The last that begins within a pixel of the pointer and has not ended before it.
+    // The event at the pointer, or else the one that is about a pixel away.
     const at = last.span.from + x / last.scale;
     const near = 1.5 / last.scale;
     let k = firstAfter(found.end, at - near);
