@@ -3,7 +3,7 @@
     git worktree add --detach /tmp/before COMMIT
     python benchmarks/before_after.py /tmp/before FILE … [--rounds 4] [--wheels OLD.whl NEW.whl]
 
-Runs take turns, so that both see the same machine, and the best of all runs counts: CPU seconds
+Runs alternate, so that both see the same machine, and the best of all runs counts: CPU seconds
 of reading and of the block that the first picture needs. With wheels: compressed bytes by part,
 and which parts the new one has more of.
 """
@@ -54,7 +54,7 @@ def run(tree: Path, file: Path, repeat: int) -> list[float] | str:
 
 
 def part(name: str) -> str:
-    """What a file of the wheel is for."""
+    """What a file of the wheel belongs to."""
     if "labextensions" in name:
         return "JupyterLab extension"
     if "/static/" in name:

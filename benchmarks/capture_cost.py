@@ -1,4 +1,4 @@
-"""What following operations and keeping passes costs a capture; prints a table.
+"""What tracking operations and keeping passes costs a capture; prints a table.
 
     python benchmarks/capture_cost.py [--topology v5e:2x4] [--layers 24] [--repeat 2]
 
@@ -71,7 +71,7 @@ def main() -> None:
     tokens = jax.ShapeDtypeStruct((8, 128), jnp.int32)
     mesh: dict[str, Any] = {"mesh": {"data": 2, "model": 4}} if given.topology else {}
     best = dict.fromkeys(KINDS, float("inf"))
-    hs.capture(lambda x: x + 1, jnp.ones(4), topology=given.topology)  # starts what starts once
+    hs.capture(lambda x: x + 1, jnp.ones(4), topology=given.topology)  # one-time initialisation
     for _ in range(given.repeat):
         for kind, options in KINDS.items():
             jax.clear_caches()

@@ -3,8 +3,8 @@
     python benchmarks/devices.py [--devices 512] [--instructions 100000] [--repeat 7]
 
 A generated step over a mesh of two axes, with sharded arguments and a collective in every
-thirtieth instruction, opened as an HTML page in a Chromium without a GPU. Opening is from the
-click on the tab until a frame with the panel was painted; a selection, from its change until
+thirtieth instruction, opened as an HTML page in a Chromium without a GPU. Opening is timed from
+the click on the tab until a frame with the panel is painted; a selection, from its change until
 the frame with it. Goals: 300 ms and 50 ms.
 """
 
@@ -37,7 +37,7 @@ window.tab = (id) => root.querySelector(`#tab-${id}`);
 
 
 def module_text(devices: int, instructions: int) -> str:
-    """HLO of that many instructions, partitioned over a mesh x × y."""
+    """HLO with that many instructions, partitioned over a mesh x × y."""
     x = 1 << (devices.bit_length() - 1) // 2
     y = devices // x
     cuts = [

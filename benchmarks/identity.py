@@ -4,8 +4,8 @@
 
 Each program of tests/corpus is compiled with marks, every pass dumped. The same dumps without
 marks are followed by name, structure and metadata, and compared with what the marks say, for
-every instruction of the optimised program: "all" counts those that are of no operation too, of
-which nothing may be claimed; "with origin" only the others. What is not known, such as which
+every instruction of the optimised program: "all" also counts those that come from no operation,
+for which nothing may be claimed; "with origin" only the others. What is not known, such as which
 of several equal operations, counts as wrong.
 The last lines say how often each kind of evidence was right.
 """

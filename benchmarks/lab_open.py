@@ -4,8 +4,8 @@
 
 Without files, a generated training step of 25 MB. The server's cache is defeated by a
 comment in front of the module, so each opening reads the file in a process of its own.
-"View" is when the View has arrived and the explorer begins, "picture" when the graph stands,
-"all read" when the analyses and the text are made too. "Longest block" is the longest stretch in
+"View" is when the View has arrived and the explorer starts, "picture" when the graph is drawn,
+"all read" when the analyses and the text are ready too. "Longest block" is the longest stretch in
 which the browser's main thread did not answer.
 """
 
@@ -43,7 +43,7 @@ def measure(page: Page, server: Server, name: str) -> dict[str, float]:
     view = time.perf_counter() - begun
     first = pane.locator(".root canvas").first
     first.wait_for(state="visible", timeout=180_000)
-    # the picture stands once two frames have passed without a long task
+    # the picture is drawn once two frames have passed
     page.evaluate(
         "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r())))"
     )

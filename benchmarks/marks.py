@@ -4,7 +4,7 @@
 
 Each program of tests/corpus is compiled with marks and without. "same": equal text, metadata
 aside. "names": the same program, but some instructions have other names. "op_names": every
-op_name reads as it would without marks. "origin": of the instructions with metadata, arguments
+op_name is as it would be without marks. "origin": of the instructions with metadata, arguments
 aside, how many know their StableHLO operations. "ms": marking, and taking the marks out.
 """
 

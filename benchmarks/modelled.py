@@ -1,14 +1,14 @@
 """Modelled time beside XLA:TPU's own estimate: how close, and never above it.
 
     python benchmarks/modelled.py [--topology v5e:2x4]        over the corpus; needs libtpu, no TPU
-    python benchmarks/modelled.py step.hlo.gz --hardware tpu-v5e    dumps of one's own
+    python benchmarks/modelled.py step.hlo.gz --hardware tpu-v5e    dumps of your own
 
-Prints a row a program: modelled time without communication, XLA's ``estimated_cycles`` at the
+Prints one row per program: modelled time without communication, XLA's ``estimated_cycles`` at the
 chip's clock, their ratio; then the median ratio, over programs and over operations, the rank
-correlation of operations (Spearman), and what is above XLA's estimate. The corpus' programs are
+correlation of operations (Spearman), and what is above XLA's estimate. The corpus's programs are
 tiny, and XLA's estimates of tiny operations are mostly fixed costs that no bound may count: the
-operations that XLA gives 10 µs and more have figures of their own. So have those whose result is
-in main memory: on a chip with much VMEM nearly all of a tiny program stays there, where a bound
+operations that XLA estimates at 10 µs or more have figures of their own. So do those whose result
+is in main memory: on a chip with much VMEM nearly all of a tiny program stays there, where a bound
 by main memory's bandwidth says next to nothing.
 """
 

@@ -1,12 +1,13 @@
-"""How fast one steps from pass to pass, and what the passes cost; prints figures.
+"""How fast stepping from pass to pass is, and what the passes cost; prints figures.
 
     python benchmarks/passes.py [DUMP] [--steps 30] [--layers 48]
 
-DUMP is a folder that XLA dumped every pass to; without it a step of plain layers is compiled for
-eight CPU devices here, 48 of them to 15,000 instructions. A step is from the key until the frame
-with the next pass was painted, in a Chromium without a GPU, as the picture opens and with 5,000
-boxes of it open. Goal: under 100 ms where the module has 10,000 instructions. Also how long it
-takes from pointing at a line of the Code panel until the lit lines were painted.
+DUMP is a folder that XLA dumped every pass to; without it a training step of plain layers is
+compiled for eight CPU devices here; 48 layers make 15,000 instructions. A step is timed from the
+key until the frame with the next pass is painted, in a Chromium without a GPU, as the picture
+opens and with 5,000 boxes of it open. Goal: under 100 ms where the module has 10,000
+instructions. Also how long it takes from pointing at a line of the Code panel until the
+highlighted lines are painted.
 """
 
 from __future__ import annotations

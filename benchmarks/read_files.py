@@ -2,10 +2,10 @@
 
     python benchmarks/read_files.py FOLDER… [--limit 500]
 
-A row a folder: files read, equal to XLA's parser (in a child process: it may abort), equal but
-for what that parser changes by itself (it gives arrays without a layout the default one, and
-numbers names that stand in two computations anew), different, not comparable (XLA refuses them,
-or they are no HLO text), with warnings, refused with a sentence, and the slowest in CPU seconds.
+One row per folder: files read, equal to XLA's parser (in a child process: it may abort), equal
+except for what that parser changes by itself (it gives arrays without a layout the default one,
+and renumbers names that occur in two computations), different, not comparable (XLA refuses them,
+or they are not HLO text), with warnings, refused with a message, and the slowest in CPU seconds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How good a sharding search of a 12-layer transformer is, beside everything that there is.
+"""How good a sharding search of a 12-layer transformer is, beside an exhaustive one.
 
     python benchmarks/search_transformer.py [--budget 200] [--store search.db] [--chip a100]
 
 Eight groups of arguments (embedding, six weights of every layer, tokens) on three meshes of
-eight CPU devices. All there is can be compiled only of a reduced version: one layer, two specs a
-group, 514 candidates. The search has the 12 layers, every spec, and its budget. Then both winners
-are compiled in both versions, and the same search has the reduced version to itself.
+eight CPU devices. An exhaustive search is only possible for a reduced version: one layer, two specs
+per group, 514 candidates. The search has the 12 layers, every spec, and its budget. Then both
+winners are compiled in both versions, and the same search is run on the reduced version.
 
-A compile is about two CPU seconds; ``--store`` goes on where an earlier run was ended.
+A compile is about two CPU seconds; ``--store`` resumes where an earlier run ended.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MESHES = [{"data": 2, "model": 4}, {"data": 4, "model": 2}, {"data": 8, "model":
 
 
 def search(layers: int, **options: Any) -> Search:
-    """A search over the model with so many layers."""
+    """A search over the model with that many layers."""
     found = hs.search_shardings(gpt, *gpt_args(layers), progress=tell, **options)
     sys.stderr.write("\n")
     return found
 
 
 def tell(now: Any) -> None:
-    """A line that is written over."""
+    """Shows progress on one line."""
     sys.stderr.write(f"\r\x1b[K{now}")
     sys.stderr.flush()
 
@@ -50,12 +50,12 @@ def one(layers: int, wanted: Candidate, **options: Any) -> Candidate:
 
 
 def specs(c: Candidate) -> dict[str, Any]:
-    """Patterns that suit any number of layers."""
+    """Patterns that fit any number of layers."""
     return {p.replace("params/", ""): s for p, s in c.specs.items()}
 
 
 def seconds(c: Candidate) -> float:
-    """Modelled, of a step."""
+    """Modelled seconds of a step."""
     assert c.figures is not None, c.error
     assert c.figures.seconds is not None
     return c.figures.seconds
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def report(layers: int, budget: int, same: dict[str, Any]) -> None:
-    """Runs all of it and prints."""
+    """Runs all searches and prints the results."""
     every = search(1, mesh=MESHES, groups=FEW, method="all", **same)
     print(f"1 layer, two specs a group: all {len(every)} candidates, {len(every.failed)} failed")
     print(f"  best {seconds(every.best) * 1e3:.3f} ms: {every.best.mesh_label}, {every.best.label}")

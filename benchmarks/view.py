@@ -3,10 +3,10 @@
     python benchmarks/view.py [FILE] [--layers 28] [--repeat 3]
 
 Without FILE it uses the GPT step of read_module.py (28 layers are about 100,000
-instructions; compiled once and cached). First the blocks as hosts ask for them: the View is
-all that the first picture needs, the analyses come after it, the text when somebody looks.
-Then cost, memory and source lines on their own, and each step of the blocks, on what came
-before: an analysis runs once, so what a later step finds made costs it nothing.
+instructions; compiled once and cached). First the blocks as hosts request them: the View is
+all that the first picture needs, the analyses come after it, the text on demand.
+Then cost, memory and source lines on their own, and each step of the blocks after the
+previous ones: an analysis runs once, so a later step gets cached results for free.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 
 def parts(module: Any) -> dict[str, float]:
-    """Seconds of each step of the blocks, in order, each on what came before."""
+    """Seconds of each step of the blocks, in order, each after the previous ones."""
     from hloscope.analysis.base.families import families
     from hloscope.analysis.base.flags import flags
     from hloscope.analysis.base.labels import labels
@@ -68,7 +68,7 @@ def parts(module: Any) -> dict[str, float]:
 
 
 def analyses(module: Any) -> dict[str, float]:
-    """Seconds of cost, memory and source lines on their own, with nothing made before."""
+    """Seconds of cost, memory and source lines on their own, with nothing cached."""
     from hloscope.analysis.cost.cost import estimated
     from hloscope.analysis.memory.memory import analysed
     from hloscope.analysis.report.source import attribute

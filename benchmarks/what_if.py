@@ -2,10 +2,10 @@
 
     python benchmarks/what_if.py FILE
 
-FILE is a dump; a 100,000-instruction one is written by ``benchmarks/read_module.py``. Prints a
-row a chip, milliseconds; the first is cold; then what a person waits for in a Chromium without
+FILE is a dump; a 100,000-instruction one is written by ``benchmarks/read_module.py``. Prints one
+row per chip, in milliseconds; the first is cold; then what a user waits for in a Chromium without
 a GPU: from the choice of a chip in the Cost panel until the frame with its figures, treemap,
-roofline, table and colours was painted. Goal: 100 ms. Needs node, Chromium and playwright.
+roofline, table and colours is painted. Goal: 100 ms. Needs node, Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHOOSE = """(chip) => painted(() => {
 
 
 def in_a_browser(cap: Any, folder: Path, chips: list[str]) -> dict[str, list[list[float]]]:
-    """Milliseconds until the frame, and of script, per chip; by what boxes are coloured by."""
+    """Milliseconds until the frame, and of script, per chip; by what colours the boxes."""
     from conftest import CHROMIUM_FLAGS
     from devices import PAGE
     from playwright.sync_api import sync_playwright

@@ -55,6 +55,6 @@ def take(file: Path, width: int, height: int, browser: Any) -> None:
         document = page.locator(".hloscope-pane")
         document.get_by_role("tab", name="Cost", exact=True).wait_for()
         page.locator("#hloscope-captures li button").first.click()
-        page.wait_for_timeout(1500)  # scrolling and moves of the pictures end
+        page.wait_for_timeout(1500)  # until scrolling and animations end
         page.screenshot(path=file)
         context.close()

@@ -110,7 +110,7 @@ def _source(page: Page) -> None:
 
 def _code(page: Page) -> None:
     _tab("Code")(page)
-    # The number: it stays where it is when a long line is scrolled into view.
+    # The line number: it does not move when a long line is scrolled into view.
     page.locator('.code-stage[data-stage="source"] .code-line.linked .number').nth(2).click()
     page.wait_for_timeout(500)
 
@@ -126,7 +126,7 @@ def _row(page: Page) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """One screenshot: of which page, how large, after doing what."""
+    """One screenshot: which page, how large, after which actions."""
 
     page: str
     act: Callable[[Page], None] = lambda page: None
@@ -180,7 +180,7 @@ def _program(folder: Path, name: str, *changes: tuple[str, str]) -> Any:
     for change in changes:
         assert change[0] in text, f"examples/start.ipynb has no {change[0]}"
         text = text.replace(*change)
-    # Run by its bare name in its own folder: that is how source lines are then shown.
+    # Run by its bare name in its own folder, so that source lines show the bare name.
     os.chdir(folder)
     Path(f"{name}.py").write_text(text, "utf-8")
     module = types.ModuleType(name)
@@ -206,7 +206,7 @@ def _on_cpu(folder: Path, out: Path) -> None:
     import jax
     import jax.numpy as jnp
 
-    small = ("HEADS, VOCAB = 6,", "HEADS, VOCAB = 2,")  # layers, for the sake of time
+    small = ("HEADS, VOCAB = 6,", "HEADS, VOCAB = 2,")  # fewer layers, to save time
     train = _program(folder, "train", small)
     args = jax.tree.map(
         lambda s: jax.device_put(jnp.full(s.shape, 0.01).astype(s.dtype), s.sharding),
@@ -224,7 +224,7 @@ def _on_cpu(folder: Path, out: Path) -> None:
 
 
 def _models(folder: Path, out: Path) -> None:
-    """Two pages: a Llama step of eight unrolled layers and a ResNet's, as benchmarks have them."""
+    """Two pages: a Llama step of eight unrolled layers and a ResNet's, as in the benchmarks."""
     import hloscope as hs
     import jax
 
@@ -278,7 +278,7 @@ _ENVIRONMENT = {
 
 
 def make_pages(folder: Path, wanted: set[str]) -> None:
-    """Writes ``step.html``, ``measured.html``, ``diff.html``: those wanted and not there."""
+    """Writes ``step.html``, ``measured.html``, ``diff.html``: those wanted and missing."""
     missing = {_MADE_WITH[name] for name in wanted if not (folder / f"{name}.html").exists()} - {""}
     running = [
         subprocess.Popen(
@@ -292,7 +292,7 @@ def make_pages(folder: Path, wanted: set[str]) -> None:
 
 
 def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]:
-    """Takes the pictures into ``folder``; what the pages said on their consoles."""
+    """Takes the pictures into ``folder``; returns what the pages wrote to their consoles."""
     folder.mkdir(parents=True, exist_ok=True)
     make_pages(pages, {PICTURES[name].page for name in names})
     said: list[str] = []
@@ -323,7 +323,7 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
             page.wait_for_selector(".toolbar")
             page.get_by_role("tab", name="Cost", exact=True).wait_for()
         picture.act(page)
-        page.wait_for_timeout(600)  # moves of the picture end
+        page.wait_for_timeout(600)  # until animations end
         page.screenshot(path=folder / name)
         context.close()
     return said

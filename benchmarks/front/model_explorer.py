@@ -5,7 +5,7 @@
 PYTHON is an interpreter that has ``ai-edge-model-explorer`` (in an environment of its own: it
 pins what notebooks need); without one this says so and measures nothing. Both get the same
 module in the same Chromium: ours as a saved page, Model Explorer from its own server. A picture
-is there with the first box drawn after the page was asked for. Prints milliseconds and ratios.
+counts from the request for the page until the first box is drawn. Prints milliseconds and ratios.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "python"), str(Path(__file__).parent)]
 
-# WebGL in software; times of the first box of either: text on a canvas, instances of a shape.
+# WebGL in software; the time of the first box of either: text on a canvas, instances of a shape.
 FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 # Model Explorer's list of files, where one of them could not be read.
 REFUSED = "[...document.querySelectorAll('.status, td')].some((e) => /^error/i.test(e.innerText))"
@@ -49,7 +49,7 @@ WATCH = """(() => {
 
 
 def namespaces(module: Any) -> dict[str, Any]:
-    """The module in Model Explorer's format: a node an instruction, our groups around it."""
+    """The module in Model Explorer's format: one node per instruction, our groups around it."""
     from hloscope.analysis.base.flags import QUIET, flags
     from hloscope.analysis.base.labels import labels
     from hloscope.analysis.grouping.groups import KINDS, group_tree
@@ -99,7 +99,7 @@ def first_picture(browser: Any, url: str, limit: float) -> float | None:
 
 
 class Server:
-    """Model Explorer's own, of one file; ``url`` is the page it says to open."""
+    """Model Explorer's own server, for one file; ``url`` is the page it says to open."""
 
     def __init__(self, python: str, file: Path, port: int) -> None:
         command = [python, "-c", "from model_explorer.cmdline import main; main()", str(file)]

@@ -2,7 +2,7 @@
 
     python benchmarks/front/pan.py FILE [--boxes 10000]
 
-FILE is a dump. Opens groups until so many boxes are there, and pans 150 steps at three zooms in
+FILE is a dump. Opens groups until there are that many boxes, and pans 150 steps at three zooms in
 Chromium without a GPU. Prints milliseconds between frames and of our script in them.
 """
 

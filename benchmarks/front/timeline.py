@@ -5,8 +5,8 @@
 The program is that of ``benchmarks/unrolled.py``; its trace is made up: each instruction of
 ENTRY once a run, on four devices, transfers beside them. Prints, in milliseconds, the time
 between frames and the CPU time that the page's main thread takes for one (script, style, layout
-and painting, of Chromium's own trace), while the wheel turns in a browser without a GPU. 60
-frames a second are 16.7 ms; CPU time is the same on a machine that others use. Needs Chromium
+and painting, from Chromium's own trace), while the wheel turns in a browser without a GPU. 60
+frames a second are 16.7 ms; CPU time is the same on a shared machine. Needs Chromium
 (``CHROMIUM`` or /usr/bin/chromium) and playwright.
 """
 
@@ -67,7 +67,7 @@ def quantiles(values: list[float]) -> tuple[float, float]:
 
 
 def cpu_of_frames(trace: bytes) -> list[float]:
-    """Milliseconds of CPU that the main thread took for each frame, of a trace of Chromium."""
+    """Milliseconds of CPU that the main thread took for each frame, from a trace of Chromium."""
     events = json.loads(trace)["traceEvents"]
     frames = [e for e in events if e.get("name") == "FireAnimationFrame"]
     threads = Counter((e["pid"], e["tid"]) for e in frames)
@@ -78,7 +78,7 @@ def cpu_of_frames(trace: bytes) -> list[float]:
     ]
     spent: list[float] = []
     for e in sorted(tasks, key=lambda e: e["ts"]):
-        # A frame begins with the task that calls for it, and has what runs before the next.
+        # A frame begins with the task that requests it, and includes what runs before the next.
         if bisect(begins, e["ts"]) < bisect(begins, e["ts"] + e.get("dur", 0)):
             spent.append(0.0)
         if spent:
@@ -87,7 +87,7 @@ def cpu_of_frames(trace: bytes) -> list[float]:
 
 
 def with_trace(cap: Any, events: int) -> Any:
-    """The capture with a made-up trace of so many events."""
+    """The capture with a made-up trace of that many events."""
     from hloscope.analysis.report.measured import remember
     from hloscope.analysis.report.measured_events import MeasuredEvents, MeasuredLane
     from hloscope.analysis.report.measured_join import join
