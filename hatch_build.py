@@ -1,6 +1,6 @@
-"""README as PyPI shows it: links into the repository with its address in front.
+"""README for PyPI: relative links become links into the repository.
 
-In the repository they are relative, so that they and the picture work wherever it lies.
+In the repository they stay relative, so that they and the pictures work in every clone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LINK = re.compile(r"(!?)(\[[^\]]*\])\((?!https?:|#)([^)\s]+)\)")
 
 
 def absolute(text: str, home: str) -> str:
-    """Relative links as links into the repository at ``home``; pictures as their bytes."""
+    """Make relative links absolute, in the repository at ``home``; pictures link to raw files."""
     raw = home.replace("https://github.com/", "https://raw.githubusercontent.com/")
 
     def one(m: re.Match[str]) -> str:

@@ -4,7 +4,7 @@
     python scripts/fuzz.py -n 100000 --seed 7 dump.txt module.hlo.pb f.mlir
 
 Sources default to small programs compiled on the spot and to the dumps in HLOSCOPE_SEEDS.
-Exit status 1 when anything but ReadError left a reader, or an input took over 2 seconds of CPU.
+Exit status 1 when a reader raised anything but ReadError, or an input took over 2 seconds of CPU.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def compiled() -> dict[str, bytes]:
 
 
 def printed(module: object) -> dict[str, bytes]:
-    """The program as XLA prints it with other options: computations in place, types of operands."""
+    """The program as XLA prints it with other options: inline computations, operand types."""
     from jaxlib import _hlo
 
     options = {k: getattr(_hlo.HloPrintOptions, k)() for k in ("canonical", "short_parsable")}

@@ -1,7 +1,7 @@
 """Runs inside pytest for `scripts/mutate`: which lines the tests run, and tests on changed sources.
 
 Collected once, nothing run: every request is answered by a fork of that process, so no change
-starts Python, imports jax or collects tests anew, and none sees what another left behind. In the
+starts Python, imports jax or collects tests again, and none sees what another left behind. In the
 fork the functions of the changed file get their new code before the tests run.
 """
 
@@ -29,17 +29,17 @@ import pytest
 FILES = set(json.loads(os.environ["MUTATE_FILES"]))
 ADDRESS = os.environ["MUTATE_SOCKET"]
 MEMORY = 8 << 30
-SLOW = 5.0  # seconds of processor: a test that takes more while its lines are traced is left out
-STUCK = 120.0  # seconds of the clock
+SLOW = 5.0  # seconds of processor: a test that takes longer while its lines are traced is left out
+STUCK = 120.0  # seconds of wall time
 COMPILED = "compiled"  # the fixture of tests that compile programs
 FUNCTIONS: dict[str, list[FunctionType]] = {}  # of FILES, as the tests have them
-INLINE = 0x02  # CO_NEWLOCALS: a function; class bodies and modules run when they are imported
+INLINE = 0x02  # CO_NEWLOCALS: a function; class bodies and modules run on import
 
 # -- which lines the tests run ---------------------------------------------------------------
 
 
 class Cover:
-    """Lines of FILES → the tests that run them. What a shared fixture runs is its tests'."""
+    """Lines of FILES → the tests that run them. Lines of a shared fixture belong to its tests."""
 
     def __init__(self) -> None:
         self.now: set[tuple[str, int]] = set()
@@ -97,7 +97,7 @@ class Cover:
 
 
 def cover(session: pytest.Session, compiling: bool, limit: float) -> dict[str, Any] | None:
-    """Runs what was collected, in its order; a fork ends at a slow test, another goes on behind it.
+    """Runs what was collected, in order; a fork ends at a slow test, another continues after it.
 
     An exception in the middle of a compiler would leave its locks held.
     """
@@ -134,7 +134,7 @@ def cover_until_slow(session: pytest.Session, items: list[pytest.Item]) -> dict[
 
 
 def functions(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
-    """Code of a file's functions, by name and line: those that modules and classes hold."""
+    """Code of all functions of a file, by name and line."""
     for const in code.co_consts:
         if isinstance(const, CodeType):
             yield (const.co_qualname, const.co_firstlineno), const
@@ -142,7 +142,7 @@ def functions(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
 
 
 class Changed(importlib.abc.MetaPathFinder):
-    """Imports one file from other text: for modules that no test had imported yet."""
+    """Imports one file from changed text: for modules that no test has imported yet."""
 
     def __init__(self, path: str, code: CodeType) -> None:
         self.path, self.code = path, code
@@ -184,7 +184,7 @@ def run(session: pytest.Session, items: list[pytest.Item], enough: Callable[[], 
 
 
 def try_change(session: pytest.Session, asked: dict[str, Any]) -> str:
-    """The test that notices, empty when none does."""
+    """The test that notices the change, '' when none does."""
     resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"]))
     by_id = {item.nodeid: item for item in session.items}
     if asked["path"]:
@@ -219,7 +219,7 @@ def answer(made: Any) -> None:
 
 
 def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
-    """What ``work`` returns in a fork; ``otherwise`` when that ends in any other way, or late."""
+    """What ``work`` returns in a fork; ``otherwise`` when it ends in any other way, or late."""
     ours, theirs = socket.socketpair()
     log = os.dup(2)
     pid = os.fork()

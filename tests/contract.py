@@ -1,6 +1,6 @@
-"""Holds every block that tests make to the contract: js/view.schema.json, columns of view.ts.
+"""Checks every block that tests make against the contract: js/view.schema.json, view.ts.
 
-``npm run schema`` makes the schema; ``test_contract.py`` holds it to js/view.ts.
+``npm run schema`` makes the schema; ``test_contract.py`` checks that it matches js/view.ts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _documented() -> dict[str, str]:
 
 
 def hold(block: bytes) -> None:
-    """Raises ``AssertionError`` where a block is not what the contract says."""
+    """Raises ``AssertionError`` if a block does not keep the contract."""
     global checked
     raw = gzip.decompress(block)
     size = struct.unpack("<I", raw[8:12])[0]
@@ -53,7 +53,7 @@ def hold(block: bytes) -> None:
 
 
 def install() -> None:
-    """From now on each block is held to the contract as it is written."""
+    """From now on each block is checked against the contract when it is written."""
     from hloscope.view.builder import Builder
 
     finish = Builder.finish

@@ -1,6 +1,6 @@
-"""Environments of their own for tests against the oldest supported packages.
+"""Separate environments for tests against the oldest supported packages.
 
-Each is made once, in .cache/, with uv or pip and with no Node on the path.
+Each is made once, in .cache/, with uv or pip and without Node on the path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
-# What uv and pip say without a network, or without a registry that answers.
+# What uv and pip print without a network or an answering registry.
 _UNREACHABLE = re.compile(
     r"dns error|error sending request|Failed to fetch|Could not connect|timed out"
     r"|NewConnectionError|Temporary failure|Connection refused|offline|network",
@@ -33,10 +33,10 @@ def project() -> dict[str, object]:
 
 
 def environment(name: str, packages: Sequence[str]) -> Path:
-    """Python of an environment with these packages, all that hloscope needs, and its wheel.
+    """Python of an environment with these packages, hloscope's dependencies and its wheel.
 
-    The wheel is the newest in dist/; without one the caller brings hloscope. Skips, with the
-    reason, when no package registry answers.
+    The wheel is the newest in dist/; without one the caller provides hloscope. Skips, with the
+    reason, if no package registry answers.
     """
     needed = [*packages, *project()["dependencies"]]  # type: ignore[misc]
     key = hashlib.sha256(repr((needed, sys.version_info[:2])).encode()).hexdigest()[:12]

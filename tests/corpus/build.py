@@ -1,4 +1,4 @@
-"""Compiles corpus programs, once each a process: ``build(name)``, ``build(name, "v5e:2x4")``."""
+"""Compiles corpus programs, each once per process: ``build(name)``, ``build(name, "v5e:2x4")``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .registry import Made, Program
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled program; ``text`` and ``proto`` are what XLA gives, ``module`` what we read."""
+    """A compiled program; ``text`` and ``proto`` are XLA's, ``module`` is what we read."""
 
     program: Program
     topology: str | None
@@ -48,8 +48,8 @@ class Built:
 
     @cached_property
     def recaptured(self) -> Any:
-        """``hloscope.capture`` of the function: with dumps, and the way out where XLA cannot
-        print its module."""
+        """``hloscope.capture`` of the function: with dumps, and the fallback if XLA cannot print
+        its module."""
         import hloscope
 
         return hloscope.capture(self.made.fn, *self.made.args, title=self.name, **self.made.kwargs)
@@ -72,7 +72,7 @@ def topology_devices(name: str) -> tuple[Any, ...]:
 
 
 def mesh_for(program: Program, topology: str | None = None) -> Mesh | None:
-    """The program's mesh over the first devices there are; None for one device."""
+    """The program's mesh over the first devices; None for one device."""
     if program.mesh is None and topology is None:
         return None
     shape = program.mesh or {"x": 1}

@@ -1,4 +1,4 @@
-"""A dump of every pass, written by hand: small enough to know what each pass did."""
+"""A dump of each pass, written by hand: small enough to know what each pass did."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ANEW = _module(
     "%tanh.7 = f32[8,8]{1,0} tanh(%dot_general.5)" + _at("tanh"),
     "ROOT %neg.9 = f32[8,8]{1,0} negate(%tanh.7)" + _at("neg"),
 )
-# the dot writes the other layout; a copy makes up for it
+# the dot writes another layout, and a copy converts it back
 LAYOUT = ANEW.replace("%dot_general.5 = f32[8,8]{1,0}", "%dot_general.5 = f32[8,8]{0,1}").replace(
     "  %tanh.7 = f32[8,8]{1,0} tanh(%dot_general.5)",
     "  %copy.3 = f32[8,8]{1,0} copy(%dot_general.5)\n  %tanh.7 = f32[8,8]{1,0} tanh(%copy.3)",

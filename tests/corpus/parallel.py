@@ -16,7 +16,7 @@ GRID = {"data": 2, "model": 4}
 
 
 def varying(x: jax.Array, axis: str) -> jax.Array:
-    """x as a value that differs along the axis: pcast, which was pvary before jax 0.9."""
+    """x as a value that differs along the axis: pcast, called pvary before jax 0.9."""
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(x, (axis,), to="varying")
     return jax.lax.pvary(x, axis)

@@ -1,6 +1,6 @@
 """The corpus: importing this fills ``PROGRAMS`` (name → Program).
 
-One module a kind of program; adding a program is one decorated function in one of them.
+One module per kind of program; a new program is one decorated function in one of them.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ class Made:
 
 @dataclass(frozen=True)
 class Program:
-    """One program: ``shows`` is what a reader of its module must find there.
+    """One program: ``shows`` says what its module must contain.
 
-    ``contains``: opcodes that its optimised module holds on every platform it names.
+    ``contains``: opcodes that its optimised module has on each of its platforms.
     ``platforms``: "cpu", "tpu", or both.
     """
 

@@ -1,4 +1,4 @@
-"""Training and inference steps of a small transformer, the way people shard them."""
+"""Training and inference steps of a small transformer, with common shardings."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def adam_step(params: Any, mean: Any, var: Any, tokens: jax.Array) -> Any:
 def shapes(
     mesh: Mesh | None, *, layers: int = 2, stacked: bool = False, specs: Any = TP, embed: Any = None
 ) -> dict[str, Any]:
-    """Parameter shapes; ``stacked`` puts the layers on a leading dimension, as scan wants."""
+    """Parameter shapes; ``stacked`` puts the layers on a leading dimension, as scan needs."""
     one = {
         n: array(
             mesh,

@@ -1,4 +1,4 @@
-"""The program that the tests of linked texts look at: three calls of one layer."""
+"""The program of the tests of linked texts: three calls of one layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def step(weights: Any, x: Any) -> Any:
 
 
 def capture(**options: Any) -> Any:
-    """The step compiled for this machine."""
+    """Capture the step, compiled for this machine."""
     import hloscope as hs
 
     weights = [jnp.ones((64, 64))] * 3

@@ -1,9 +1,10 @@
-"""Shared by the browser tests: one Chromium, the built renderer, pages that report errors."""
+"""Fixtures of the browser tests: one Chromium, the built renderer, pages that report errors."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
@@ -32,7 +33,7 @@ CHROMIUM_FLAGS = [
 ]
 
 
-# A file is one worker's: the longest ones first, so that both end together.
+# Each file runs on one worker: start with the longest, so that all workers finish together.
 LONGEST = ("test_docs_site.py", "test_lab_files.py", "test_lab_notebook.py", "test_notebooks.py")
 
 
@@ -43,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def renderer() -> Path:
-    """The built bundles; builds them when a source is newer. Fails when node is missing."""
+    """Folder of the bundles, built when a source is newer. Fails when node is missing."""
     static = REPO / "python" / "hloscope" / "static"
     sources = [*(REPO / "js").rglob("*.ts"), REPO / "build.mjs"]
     built = [static / "explorer.js", static / "plan.js"]
@@ -55,7 +56,7 @@ def renderer() -> Path:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Chromium of the system, or the one HLOSCOPE_CHROMIUM names."""
+    """The system's Chromium, or the one that HLOSCOPE_CHROMIUM names."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = os.environ.get("HLOSCOPE_CHROMIUM") or shutil.which("chromium")
     if path is None:
@@ -68,13 +69,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page_errors() -> list[str]:
-    """What pages opened with ``open_page`` said on their console or threw; tests assert on it."""
+    """Console errors and warnings, and exceptions, of pages opened with ``open_page``."""
     return []
 
 
 @pytest.fixture
 def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[..., Page]]:
-    """Opens a URL in a fresh context: ``open_page(url, color_scheme="dark", width=1280)``."""
+    """Open a URL in a fresh context: ``open_page(url, color_scheme="dark", width=1280)``."""
     contexts: list[Any] = []
 
     def open_(
@@ -83,7 +84,7 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
         color_scheme: str = "light",
         width: int = 1280,
         height: int = 800,
-        script: str = "",  # runs in the page before its own
+        script: str = "",  # runs in the page before its own scripts
         **more: Any,
     ) -> Page:
         context = browser.new_context(
@@ -96,7 +97,7 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
         page.on("pageerror", lambda e: page_errors.append(f"thrown: {e}"))
         page.on(
             "console",
-            lambda m: page_errors.append(f"console: {m.text}") if m.type in _BAD else None,
+            lambda m: page_errors.append(f"console: {m.text}") if _is_bad(m) else None,
         )
         page.goto(url)
         return page
@@ -106,12 +107,17 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
         context.close()
 
 
-_BAD = ("error", "warning")
+# JupyterLab says so of any plugin on a machine that is busy with something else.
+_SLOW = re.compile(r"Plugin \S+ .*took [\d.]+ms to activate")
+
+
+def _is_bad(message: ConsoleMessage) -> bool:
+    return message.type in ("error", "warning") and not _SLOW.match(message.text)
 
 
 @pytest.fixture
 def new_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[], Page]]:
-    """Pages of JupyterLab, as large as the module's ``VIEWPORT``, each in a fresh context."""
+    """Create pages for JupyterLab, of the test module's ``VIEWPORT``, each in a fresh context."""
     contexts: list[Any] = []
 
     def make() -> Page:
@@ -128,7 +134,7 @@ def new_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Calla
 
 @pytest.fixture(scope="session")
 def shots() -> Path:
-    """Where screenshots go; looked at by people, ignored by git."""
+    """Folder of screenshots, for people to look at; ignored by git."""
     folder = REPO / "tests" / "ui" / "shots"
     folder.mkdir(exist_ok=True)
     return folder

@@ -1,6 +1,6 @@
 """A real ``jupyter lab`` (and Notebook) for browser tests, with the extension installed or built.
 
-HLOSCOPE_PYTHON names another environment's Python, such as one with the oldest JupyterLab.
+HLOSCOPE_PYTHON selects another environment's Python, such as one with the oldest JupyterLab.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOKEN = "t0ken"
 
 @dataclass
 class Server:
-    """A running server; ``root`` is its folder."""
+    """A running server that serves the files of ``root``."""
 
     url: str
     root: Path
@@ -35,7 +35,7 @@ class Server:
     log: Path
 
     def children(self) -> list[str]:
-        """Command lines of the processes that read files for it."""
+        """Command lines of its child processes that read files."""
         found = []
         for stat in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -53,7 +53,7 @@ def _python() -> str:
 
 
 def _built_extension() -> Path:
-    """labextension/ of the checkout, built when a source is newer."""
+    """Path of the checkout's labextension/, built when a source is newer."""
     built = REPO / "labextension" / "package.json"
     folders = ("js", "src", "schema", "python/hloscope/hardware")
     newest = max(p.stat().st_mtime for f in folders for p in (REPO / f).rglob("*.*"))
@@ -94,9 +94,9 @@ def _environment(home: Path, python: str) -> dict[str, str]:
 def serving(
     folder: Path, python: str | None = None, *, prefix: str = "", options: tuple[str, ...] = ()
 ) -> Iterator[Server]:
-    """The server, with its files under ``folder/root`` and its settings under ``folder/home``.
+    """Run the server, with its files under ``folder/root`` and its settings under ``folder/home``.
 
-    ``prefix``: below which path it serves, as behind a proxy: "/user/ann".
+    ``prefix``: URL path below which it serves, as behind a proxy: "/user/ann".
     """
     python = python or _python()
     root, home = folder / "root", folder / "home"
@@ -119,7 +119,7 @@ def serving(
 
 
 def open_lab(page: Page, server: Server, workspace: str) -> None:
-    """A fresh workspace of JupyterLab, restored and quiet."""
+    """Open a fresh workspace of JupyterLab and wait until it is restored."""
     page.goto(f"{server.url}/lab/workspaces/{workspace}?token={TOKEN}&reset")
     page.wait_for_function("window.jupyterapp !== undefined", timeout=60_000)
     page.evaluate("window.jupyterapp.restored.then(() => undefined)")
@@ -127,14 +127,14 @@ def open_lab(page: Page, server: Server, workspace: str) -> None:
 
 
 def run_command(page: Page, command: str, args: dict[str, Any] | None = None) -> None:
-    """Starts a command; does not wait for what it opens."""
+    """Start a command, without waiting for what it opens."""
     page.evaluate(
         "([c, a]) => { void window.jupyterapp.commands.execute(c, a); }", [command, args or {}]
     )
 
 
 def set_settings(page: Page, server: Server, workspace: str, settings: dict[str, Any]) -> None:
-    """Saves settings of the extension and starts JupyterLab anew, which reads them."""
+    """Save settings of the extension and reload JupyterLab, which then reads them."""
     page.evaluate(
         "(raw) => window.jupyterapp.serviceManager.settings.save('hloscope:explorer', raw)",
         json.dumps(settings),
@@ -143,7 +143,7 @@ def set_settings(page: Page, server: Server, workspace: str, settings: dict[str,
 
 
 def serious_violations(page: Page, selector: str) -> list[str]:
-    """What axe finds serious or critical inside an element, and inside shadow roots in it."""
+    """Violations that axe rates serious or critical inside an element and its shadow roots."""
     if not page.evaluate("'axe' in window"):
         page.add_script_tag(path=str(REPO / "node_modules" / "axe-core" / "axe.min.js"))
     found: list[str] = page.evaluate(
@@ -156,20 +156,20 @@ def serious_violations(page: Page, selector: str) -> list[str]:
 
 
 def wait_idle(page: Page) -> None:
-    """The current notebook's kernel is there and idle."""
+    """Wait until the current notebook has an idle kernel."""
     page.wait_for_function(
         "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
     )
 
 
 def open_file(page: Page, path: str, factory: str | None = None) -> Locator:
-    """Opens a file and returns the pane of its document."""
+    """Open a file and return the pane of its document."""
     run_command(page, "docmanager:open", {"path": path} | ({"factory": factory} if factory else {}))
     return page.locator(".jp-MainAreaWidget:not(.lm-mod-hidden) .hloscope-pane")
 
 
 def notebook(*cells: dict[str, Any], kernel: str = "python3") -> str:
-    """A notebook file."""
+    """Text of a notebook file with these cells."""
     spec = {"name": kernel, "display_name": kernel, "language": "python"}
     return json.dumps(
         {"cells": list(cells), "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
@@ -197,9 +197,9 @@ _CHANGED = """(id) => {
 
 
 def compared_pictures(page: Page) -> dict[str, str]:
-    """Of a comparison in a frame of the Lab: the changed instruction chosen in each picture.
+    """Name of the changed instruction selected in each picture of a comparison in a Lab frame.
 
-    Waits until both sides are drawn and have one chosen that is coloured as changed.
+    Waits until both sides are drawn and have selected one that is coloured as changed.
     """
     page.locator("iframe.hloscope-page").wait_for()
     frame = next(f for f in page.frames if f.parent_frame is not None and f.query_selector("h1"))

@@ -1,13 +1,13 @@
-"""Every text that a page shows, with its place: of the document and of canvases.
+"""Every text that a page shows, with its position: in the document and on canvases.
 
-A small picture does not tell when one label of a hundred moves or is gone; this does:
+A small picture does not show when one label of a hundred moves or disappears; this does:
 
     open_page(url, script=RECORD)       the page remembers what it writes on canvases
     found = labels(page)                {"probe": 312.4, "labels": [["tanh.1", 410.5, 96.0], …]}
     differences(found, golden)          ["'tanh.1' moved from 410,96 to 410,112", …]
 
-Places are those of the viewport in CSS pixels: of a text of the document its left upper corner,
-of one on a canvas the point that it was drawn at.
+Positions are in CSS pixels of the viewport: the top left corner of a text of the document, the
+point at which a text on a canvas was drawn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NEAR = 2.0  # pixels that a label may move
 Label = list[Any]  # text, x, y
 
-# What was written on a canvas since it was last covered or cleared as a whole.
+# Records what was written on each canvas since it was last filled or cleared as a whole.
 RECORD = """(() => {
   const C = CanvasRenderingContext2D.prototype;
   const written = new WeakMap();
@@ -101,7 +101,7 @@ FOUND = """() => {
 
 
 def labels(page: Page) -> dict[str, Any]:
-    """Sorted, each once: a canvas may write one twice, bold over plain."""
+    """Labels sorted by position, each once: a canvas may write one twice, bold over plain."""
     found = page.evaluate(FOUND)
     unique = {(text, x, y) for text, x, y in found["labels"]}
     return {"probe": found["probe"], "labels": [list(t) for t in sorted(unique, key=_down)]}
@@ -113,10 +113,10 @@ def _down(label: tuple[str, float, float]) -> tuple[float, float, str]:
 
 
 def differences(now: dict[str, Any], golden: dict[str, Any]) -> list[str]:
-    """Labels that moved by more than ``NEAR``, are missing or new, in words.
+    """Describe labels that moved by more than ``NEAR``, are missing or are new.
 
-    Where texts are as wide as another font makes them, places say nothing: then only labels
-    that are not cut are compared, by their texts.
+    If the fonts differ (``probe``), positions mean nothing: then only the texts of labels that
+    are not truncated are compared, and up to 5 % may be missing.
     """
     if now["probe"] != golden["probe"]:
         return _texts_only(now["labels"], golden["labels"])

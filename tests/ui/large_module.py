@@ -1,7 +1,7 @@
-"""HLO text as large as one likes, with the make-up of a real training step.
+"""HLO text of any size, with the composition of a real training step.
 
 Like a TPU dump of a GPT step: layers of fusions, matmuls and all-reduces with source lines,
-scopes, layouts and configurations, about 235 bytes an instruction.
+scopes, layouts and backend configs, about 235 bytes per instruction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTS = (
 
 
 def large_module(megabytes: float = 25.0) -> str:
-    """A module of ``megabytes`` (10^6 bytes), give or take a layer."""
+    """Text of a module of ``megabytes`` (10^6 bytes), to within a layer."""
     fused: list[str] = []
     entry: list[str] = []
     size, layer, before = 0, 0, "x"
@@ -64,7 +64,7 @@ def _where(layer: int, part: str, op: str, line: int) -> str:
 def _step(
     fused: list[str], entry: list[str], name: str, layer: int, part: str, step: str, before: str
 ) -> str:
-    """A matmul, the fusion after it, and in the last step of a part an all-reduce."""
+    """Append a matmul, the fusion after it, and in the last step of a part an all-reduce."""
     fused.append(f"%fused.{name} (p: f32[512,1024]) -> f32[512,1024] {{")
     fused.append(f"  %p.{name} = {_TENSOR} parameter(0)")
     last = f"p.{name}"

@@ -1,4 +1,4 @@
-"""A marimo notebook whose last cell is a capture's widget; ``test_notebooks.py`` opens it."""
+"""A marimo notebook whose last cell shows a capture's widget; ``test_notebooks.py`` opens it."""
 
 import marimo
 

@@ -1,4 +1,4 @@
-"""Starts the servers that browser tests look at, waits for an answer, and ends them whole."""
+"""Start servers for browser tests, wait until they answer, and end them with all their children."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def free_port() -> int:
 def running(
     command: Sequence[str], folder: Path, env: Mapping[str, str], answers: str, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The server in a process group of its own, once the URL ``answers`` does, with any status."""
+    """Run a server in its own process group, once the URL ``answers`` responds with any status."""
     with log.open("wb") as said:
         process = subprocess.Popen(
             command, cwd=folder, env=env, stdout=said, stderr=said, start_new_session=True
         )
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300  # against hanging: a busy machine takes a minute
         while not _answers(answers):
             text = log.read_text(errors="replace")[-3000:]
             assert process.poll() is None, f"{command[:3]} ended:\n{text}"
@@ -53,7 +53,7 @@ def _answers(url: str) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Asks the group to end, then kills what is left: kernels are its members."""
+    """Terminate the process group, kernels included; kill it after 15 s."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:

@@ -56,7 +56,7 @@ def line(page: Page, stage: str, words: str) -> Locator:
 
 
 def comes_into_view(page: Page, stage: str) -> None:
-    """Some of what is lit in a text."""
+    """Wait until some lit line of a text is in view."""
     for _ in range(50):
         if text(page, stage).evaluate(LIT_IN_VIEW):
             return
@@ -93,7 +93,7 @@ def pointed(page: Page) -> list[str]:
 
 
 def choose(page: Page, *names: str) -> None:
-    """Presses the buttons of texts until those are shown."""
+    """Press the buttons of the named texts that are not yet shown."""
     picks = page.get_by_role("group", name="What is shown side by side")
     for name in names:
         button = picks.get_by_role("button", name=name, exact=True)
@@ -108,7 +108,7 @@ def test_it_opens_with_source_stablehlo_program_and_graph(
     assert shown == ["source", "stablehlo", "optimized"]
     expect(page.locator(".graph canvas").first).to_be_visible()
     assert "exact" in said(page)
-    # colours run through: the line and its operations have one hue
+    # the same colour throughout: the line and its operations have one hue
     hues = {
         stage: line(page, stage, words).get_attribute("data-hues")
         for stage, words in [
@@ -124,7 +124,7 @@ def test_it_opens_with_source_stablehlo_program_and_graph(
 
 
 def test_pointing_at_each_text_lights_the_others(page: Page) -> None:
-    choose(page, "jaxpr")  # a fourth takes the place of the first
+    choose(page, "jaxpr")  # a fourth replaces the first
     assert [s.get_attribute("data-stage") for s in page.locator(".code-stage").all()] == [
         "jaxpr",
         "stablehlo",
@@ -148,7 +148,7 @@ def test_pointing_at_each_text_lights_the_others(page: Page) -> None:
     expect(text(page, "source").locator(".code-line.lit code")).to_have_text(
         ["    return jnp.tanh(h)"]
     )
-    # the line that called it is near
+    # the line that called it is marked as near
     expect(text(page, "source").locator(".code-line.near code")).to_have_text(
         ["        x = layer(x, w)"]
     )
@@ -172,7 +172,7 @@ def test_a_click_pins_and_says_what_became_of_it(page: Page, cap: Any) -> None:
     click(page, "source", "h = x @ w.T")
     assert re.search(r"x @ w\.T in layer \(line \d+\) became 3 matmuls", said(page))
     assert "transpose-folding" in said(page)
-    point(page, "source", "return jnp.tanh(h)")  # what is pinned stays
+    point(page, "source", "return jnp.tanh(h)")  # what is pinned stays pinned
     assert len(lit(page, "stablehlo")) == 2
     expect(text(page, "source").locator(".code-line.pinned")).to_have_count(1)
     # an instruction that is pinned is selected everywhere
@@ -255,7 +255,7 @@ def test_the_graph_gives_way_and_comes_back(page: Page) -> None:
     picks.get_by_role("button", name="Graph").click()
     page.get_by_role("tab", name="Details", exact=True).click()
     expect(page.locator(".graph canvas").first).to_be_visible()
-    # what was chosen is there again
+    # the choice is restored
     page.get_by_role("tab", name="Code", exact=True).click()
     expect(page.locator(".graph canvas").first).to_be_hidden()
 
@@ -268,7 +268,7 @@ def test_narrow_and_dark(saved: Path, open_page: OpenPage, shots: Path) -> None:
     assert min(widths) > 320
     click(page, "source", "h = x @ w.T")
     page.screenshot(path=shots / "code-dark.png")
-    # letters on tinted lines are legible
+    # text on tinted lines is legible
     ratio = page.evaluate(CONTRAST)
     assert ratio >= 4.5, ratio
 
@@ -327,7 +327,7 @@ def test_a_dump_without_marks_says_inferred(
 
 
 def test_each_text_is_searched_as_a_whole(page: Page, cap: Any, page_errors: list[str]) -> None:
-    """Also lines that are not in the page, which the browser's own search cannot see."""
+    """Including lines that are not in the page, which the browser's own search cannot find."""
     stage = text(page, "optimized")
     stage.locator(".code-pane").focus()
     page.keyboard.press("Control+f")
@@ -379,7 +379,7 @@ def test_a_strip_shows_where_the_lit_lines_are(page: Page) -> None:
         expect(stage.locator(f'.code-line[data-row="{row}"]')).to_be_in_viewport()
 
 
-# rows of a text that are lit, scrolled through
+# lit rows of a text, found by scrolling through it
 ALL_LIT = """async (stage) => {
   const pane = stage.querySelector('.code-pane');
   const rows = new Set();
@@ -400,7 +400,7 @@ MARKS = """(strip) => {
 
 
 def test_a_long_sentence_is_read_as_a_whole(page: Page, cap: Any) -> None:
-    # all of StableHLO's and the program's names are code in it, no backticks
+    # names of StableHLO and of the program are shown as code, without backticks
     click(page, "source", "h = x @ w.T")
     said_here = page.locator(".told .said")
     expect(said_here.locator("code").first).to_have_text("x @ w.T")

@@ -1,4 +1,4 @@
-"""The table of collectives: those that are alike are one row, and its card adds them up."""
+"""The table of collectives: alike ones share a row, and its card adds them up."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_card_of_a_folded_row_is_of_all_of_them(
     assert page_errors == []
 
 
-# Cells beyond what their row can be scrolled to, or narrower than their text.
+# Texts of cells that end beyond their row or are narrower than their text.
 CUT = """() => {
   const root = document.getElementById("hloscope").shadowRoot;
   const cells = [...root.querySelectorAll(".collective-row span > *")];
@@ -66,7 +66,7 @@ CUT = """() => {
 def test_no_figure_is_cut_and_a_wait_for_links_in_use_is_said(
     open_page: Callable[..., Page], page_errors: list[str], renderer: Path, tmp_path: Path
 ) -> None:
-    """A sum right behind a permute that was started waits for both."""
+    """An all-reduce right after a started permute waits for both transfers."""
     sent = (
         "  %start = (f32[4096,4096], f32[4096,4096]) collective-permute-start(%big), channel_id=9,"
         " source_target_pairs={{0,1},{1,2},{2,3},{3,4},{4,5},{5,6},{6,7},{7,0}}\n"

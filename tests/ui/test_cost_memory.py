@@ -1,4 +1,4 @@
-"""Cost, memory and source in the saved page: what is clicked changes everything at once."""
+"""Cost, memory and source in saved page and widget: a click updates everything at once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ROOT = """[...document.querySelectorAll('*')].map((e) => e.shadowRoot?.querySele
 
 
 def selected(page: Page) -> str:
-    """Name of the selected instruction, once the graph shows its box."""
+    """Name of the selection, once the graph shows its box."""
     page.wait_for_function(
         f"""() => {{ const root = {ROOT}; const {{store, pane}} = root.hloscope;
         const box = root.querySelector('.graph').getBoundingClientRect();
@@ -129,7 +129,7 @@ def cost_tab(page: Page) -> None:
 
 
 def operations(page: Page) -> dict[str, dict[str, str]]:
-    """The table of operations: its cells by name and column."""
+    """Cells of the table of operations, by operation name and column."""
     table = page.get_by_role("region", name="Operations by cost")
     heads = table.locator("thead th").all_inner_texts()
     rows = [r.locator("th, td").all_inner_texts() for r in table.locator("tbody tr").all()]
@@ -179,7 +179,7 @@ def test_the_chip_of_the_capture_is_the_pages(
     assert fact(page, "Modelled time") == pytest.approx(
         other.summary["modelled_seconds"]["total"], rel=6e-3
     )
-    # as a host does when its settings change: the open panel follows
+    # as a host does when its settings change: the open panel updates
     told = "document.querySelector('#hloscope').shadowRoot.querySelector('.root').hloscope.store"
     page.evaluate(f"{told}.setOptions({{hardware: 'tpu-v5e'}})")
     assert page.get_by_label("Chip").input_value() == "tpu-v5e"
@@ -289,7 +289,7 @@ def test_the_memory_timeline_is_walked_and_leads_to_the_graph(
     slider.focus()
     page.keyboard.press("Home")
     assert page.get_by_role("heading", name="Live here").is_visible()
-    # a click in the picture: its right end is the end of the schedule
+    # a click at the right end of the picture goes to the end of the schedule
     plot = page.locator(".timeline svg")
     box = plot.bounding_box()
     assert box is not None
@@ -300,7 +300,7 @@ def test_the_memory_timeline_is_walked_and_leads_to_the_graph(
     assert set(values.locator("tbody th").all_inner_texts()) == live
     page.get_by_role("button", name="go to the peak").click()
     assert page.get_by_role("heading", name="Live at the peak").is_visible()
-    # a value in the graph
+    # a click on a value selects it in the graph
     values.get_by_role("button", name="tanh.1").click()
     assert selected(page) == "tanh.1"
     page.screenshot(path=str(shots / "memory.png"))
@@ -351,7 +351,7 @@ def test_boxes_are_coloured_by_cost_and_tell_0_from_unknown(
     colour = page.get_by_label("Colour by", exact=True)
     key = page.locator(".legend")
     colour.select_option(label="Modelled time")
-    assert "nothing is known" in key.inner_text()
+    assert "no known values" in key.inner_text()
     for name in ("FLOPs", "Bytes accessed", "Live bytes at peak"):
         colour.select_option(label=name)
         assert key.locator(".ramp").count() == 1

@@ -19,7 +19,7 @@ OpenPage = Callable[..., "Page"]
 
 @pytest.fixture(scope="module")
 def capture() -> Any:
-    """Sequence parallelism on a v5e slice: a gather asked for by a constraint, and a reduction."""
+    """Sequence parallelism on a v5e slice: a gather required by a constraint, and a reduction."""
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
     import hloscope as hs
@@ -68,7 +68,7 @@ def test_from_an_array_to_the_source(
     panel = page.locator(".devices")
     assert "8 × TPU v5 lite: mesh data=2, model=4" in panel.inner_text()
 
-    # what a device does, not only what it holds
+    # what a device does as well as what it holds
     colour = panel.get_by_label("Colour devices by")
     labels = colour.locator("option").all_inner_texts()
     assert {"live bytes at peak", "FLOPs", "bytes sent", "bytes received"} <= set(labels)
@@ -104,7 +104,7 @@ def test_from_an_array_to_the_source(
     assert "2 groups of 4: {0,1,2,3} {4,5,6,7}" in card.inner_text()
     assert "the constraint at" in card.inner_text()
     assert "test_devices.py:" in card.inner_text()
-    # the change of sharding is marked in the graph, and told in its details
+    # the sharding change is marked in the graph and described in the details
     changes = page.get_by_role("button", name="sharding changes")
     assert changes.inner_text().split() == ["◆", "sharding", "changes", "1"]
     page.screenshot(path=shots / f"collectives_{host}_{scheme}.png")
@@ -114,7 +114,7 @@ def test_from_an_array_to_the_source(
     assert changes.count() == 0
     page.get_by_role("tab", name="Collectives").click()
 
-    # the line of the constraint that asked for it, in the person's own code
+    # the line of the constraint that required it, in the user's own code
     origin = card.locator(".origins .link").first
     line = origin.inner_text().rpartition(":")[2]
     origin.click()
@@ -171,7 +171,7 @@ PAINTED = """() => {
 
 
 def test_a_theme_switch_paints_every_canvas_anew(snapshot: Page) -> None:
-    """Map, tiles, traffic and treemap; their colours are all in the theme."""
+    """Map, tiles, traffic and treemap; all their colours come from the theme."""
     seen = set()
     for panel in ("Devices", "Cost"):
         snapshot.emulate_media(color_scheme="light")

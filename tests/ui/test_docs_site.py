@@ -1,6 +1,6 @@
-"""The documentation as a site: built without network, every page opened from its file.
+"""The documentation as a site: built without network access, every page opened from its file.
 
-The pictures are taken here, of real programs (docs/pictures.py); only those that README shows
+Its pictures are taken here, from real programs (docs/pictures.py); only those shown in README
 are committed.
 """
 
@@ -51,7 +51,7 @@ def site(
     browser: Browser,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The built site, from a copy of docs with all pictures taken."""
+    """Folder of the site, built from a copy of docs with all pictures taken."""
     pytest.importorskip("jax", reason="jax is not installed")
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
     folder = tmp_path_factory.mktemp("docs")
@@ -62,7 +62,7 @@ def site(
     pages.mkdir()
     said = pictures.take(folder / "docs" / "pictures", list(pictures.PICTURES), pages, browser)
     assert said == []
-    # a proxy that is not there: whoever asks the network fails
+    # a proxy that does not exist: any network access fails
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],
@@ -98,7 +98,7 @@ def test_every_view_has_its_picture(site: Path, pictures: ModuleType, open_page:
         assert busy > 0.01, f"{name} is all background"
 
 
-# how many colours a picture has, and what share of it is not its commonest colour
+# size of a picture, number of its colours, and the share that is not the commonest colour
 LOOK = """() => {
   const image = document.images[0];
   const canvas = document.createElement('canvas');
@@ -120,9 +120,13 @@ def test_pages_need_nothing_from_outside(
     asked: list[str] = []
     failed: list[str] = []
     page.on("request", lambda r: asked.append(r.url) if r.url.startswith("http") else None)
-    page.on("requestfailed", lambda r: failed.append(r.url))
+    # leaving a page aborts what is still on its way, such as its icon: no fault of the page
+    page.on(
+        "requestfailed",
+        lambda r: failed.append(f"{r.url}: {r.failure}") if r.failure != "net::ERR_ABORTED" else None,
+    )
     for path in sorted(site.glob("*.html")):
-        if path.stem == "404":  # its links are from the root of a server
+        if path.stem == "404":  # its links start at the root of a server
             continue
         page.goto(path.as_uri())
         assert page.locator("h1").first.is_visible(), path.name
@@ -143,5 +147,5 @@ def test_the_reference_names_every_public_name(site: Path) -> None:
     text = (site / "api.html").read_text("utf-8")
     for name in hloscope.__all__:
         if inspect.ismodule(getattr(hloscope, name)):
-            continue  # its classes are there one by one
+            continue  # its classes are listed individually
         assert re.search(rf'id="hloscope\.[\w.]*\b{name}"', text), f"api.md lacks {name}"

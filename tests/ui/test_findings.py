@@ -1,4 +1,4 @@
-"""The Findings panel opens first, says what is at stake, and leads to the boxes and the line."""
+"""The Findings panel opens first, says what a finding costs, and leads to its boxes and line."""
 
 from __future__ import annotations
 

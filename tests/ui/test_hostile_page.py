@@ -1,7 +1,7 @@
-"""A page whose names, events and figures all come from somebody hostile: every panel is opened.
+"""A page whose names, events and labels are all hostile: every panel is opened.
 
-Text of a dump, of a trace and of a table reaches the page as text only: no element is made of
-it, nothing is loaded, nothing runs.
+Text of a dump, of a trace and of a table reaches the page as text only: no element is created
+from it, nothing is loaded, nothing runs.
 """
 
 from __future__ import annotations

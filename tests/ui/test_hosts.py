@@ -1,6 +1,6 @@
-"""Hosts that are no notebooks: Panel, Streamlit and Shiny, each with a small app.
+"""Hosts other than notebooks: Panel, Streamlit and Shiny, each with a small app.
 
-They are in no lock file. Where one is installed its test runs:
+They are in no lock file; the test of each runs if it is installed:
 
     pip install panel streamlit shiny shinywidgets
     python -m pytest tests/ui/test_hosts.py
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PROGRAM = HERE.parent / "golden" / "blocks" / "sharded.hlo.gz"
-# Shadow roots of any depth; whether the last line of the explorer can be seen, not cut off.
+# Searches shadow roots of any depth; whether the explorer's last line is visible, not cut off.
 DRAWN = """() => {
   const find = (node) => {
     for (const e of node.querySelectorAll("*")) {
@@ -65,7 +65,7 @@ def test_the_explorer_is_drawn(
     renderer: Path,
 ) -> None:
     needed = [host, "shinywidgets"] if host == "shiny" else [host]
-    for name in needed:  # not imported: shinywidgets wants a session of its own around all widgets
+    for name in needed:  # not imported: shinywidgets wants its own session around all widgets
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     port = free_port()
@@ -88,5 +88,5 @@ def test_the_explorer_is_drawn(
 def _drawn(frame: object) -> bool:
     try:
         return bool(frame.evaluate(DRAWN))  # type: ignore[attr-defined]
-    except Exception:  # it navigates just now
+    except Exception:  # the page is navigating
         return False

@@ -1,4 +1,4 @@
-"""Linked texts in an output of JupyterLab, by hand through all panes."""
+"""Linked texts in outputs and documents of JupyterLab, stepping through all panes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lit_comes_into_view(stage: Any) -> None:
 
 
 def walk_through(view: Any, words: dict[str, str]) -> None:
-    """Points at and clicks a line of each text, and looks at all the others."""
+    """Point at and click a line of each text, and check all the others."""
     view.get_by_role("tab", name="Code", exact=True).click()
     text = {s: view.locator(f'.code-stage[data-stage="{s}"]') for s in words}
     picks = view.get_by_role("group", name="What is shown side by side")
@@ -89,7 +89,7 @@ POINT_AT_BOX = """(root) => {
 
 
 def walk_through_graph(view: Any) -> None:
-    """Points at a box and clicks it: its lines light and are pinned in every text."""
+    """Point at a box and click it: its lines light up in every text and are pinned in the HLO."""
     root = view.locator(".root").first
     beside = view.get_by_role("group", name="What is shown side by side").get_by_role(
         "button", name="Graph", exact=True
@@ -133,7 +133,7 @@ def test_in_a_live_output(server: Server, new_page: Callable[[], Page], shots: P
 def test_in_a_saved_notebook_without_its_kernel(
     server: Server, new_page: Callable[[], Page], shots: Path
 ) -> None:
-    """What a notebook keeps of a cell is all there is: texts, links, sentences, graph."""
+    """All comes from the saved output: texts, links, sentences, graph."""
     import code_program
 
     data, _ = code_program.capture()._repr_mimebundle_()
@@ -161,7 +161,7 @@ def test_in_a_saved_notebook_without_its_kernel(
 
 
 def test_in_a_document(server: Server, new_page: Callable[[], Page], shots: Path) -> None:
-    """A dump has its own text and the lines of its metadata, whose links are inferred."""
+    """A dump has only its own text and the lines of its metadata; links are inferred."""
     import code_program
 
     (server.root / "step.hlo").write_text(code_program.capture().text)

@@ -1,4 +1,4 @@
-"""JupyterLab opens compiled programs: each kind of file, broken ones, changed ones, by keyboard."""
+"""JupyterLab opens compiled programs: each kind of file, broken and changed files, by keyboard."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ with jax.profiler.trace(str(folder)):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A serialized HloModuleProto of jax and a profile, of a process that may profile."""
+    """A serialized HloModuleProto and a trace, made by jax in a separate process."""
     pytest.importorskip("jax", reason="jax is not installed")
     folder = tmp_path_factory.mktemp("made")
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -109,7 +109,7 @@ def test_a_double_click_opens_each_kind(
     pane = lab.locator(".hloscope-pane")
     expect(pane.get_by_text(title, exact=True).first).to_be_visible()
     expect(pane.locator("canvas").first).to_be_visible()
-    expect(pane.get_by_role("tab", name="Cost")).to_be_visible()  # comes after the picture
+    expect(pane.get_by_role("tab", name="Cost")).to_be_visible()  # appears after the picture
     if name == "e.xplane.pb":
         expect(pane.get_by_role("tab", name="Measured")).to_be_visible()
     expect(lab.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel").last).to_have_text(name)
@@ -174,7 +174,7 @@ def test_a_file_of_two_modules_offers_both(lab: Page, server: Server) -> None:
 
 
 def saved(target: Path) -> str:
-    """A page that the server writes, once it is whole."""
+    """Text of a page that the server writes, once it is complete."""
     for _ in range(300):
         if target.exists() and target.read_text().rstrip().endswith("</html>"):
             return target.read_text()
@@ -239,7 +239,7 @@ def test_a_file_that_changes_is_shown_again(lab: Page, server: Server) -> None:
     file.write_text(MODULE)
     pane = open_file(lab, "changing.hlo")
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
-    time.sleep(1.1)  # the contents API tells times in seconds on some systems
+    time.sleep(1.1)  # on some systems the contents API gives times in whole seconds
     file.write_text(MODULE.replace("jit_first", "jit_second"))
     expect(pane.get_by_text("jit_second", exact=True).first).to_be_visible()
     time.sleep(1.1)
@@ -278,7 +278,7 @@ def test_a_file_is_read_once_and_a_large_one_after_a_question(lab: Page, server:
     (server.root / "once.hlo").write_text(MODULE)
     pane = open_file(lab, "once.hlo")
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
-    lab.wait_for_timeout(2500)  # the file was looked at again
+    lab.wait_for_timeout(2500)  # the file has been checked again by now
     asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/view'))"
     assert lab.evaluate(f"{asked}.length") == 1
     set_settings(lab, server, "ask", {"askAboveMegabytes": 0})
@@ -323,7 +323,7 @@ def test_compare(lab: Page, server: Server) -> None:
     expect(page.get_by_role("heading", name="Changed")).to_be_visible()
     expect(page.locator("del")).to_have_text("tanh")
     assert lab.locator("iframe.hloscope-page").get_attribute("sandbox") == (
-        "allow-scripts allow-downloads"  # and nothing of the Lab's origin
+        "allow-scripts allow-downloads"  # and not the Lab's origin
     )
     run_command(lab, "hloscope:compare", {"path": "one.hlo", "other": "absent.hlo"})
     expect(lab.locator(".jp-Dialog")).to_contain_text("no such file")
@@ -349,7 +349,7 @@ def test_by_keyboard_only(lab: Page, server: Server) -> None:
     (server.root / "keys.hlo").write_text(MODULE)
     run_command(lab, "filebrowser:refresh")
     expect(lab.locator(".jp-DirListing-item:has-text('keys.hlo')")).to_be_visible()
-    listing = ".jp-DirListing-content"  # focusable itself, or its items are
+    listing = ".jp-DirListing-content"  # either it or its items are focusable
     lab.locator(f"{listing} [tabindex='0'], {listing}[tabindex='0']").first.focus()
     for letter in "keys":
         lab.keyboard.press(letter)
@@ -381,6 +381,6 @@ def test_the_document_comes_back_with_the_workspace(lab: Page, server: Server) -
     (server.root / "again.hlo").write_text(MODULE)
     pane = open_file(lab, "again.hlo")
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
-    lab.wait_for_timeout(2500)  # the layout is saved a second after it settled
+    lab.wait_for_timeout(2500)  # the layout is saved a second after it settles
     lab.goto(lab.url.split("?")[0])
     expect(lab.locator(".hloscope-pane").get_by_text("jit_first", exact=True).first).to_be_visible()

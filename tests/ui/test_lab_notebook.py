@@ -52,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator
 
 @pytest.fixture(scope="module")
 def saved_output(renderer: Path) -> dict[str, Any]:
-    """The output of a capture as a notebook keeps it, with scripts planted all over its HTML."""
+    """The output of a capture as a notebook keeps it, with scripts planted throughout its HTML."""
     import hloscope as hs
 
     data, _ = hs.read(MODULE)._repr_mimebundle_()
@@ -61,7 +61,7 @@ def saved_output(renderer: Path) -> dict[str, Any]:
     inner = evil.replace("&", "&amp;").replace('"', "&quot;")
     assert 'srcdoc="' in html
     html = evil + html.replace('srcdoc="', f'srcdoc="{inner}', 1) + evil
-    # not sandboxed any more: shown as HTML it would run
+    # no longer sandboxed: shown as HTML it would run
     html = html.replace("sandbox=", "data-was-sandbox=")
     data = {**data, "text/html": html, WIDGET: GONE}
     return {"output_type": "display_data", "data": data, "metadata": {}}
@@ -195,9 +195,9 @@ def test_what_is_open_selected_and_bookmarked_stays_in_the_saved_notebook(
     view(page).get_by_role("button", name="Add bookmark").click()
     expect(view(page).get_by_role("button", name="Closed", exact=True)).to_be_visible()
     page.keyboard.press("Escape")
-    # the bookmark set the output anew, and the explorer in it is the same
+    # the bookmark updated the output, and the explorer in it is the same
     expect(page.locator(".hloscope-saved.hloscope-live").first).to_be_attached()
-    page.wait_for_timeout(600)  # a place is told once nothing changes
+    page.wait_for_timeout(600)  # a place is saved once nothing changes
     there = page.evaluate(STATE)
     assert there["boxes"] > first["boxes"]
     page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
@@ -234,7 +234,7 @@ def test_what_is_open_selected_and_bookmarked_stays_in_the_saved_notebook(
 
 
 def right_click(page: Page, cell: Any, word: str) -> None:
-    """Opens the context menu in the middle of a word of a cell."""
+    """Choose Explore HLO in the context menu of a word of a cell."""
     cell.locator(".cm-content").scroll_into_view_if_needed()
     at = cell.locator(".cm-content").evaluate(
         """(content, word) => {
@@ -277,7 +277,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     cells.nth(0).locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
-    # the name of a call, in an expression that holds more
+    # the name of a call, within a larger expression
     right_click(page, cells.nth(1), "double")
     expect(cells).to_have_count(4)
     expect(cells.nth(2).locator(".cm-content")).to_have_text(
@@ -289,7 +289,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     expect(cells).to_have_count(5)
     expect(cells.nth(4).locator(".cm-content")).to_have_text("%hlo --hardware h100 lowered")
     expect(cells.nth(4).get_by_text("jit_double").first).to_be_visible(timeout=90_000)
-    # a name of neither: the cell
+    # a name that is neither: the cell
     cells.nth(3).locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.type("double(x)")
@@ -297,7 +297,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     expect(cells).to_have_count(6)
     expect(cells.nth(4).locator(".cm-content")).to_have_text("%%hlo --hardware h100double(x)")
     expect(cells.nth(4).locator(".hloscope-saved canvas").first).to_be_visible(timeout=90_000)
-    # what is selected goes before what is pointed at
+    # the selection takes precedence over the pointer
     cells.nth(1).locator(".cm-content").click()
     page.keyboard.press("Home")
     for _ in "y = ":

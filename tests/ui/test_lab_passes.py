@@ -1,4 +1,4 @@
-"""The passes in JupyterLab: of a document in a dump folder, and of a live output."""
+"""Passes in JupyterLab: for a document in a dump folder, and for a live output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("lab")
 
 END = "module_0001.jit_step.cpu_after_optimizations.txt"
 MIDDLE = "module_0001.jit_step.0002.simplification.after_dce.before_pipeline-end.txt"
-# of every box that is there: where it lies in the picture, and what it is at this pass
+# every box by name: where it lies in the picture, and what it is at this pass
 BOXES = """(stage) => {
   const { pane, model } = stage.hloscope;
   return Object.fromEntries(pane.boxes()
@@ -45,7 +45,7 @@ def title(view: Any) -> str:
 
 
 def step_through(view: Any, *names: str) -> dict[str, Any]:
-    """Steps from the beginning to these passes; what stays does not move. The boxes at the end."""
+    """Step from the start through these passes; boxes must stay in place. Return the last ones."""
     view.locator(".pass-rows").focus()
     view.page.keyboard.press("Home")
     stage = view.locator(".stage")
@@ -76,12 +76,12 @@ def test_a_document_in_a_dump_folder_offers_its_passes(
     assert boxes["tanh_neg_fusion"][4] == ADDED
     assert boxes["tanh.7"][4] == REMOVED
     assert boxes["dot_general.5"][4] == KEPT
-    # figures come after the picture
+    # figures appear after the picture
     expect(pane.locator(".pass-row[data-row='5']")).to_contain_text("B")
     page.keyboard.press("x")
     expect(pane.locator(".pass-diff .code-line.added").first).to_be_visible()
     pane.screenshot(path=shots / "passes-document.png")
-    # what was chosen in the passes is chosen in the program
+    # what is selected in the passes is selected in the program
     pane.locator(".pass-diff .code-line.added", has_text="%tanh_neg_fusion =").click()
     expect(pane.locator(".pass-life")).to_contain_text("It appeared in fusion")
     pane.get_by_role("tab", name="Details", exact=True).click()
@@ -110,10 +110,10 @@ def test_a_file_without_passes_offers_none(server: Server, new_page: Callable[[]
 def test_large_passes_are_asked_for_and_can_be_cancelled(
     server: Server, new_page: Callable[[], Page]
 ) -> None:
-    """Dumps of megabytes: a price first, then progress, and the process ends with Cancel."""
+    """Dumps of megabytes: the size first, then progress, and Cancel ends the process."""
     folder = write_passes(server.root / "large")
     for file in folder.iterdir():
-        # comments are read and skipped: a long time for nothing
+        # comments are read and skipped: they only take time
         file.write_text(file.read_text() + "// nothing more\n" * 600_000)
     page = new_page()
     open_lab(page, server, "passes-large")

@@ -1,4 +1,4 @@
-"""JupyterLab below a path, as JupyterHub and proxies serve it; with collaboration if installed."""
+"""JupyterLab below a URL path, as JupyterHub and proxies serve it; collaborative if installed."""
 
 from __future__ import annotations
 

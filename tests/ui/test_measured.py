@@ -1,4 +1,4 @@
-"""The Measured panel in the saved page: devices against operations, and against the model."""
+"""The Measured panel in the saved page: operations by device, and against the model."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_operations_by_time_by_straggler_and_against_the_model(
     index = cap.module.find("tanh.1").index
     assert selected(page) == {"kind": "instruction", "index": index}
     page.screenshot(path=str(shots / "measured.png"))
-    # the model of another chip is at once what it is compared with
+    # another chip chosen: it is compared with that model at once
     page.get_by_role("tab", name="Cost", exact=True).click()
     page.get_by_label("Chip").select_option("h100")
     page.get_by_role("tab", name="Measured", exact=True).click()
@@ -122,7 +122,7 @@ def test_the_panel_in_the_dark_and_only_where_something_was_measured(
 def test_what_did_not_land_hosts_and_loops_are_shown(
     renderer: Path, open_page: OpenPage, tmp_path: Path, shots: Path
 ) -> None:
-    """A trace of two hosts: names of devices, a loop's own time, what is beside, what is lost."""
+    """A trace of two hosts: device names, a loop's own time, asynchronous and unmatched time."""
     text = TEXT.replace("jit_step", "jit_looping").replace(
         "ENTRY",
         """%body (c: f32[]) -> f32[] {
@@ -161,7 +161,7 @@ ENTRY""",
     panel = page.locator(".measured")
     shown = panel.inner_text()
     for words in (
-        "7.1 ms a step, mean over devices",  # 1 of the loop itself, 4 inside it, 2.1
+        "7.1 ms a step, mean over devices",  # 1 of the loop itself, 4 inside it, 2.1 of the rest
         "87.7 % of the program's time in the trace",
         "3 ms a step from start to done",
         "4 ms under names that this program does not have (gone.7 4 ms)",
@@ -174,7 +174,7 @@ ENTRY""",
     assert table["loop"][1:3] == ["5 ms", "1 ms"]
     assert table["inside"][1:3] == ["4 ms", ""]
     page.screenshot(path=str(shots / "measured-hosts.png"))
-    # a transfer is held against the model from its start to its done
+    # a transfer is compared with the model from its start to its done
     page.get_by_role("tab", name="Cost", exact=True).click()
     page.get_by_label("Chip").select_option("h100")
     page.get_by_role("tab", name="Measured", exact=True).click()

@@ -1,4 +1,4 @@
-"""Who is live at the peak, grouped by source line, and the way from there to the source."""
+"""Values live at the peak, grouped by source line, and the link from there to the source."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def page(cap: Any, renderer: Path, open_page: OpenPage, tmp_path: Path) -> Page:
 
 
 def figures(page: Page) -> dict[str, str]:
-    """Group → bytes as shown."""
+    """Bytes of each group, as shown."""
     rows = page.locator(".live-group > summary").all()
     return {
         r.locator(".group-name").inner_text(): r.locator(".num").last.inner_text() for r in rows
@@ -100,7 +100,7 @@ def test_a_line_of_the_list_opens_the_source_heated_by_live_bytes(
     assert "flip" in pointed.inner_text()
     (line,) = [x for x in cap.source.own_lines if x.line == 5]
     assert mib(line.total.live_bytes) in pointed.inner_text()
-    # what is chosen there stays chosen
+    # a choice made there is kept
     page.get_by_label("Heat by").select_option("flops")
     assert re.search(r"FLOP", pointed.inner_text())
     assert page_errors == []

@@ -1,4 +1,4 @@
-"""Saved notebooks as HTML: the picture is there, offline, whether the widget was live or not."""
+"""Saved notebooks as HTML: they show the picture, offline, whether the widget was live or not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 @pytest.fixture(scope="module")
 def executed(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A notebook whose last line is a capture, run by nbclient in a real kernel."""
+    """A notebook whose last line is a capture, executed by nbclient in a real kernel."""
     folder = tmp_path_factory.mktemp("notebook")
     (folder / "step.hlo").write_text(program())
     python = str(Path(__file__).resolve().parents[2] / "python")
@@ -58,7 +58,7 @@ def exported(notebook: Any, target: Path) -> str:
 
 
 def picture(page: Page) -> None:
-    """Asserts that the frame of the page holds a drawn graph."""
+    """Assert that the frame of the page holds a drawn graph."""
     page.wait_for_selector("iframe[srcdoc]")
     frame = page.frame_locator("iframe[srcdoc]")
     frame.locator(".toolbar").wait_for(timeout=20_000)
@@ -95,7 +95,7 @@ def test_a_notebook_run_without_a_front_end_keeps_the_picture(
 def test_a_notebook_saved_from_jupyterlab_keeps_the_picture(
     open_page: Callable[..., Page], executed: Any, tmp_path: Path
 ) -> None:
-    """JupyterLab saves the widget's id without its state: nbconvert must fall to the frame."""
+    """JupyterLab saves the widget's id without its state: nbconvert must fall back to the frame."""
     notebook = nbformat.reads(nbformat.writes(executed), as_version=4)
     notebook.metadata.pop("widgets", None)
     view = {"version_major": 2, "version_minor": 1, "model_id": "0" * 32}

@@ -1,4 +1,4 @@
-"""The explorer in living notebooks: JupyterLab 4, Notebook 7 and marimo, through real kernels."""
+"""The explorer in live notebooks: JupyterLab 4, Notebook 7 and marimo, with real kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HANDLE = f"{ROOT}.hloscope"
 
 @contextmanager
 def serving(argv: list[str], folder: Path, ready_url: str) -> Iterator[None]:
-    """A server with settings of its own under the folder."""
+    """Run a server with its own settings under the folder."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_", "TPU_"))}
     env = {
         **clean,
@@ -58,7 +58,7 @@ def serving(argv: list[str], folder: Path, ready_url: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def jupyter(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """One Jupyter server for Lab and Notebook, on a folder with both notebooks."""
+    """One Jupyter server for Lab and Notebook, serving a folder with both notebooks."""
     pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
     pytest.importorskip("notebook", reason="Notebook 7 is not installed")
     folder = tmp_path_factory.mktemp("jupyter")
@@ -109,7 +109,7 @@ def short_notebook() -> dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
 
-# -- what a person does, the same in every host --------------------------------------------
+# -- what a user does, the same in every host --------------------------------------------
 
 
 def wait_drawn(page: Page, timeout_s: float = 150) -> None:
@@ -123,7 +123,7 @@ def wait_drawn(page: Page, timeout_s: float = 150) -> None:
 
 
 def settle(page: Page) -> None:
-    """The picture and its place on the page hold still for three looks."""
+    """Wait until the picture and its place on the page are unchanged for three polls."""
     page.evaluate("() => { window.looks = 0; window.lastLook = ''; }")
     page.wait_for_function(
         f"""() => {{ const s = {HANDLE}.pane.stats(), r = {ROOT}.getBoundingClientRect();
@@ -145,7 +145,7 @@ def selected(page: Page) -> tuple[str, str, str]:
 
 
 def box(page: Page, kind: str, index: int) -> tuple[float, float] | None:
-    """Where to click on a box, in page coordinates; None when it is not in sight."""
+    """Where to click on a box, in page coordinates; None when it is not in view."""
     found = page.evaluate(
         f"""([kind, index]) => {{
         const r = {HANDLE}.pane.locate({{kind, index}});
@@ -159,7 +159,7 @@ def box(page: Page, kind: str, index: int) -> tuple[float, float] | None:
 
 
 def search(page: Page, query: str) -> str:
-    """Searches by keyboard from inside the graph; returns the name of the first hit."""
+    """Search by keyboard from inside the graph; return the name of the first hit."""
     page.evaluate(f"() => {ROOT}.querySelector('.graph canvas, .graph').focus()")
     graph = page.evaluate(
         f"() => {{ const g = {ROOT}.querySelector('.graph').getBoundingClientRect();"
@@ -231,7 +231,7 @@ def open_notebook(open_page: Callable[..., Page], jupyter: dict[str, Any], path:
 
 
 def wait_idle(page: Page) -> None:
-    """All cells have run: a busy kernel answers no widget."""
+    """Wait until all cells have run: a busy kernel answers no widget."""
     page.wait_for_function(
         """() => { const {context} = window.jupyterapp.shell.currentWidget;
         const code = context.model.toJSON().cells.filter(c => c.cell_type === 'code');
@@ -262,7 +262,7 @@ def test_jupyterlab_runs_the_start_notebook(
     before = cells(page)
     explore(page, "opcode:all-reduce")
     page.mouse.click(*middle_left(page))
-    for key in "ddaabxyzmz123 ":  # in command mode these delete, add and turn cells
+    for key in "ddaabxyzmz123 ":  # in command mode these delete, add and convert cells
         page.keyboard.press(key)
     assert cells(page) == before
     page.keyboard.press("Escape")

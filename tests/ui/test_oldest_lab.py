@@ -1,4 +1,4 @@
-"""The oldest JupyterLab that is supported: the built extension loads there, opens and draws."""
+"""The oldest supported JupyterLab: the built extension loads there, opens files and draws."""
 
 from __future__ import annotations
 

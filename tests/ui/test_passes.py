@@ -1,4 +1,4 @@
-"""The passes in page and widget: stepping, what does not move, colours, progress and cancel."""
+"""Passes in page and widget: stepping, boxes that stay in place, colours, progress and cancel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 STAGE = "document.querySelector('#hloscope, #out > div').shadowRoot.querySelector('.stage')"
-# every box that is there, by name: where it lies in the picture, and what it is at this pass
+# every box by name: where it lies in the picture, and what it is at this pass
 BOXES = f"""() => {{
   const {{ pane, model }} = {STAGE}.hloscope;
   return Object.fromEntries(pane.boxes()
@@ -38,7 +38,7 @@ def file(capture: Any, renderer: Path, tmp_path: Path) -> Path:
 
 
 def opened(page: Page) -> Page:
-    """Its first change: the panel opens where most was made."""
+    """Go to the first change; the panel opens at the pass that made most."""
     page.get_by_role("tab", name="Passes").click()
     page.wait_for_selector(".pass-bar")
     assert title(page) == "fusion"
@@ -53,7 +53,7 @@ def title(page: Page) -> str:
 
 
 def colour(page: Page, x: float, y: float) -> list[int]:
-    """The colour of a place of the picture."""
+    """The colour of a point of the picture."""
     found: list[int] = page.evaluate(
         f"""([x, y]) => {{
         const canvas = {STAGE}.querySelector('canvas');

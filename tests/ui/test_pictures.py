@@ -1,12 +1,11 @@
-"""Canonical views of one program against small pictures, light and dark.
+"""Canonical views of one program compared with small golden pictures, light and dark.
 
     HLOSCOPE_ACCEPT=1 python -m pytest tests/ui/test_pictures.py    accepts what it sees now
 
-Pictures are compared small and in few colours, as people see them from a distance: another
-version of a font or a browser passes, a panel that is empty, an arrangement that changed or
-colours that are gone do not. What a picture that small cannot tell, one label that moved or is
-gone, the list of labels and their places beside it does. What was seen lies in tests/ui/shots/
-when a test fails.
+Pictures are compared at low resolution and in few colours, as if seen from a distance: another
+version of a font or a browser passes; an empty panel, a changed arrangement or missing colours
+do not. The list of labels and their positions beside it shows what so small a picture cannot:
+that one label moved or disappeared. When a test fails, tests/ui/shots/ has what was seen.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "pictures"
 PROGRAM = GOLDEN.parent / "blocks" / "sharded.hlo.gz"
 SIZE = (1200, 780)
 SMALL = (300, 195)
-# Of the small picture: mean difference (of 255) and part of pixels that differ by over a sixth.
+# Limits for the small picture: mean difference (of 255), share of pixels off by over a sixth.
 MEAN, PART = 3.0, 0.03
 
 
@@ -72,7 +71,7 @@ VIEWS: dict[str, Callable[[Page], None]] = {
     "narrow": lambda page: page.set_viewport_size({"width": 620, "height": 780}),
 }
 
-# Draws PNGs small and in 16 levels a channel; the second is the golden one, or none.
+# Compares PNGs, scaled down and in 16 levels per channel; the second is the golden one, or "".
 COMPARE = """async ([shot, golden, [w, h]]) => {
   const pixels = async (data) => {
     const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
@@ -127,7 +126,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> dict[str,
 
 def seen(page: Page, view: str) -> str:
     page.locator(".graph canvas").first.wait_for()
-    page.get_by_role("tab", name="Cost", exact=True).wait_for()  # analyses are there
+    page.get_by_role("tab", name="Cost", exact=True).wait_for()  # the analyses have arrived
     page.wait_for_timeout(200)
     VIEWS[view](page)
     page.mouse.move(1, 1)
@@ -177,7 +176,7 @@ def written(names: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("where", "style"),
     [
-        (".graph canvas", "filter: hue-rotate(60deg)"),  # another colour scale
+        (".graph canvas", "filter: hue-rotate(60deg)"),  # a different colour scale
         (".graph canvas", "transform: translate(0, 16px)"),  # everything a line lower
         (".graph canvas", "visibility: hidden"),
     ],
@@ -194,9 +193,9 @@ def test_a_view_that_looks_otherwise_is_seen(
     assert found["mean"] > MEAN or found["part"] > PART, found
 
 
-GRAPH_LABEL = "fusion copy"  # written once
+GRAPH_LABEL = "fusion copy"  # occurs once
 
-# One label of the graph is written elsewhere, or not at all.
+# Draws one label of the graph elsewhere, or not at all.
 OTHERWISE = """([text, dx, dy, gone]) => {
   const C = CanvasRenderingContext2D.prototype;
   const before = C.fillText;
@@ -224,7 +223,7 @@ def test_one_label_that_moved_is_seen(
     seen(page, "overview")
     assert differences(labels(page), golden) == []
     page.evaluate(OTHERWISE, [GRAPH_LABEL, dx, dy, gone])
-    for height in (SIZE[1] - 40, SIZE[1]):  # draws once more
+    for height in (SIZE[1] - 40, SIZE[1]):  # forces a redraw
         page.set_viewport_size({"width": SIZE[0], "height": height})
         page.wait_for_timeout(400)
     (one,) = differences(labels(page), golden)

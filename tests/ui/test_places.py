@@ -1,4 +1,4 @@
-"""Where one is in a page: undo, links, bookmarks; and that nothing moves by itself."""
+"""The place in a page: undo, links, bookmarks; and that nothing moves by itself."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def boxes(page: Page) -> int:
 
 
 def picture(page: Page) -> Any:
-    """What is where, in world units: all that layout decides."""
+    """Number of boxes, size in world units and open groups: what layout decides."""
     return page.evaluate(
         f"""() => {{ const {{pane}} = {HANDLE}; const s = pane.stats();
         return [s.boxes, s.worldWidth, s.worldHeight, pane.place().open]; }}"""
@@ -167,7 +167,7 @@ def test_bookmarks_stay_in_the_page_and_in_saved_copies(
     other = ready(open_page(copy.as_uri()))
     settle(other)
     assert boxes(other) == first
-    assert "instructions" in copy.read_text()  # the summary for those without scripts
+    assert "instructions" in copy.read_text()  # the summary for readers without scripts
     other.get_by_role("button", name="Bookmarks and link").click()
     other.get_by_role("button", name="All of it", exact=True).click()
     settle(other)

@@ -1,4 +1,4 @@
-"""Pages of planning in a browser: plot, table, heatmap, schedules, sliders; no errors."""
+"""Planning pages in a browser: plot, table, heatmap, schedules, sliders; no errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan() -> StagePlan:
 
 
 def candidates() -> dict[str, Any]:
-    """A search's page without compiling: three candidates, names that look like markup."""
+    """The page of a search, without compiling: three candidates, named like markup."""
     points = [
         {"id": n, "x": 1.0 + n, "y": 3.0 - n, "label": f"<i>{n}</i>", "front": n != 1}
         for n in range(3)
@@ -60,19 +60,19 @@ def test_a_search(open_page: OpenPage, page_errors: list[str], tmp_path: Path) -
     page = open_page(Path(file).as_uri())
     assert page.get_by_role("heading", level=2).inner_text() == "Shardings of <script>step</script>"
     assert page.locator("tbody tr").first.inner_text().startswith("<b>w</b>")
-    # a dot selects its row, and shows its code
+    # a click on a dot selects its row and shows its code
     page.locator("circle").nth(2).click()
     assert page.locator("tr[aria-selected=true]").count() == 1
     assert page.locator("section pre").inner_text().startswith("P(")
     page.locator("tbody tr").nth(1).focus()
     page.keyboard.press("Enter")
     assert page.locator("tr[aria-selected=true]").count() == 2
-    # sorting keeps unknown last
+    # sorting keeps unknown values last
     page.get_by_role("button", name="time", exact=True).click()
     assert page.locator("tbody tr").first.inner_text().startswith("u")
     assert page.locator("tbody tr").last.inner_text().endswith("unknown")
     assert page.get_by_role("link").get_attribute("href") == "a.html"
-    # a saved page has nobody to ask
+    # a saved page has no kernel to ask
     assert page.get_by_role("button", name="Open the capture").count() == 0
     assert page_errors == []
 

@@ -1,4 +1,4 @@
-"""Planning in a living notebook: what is clicked is answered by the kernel."""
+"""Planning in a live notebook: the kernel answers clicks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ hs.transformer(
 
 
 def write(jupyter: dict[str, Any], name: str, *sources: str) -> None:
-    """Puts a notebook where the server serves from."""
+    """Put a notebook into the folder of the server."""
     blank: dict[str, Any] = {"execution_count": None, "metadata": {}, "outputs": []}
     cells = [
         {"cell_type": "code", "id": f"c{n}", "source": source, **blank}
@@ -67,7 +67,7 @@ def write(jupyter: dict[str, Any], name: str, *sources: str) -> None:
 
 
 def opened(plan: Locator) -> Any:
-    """The page that an answer put below."""
+    """Frame of the page that was opened below."""
     return plan.frame_locator("iframe[title=opened]")
 
 
@@ -99,7 +99,7 @@ def a_search(plan: Locator) -> None:
     dots.first.click()
     opened(plan).locator(".toolbar").first.wait_for(timeout=60_000)
     assert plan.locator("tr[aria-selected=true]").count() == 1
-    # of any other, one click more compares it with the best
+    # with any other selected, one more click compares it with the best
     rows = plan.locator("tbody tr")
     compare = plan.get_by_role("button", name="Compare")
     plan.locator("tr[aria-selected=true]").click()
@@ -108,7 +108,7 @@ def a_search(plan: Locator) -> None:
     assert compare.inner_text() == "Compare with the best"
     compare.click()
     opened(plan).locator("table").first.wait_for(timeout=60_000)
-    # any two: Shift on a dot, or the second row
+    # any two: Shift-click a dot, or click a second row
     rows.nth(1).click()
     assert compare.inner_text() == "Compare two"
     compare.click()
@@ -124,7 +124,7 @@ def a_plan(plan: Locator) -> None:
     plan.get_by_role("button", name="Plan again").click()
     plan.locator(".picture svg[aria-label*='32 microbatches']").wait_for(timeout=30_000)
     assert note.inner_text() != before
-    # a time, by hand
+    # change a time by hand
     second = plan.locator(".edit input").nth(1)
     now = note.inner_text()
     second.fill(str(10 * float(second.input_value())))

@@ -1,4 +1,4 @@
-"""The saved page, from ``file://``, in a real browser: what a person sees, clicks and types."""
+"""The saved page, from ``file://``, in a real browser: what a user sees, clicks and types."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 REPO = Path(__file__).resolve().parents[2]
 OpenPage = Callable[..., "Page"]
 
-# Every place where a program can carry text that a page must not obey.
+# Markup for every place where a program can carry text; a page must not execute it.
 HOSTILE = "<img src=x onerror=window.pwned=1>"
 CLOSING = "</script><script>window.pwned=2</script>"
 
 
 def program(layers: int = 3) -> str:
-    """A training-step-like module: per layer a matmul, a fusion and an all-reduce."""
+    """Text of a module like a training step: per layer a matmul, a fusion and an all-reduce."""
     lines = [
         "HloModule jit_step, is_scheduled=true, num_partitions=4",
         "",
@@ -92,7 +92,7 @@ def page(open_page: OpenPage, snapshot: str) -> Page:
 def ready(page: Page) -> Page:
     page.wait_for_selector(".toolbar")
     page.wait_for_function(f"() => {HANDLE}.pane.stats().boxes > 0")
-    # the analyses come after the picture and draw the panels anew
+    # the analyses arrive after the picture and redraw the panels
     page.get_by_role("tab", name="Memory", exact=True).wait_for()
     return page
 
@@ -101,7 +101,7 @@ HANDLE = "document.getElementById('hloscope').shadowRoot.querySelector('.root').
 
 
 def selection(page: Page) -> tuple[str, str]:
-    """(kind, name) of what is selected."""
+    """(kind, name) of the selection."""
     found: list[str] = page.evaluate(
         f"""() => {{ const {{store, model}} = {HANDLE}; const s = store.get('selection');
         const name = s.kind === 'instruction' ? model.name(s.index)
@@ -137,7 +137,7 @@ def place(page: Page, kind: str, index: int) -> tuple[float, float]:
 
 
 def settle(page: Page) -> None:
-    """Lets animations end: the picture holds still for three looks."""
+    """Wait for animations to end: the picture is unchanged for three polls."""
     page.wait_for_function(
         f"""() => {{ const {{pane}} = {HANDLE}; const s = JSON.stringify([pane.stats().scale,
           pane.stats().worldHeight, pane.stats().frames]);
@@ -255,7 +255,7 @@ def test_a_long_text_begins_at_entry(open_page: OpenPage, renderer: Path, tmp_pa
     assert list_ is not None
     assert found is not None
     assert list_["y"] <= found["y"] <= list_["y"] + 40
-    # what is selected comes first
+    # a selection takes precedence
     page.get_by_role("tab", name="Details").click()
     page.evaluate(f"(i) => {HANDLE}.store.selectInstruction(i)", index_of(page, "tanh.1"))
     page.get_by_role("tab", name="Text").click()
@@ -303,7 +303,7 @@ def test_outline_and_tabs_by_keyboard(page: Page, page_errors: list[str]) -> Non
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     kind, name = selection(page)
-    assert kind in ("group", "none")  # a fold is named by its own label
+    assert kind in ("group", "none")  # a fold has a label of its own
     row = page.locator(".tree-row.focus")
     assert row.get_attribute("aria-level") == "2"
     assert name in row.inner_text()
@@ -448,7 +448,7 @@ def test_small_explorers_begin_with_the_panel_folded_to_its_rail(
     assert panel.is_hidden()
     page.get_by_role("button", name="Show the panel").press("Enter")
     assert panel.is_visible()
-    # A larger window does not undo what a person chose.
+    # A larger window does not undo the user's choice.
     page.get_by_role("button", name="Hide the panel").click()
     page.set_viewport_size({"width": 1300, "height": 800})
     settle(page)

@@ -1,7 +1,7 @@
-"""The ten usual questions: each answered in two presses at most, with nothing scrolled.
+"""The ten usual questions: each is answered in at most two presses, without scrolling.
 
-A press is a click, or a query typed into the search box. What answers must be in sight, in a
-window of 1500×1000.
+A press is a click, or a query typed into the search box. The answer must be visible in a
+window of 1500×1000 pixels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMES = ("compiled here", "a dump for TPU", "a dump of 2021")
 
 
 def folder(variable: str, name: str) -> Path:
-    """Dumps of others, where a variable says or beside the checkout; skips without them."""
+    """Folder of real dumps, set by a variable or else beside the checkout; skips without it."""
     found = Path(os.environ.get(variable) or REPO.parent / "shared" / name)
     if not found.is_dir():
         pytest.skip(f"no dumps at {found} (set {variable})")
@@ -36,7 +36,7 @@ def folder(variable: str, name: str) -> Path:
 
 
 def compiled_here() -> hs.Capture:
-    """A sharded training step of four rematerialised layers, on what devices there are."""
+    """Capture a sharded training step of four rematerialised layers, on the first eight devices."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -96,7 +96,7 @@ def case(
 
 
 class Asking:
-    """A page, and how often it was pressed."""
+    """A page and the number of presses so far."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -114,7 +114,7 @@ class Asking:
         self.press(self.page.locator(".chapters").get_by_role("button", name=name, exact=True))
 
     def told(self, what: Locator) -> str:
-        """The words of an answer, which is in sight after two presses at most."""
+        """Text of an answer, which must be visible after at most two presses."""
         what.wait_for(timeout=20_000)
         assert self.presses <= 2
         assert in_sight(self.page, what)
@@ -122,7 +122,7 @@ class Asking:
 
 
 def in_sight(page: Page, what: Locator) -> bool:
-    """Whether its first line is inside the window and inside all that clips it."""
+    """Whether its first line is inside the window and inside everything that clips it."""
     inside: bool = what.evaluate(
         """(e) => {
           const { top, left } = e.getBoundingClientRect();
@@ -259,7 +259,7 @@ def test_what_changed_between_two_versions(
     for side in ("hloscope", "hloscope-second"):
         page.locator(f"#{side}").get_by_role("tab", name="Details").wait_for(timeout=30_000)
     assert "changed" in asking.told(page.locator("main p").first)
-    # The change that costs most is selected in both, and coloured.
+    # The costliest change is selected on both sides, and coloured.
     chosen = (
         "(id) => { const e = document.getElementById(id);"
         " const x = e.shadowRoot.querySelector('.root').hloscope;"

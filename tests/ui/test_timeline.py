@@ -1,4 +1,4 @@
-"""The timeline: lanes, zoom, a click that selects, and a selection that is brought into view."""
+"""The timeline: lanes, zoom, selecting by click, and bringing a selection into view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_timeline_zooms_selects_and_follows(renderer, open_page, tmp_path):
     canvas.wait_for()
     assert "modelled on TPU v5e" in page.locator(".panel").inner_text()
     box = canvas.bounding_box()
-    # What the pointer is over is said, and a click selects it.
+    # What is under the pointer is named, and a click selects it.
     said = page.locator(".panel p.note").first
     found = ""
     for x in range(10, int(box["width"]), 12):
@@ -39,7 +39,7 @@ def test_the_timeline_zooms_selects_and_follows(renderer, open_page, tmp_path):
         "return model.name(store.get('selection').index); })()"
     )
     assert selected == "dot.1"
-    # Zoomed in at the beginning, a selection elsewhere brings its place into view.
+    # Zoomed in at the beginning, a selection elsewhere is brought into view.
     canvas.focus()
     page.keyboard.press("Home")
     for _ in range(20):
@@ -72,7 +72,7 @@ ENTRY main {
 
 
 def traced_twice(runs: bool = False) -> hs.Capture:
-    """Three runs on two GPUs; a copy that is no operation of the program; one host event."""
+    """Three runs on two GPUs; a copy that is not an operation of the program; one host event."""
     cap = hs.read(TWO_DEVICES)
     texts = ("dot.1", "tanh.1", "MemcpyD2H")
     of = np.array([cap.module.find(t).index for t in texts[:2]] * 3)
@@ -150,7 +150,7 @@ def test_runs_of_a_trace_are_chosen(renderer, open_page, tmp_path):
         "run 2 · 17 s",
         "run 3 · 27 s",
     ]
-    assert runs.input_value() == "1"  # it took as long as most
+    assert runs.input_value() == "1"  # its duration is the median
     first = canvas.evaluate("(c) => c.toDataURL()")
     runs.select_option("the whole trace")
     page.wait_for_timeout(200)

@@ -1,4 +1,4 @@
-"""Voila: a notebook as a page of its own shows the explorer in its sandboxed frame."""
+"""Voila: a notebook served as a page shows the explorer in its sandboxed frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recompiles: table and timeline in a page, and in a notebook rows that open as captures."""
+"""Recompilations: table and timeline in a page, and in a notebook rows that open as captures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_page_has_the_table_and_the_timeline(
         "x was float32[4,16], is float32[6,16]",
         "x was float32[6,16], is bfloat16[6,16]",
     ]
-    # a lane a function; no bar lies outside of the picture, and bars of a lane do not overlap
+    # one lane per function; no bar lies outside the picture
     lanes = page.locator("svg text[text-anchor=end]").all_text_contents()[:-1]
     assert lanes == list(dict.fromkeys(names))
     bars = page.locator("svg rect").evaluate_all(

@@ -1,4 +1,4 @@
-"""The anywidget front end with a stand-in for the notebook's model, in a real browser."""
+"""The anywidget front end with a mock of the notebook's model, in a real browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from test_snapshot import program
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-# What anywidget gives render(): traits, events, messages. `say` plays the kernel.
+# A mock of the model that anywidget gives render(); `say` plays the kernel.
 MODEL = """
 window.state = {selection: {kind: 'none', index: -1, name: ''}, _options: {height: 500}};
 window.sent = []; window.saved = 0; window.keys = 0;
@@ -44,9 +44,9 @@ ROOT = "document.querySelector('#out > div').shadowRoot.querySelector('.root')"
 
 
 def widget(page: Page, renderer: Path, capture: Any, options: str, before: str = "") -> Page:
-    """Renders the widget of a capture in a blank page, the analyses beside the view.
+    """Render the widget of a capture in a blank page, with view and analyses both present.
 
-    ``before`` is run just before, such as setting more of ``state``.
+    ``before`` is JavaScript that runs just before, such as setting more of ``state``.
     """
     page.set_content("<div id=out></div><button id=after>after</button>")
     page.evaluate(MODEL)
@@ -75,7 +75,7 @@ def widget(page: Page, renderer: Path, capture: Any, options: str, before: str =
 def page(
     open_page: Callable[..., Page], renderer: Path, tmp_path: Path, page_errors: list[str]
 ) -> Page:
-    """A page with the widget rendered and its first picture drawn."""
+    """A page with the widget rendered."""
     import hloscope as hs
 
     source = tmp_path / "step.hlo"
@@ -145,7 +145,7 @@ def test_an_error_from_the_kernel_is_shown_and_can_be_tried_again(page: Page) ->
 
 
 def again(page: Page, options: str) -> None:
-    """The widget anew, its analyses left with the kernel."""
+    """Render the widget again, with the analyses still to come from the kernel."""
     page.evaluate(
         f"() => {{ dispose(); window.analyses ??= state._analyses; sent.length = 0;"
         f" state._analyses = new DataView(new ArrayBuffer(0)); state._options = {options};"
@@ -197,7 +197,7 @@ REDRAWN = {
 
 
 def press(page: Page, target: Locator, meanwhile: str) -> list[str]:
-    """Presses, lets the page be drawn anew, releases; all that was selected in the end."""
+    """Press, redraw the page meanwhile, release; return everything that was selected."""
     page.evaluate(
         f"""() => {{ const {{store, model}} = {ROOT}.hloscope; window.off?.();
         store.select({{kind: 'none', index: -1}}); window.chosen = [];
@@ -212,7 +212,7 @@ def press(page: Page, target: Locator, meanwhile: str) -> list[str]:
     page.evaluate(meanwhile)
     page.wait_for_timeout(100)
     page.mouse.up()
-    page.wait_for_timeout(150)  # what waited for the release
+    page.wait_for_timeout(150)  # for what was deferred until the release
     found: list[str] = page.evaluate("() => chosen")
     return found
 
@@ -223,7 +223,7 @@ def test_a_click_is_not_lost_when_the_page_is_drawn_anew_under_it(
 ) -> None:
     again(page, "{height: 700}")
     meanwhile = REDRAWN[redrawn]
-    # details: a link of the overview
+    # Details: a link of the overview
     link = page.locator(".panel .link", has_text="dot.1").first
     assert press(page, link, meanwhile) == ["dot.1"]
     if redrawn == "analyses come":
@@ -265,7 +265,7 @@ def test_a_click_that_ends_the_typing_of_a_number_counts(page: Page) -> None:
 def test_options_go_both_ways(page: Page) -> None:
     page.get_by_label("Colour by").select_option("bytes")
     assert page.evaluate("() => state._options.colorBy") == "bytes"
-    assert page.evaluate(f"() => {ROOT}.clientHeight") == 498  # 500 with its border
+    assert page.evaluate(f"() => {ROOT}.clientHeight") == 498  # 500 including its border
     page.evaluate("() => { state._options = {...state._options, height: 400, theme: 'dark'}; }")
     page.evaluate("() => say('change:_options')")
     assert page.evaluate(f"() => {ROOT}.clientHeight") == 398

@@ -9,6 +9,6 @@ capture = hs.read(os.environ["HLOSCOPE_APP_FILE"])
 ui.h1("step")
 
 
-@render_widget(height="640px")  # else 400 pixels of it show
+@render_widget(height="640px")  # by default only 400 pixels show
 def explorer():
     return widget(capture, height=640)
