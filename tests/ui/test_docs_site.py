@@ -121,9 +121,10 @@ def test_pages_need_nothing_from_outside(
     failed: list[str] = []
     page.on("request", lambda r: asked.append(r.url) if r.url.startswith("http") else None)
     # leaving a page aborts what is still on its way, such as its icon: no fault of the page
+    aborted = "net::ERR_ABORTED"
     page.on(
         "requestfailed",
-        lambda r: failed.append(f"{r.url}: {r.failure}") if r.failure != "net::ERR_ABORTED" else None,
+        lambda r: failed.append(f"{r.url}: {r.failure}") if r.failure != aborted else None,
     )
     for path in sorted(site.glob("*.html")):
         if path.stem == "404":  # its links start at the root of a server
