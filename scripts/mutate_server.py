@@ -31,6 +31,8 @@ ADDRESS = os.environ["MUTATE_SOCKET"]
 MEMORY = 8 << 30
 SLOW = 5.0  # seconds of processor: a test that takes longer while its lines are traced is left out
 STUCK = 120.0  # seconds of wall time
+IN_FILE = 60.0  # seconds of processor for the tests of one file, traced: others are left out
+HANGS = 2  # tests of a file that hang or crash; what follows is left out
 COMPILED = "compiled"  # the fixture of tests that compile programs
 FUNCTIONS: dict[str, list[FunctionType]] = {}  # of FILES, as the tests have them
 INLINE = 0x02  # CO_NEWLOCALS: a function; class bodies and modules run on import
@@ -43,36 +45,46 @@ class Cover:
 
     def __init__(self) -> None:
         self.now: set[tuple[str, int]] = set()
+        self.unseen: dict[CodeType, set[int]] = {}  # lines of functions that this test has run
         self.fixtures: dict[str, set[tuple[str, int]]] = {}
-        self.lines: dict[str, list[str]] = {}
-        self.seconds: dict[str, float] = {}
-        self.failed: set[str] = set()
+        self.failed = False
+        self.began = 0.0
         self.last = ""
 
     def local(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "line":
-            self.now.add((frame.f_code.co_filename, frame.f_lineno))
+            code, line = frame.f_code, frame.f_lineno
+            self.now.add((code.co_filename, line))
+            unseen = self.unseen[code]
+            unseen.discard(line)
+            frame.f_trace_lines = bool(unseen)
         return self.local
 
     def trace(self, frame: FrameType, event: str, arg: object) -> Any:
+        """A function all of whose lines this test has run is traced no longer."""
         code = frame.f_code
-        return self.local if code.co_filename in FILES and code.co_flags & INLINE else None
+        if code.co_filename not in FILES or not code.co_flags & INLINE:
+            return None
+        if code not in self.unseen:
+            self.unseen[code] = {line for _, _, line in code.co_lines() if line is not None}
+            self.unseen[code].discard(code.co_firstlineno)
+        return self.local if self.unseen[code] else None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[Any]:
         if fixturedef.scope == "function":
             return (yield)
-        before, self.now = self.now, set()
+        before, self.now, self.unseen = self.now, set(), {}
         try:
             return (yield)
         finally:
             self.fixtures.setdefault(fixturedef.argname, set()).update(self.now)
-            self.now = before
+            self.now, self.unseen = before, {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[Any]:
-        self.now, self.last = set(), item.nodeid
-        began = time.process_time()
+        self.now, self.unseen, self.last = set(), {}, item.nodeid
+        self.failed, self.began = False, time.process_time()
         signal.setitimer(signal.ITIMER_PROF, SLOW)
         signal.setitimer(signal.ITIMER_REAL, STUCK)
         sys.settrace(self.trace)
@@ -82,52 +94,67 @@ class Cover:
             sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            self.seconds[item.nodeid] = time.process_time() - began
             for name in getattr(item, "fixturenames", ()):
                 self.now |= self.fixtures.get(name, set())
-            for path, line in self.now:
-                self.lines.setdefault(f"{path}:{line}", []).append(item.nodeid)
+            tell(self.said())
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed:
-            self.failed.add(report.nodeid)
+        self.failed |= report.failed
 
-    def answer(self) -> dict[str, Any]:
-        return {"lines": self.lines, "seconds": self.seconds, "failed": sorted(self.failed)}
+    def said(self) -> dict[str, Any]:
+        return {
+            "test": self.last,
+            "lines": [f"{path}:{line}" for path, line in self.now],
+            "seconds": time.process_time() - self.began,
+            "failed": self.failed,
+        }
+
+    def too_slow(self, signum: int, frame: object) -> None:
+        """Ends the fork: an exception in the middle of a compiler would leave its locks held."""
+        self.failed = True
+        answer(self.said() | {"end": True})
 
 
-def cover(session: pytest.Session, compiling: bool, limit: float) -> dict[str, Any] | None:
-    """Runs what was collected, in order; a fork ends at a slow test, another continues after it.
+def cover(session: pytest.Session, file: str, compiling: bool) -> dict[str, Any]:
+    """Runs the tests of a file, in order; a fork ends at a slow test, another continues after it.
 
-    An exception in the middle of a compiler would leave its locks held.
+    A fork that hangs in foreign code runs no Python signal handler, so it is waited for from here.
     """
-    items = [i for i in session.items if compiling or COMPILED not in i.fixturenames]
-    found: dict[str, Any] = {"lines": {}, "seconds": {}, "failed": []}
+    items = [
+        i
+        for i in session.items
+        if i.nodeid.startswith(file) and (compiling or COMPILED not in i.fixturenames)
+    ]
+    found: dict[str, Any] = {"lines": {}, "seconds": {}, "failed": [], "untried": 0}
+    hangs = 0
     while items:
-        part = forked(lambda rest=items: cover_until_slow(session, rest), limit, None)
-        if part is None:
-            return None
-        for line, tests in part["lines"].items():
-            found["lines"].setdefault(line, []).extend(tests)
-        found["seconds"] |= part["seconds"]
-        found["failed"] += part["failed"]
-        items = items[part["done"] :]
+        if hangs == HANGS or sum(found["seconds"].values()) > IN_FILE:
+            found["untried"] = len(items)
+            break
+        with fork(lambda rest=items: cover_until_slow(session, rest)) as hear:
+            while items:
+                said = hear(STUCK + 10)
+                test = items.pop(0).nodeid
+                if said is None:
+                    hangs += 1
+                    found["failed"].append(test)
+                    break
+                found["seconds"][test] = said["seconds"]
+                for line in said["lines"]:
+                    found["lines"].setdefault(line, []).append(test)
+                if said["failed"]:
+                    found["failed"].append(test)
+                if said.get("end") or sum(found["seconds"].values()) > IN_FILE:
+                    break
     return found
 
 
-def cover_until_slow(session: pytest.Session, items: list[pytest.Item]) -> dict[str, Any]:
+def cover_until_slow(session: pytest.Session, items: list[pytest.Item]) -> None:
     seen = Cover()
     session.config.pluginmanager.register(seen)
-    number = {item.nodeid: k for k, item in enumerate(items)}
-
-    def too_slow(signum: int, frame: object) -> None:
-        seen.failed.add(seen.last)
-        answer(seen.answer() | {"done": number[seen.last] + 1})
-
-    signal.signal(signal.SIGPROF, too_slow)
-    signal.signal(signal.SIGALRM, too_slow)
+    signal.signal(signal.SIGPROF, seen.too_slow)
+    signal.signal(signal.SIGALRM, seen.too_slow)
     run(session, items, lambda: False)
-    return seen.answer() | {"done": len(items)}
 
 
 # -- tests on changed sources ----------------------------------------------------------------
@@ -208,18 +235,26 @@ def quiet() -> None:
         settings.load_profile("mutate")
 
 
-ANSWERS: list[Any] = []  # in a fork: where its answer goes
+ANSWERS: list[Any] = []  # in a fork: where its answers go
+
+
+def tell(made: Any) -> None:
+    pickle.dump(made, ANSWERS[0])
+    ANSWERS[0].flush()
 
 
 def answer(made: Any) -> None:
     """Ends the fork."""
-    pickle.dump(made, ANSWERS[0])
-    ANSWERS[0].flush()
+    tell(made)
     os._exit(0)
 
 
-def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
-    """What ``work`` returns in a fork; ``otherwise`` when it ends in any other way, or late."""
+@contextlib.contextmanager
+def fork(work: Callable[[], Any]) -> Iterator[Callable[[float], Any]]:
+    """A fork that tells what ``work`` returns, and what that told before.
+
+    Gives a function that waits some seconds for the next of these: None when there is none.
+    """
     ours, theirs = socket.socketpair()
     log = os.dup(2)
     pid = os.fork()
@@ -235,19 +270,32 @@ def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
             os._exit(0)
     theirs.close()
     os.close(log)
-    ours.settimeout(limit)
-    try:
-        with ours.makefile("rb") as stream:
+    stream = ours.makefile("rb")
+
+    def hear(limit: float) -> Any:
+        ours.settimeout(limit)
+        try:
             return pickle.load(stream)
-    except (EOFError, OSError, pickle.UnpicklingError):
-        return otherwise
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return None
+
+    try:
+        yield hear
     finally:
+        stream.close()
         ours.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def forked(work: Callable[[], Any], limit: float, otherwise: Any) -> Any:
+    """What ``work`` returns in a fork; ``otherwise`` when it ends in any other way, or late."""
+    with fork(work) as hear:
+        said = hear(limit)
+    return otherwise if said is None else said
 
 
 def serve(session: pytest.Session, connection: socket.socket) -> None:
@@ -257,7 +305,7 @@ def serve(session: pytest.Session, connection: socket.socket) -> None:
             if asked["what"] == "ids":
                 said: Any = [item.nodeid for item in session.items]
             elif asked["what"] == "cover":
-                said = cover(session, asked["compiling"], asked["limit"])
+                said = cover(session, asked.get("file", ""), asked["compiling"])
             else:
                 said = forked(lambda a=asked: try_change(session, a), asked["limit"], "no end")
             stream.write(json.dumps(said).encode() + b"\n")
@@ -275,10 +323,17 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     listening.bind(ADDRESS + ".new")
     listening.listen()
     os.rename(ADDRESS + ".new", ADDRESS)
-    while True:
-        connection, _ = listening.accept()
+    listening.settimeout(5)
+    parent = os.getppid()
+    while os.getppid() == parent:  # else it was killed and could not end us
+        try:
+            connection, _ = listening.accept()
+        except TimeoutError:
+            continue
+        connection.setblocking(True)
         if os.fork() == 0:
             listening.close()
             serve(session, connection)
             os._exit(0)
         connection.close()
+    os._exit(0)

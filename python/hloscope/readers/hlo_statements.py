@@ -61,12 +61,15 @@ class Header:
     body: int
 
 
+_NOWHERE = (1, 0)
+
+
 class Limits:
     """How far a statement of one text may extend; remembers what it found last."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._found = [(1, 0), (1, 0)]  # (searched from, next boundary) of each pattern
+        self._found = [_NOWHERE, _NOWHERE]  # (searched from, next boundary) of each pattern
 
     def after(self, line_end: int) -> list[int]:
         """Nearest first: the end of the line, the next statement's line, and the next statement's
@@ -183,7 +186,9 @@ class InPlace:
 def computations_in_place(text: str, begin: int, end: int) -> InPlace | None:
     """``to_apply={ a = … ROOT b = … }``, ``branch_computations={ { a = … }, { a = … } }``."""
     m = IN_PLACE.search(text, begin, end)
-    if m is None or text.count('"', begin, m.start()) % 2:
+    while m is not None and text.count('"', begin, m.start()) % 2:  # in a quoted text
+        m = IN_PLACE.search(text, m.end(), end)
+    if m is None:
         return None
     close = scan.closing(text, m.end() - 1, end)
     if close < 0:

@@ -57,7 +57,7 @@ class Statement:
     """``text``: the operation on one line; ``begin`` and ``end``: where it is.
 
     ``open``: a bracket or a quote was not closed before the next operation, or before the
-    text ended.
+    text ended, or a comma is its last character.
     """
 
     text: str
@@ -77,7 +77,7 @@ def statements(source: str) -> Iterator[Statement]:
             at = source.find("\n", begin)
             at = size if at < 0 else at
             continue
-        if at == 0 or source[at - 1] == "\n":
+        if not at or "\n" in source[at - 1 : begin]:  # else: after another one on its line
             end = source.find("\n", begin)
             end = size if end < 0 else end
             bare = source[begin:end].rstrip()
@@ -89,7 +89,7 @@ def statements(source: str) -> Iterator[Statement]:
         stop = max(stop, begin + 1)
         text = _on_one_line(source[begin:stop])
         if text:
-            yield Statement(text, begin, stop, is_open or _open_quote(text))
+            yield Statement(text, begin, stop, is_open or _open_quote(text) or text[-1] == ",")
         at = stop
 
 
@@ -126,7 +126,7 @@ def _goes_on(source: str, end: int, line: str) -> bool:
     """Whether the operation on this line has more on the next."""
     if line.endswith("{"):
         # a dictionary that is opened at the end of a line
-        return not line.startswith("module") and _is_dictionary(source, end, line[:-1])
+        return _is_dictionary(source, end, line[:-1])
     if line.startswith("reducer"):
         return True
     if line.endswith(_TRAILING) and not line.startswith("^"):
@@ -199,7 +199,7 @@ def _end(source: str, begin: int) -> tuple[int, bool]:
                 return (m.start() if m.start() > begin else position), False
         elif token == "\n":
             if not stack and not _goes_on(
-                source, m.start(), source[max(begin, m.start() - 200) : m.start()].rstrip()
+                source, m.start(), _plain(source[max(begin, m.start() - 200) : m.start()]).rstrip()
             ):
                 return m.start(), False
             if stack and _NEXT.match(source, position):
@@ -211,7 +211,10 @@ def _end(source: str, begin: int) -> tuple[int, bool]:
         first = False
 
 
+def _plain(text: str) -> str:
+    """Without comments."""
+    return _COMMENT.sub(lambda m: m[1] or "", text) if "//" in text else text
+
+
 def _on_one_line(text: str) -> str:
-    if "//" in text:
-        text = _COMMENT.sub(lambda m: m[1] or "", text)
-    return _BLANKS.sub(lambda m: m[1] or ("" if m[2] else " "), text).strip()
+    return _BLANKS.sub(lambda m: m[1] or ("" if m[2] else " "), _plain(text)).strip()
