@@ -78,7 +78,7 @@ def place(
     alone = apart[g.first : g.first + g.size].tolist()
     position = [-1] * g.size
     ends: list[int] = []
-    closes: Counter[tuple[int, int]] = Counter()
+    closes: set[tuple[int, int]] = set()
     kind = signature[g.first : g.first + g.size].tolist()
     free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
     known = _told(told or {}, g.first, who, late, after, before)
@@ -90,7 +90,7 @@ def place(
     mine = _served(g, kind, after, before, free, late, start, stacks)
     first = set(start)
     gap: list[int] = []
-    joins: Counter[tuple[int, int]] = Counter()
+    joins: set[tuple[int, int]] = set()
     for i in range(g.size):
         if own[i] >= 0:
             position[i] = own[i]
@@ -111,17 +111,17 @@ def place(
                 gap.append(i)
                 continue
             position[i] = b
-            joins[kind[i], _begin(start, b)] += 1
-        elif a >= 0 and a in last:
+            joins.add((kind[i], _begin(start, b)))
+        elif a in last:
             ends.append(i)
         elif a >= 0:
             position[i] = a
-            closes[kind[i], _begin(start, a)] += 1
+            closes.add((kind[i], _begin(start, a)))
     for i in gap:  # between two stacks: only what other layers of the second have too, not a loss
-        if joins[kind[i], _begin(start, before[i])]:
+        if (kind[i], _begin(start, before[i])) in joins:
             position[i] = before[i]
     for i in ends:  # the last layer closes as the others do; what they lack comes after
-        if closes[kind[i], _begin(start, after[i])]:
+        if (kind[i], _begin(start, after[i])) in closes:
             position[i] = after[i]
     return Repeats(
         stacks,
@@ -221,12 +221,12 @@ def _sides(
             continue
         of_a = _begin(start, a) if a >= 0 else -1
         of_b = _begin(start, b) if b < NEVER else -1
-        if of_a == of_b:
+        if of_a == of_b >= 0:
             between[kind[i], of_a] += 1
             continue
-        if of_b >= 0 and b == of_b:
+        if b == of_b:
             first[kind[i], of_b] += 1
-        if of_a >= 0 and a == last[of_a]:
+        if a == last.get(of_a):
             final[kind[i], of_a] += 1
     opens: set[tuple[int, int]] = set()
     closes: set[tuple[int, int]] = set()
@@ -239,7 +239,7 @@ def _sides(
         if sides[key]:
             (opens if sides[key] > 0 else closes).add(key)
             continue
-        gaps = last[key[1]] - key[1] if key[1] >= 0 else 0
+        gaps = last[key[1]] - key[1]
         if final[key] < first[key] and 2 * first[key] * gaps >= n:
             opens.add(key)
         often = first[key] < final[key] and 2 * final[key] * gaps >= n

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.table import Ints, Table
+from ..base.table import Ints, Table, intern
 from .witness import MOST_ANCHORS, runs, spans
 
 # At most this many signatures are examined in one computation, the most common first.
@@ -76,18 +76,11 @@ def signatures(t: Table, family: NDArray[np.uint8], frames: list[int]) -> Ints:
     names = np.array(
         [masked.setdefault(_DIGITS.sub("#", n), len(masked)) for n in t.places], np.int64
     )
-    frame = np.asarray(frames, np.int64)
-    blind = (names[t.place] == masked.get("", -1)) & (frame <= 0)
-    shape = np.where(blind, t.shape + 1, 0)
-    columns = np.stack([family.astype(np.int64), names[t.place], frame, shape], axis=1)
-    if not len(columns):
-        return np.zeros(0, np.int64)
-    base = columns.max(axis=0) + 2
-    key = np.zeros(len(columns), np.int64)
-    with np.errstate(over="ignore"):
-        for k in range(4):
-            key = key * int(base[k]) + columns[:, k]
-    return np.asarray(key)
+    nameless = np.array([not n for n in t.places], bool)[t.place]
+    blind = nameless & (np.asarray(frames, np.int64) <= 0)
+    shape = np.where(blind, t.shape, -1)
+    told = zip(family.tolist(), names[t.place].tolist(), frames, shape.tolist(), strict=True)
+    return intern(list(told))[0]
 
 
 class Graph:
@@ -127,9 +120,9 @@ class Graph:
 def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[Stack, ...]:
     """Stacks of layers of computation ``c``; ``anchors`` are rows in it, ascending.
 
-    ``work[i]``: how many anchors instruction i counts for, a loop for those in it.
+    ``work[i]``: how many anchors instruction i counts for, at least one, a loop for those in it.
     """
-    if len(anchors) < 4 and int(work[anchors].sum()) < 4:
+    if int(work[anchors].sum()) < 4:
         return ()
     by_signature: dict[int, list[int]] = {}
     for row in anchors.tolist():
@@ -154,8 +147,8 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
         fed = bool(of) and all(needs.feeds(run, run) for run in of)
         instances += of if fed else [rows]
         numbered.update({run[0]: len(rows) for run in of if fed})
-    instances = [rows for rows in instances if len(rows) > 1 and needs.feeds(rows, rows)]
-    parts = [rows for rows in parts if len(rows) > 1 and needs.feeds(rows, rows)]
+    instances = [rows for rows in instances if needs.feeds(rows, rows)]
+    parts = [rows for rows in parts if needs.feeds(rows, rows)]
     spines = [*_once_a_layer(instances, parts), *parts]
     candidates: list[Signatures] = []
     used: set[int] = set()
@@ -214,7 +207,7 @@ def _whole(candidates: list[Signatures], t: Table, first: int, anchors: int) -> 
     for stack, mine in zip(candidates, ranges, strict=True):
         within = any(
             len(other[0]) > len(stack[0]) == len(held)
-            and held < theirs.get(key, frozenset())
+            and held.issubset(theirs.get(key, ()))
             and len(theirs[key]) == len(other[0])
             for key, held in mine.items()
             for other, theirs in zip(candidates, ranges, strict=True)
@@ -236,7 +229,7 @@ def _once_a_layer(instances: Signatures, parts: Signatures) -> Signatures:
         mine = set(rows)
         of = [part for part in parts if mine.issuperset(part)]
         whole = sum(map(len, of)) == len(rows) and len({len(part) for part in of}) == 1
-        turns = [set(rows[k : k + len(of)]) for k in (0, len(rows) - len(of))] if of else []
+        turns = [set(rows[k : k + len(of)]) for k in (0, len(rows) - len(of))]
         in_turn = all(len(turn.intersection(part)) == 1 for turn in turns for part in of)
         if not (whole and len(of) > 1 and in_turn and len(of[0]) in counts):
             out.append(rows)
