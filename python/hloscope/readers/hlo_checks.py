@@ -90,13 +90,13 @@ def _calls_one(text: str, names: set[str]) -> bool:
     """Whether the computation is here, for an instruction that calls exactly one."""
     for role in ("calls=%", "to_apply=%"):
         at = text.find(role)
-        if at >= 0:
+        if at != -1:
             break
     else:
         return False
     at += len(role)
     end = text.find(",", at)
-    return (text[at:end] if end >= 0 else text[at:]) in names
+    return (text[at:end] if end != -1 else text[at:]) in names
 
 
 def _groups_and_sharding(i: Instruction, seen: set[str], warn: Warn) -> None:

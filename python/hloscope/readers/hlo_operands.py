@@ -110,7 +110,6 @@ class Resolver:
             return self._one_by_one(i, arguments)
 
     def _one_by_one(self, i: Instruction, arguments: str) -> tuple[Instruction, ...]:
-        at = i.text_span[0] if i.text_span else 0
         found = []
         missing = []
         for part in split_top(arguments):
@@ -121,15 +120,17 @@ class Resolver:
                 missing.append(part)
         if missing:
             named = _NAMED.match(missing[0].split()[-1])
-            what = named[1] if named else missing[0]
-            self.warn(f"%{i.name} has an operand that is not here: {what[:60]!r}", at)
+            what = named[1] if named and named[1] not in self.by_name else missing[0]
+            self.warn(f"%{i.name} has an operand that is not here: {what[:60]!r}", _at(i))
         return tuple(found)
 
     def _operand(self, user: Instruction, part: str) -> Instruction | None:
         named = _NAMED.match(part)
         if named is None:
             end = scan.shape_end(part, 0, len(part))
-            named = _NAMED.match(part[end:].strip()) if 0 < end < len(part) else None
+            if part[:end].removeprefix("%") in self.by_name:
+                return None  # two names without a comma: the first is no type
+            named = _NAMED.match(part[end:].strip()) if end else None
         if named is not None:
             found = self.by_name.get(named[1])
             for index in named[2].split("#")[1:]:
@@ -140,8 +141,7 @@ class Resolver:
         s = nested(part)
         if s is None:
             return None
-        at = user.text_span[0] if user.text_span else 0
-        shape = NO_SHAPE if s.shape is None else self.shape(s.shape, at)
+        shape = NO_SHAPE if s.shape is None else self.shape(s.shape, _at(user))
         i = self._add(user, self.names.fresh(s.opcode, self.by_name), s.opcode, shape)
         i.argument_text, i.attribute_text = s.arguments, s.attributes
         if s.opcode not in _LITERAL_OPCODES and s.arguments.strip():
@@ -192,8 +192,12 @@ class Resolver:
                 continue
             shape = hlo_infer.shape_of(i, computations)
             if shape is None:
-                at = unshaped.get(id(i), i.text_span[0] if i.text_span else 0)
+                at = unshaped.get(id(i), _at(i))
                 self.warn(f"%{i.name} has no shape, and none follows from its operands", at)
             else:
                 i.shape = shape
         return body
+
+
+def _at(i: Instruction) -> int:
+    return i.text_span[0] if i.text_span else 0

@@ -92,8 +92,7 @@ def instruction(limits: Limits, at: int, line_end: int) -> Statement | str | Non
     if m is None:
         return None
     if m.end() > line_end:  # the name or the equals sign is on a later line
-        line_end = limits.text.find("\n", m.end())
-        line_end = len(limits.text) if line_end < 0 else line_end
+        line_end = scan.line_end(limits.text, m.end())
     reach = limits.after(line_end)
     return _right_side(limits.text, at, m.end(), reach, m.group(2), m.group(1) is not None)
 
@@ -123,13 +122,13 @@ def _right_side(
     shape = text[at:end] if end > at else None
     opened = opcode.end() - 1
     close = _first(scan.closing, text, opened, limits)
-    if close < 0:
+    if close == -1:
         problems.append((f"the arguments of %{name[:60]} are not closed", opened))
         close = max(line_end, opened + 1)
         attributes = scan.Attributes("", close)
     else:
         attributes = _attributes(text, close + 1, limits)
-        if attributes.strange >= 0:
+        if attributes.strange != -1:
             what = text[attributes.strange : attributes.strange + 60].split("\n")[0]
             problems.append((f"not an attribute of %{name[:60]}: {what!r}", attributes.strange))
     return Statement(
@@ -141,10 +140,10 @@ def _right_side(
 def _attributes(text: str, at: int, limits: list[int]) -> scan.Attributes:
     """The attributes up to the nearest limit with which all of them are understood."""
     tried = [scan.attributes(text, at, limits[0])]
-    cut = tried[0].strange >= 0 or _goes_on(text, tried[0].end, limits[0])
+    cut = tried[0].strange != -1 or _goes_on(text, tried[0].end, limits[0])
     for limit in limits[1:] if cut else ():
         found = scan.attributes(text, at, limit)
-        if found.strange < 0:
+        if found.strange == -1:
             return found
         tried.append(found)
     return tried[0]
@@ -164,7 +163,7 @@ def continuation(limits: Limits, at: int, line_end: int) -> scan.Attributes:
 def _first(find, text: str, at: int, limits: list[int]) -> int:  # type: ignore[no-untyped-def]
     for limit in limits:
         found: int = find(text, at, limit)
-        if found >= 0:
+        if found != -1:
             return found
     return -1
 
@@ -191,12 +190,12 @@ def computations_in_place(text: str, begin: int, end: int) -> InPlace | None:
     if m is None:
         return None
     close = scan.closing(text, m.end() - 1, end)
-    if close < 0:
+    if close == -1:
         return None
     found = InPlace(m.group(1), [(m.end(), close)], close)
     while m.group(2) is not None and (another := _ANOTHER.match(text, close + 1, end)):
         close = scan.closing(text, another.end() - 1, end)
-        if close < 0:
+        if close == -1:
             break
         found.bodies.append((another.end(), close))
         found.end = close
@@ -213,7 +212,7 @@ def header(limits: Limits, at: int, line_end: int) -> Header | None:
     brace = m.end()
     if text[brace] == "(":
         close = scan.closing(text, brace, limit)
-        arrow = _ARROW.match(text, close + 1) if close >= 0 else None
+        arrow = _ARROW.match(text, close + 1) if close != -1 else None
         if arrow is None or arrow.end() > limit:
             return None
         brace = scan.skip(text, _result_end(text, arrow.end(), limit))
@@ -232,6 +231,6 @@ _RESULT = regex(rf"[a-z]\w*(?:{SPACE}\[[^\[\]{{}}]*\])?(?:{SPACE}\{{[\d:][^{{}}]
 def _result_end(text: str, at: int, limit: int) -> int:
     if text.startswith(("(", "b("), at):
         end = scan.closing(text, text.index("(", at), limit)
-        return limit if end < 0 else end + 1
+        return limit if end == -1 else end + 1
     m = _RESULT.match(text, at, limit)
     return m.end() if m else at

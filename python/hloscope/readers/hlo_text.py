@@ -90,14 +90,14 @@ def _module_starts(text: str) -> list[int]:
     """Offsets of the lines that begin a module: HloModule at its start or after a log prefix."""
     starts = []
     at = text.find("HloModule")
-    while at >= 0:
+    while at != -1:
         begin = text.rfind("\n", 0, at) + 1
         if at - begin < 400:
             m = log_prefixes.START.match(text, begin)
             if m is not None and m.end() > at:
                 starts.append(begin)
         end = text.find("\n", at)
-        if end < 0:
+        if end == -1:
             break
         at = text.find("HloModule", end)
     return starts
@@ -214,14 +214,12 @@ class _ModuleReader:
         while self.resume <= at <= end:
             at = scan.skip_inline(self.text, at)
             if at > end:  # a comment over several lines
-                end = self.text.find("\n", at)
-                end = len(self.text) if end < 0 else end
+                end = scan.line_end(self.text, at)
             if at >= end:
                 break
             at = self._inside(at, end) if self.open is not None else self._outside(at, end)
             if at > end:
-                end = self.text.find("\n", at)
-                end = len(self.text) if end < 0 else end
+                end = scan.line_end(self.text, at)
         self.resume = max(self.resume, at)
 
     def _inside(self, at: int, end: int) -> int:
@@ -229,7 +227,7 @@ class _ModuleReader:
         text = self.text
         if text[at] == "}":
             found = hlo_statements.continuation(self.limits, at + 1, end)
-            if found.text and found.strange < 0:
+            if found.text and found.strange == -1:
                 self._close(found.text, found.end)
                 return found.end
             self._close("", at + 1)
@@ -287,7 +285,7 @@ class _ModuleReader:
         self.module.name = name.group(1) if name else "module"
         at = name.end() if name else end
         found = hlo_statements.continuation(self.limits, at, end)
-        if found.strange >= 0:
+        if found.strange != -1:
             what = self.text[found.strange : found.strange + 60].split("\n")[0]
             self._warn(f"not an attribute of the module: {what!r}", found.strange)
         if found.text:
@@ -420,8 +418,7 @@ class _ModuleReader:
         self.nested.append(inner)
         self.unshaped = {}
         while self.open is inner and (at := scan.skip(self.text, at)) < close:
-            line = self.text.find("\n", at)
-            at = self._inside(at, min(line if line >= 0 else close, close))
+            at = self._inside(at, scan.line_end(self.text, at, close))
         if self.open is inner:
             self._close("", close)
         elif rest := self.text[at:close].strip():
@@ -434,7 +431,7 @@ class _ModuleReader:
     def _continue(self, i: Instruction, at: int, end: int) -> int:
         """Adds attributes on a line of their own to the instruction before it."""
         found = hlo_statements.continuation(self.limits, at, end)
-        if found.strange >= 0:
+        if found.strange != -1:
             what = self.text[found.strange : found.strange + 60].split("\n")[0]
             self._warn(f"not an attribute of %{i.name[:60]}: {what!r}", found.strange)
         i.attribute_text = ", ".join(x for x in (i.attribute_text, found.text) if x)

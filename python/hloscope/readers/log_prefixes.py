@@ -50,7 +50,7 @@ def _prefix(chunk: str) -> re.Pattern[str] | None:
     if chunk.lstrip(" \t").startswith("HloModule"):
         return None
     at = chunk.find("HloModule")
-    if at < 0 or "\n" in chunk[:at]:
+    if at == -1 or "\n" in chunk[:at]:
         return None
     pattern = regex(_like(chunk[:at]))
     following = [s for s in chunk.split("\n", _LOOKED_AT)[1:_LOOKED_AT] if s.strip()]

@@ -89,5 +89,5 @@ def result_attributes(text: str) -> list[str]:
     out = []
     for part in parts:
         at = part.find(" {")
-        out.append(part[at + 2 : closing(part, at + 1)] if at >= 0 else "")
+        out.append(part[at + 2 : closing(part, at + 1)] if at != -1 else "")
     return out

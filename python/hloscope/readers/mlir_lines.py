@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..hlo.regex import regex
+from .scan import line_end
 
 _TOKEN = regex(
     r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|//[^\n]*|->|[<>(){}\[\]\n]'
@@ -74,12 +75,10 @@ def statements(source: str) -> Iterator[Statement]:
         if begin >= size:
             return
         if source.startswith("//", begin):
-            at = source.find("\n", begin)
-            at = size if at < 0 else at
+            at = line_end(source, begin)
             continue
         if not at or "\n" in source[at - 1 : begin]:  # else: after another one on its line
-            end = source.find("\n", begin)
-            end = size if end < 0 else end
+            end = line_end(source, begin)
             bare = source[begin:end].rstrip()
             if _whole(bare) and not _goes_on(source, end, bare):
                 yield Statement(bare, begin, begin + len(bare), bare.endswith(","))
@@ -135,8 +134,7 @@ def _goes_on(source: str, end: int, line: str) -> bool:
     at = end
     while at < len(source):
         at += 1
-        stop = source.find("\n", at)
-        stop = len(source) if stop < 0 else stop
+        stop = line_end(source, at)
         following = source[at:stop].lstrip()
         if following and not following.startswith("//"):
             if following.startswith(_LEADING) or _KEYWORD.match(following):

@@ -103,7 +103,7 @@ class Locations:
                 pending.append((inner, ""))
             elif text.startswith("fused"):
                 begin = text.find("[")
-                inside = text[begin + 1 : _closing(text, begin + 1)] if begin >= 0 else ""
+                inside = text[begin + 1 : _closing(text, begin + 1)] if begin != -1 else ""
                 first = _first_part(inside)
                 if first:
                     pending.append((first, function))

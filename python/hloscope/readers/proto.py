@@ -333,7 +333,7 @@ class _ModuleBuilder:
                 i.operands = tuple([found[k] for k in ids if k in found])
                 if len(i.operands) != len(ids):
                     self._warn(f"%{i.name} has an operand that is not in %{c.name}")
-                few = len(i.operands) <= 5  # no comments in between
+                few = len(i.operands) < 6  # no comments in between
                 i._arguments = None if few else joined(["%" + o.name for o in i.operands])
             elif i.opcode == "parameter":
                 i.argument_text = str(p.parameter_number)

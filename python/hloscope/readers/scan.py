@@ -43,6 +43,13 @@ def skip_inline(text: str, at: int) -> int:
     return m.end() if m else at
 
 
+def line_end(text: str, at: int, limit: int | None = None) -> int:
+    """Offset of the line end that follows at ``at``; ``limit``, or the text's end, without one."""
+    limit = len(text) if limit is None else limit
+    found = text.find("\n", at, limit)
+    return limit if found == -1 else found
+
+
 def closing(text: str, at: int, limit: int) -> int:
     """Offset of the bracket that closes the one at ``at``; -1 when there is none, or another
     kind of bracket closes first: something in between is damaged."""
@@ -56,7 +63,7 @@ def closing(text: str, at: int, limit: int) -> int:
         position = m.end()
         if c == '"':
             position = quote_end(text, position, limit)
-            if position < 0:
+            if position == -1:
                 return -1
         elif c == "/*":
             position = text.find("*/", position, limit) + 2
@@ -64,7 +71,7 @@ def closing(text: str, at: int, limit: int) -> int:
                 return -1
         elif c == "//":
             position = text.find("\n", position, limit)
-            if position < 0:
+            if position == -1:
                 return -1
         elif c in "([{":
             opened.append(_CLOSES[c])
@@ -84,11 +91,11 @@ def shape_end(text: str, at: int, limit: int) -> int:
     """Offset just after the shape that begins at ``at``; ``at`` when none begins there."""
     if text.startswith(("(", "b("), at):
         end = closing(text, text.index("(", at), limit)
-        if end < 0:
+        if end == -1:
             return limit
         if text.startswith("{", end + 1):
             end = closing(text, end + 1, limit)
-        return limit if end < 0 else end + 1
+        return limit if end == -1 else end + 1
     m = _ARRAY_SHAPE.match(text, at, limit)
     if m is not None and not text.startswith("(", m.end()):
         return m.end()
@@ -121,9 +128,8 @@ def attributes(text: str, at: int, limit: int) -> Attributes:
         value_at = skip(text, key.end()) if key else begin
         reach = len(text) if _BODY.match(text, value_at) else limit
         stop = value_end(text, value_at, reach, key.group(1)) if key else -1
-        if key is None or stop < 0 or stop == value_at:
-            line = text.find("\n", begin, limit)
-            line = limit if line < 0 else line
+        if key is None or stop == -1 or stop == value_at:
+            line = line_end(text, begin, limit)
             if begin > line or not text[begin:line].strip():  # a comma at the end of a line
                 return Attributes(", ".join(parts), comma + 1, comma)
             parts.append(text[begin:line].strip())
@@ -162,7 +168,7 @@ def value_end(text: str, at: int, limit: int, key: str) -> int:
             return -1
         # mesh['x'=2] {'x'}, [4,2] <= [8], …: a blank inside the value
         after = skip(text, at)
-        if after > at and after < limit:
+        if at < after < limit:
             mesh = key == "device_ids" or text.startswith("mesh[", begin)
             ranges = text[at - 2 : at] == "<=" and text[after] == "["
             literal = key == "literal" and text[at - 1] in "]}" and text[after] != ","

@@ -91,7 +91,7 @@ def _closing(text: str, at: int) -> int:
 def split_signature(text: str, at: int) -> tuple[str, str]:
     """What is in the parentheses that open at ``at``, and what follows them."""
     end = _closing(text, at)
-    return (text[at + 1 : end], text[end + 1 :]) if end >= 0 else (text[at + 1 :], "")
+    return (text[at + 1 : end], text[end + 1 :]) if end != -1 else (text[at + 1 :], "")
 
 
 def _type_colon(text: str) -> int:
@@ -111,7 +111,7 @@ def _type_colon(text: str) -> int:
 def signature_types(text: str) -> tuple[str, list[str]]:
     """``{attributes} : (…) -> (…)`` → attribute text and the result types."""
     at = _type_colon(text)
-    if at < 0:
+    if at == -1:
         return _plain(text.strip().rstrip("{").strip()), []
     types = text[at + 1 :].strip()
     depth, arrow = 0, -1
@@ -123,7 +123,7 @@ def signature_types(text: str) -> tuple[str, list[str]]:
             depth -= 1
         elif c == "->" and depth == 0:
             arrow = m.end()
-    if arrow >= 0:
+    if arrow != -1:
         types = types[arrow:].strip()
     if types.startswith("(") and types.endswith(")"):
         types = types[1:-1]
@@ -164,7 +164,7 @@ def parse_op(line: str) -> OpLine | None:
         rest = rest[:-1].rstrip()
         op.region_arguments, rest = _region_arguments(rest.removesuffix("(").rstrip())
     at = _type_colon(rest)
-    if at >= 0:
+    if at != -1:
         op.has_arrow = "->" in rest[at:]
         _, op.types = signature_types(rest[at:])
         rest = rest[:at].strip()
@@ -201,7 +201,7 @@ def _split_dictionary(text: str) -> tuple[str, str]:
         elif c in (">", ")", "]", "}"):
             depth -= 1
     before = text[:begin].rstrip()
-    if depth or begin < 0 or text[begin] != "{" or text[-1] != "}" or before.endswith("="):
+    if depth or begin == -1 or text[begin] != "{" or text[-1] != "}" or before.endswith("="):
         return text, ""
     return before, text[begin + 1 : -1].strip()
 

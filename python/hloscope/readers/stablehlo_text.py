@@ -249,8 +249,8 @@ class _Reader:
                 continue
             kind = m.group(2)
             brace = kind.find(" {")
-            attributes = kind[brace + 2 : -1] if brace >= 0 and kind.endswith("}") else ""
-            kind = kind[:brace] if brace >= 0 else kind
+            attributes = kind[brace + 2 : -1] if brace != -1 and kind.endswith("}") else ""
+            kind = kind[:brace] if brace != -1 else kind
             self._check_types([kind], span[0])
             if not attributes and len(scope.parameters) < len(given):
                 attributes = given[len(scope.parameters)]
