@@ -26,11 +26,13 @@ SHARDINGS = {
     "DM": "devices=[2,4]<=[8]",
     "MD": "devices=[4,2]<=[2,4]T(1,0)",
     "Both": "devices=[8,1]<=[8]",
+    "H_": "devices=[2,1,4]<=[2,2,2]T(1,0,2)" + REST,  # half of the model axis
     "R": "replicated",
 }
 SHORT = {
     "ALONG_DATA": "replica_groups={{0,4},{1,5},{2,6},{3,7}}, use_global_device_ids=true",
     "ALONG_MODEL": "replica_groups={{0,1,2,3},{4,5,6,7}}, use_global_device_ids=true",
+    "HALVES": "replica_groups={{0,2},{1,3},{4,6},{5,7}}, use_global_device_ids=true",
     "EVERYWHERE": "replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true",
     "COLUMNS": "lhs_contracting_dims={0}, rhs_contracting_dims={0}",
     "MATMUL": "lhs_contracting_dims={1}, rhs_contracting_dims={0}",

@@ -30,6 +30,7 @@ _GLUE = frozenset({
     "broadcast", "add", "multiply", "subtract", "convert", "dynamic-update-slice", "reverse",
     "clamp", "minimum", "maximum",
 })  # fmt: skip
+_BESIDE = ("metadata", "sharding", "frontend_attributes", "to_apply")
 _WHOLE = ("jit(", "pjit(")  # start of a name that includes all its callers
 _DEPTH = 20  # nested calls
 _STEPS = 400  # most glue ops followed between two ops of the program
@@ -172,9 +173,8 @@ class Alignment:
         if i.opcode in _GLUE and not max(scores) and any(given):
             return None  # its operands differ: the partitioner's own
         best = [c for c, s in zip(fits, scores, strict=True) if s == max(scores)]
-        if len(best) > 1:  # all equal: the first in program order not matched yet
-            best = [c for c in best if c.index not in self._taken] or best
-        return best[0]
+        # of several the first in program order not matched yet
+        return next((c for c in best if c.index not in self._taken), best[0])
 
 
 def _same(a: Instruction, b: Instruction, depth: int = 6) -> bool:
@@ -183,8 +183,15 @@ def _same(a: Instruction, b: Instruction, depth: int = 6) -> bool:
         return True
     if not depth or a.opcode != b.opcode or a.shape != b.shape or not a.operands:
         return False
+    if _how(a) != _how(b):  # two slices of one array are two values
+        return False
     pairs = zip(a.operands, b.operands, strict=False)
     return len(a.operands) == len(b.operands) and all(_same(x, y, depth - 1) for x, y in pairs)
+
+
+def _how(i: Instruction) -> dict[str, str]:
+    """Attributes that decide what it computes; computations that it applies can be copies."""
+    return {k: v for k, v in i.attributes.items() if k not in _BESIDE}
 
 
 def _is_tile(local: Instruction, whole: Instruction) -> bool:

@@ -22,7 +22,7 @@ from ..base.table import NO_TARGET, per_target
 from ..comms.collectives import collectives
 from ..comms.sharding_words import spec_words
 from .provenance_origins import line_of
-from .shardy_dump import Spec, spec_of
+from .shardy_dump import Spec, axis_of, spec_of
 
 REMATERIALIZED = "involuntary full rematerialization"
 
@@ -137,7 +137,7 @@ def _instructions(
     """Indices of inserted collectives that gather the result of ``op``."""
     if had is None:
         return ()
-    cut = {axis for dim in had for axis in dim}
+    cut = {axis_of(ref) for dim in had for ref in dim}
     places = {_place(i) for i in (op, *op.users) if i.op_name}
     elements = op.shape.elements
     out: list[int] = []
@@ -147,7 +147,7 @@ def _instructions(
         sizes = [math.prod(parse_shape(p.shape).dimensions) for p in row.parts]
         if (
             (row.op_name, _frames(row.frames)) in places
-            and {a.partition(":")[0] for a in row.axes.split("+")} <= cut
+            and {axis_of(a) for a in row.axes.split("+")} <= cut
             and all(n <= elements and elements % n == 0 for n in sizes)
         ):
             out += row.members

@@ -25,7 +25,7 @@ from ..comms.sharding_words import spec_words
 from .alignment import Alignment, place
 from .provenance_causes import Cause, summed_dimensions
 from .provenance_origins import Origins
-from .shardy_dump import Spec, spec_of
+from .shardy_dump import Spec, axis_of, spec_of, tile_count
 
 REDUCTIONS = tuple(k.name for k in KINDS.values() if k.reduces)
 _COMBINED = {
@@ -43,8 +43,6 @@ class Partitioned:
         self.origins, self.before, self.after = origins, before, after
         self.alignment = Alignment(before, after)
         replicas, partitions = device_counts(after, origins.target)
-        mesh = origins.mesh
-        self.sizes = dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh else {}
         self.collectives = [i for i in after.instructions if is_collective(i.opcode)]
         self.groups = {i.index: device_groups(i, replicas, partitions) for i in self.collectives}
         self._causes: dict[int, list[Cause]] = {}
@@ -136,7 +134,7 @@ class Partitioned:
         found = []
         for operand, dims in summed_dimensions(op):
             spec = self.origins.spec(operand) or ()
-            found += [(_axis(a), operand) for d in dims if d < len(spec) for a in spec[d]]
+            found += [(axis_of(a), operand) for d in dims if d < len(spec) for a in spec[d]]
         return [(a, o) for a, o in found if a in axes]
 
     def _reduced(self, op: Instruction, axes: frozenset[str], how: str) -> list[Cause]:
@@ -159,7 +157,7 @@ class Partitioned:
             return found
         for operand in op.operands:
             spec = self.origins.spec(operand) or ()
-            found += [(_axis(a), operand) for dim in spec for a in dim if _axis(a) in axes]
+            found += [(axis_of(a), operand) for dim in spec for a in dim if axis_of(a) in axes]
         return list(dict.fromkeys(found))
 
     def _combines(self, i: Instruction) -> str:
@@ -215,7 +213,7 @@ class Partitioned:
         before = self.origins.spec(value)
         if before is None:
             return []
-        said = [(_axis(a), "operand", value) for dim in before for a in dim]
+        said = [(axis_of(a), "operand", value) for dim in before for a in dim]
         said = [s for s in said if s[0] in axes]
         if op.opcode == "tuple":
             return self._carried(op, at, before, said, axes)
@@ -247,7 +245,7 @@ class Partitioned:
         after = self._element(op, at, value)
         if after is None:
             return []
-        said += [(_axis(a), "result", value) for dim in after for a in dim if _axis(a) in axes]
+        said += [(axis_of(a), "result", value) for dim in after for a in dim if axis_of(a) in axes]
         needs = f"carried as {spec_words(after)}"
         return [Cause(takes, value, spec_words(before), needs, tuple(dict.fromkeys(said)))]
 
@@ -297,7 +295,7 @@ class Partitioned:
         return None
 
     def _cut(self, i: Instruction) -> frozenset[str]:
-        return frozenset(_axis(a) for dim in self.origins.spec(i) or () for a in dim)
+        return frozenset(axis_of(a) for dim in self.origins.spec(i) or () for a in dim)
 
     def _is_annotated(self, local: Instruction, op: Instruction) -> bool:
         """Whether the local part has the dimensions of the tile that ``op``'s sharding gives."""
@@ -310,14 +308,9 @@ class Partitioned:
         if spec is None:
             return None
         return tuple(
-            -(-n // math.prod(self.sizes.get(a, 1) for a in dim))
+            -(-n // tile_count(dim, self.origins.mesh))
             for n, dim in zip(op.shape.dimensions, spec, strict=True)
         )
-
-
-def _axis(ref: str) -> str:
-    """The axis that a part belongs to: ``model`` for ``model:(1)2``."""
-    return ref.partition(":")[0]
 
 
 def _maker(value: Instruction) -> Instruction:

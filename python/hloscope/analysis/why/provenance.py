@@ -31,7 +31,7 @@ from .partitioned import Partitioned
 from .provenance_card import Why
 from .provenance_causes import Cause
 from .provenance_origins import Origin, Origins, callers_of, line_of
-from .shardy_dump import ShardyDump, read_shardy_dump
+from .shardy_dump import ShardyDump, axis_of, read_shardy_dump
 
 ORIGINS = "shardy/02.after_propagation"
 
@@ -273,7 +273,7 @@ def _of_axes(card: Why, row: Collective) -> Why:
     """The card without origins of axes that another step of the same move covers."""
     if row.axes is None or not row.network:
         return card
-    axes = {"", *(a.partition(":")[0] for a in row.axes.split("+"))}
+    axes = {"", *(axis_of(a) for a in row.axes.split("+"))}
     return replace(card, origins=tuple(o for o in card.origins if o.axis in axes))
 
 

@@ -15,7 +15,7 @@ from ...hlo.collective_kinds import KINDS, MATMUL
 from ..comms.collective import Collective
 from ..comms.sharding_words import spec_words
 from .provenance_origins import Origins
-from .shardy_dump import Spec
+from .shardy_dump import Spec, axis_of, tile_count
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Causes:
         times = row.group_size if kind == "all-gather" else 1
         argument = row.moves.name if row.moves and row.moves.kind == "argument" else ""
         moved = math.prod(parse_shape(shape).dimensions)
-        base = frozenset(a.partition(":")[0] for a in axes)
+        base = frozenset(axis_of(a) for a in axes)
         found = []
         for value in dict.fromkeys((*op.operands, op)):
             spec = self.origins.spec(value)
@@ -165,17 +165,17 @@ class Causes:
 
     def _tile(self, dimensions: tuple[int, ...], spec: Spec) -> int:
         """Number of elements of one device's tile."""
-        sizes = self._sizes()
-        tiles = (math.prod(sizes.get(a, 1) for a in dim) for dim in spec)
+        tiles = (tile_count(dim, self.mesh) for dim in spec)
         return math.prod(-(-n // t) for n, t in zip(dimensions, tiles, strict=True))
 
     def _could_be(self, value: Instruction, elements: int) -> bool:
         """Whether sharding ``value`` over some of the mesh's axes gives this number of elements."""
         whole = value.shape.elements
+        sizes = self.mesh.axis_sizes if self.mesh is not None else ()
         return elements > 0 and any(
             -(-whole // math.prod(some)) == elements
-            for n in range(len(self._sizes()) + 1)
-            for some in combinations(self._sizes().values(), n)
+            for n in range(len(sizes) + 1)
+            for some in combinations(sizes, n)
         )
 
     def _cause(
@@ -201,19 +201,14 @@ class Causes:
         self, operand: Instruction, spec: Spec, axes: frozenset[str], shape: str, exactly: bool
     ) -> bool:
         """Whether gathering ``operand`` over ``axes`` gives an array like ``shape``."""
-        sizes = self._sizes()
-        local = []
-        for size, dim in zip(operand.shape.dimensions, spec, strict=True):
-            tiles = math.prod(sizes.get(a, 1) for a in dim if a not in axes)
-            local.append(-(-size // tiles))
+        local = [
+            -(-size // tile_count((a for a in dim if a not in axes), self.mesh))
+            for size, dim in zip(operand.shape.dimensions, spec, strict=True)
+        ]
         wanted = parse_shape(shape).dimensions if shape else ()
         if exactly:
             return sorted(n for n in local if n > 1) == sorted(n for n in wanted if n > 1)
         return math.prod(local) == math.prod(wanted)
-
-    def _sizes(self) -> dict[str, int]:
-        mesh = self.mesh
-        return dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh else {}
 
 
 def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...]]]:

@@ -17,7 +17,7 @@ from ...hlo.sharding_text import parse_sharding
 from ..base.frames import is_library, own_line
 from ..base.operands import source_of, step_back
 from .givers import givers
-from .shardy_dump import Key, ShardyDump, Spec, spec_of
+from .shardy_dump import Key, ShardyDump, Spec, axis_of, spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,11 @@ class Origins:
             return _constraint(axis, of, value)
         found = self._named(axis, of, self._origin_text(axis, value), value)
         if found.kind == "unknown":
-            found = self._named(axis, of, self._traced(axis, value), value)
-            return found
+            return self._named(axis, of, self._traced(axis, value), value)
         key = self._key(value)
-        if found.kind == "unknown" or self.dump is None or key is None:
+        if self.dump is None or key is None or self._carried_from(value) is not None:
             return found
-        return found if self._carried_from(value) else replace(found, via=self.dump.path(key, axis))
+        return replace(found, via=self.dump.path(key, self._ref(axis, value)))
 
     def _origin_text(self, axis: str, value: Instruction) -> str | Instruction | None:
         if self.dump is None:
@@ -88,9 +87,10 @@ class Origins:
                 number = came_from.parameter_number
                 if axis in self._given_axes(number):
                     return f"input: {number}"
-                return dict(self.dump.arguments.get(-1 if number is None else number, ())).get(axis)
+                said = dict(self.dump.arguments.get(-1 if number is None else number, ()))
+                return said.get(self._ref(axis, came_from))
         key = self._key(value)
-        return self.dump.origin(key, axis) if key is not None else None
+        return self.dump.origin(key, self._ref(axis, value)) if key is not None else None
 
     def _traced(self, axis: str, value: Instruction) -> str | Instruction | None:
         """The one argument or constraint that the axis came from, traced op by op.
@@ -119,7 +119,8 @@ class Origins:
                     waiting.append(o)
         if self.dump is not None and len(ends) > 1:
             key = self._key(value)
-            known = {dict(o).get(axis) for o in self.dump.origins.get(key, ())} if key else set()
+            ref = self._ref(axis, value)
+            known = {dict(o).get(ref) for o in self.dump.origins.get(key, ())} if key else set()
             if known:
                 ends = {k: e for k, e in ends.items() if self._text(e) in known}
         return next(iter(ends.values())) if len(ends) == 1 else None
@@ -139,13 +140,24 @@ class Origins:
         return ("while" if carried else value.opcode, value.shape.dimensions, spec)
 
     def _has(self, value: Instruction, axis: str) -> bool:
-        return any(axis in dim for dim in self.spec(value) or ())
+        return bool(self._refs(axis, value))
+
+    def _ref(self, axis: str, value: Instruction) -> str:
+        """The axis as Shardy's record names it: the one part of it along which it is sharded."""
+        refs = self._refs(axis, value)
+        return refs[0] if len(refs) == 1 else axis
+
+    def _refs(self, axis: str, value: Instruction) -> list[str]:
+        """The axis, or the parts of it, along which the value is sharded."""
+        refs = [ref for dim in self.spec(value) or () for ref in dim]
+        return [ref for ref in refs if axis in (ref, axis_of(ref))]
 
     def _given_axes(self, number: int | None) -> frozenset[str]:
         """Mesh axes in the sharding given to an argument."""
         for a in self.target.arguments:
             if a.parameter is not None and a.parameter == number and a.spec is not None:
-                return frozenset(axis for dim in a.spec for axis in dim)
+                given = {ref for dim in a.spec for ref in dim}
+                return frozenset(given | {axis_of(ref) for ref in given})
         return frozenset()
 
     @staticmethod

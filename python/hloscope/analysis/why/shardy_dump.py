@@ -11,8 +11,10 @@ shape and sharding. If several look alike but differ in origin, none is chosen.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...hlo import Mesh
@@ -69,6 +71,18 @@ def spec_of(sharding: Sharding, rank: int, mesh: Mesh | None) -> Spec | None:
     if spec is None:
         return None
     return tuple(tuple(map(str, axes)) for axes in spec) + ((),) * (rank - len(spec))
+
+
+def axis_of(ref: str) -> str:
+    """The axis that a part belongs to: ``model`` for ``model:(1)2``."""
+    return ref.partition(":")[0]
+
+
+def tile_count(dim: Iterable[str], mesh: Mesh | None) -> int:
+    """Into how many tiles these axes, or parts of axes, cut a dimension; 1 without a mesh."""
+    sizes = dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh is not None else {}
+    parts = (ref.rpartition(")")[2] for ref in dim)
+    return math.prod(int(n) if n.isdecimal() else sizes.get(n, 1) for n in parts)
 
 
 def read_shardy_dump(text: str) -> ShardyDump:
