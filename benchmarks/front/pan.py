@@ -2,7 +2,7 @@
 
     python benchmarks/front/pan.py FILE [--boxes 10000]
 
-FILE is a dump. Opens groups until there are that many boxes, and pans 150 steps at three zooms in
+FILE is a dump. Opens groups until there are that many boxes, and pans 150 steps at five zooms in
 Chromium without a GPU. Prints milliseconds between frames and of our script in them.
 """
 
@@ -27,7 +27,8 @@ PAN = """async (limit) => {
   pane.openAll(limit);
   await pause(1500);
   const rows = [];
-  for (const [zoom, scale] of [["fit", 0], ["middle", 0.4], ["near", 1.2]]) {
+  for (const [zoom, scale] of [["fit", 0], ["far", 0.08], ["plain", 0.2], ["middle", 0.4],
+    ["near", 1.2]]) {
     pane.fit();
     await pause(600);
     if (scale) pane.zoom(scale / pane.stats().scale);

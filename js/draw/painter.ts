@@ -19,12 +19,19 @@ import { paintTitles } from "./titles.ts";
 
 /** Boxes shorter than this on screen are merged into rows. */
 const ROW_PIXELS = 3.2;
+/** Below this scale, boxes are drawn without borders and text, and titles above the marks on edges. */
+export const PLAIN_SCALE = 0.3;
 /** Rows are merged into blocks when boxes are shorter than this. */
 const BLOCK_PIXELS = 1.4;
 
 export function isFar(s: PaintState): boolean {
   // With `life`, rows would merge boxes that exist with boxes that do not.
   return M.BOX_HEIGHT * s.scale < ROW_PIXELS && !s.all && !s.life;
+}
+
+/** Whether boxes are plain rectangles, or rows of them: nothing in them can be read. */
+export function isPlain(s: PaintState): boolean {
+  return s.scale < PLAIN_SCALE && !s.all && !s.life;
 }
 
 export function paintScene(surface: Surface, scene: Scene, s: PaintState): void {
@@ -52,7 +59,7 @@ export function paintBase(surface: Surface, scene: Scene, s: PaintState): void {
   if (s.edgeAlpha > 0.02) paintEdges(surface, scene, s);
   if (s.edgeAlpha > 0.9) paintDirect(surface, s);
   if (far) rows(surface, scene, s);
-  else if (s.scale < 0.3) for (const item of boxes) plainBox(surface, scene, s, item);
+  else if (s.scale < PLAIN_SCALE) for (const item of boxes) plainBox(surface, scene, s, item);
   else for (const item of boxes) box(surface, scene, s, item);
 }
 

@@ -13,7 +13,7 @@ import { Minimap } from "./minimap.ts";
 import { outlineAll, paintOverlay, type Touched } from "./overlay.ts";
 import { Overview } from "./overview.ts";
 import type { PaintState } from "./paint-state.ts";
-import { paintBase, paintScene } from "./painter.ts";
+import { PLAIN_SCALE, paintBase, paintScene } from "./painter.ts";
 import { SvgSurface } from "./svg-surface.ts";
 import type { GraphTheme } from "./theme.ts";
 import { paintTitles } from "./titles.ts";
@@ -259,14 +259,19 @@ export class Renderer {
     context.setTransform(k, 0, 0, k, -camera.x * k, -camera.y * k);
     const state = this.state(camera.view);
     state.edgeAlpha = this.transition ? edgeAlpha : 1;
-    if (!this.overview.draw(context, this.scene, state, ratio)) {
-      paintBase(this.surface, this.scene, state);
+    const marksBelow = state.scale < PLAIN_SCALE;
+    const base = (surface: CanvasSurface, s: PaintState): void => {
+      paintBase(surface, this.scene, s);
+      if (marksBelow) paintMarks(surface, s, this.edgeMarks);
+    };
+    if (!this.overview.draw(context, this.scene, state, ratio, base, this.edgeMarks)) {
+      base(this.surface, state);
     }
     paintTitles(this.surface, this.scene, state);
     outlineAll(this.surface, state, this.pointed);
     paintOverlay(this.surface, this.scene, state, this.selected, this.hovered, this.lines);
     paintEdgeShapes(this.surface, state, this.shapes);
-    paintMarks(this.surface, state, this.edgeMarks);
+    if (!marksBelow) paintMarks(this.surface, state, this.edgeMarks);
     this.minimap.draw(this.scene, state, ratio);
     this.frameMs = performance.now() - begin;
     this.frames++;
