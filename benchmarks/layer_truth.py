@@ -7,8 +7,8 @@ shapes. Where weights are stacked, the axis that a loop slices is the number of 
 Weights are followed through whatever only moves them (casts, copies, gathers, tuples, loops,
 fusions) to the products that use them: a product with weights of layer 3 alone *belongs* to
 layer 3. Right is a stack whose layers are one fold of n groups, forward and, where the program is
-trained, backward, with the products of layer k in the k-th group and in no other; of a loop, one
-that runs n times with those products in it.
+trained, backward, with the products of layer k in the k-th group of their own pass and in no
+other; of a loop, one that runs n times with those products in it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ ALL = 0.9
 
 _PRODUCTS = re.compile(r"dot|convolution|ragged-dot")
 _KERNELS = re.compile(r"gemm|matmul|conv|dot", re.I)
+_TWICE = re.compile(r"jvp\(.*transpose\(")
 _MOVES = frozenset(
     """bitcast bitcast-convert reshape transpose copy convert slice all-gather all-gather-start
     all-gather-done copy-start copy-done slice-start slice-done concatenate reduce-precision
@@ -234,7 +235,7 @@ def judge(module: Any, stack: Stack, tree: Any, folds: Any) -> str:
         fused = _fused_with_others(module, all_of_them, stack.others)
         moved = _moved_out(module, all_of_them)
         products = {row: k for row, k in all_of_them.items() if row not in fused | moved}
-        wrong = check(module, stack, products, tree, folds)
+        wrong = check(module, stack, products, tree, folds, side)
         if wrong:
             return f"{side}: {wrong}"
     return ""
@@ -248,10 +249,12 @@ def _above(tree: Any, group: int) -> list[int]:
     return out
 
 
-def _loop(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds: Any) -> str:
+def _loop(
+    module: Any, stack: Stack, products: dict[int, int], tree: Any, folds: Any, side: str
+) -> str:
     from hloscope.analysis.base.trips import trip_count
 
-    del folds
+    del folds, side
     inside = 0
     for row in products:
         for g in _above(tree, int(tree.group[row])):
@@ -266,13 +269,21 @@ def _loop(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds:
     return ""
 
 
-def _fold(module: Any, stack: Stack, products: dict[int, int], tree: Any, folds: Any) -> str:
+def _fold(
+    module: Any, stack: Stack, products: dict[int, int], tree: Any, folds: Any, side: str
+) -> str:
     layers = set(products.values())
     if len(layers) < 0.8 * stack.count:  # merged into others by the compiler: nothing to judge
         return ""
     held: dict[int, dict[int, int]] = defaultdict(dict)  # fold → product → member
+    other = {"forward": "backward", "backward": "forward"}[side]
     for row in products:
-        for g in _above(tree, int(tree.group[row])):
+        above = _above(tree, int(tree.group[row]))
+        passes = {tree.label[g] for g in above} & {side, other}
+        # In the right layer, but in the other pass's. A gradient of a gradient has more than two.
+        if passes == {other} and not _TWICE.search(module.instructions[row].op_name):
+            continue
+        for g in above:
             if folds.of_group[g] >= 0:
                 held[int(folds.of_group[g])][row] = g
     best, covered = "", 0

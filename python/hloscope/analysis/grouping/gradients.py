@@ -80,12 +80,13 @@ def by_weights(
     counts = {n: found.stacks[n].count for n in wrong}
     computation = found.stacks[0].computation
     made = _made(t, computation, counts, uses, updates, anchors[late[anchors]])
-    if not made:
+    pieces = _pieces(uses, found, recedes)
+    if not made and not pieces:
         return None
     taken = {int(found.position[r - found.first])
              for _, _, _, _, s in made for rows in s.spine for r in rows}  # fmt: skip
     kept = [
-        _Kept(s, m, ())
+        _Kept(s, *pieces.get(m, (m, ())))
         for m, s in enumerate(found.stacks)
         if not (recedes[m] and taken & set(range(found.start[m], found.start[m] + s.count)))
     ]
@@ -96,6 +97,34 @@ def by_weights(
     at = {k.number: p for p, k in enumerate(kept) if not k.layers}
     of_which = {p: (at[k.number], k.layers) for p, k in enumerate(kept) if k.layers}
     return Gradients(tuple(k.stack for k in kept), of_which)
+
+
+def _pieces(
+    uses: _Uses, found: Repeats, recedes: Sequence[bool]
+) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """Stacks of gradients of some of a stack's layers: that stack and the layers.
+
+    Stages of a network are one stack, as their blocks differ in size alone; XLA makes the
+    gradients of each stage from other fusions, and so each is found as a stack of its own.
+    """
+    of_row: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for (n, _, _), used in uses.items():
+        for row, k in used:
+            of_row[row].add((n, k))
+    counts = {s.count for s, back in zip(found.stacks, recedes, strict=True) if not back}
+    out = {}
+    for m, stack in enumerate(found.stacks):
+        if not recedes[m] or stack.count in counts:
+            continue
+        places = [
+            Counter(p for row in rows for p in of_row[row])
+            for rows in zip(*stack.spine, strict=True)
+        ]
+        alone = [next(iter(c)) for c in places if len(c) == 1]
+        layers = tuple(k for _, k in alone)
+        if len(set(layers)) == stack.count and len({n for n, _ in alone}) == 1:
+            out[m] = (alone[0][0], layers)
+    return out
 
 
 def of_other_computation(

@@ -25,6 +25,7 @@ from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
 from .gradients import by_weights, of_other_computation
 from .layer_ends import looks_up, of_gradients, of_loops
+from .layer_members import free_lookups, free_products, to_gradients, with_their_gradient
 from .layer_names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
 from .optimisers import after_updates, optimiser_name
 from .placing import place
@@ -136,8 +137,10 @@ class _Finder:
             if found is None:
                 continue
             if stacks:
-                self._free_lookups(found, signature)
-                self._to_gradients(found, recedes, identity)
+                free_lookups(t, found, signature)
+                to_gradients(self.phase, found, recedes, identity)
+                with_their_gradient(t, c, self.phase, self.family, signature, found, recedes)
+                free_products(self.phase, self.family, found, recedes)
                 self._name_layers(found, recedes, identity)
             else:
                 loops = [s.spine[0][0] for s in whole]
@@ -252,29 +255,6 @@ class _Finder:
             out.append(mine)
         self.layers = at
         return out
-
-    def _free_lookups(self, found: Repeats, signature: Ints) -> None:
-        """Removes from the first layer a lookup that no other layer has: it is an embedding."""
-        rows = np.flatnonzero((found.position >= 0) & (found.after < 0)) + found.first
-        kinds = signature[found.first : found.first + len(found.position)]
-        inside = Counter(kinds[found.position >= 0].tolist())
-        for row in rows.tolist():
-            if inside[int(signature[row])] == 1 and looks_up(self.t, np.array([row])):
-                found.position[row - found.first] = -1
-
-    def _to_gradients(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
-        """Moves recomputation of a layer to the layer's gradient, whatever it is made from."""
-        for n, stack in enumerate(found.stacks):
-            pair = [m for m, i in enumerate(identity) if recedes[m] and set(i) <= set(identity[n])]
-            if recedes[n] or not pair:
-                continue
-            to = {number: found.start[pair[0]] + k for k, number in enumerate(identity[pair[0]])}
-            of = np.array([to.get(number, -1) for number in identity[n]], np.int64)
-            at = found.position - found.start[n]
-            phase = self.phase[found.first : found.first + len(at)]
-            again = (at >= 0) & (at < stack.count) & np.isin(phase, (IN_BACKWARD, REMATERIALISED))
-            again[again] = of[at[again]] >= 0
-            found.position[again] = of[at[again]]
 
     def _name_layers(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
         first = found.first

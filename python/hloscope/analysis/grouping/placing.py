@@ -81,7 +81,7 @@ def place(
     closes: set[tuple[int, int]] = set()
     kind = signature[g.first : g.first + g.size].tolist()
     free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
-    known = _told(told or {}, g.first, who, late, after, before)
+    known = _told(told or {}, g.first, who, late, after, before, gradient)
     serves = [_only(a, b) for a, b in zip(model_low, model_high, strict=True)]
     if gradient is not None:
         for i in np.flatnonzero(gradient[g.first : g.first + g.size]).tolist():
@@ -140,8 +140,12 @@ def _told(
     late: list[bool],
     after: list[int],
     before: list[int],
+    gradient: NDArray[np.bool_] | None,
 ) -> dict[int, int]:
-    """The layers of rows that are known by weights: one they are between, preferably an end."""
+    """The layers of rows that are known by weights: one they are between, preferably an end.
+
+    The last layer's own products are between it and its gradient; they are not the gradient's.
+    """
     places: dict[int, list[int]] = {}
     for p, number in enumerate(who):
         places.setdefault(number, []).append(p)
@@ -152,6 +156,8 @@ def _told(
         between = [p for p in places.get(number, ()) if a <= p <= b]
         if b == NEVER:  # the model's own layers are all needed later
             between = [p for p in between if p == a or late[p]]
+        if gradient is not None:
+            between = [p for p in between if late[p] == gradient[row]] or between
         ends = [p for p in between if p in (a, b)]
         if ends or len(between) == 1:
             out[i] = (ends or between)[-1]
