@@ -92,14 +92,14 @@ def test_operands_that_are_not_there(between: str, names: str, said: str) -> Non
 
 
 def test_what_is_written_out_is_an_instruction() -> None:
-    module, root = read("a, f32[] multiply(%b, f32[4] constant({1, 2, 3, 4})), dimensions={0}")
+    _, root = read("a, f32[] multiply(%b, f32[4] constant({1, 2, 3, 4})), dimensions={0}")
     product = root.operands[1]
     assert (product.opcode, product.shape.text) == ("multiply", "f32[]")
     assert [o.name for o in product.operands] == ["b", "constant.anon"]
     literal = product.operands[1]
     assert (literal.literal, literal.operands, literal.is_root) == ("{1, 2, 3, 4}", (), False)
     assert literal.text_span == product.text_span == root.text_span
-    module, root = read("t#1#0")
+    _, root = read("t#1#0")
     element = root.operands[0]
     assert (element.opcode, element.shape.text) == ("get-tuple-element", "f32[2]")
     assert (element.attribute("index"), element.operands[0].name) == ("0", "t_1")

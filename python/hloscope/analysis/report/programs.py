@@ -83,13 +83,13 @@ class Programs:
 
         None if no trace shows what ran, or if it would be a bound in both directions.
         """
-        ran = [r for r in self.rows if r.runs]
-        if not ran or any(r.runs is None for r in self.rows):
+        ran = [(r, r.runs) for r in self.rows if r.runs]
+        if any(r.runs is None for r in self.rows):
             return None, ""
-        known = [(r.runs or 0) * v for r in ran if (v := getattr(r, figure)) is not None]
+        known = [runs * v for r, runs in ran if (v := getattr(r, figure)) is not None]
         measured = figure == "seconds"
-        low = len(known) < len(ran) or (not measured and any(r.is_lower_bound for r in ran))
-        high = not measured and any(r.is_upper_bound for r in ran)
+        low = len(known) < len(ran) or (not measured and any(r.is_lower_bound for r, _ in ran))
+        high = not measured and any(r.is_upper_bound for r, _ in ran)
         if not known or (low and high):
             return None, ""
         return sum(known), "≥" if low else "≤" if high else ""
