@@ -11,7 +11,6 @@ from hloscope.analysis.grouping.repeats import (
     _Needs,
     _whole,
 )
-from hloscope.analysis.grouping.witness import MOST_ANCHORS
 from small_graphs import Small
 
 # -- who needs whom --------------------------------------------------------------------------
@@ -97,18 +96,16 @@ def test_what_only_some_layers_of_another_stack_have_is_none() -> None:
     all_nine, some = [("l", k) for k in range(9)], [("l", k) for k in (0, 1, 3, 4, 6, 7)]
     s, of = numbered({"a": all_nine, "b": some, "c": [("m", k) for k in range(6)]})
     a, b, c = [of["a"]], [of["b"]], [of["c"]]
-    assert _whole([a, b], s.t, s.first, 5) == [a]
-    assert _whole([b, a], s.t, s.first, MOST_ANCHORS) == [a]
-    assert _whole([b, a], s.t, s.first, MOST_ANCHORS + 1) == [b, a]  # too many to read
-    assert _whole([a, c], s.t, s.first, 5) == [a, c]
-    assert _whole([b], s.t, s.first, 5) == [b]
-    assert _whole([b, b], s.t, s.first, 5) == [b, b]
+    assert _whole([a, b], s.t, s.first) == [a]
+    assert _whole([b, a], s.t, s.first) == [a]
+    assert _whole([a, c], s.t, s.first) == [a, c]
+    assert _whole([b], s.t, s.first) == [b]
+    assert _whole([b, b], s.t, s.first) == [b, b]
     s, of = numbered({"a": all_nine[:4] * 2, "b": all_nine[:3]})  # not a number for each of a
-    assert len(_whole([[of["a"]], [of["b"]]], s.t, s.first, 5)) == 2
+    assert len(_whole([[of["a"]], [of["b"]]], s.t, s.first)) == 2
 
 
-def test_runs_over_arguments_are_read_of_few_products() -> None:
+def test_runs_over_numbered_arguments() -> None:
     s, of = numbered({"a": [("u", k) for k in range(3)] + [("v", k) for k in range(3)]})
     a = of["a"]
-    assert _by_arguments([a, a[:1]], s.t, s.first, MOST_ANCHORS) == [[a[:3], a[3:]], []]
-    assert _by_arguments([a], s.t, s.first, MOST_ANCHORS + 1) == [[]]
+    assert _by_arguments([a, a[:1]], s.t, s.first) == [[a[:3], a[3:]], []]

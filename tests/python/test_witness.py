@@ -12,6 +12,7 @@ from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.layers import layers
 from hloscope.analysis.grouping.placing import place
 from hloscope.analysis.grouping.repeats import Stack
+from hloscope.analysis.grouping.witness import MOST_RUNS, runs
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 
@@ -79,6 +80,21 @@ def test_two_stacks_of_one_line_are_told_apart_by_their_arguments() -> None:
     module = p.module(dense(p, dense(p, "x", three("encoder")), three("decoder")))
     assert counts(module) == [3, 3]
     assert members(module) == {3: 2}
+
+
+def test_arguments_tell_thousands_of_layers_apart_too() -> None:
+    p, count = Program(), 2500
+    teacher, student = ([f"p['{n}'][{k}]['w']" for k in range(count)] for n in ("t", "s"))
+    module = p.module(dense(p, dense(p, "x", teacher), student))
+    assert counts(module) == [count, count]
+
+
+def test_products_in_no_order_of_their_arguments_are_no_runs() -> None:
+    p = Program()
+    for k in range(4 * MOST_RUNS):
+        p.dot("x", f"p[{k * 7 % 1009}]")
+    t = table(p.module("x"))
+    assert runs(t, [i.index for i in t.instructions if i.opcode == "dot"]) == []
 
 
 def test_the_same_weights_again_are_another_pass_over_the_same_layers() -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.table import Ints, Table, intern
-from .witness import MOST_ANCHORS, runs, spans
+from .witness import runs, spans
 
 # At most this many signatures are examined in one computation, the most common first.
 MOST_SIGNATURES = 96
@@ -138,7 +138,7 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     depth = g.depth(counted)
     instances = [sorted((r - g.first for r in rows), key=lambda r: (depth[r], r)) for rows in found]
     parts = _by_shape(instances, t, g.first)
-    told = _by_arguments(instances, t, g.first, len(anchors))
+    told = _by_arguments(instances, t, g.first)
     needs = _Needs(g, [*instances, *parts, *(run for of in told for run in of)])
     numbered: dict[int, int] = {}  # first row of a run → how many products its line has
     whole, instances = instances, []
@@ -165,7 +165,7 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
             candidates.append([rows])
     candidates = [s for s in candidates if any(rows[0] in numbered for rows in s)
                   or _works(s, work, g.first) >= AGREE.get(len(s[0]), 1)]  # fmt: skip
-    candidates = _whole(candidates, t, g.first, len(anchors))
+    candidates = _whole(candidates, t, g.first)
     candidates.sort(key=lambda s: (-_weight(s, numbered), s[0][0]))
     chosen: list[Signatures] = []
     for stack in candidates:
@@ -186,21 +186,19 @@ def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[
     )
 
 
-def _by_arguments(instances: Signatures, t: Table, first: int, anchors: int) -> list[Signatures]:
+def _by_arguments(instances: Signatures, t: Table, first: int) -> list[Signatures]:
     """The runs over numbered arguments of each of ``instances``, [] for those without."""
-    if anchors > MOST_ANCHORS:
-        return [[] for _ in instances]
     found = [runs(t, [r + first for r in rows]) for rows in instances]
     return [[[r - first for r in run] for run in of] for of in found]
 
 
-def _whole(candidates: list[Signatures], t: Table, first: int, anchors: int) -> list[Signatures]:
+def _whole(candidates: list[Signatures], t: Table, first: int) -> list[Signatures]:
     """``candidates`` without those that only some layers of another one have.
 
     Of nine layers two in three are recurrent: their products are at 0, 1, 3, 4, 6 and 7 of the
     same arguments that number what all nine have.
     """
-    if anchors > MOST_ANCHORS or len(candidates) < 2:
+    if len(candidates) < 2:
         return candidates
     ranges = [spans(t, [r + first for r in stack[0]]) for stack in candidates]
     out = []

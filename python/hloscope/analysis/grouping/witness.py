@@ -19,8 +19,8 @@ from ..base.table import NO_TARGET, Table
 
 # (text before the number, text behind it)
 Key = tuple[str, str]
-# With more anchors than this in one computation their arguments take too long and are not read.
-MOST_ANCHORS = 4000
+# Products of one line in more runs than this follow no order of their arguments.
+MOST_RUNS = 64
 
 # A longer word says less than a letter would.
 LONGEST = 20
@@ -91,6 +91,8 @@ def runs(t: Table, rows: Sequence[int]) -> list[list[int]]:
                 break
         else:
             made.append(_Run(row, found))
+            if len(made) > MOST_RUNS:
+                return []
     if any(len(r.rows) < 2 for r in made) or _stages([r.steps or {} for r in made]):
         return []
     return [r.rows for r in made]
@@ -175,8 +177,6 @@ def layers_of(
 
     ``spines``: rows of each signature, by layer, and the numbers of the layers.
     """
-    if len(rows) > MOST_ANCHORS:
-        return {}
     # text before a number → number → layer
     known: dict[str, dict[int, int]] = {}
     unsure: set[str] = set()
