@@ -196,11 +196,9 @@ class TransferMaker:
 
 def _levels(kind: str, size: int, payload: float, group: _Group) -> tuple[Levels, ...]:
     """For each reach of the near link, what it carries and what remains for the far one."""
-    out = []
-    for members in (*group.inside, max(1, size)):
-        held = members if group.in_slice >= size else group.in_slice
-        out.append(_split(kind, size, payload, group, held))
-    return tuple(out)
+    apart = group.in_slice < max(1, size)  # over several slices; pairs have no size
+    inside = (group.in_slice if apart else n for n in (*group.inside, max(1, size)))
+    return tuple(_split(kind, size, payload, group, held) for held in inside)
 
 
 def _split(kind: str, size: int, payload: float, group: _Group, held: int) -> Levels:

@@ -1,0 +1,252 @@
+"""Modelled seconds of a chip with whole numbers, worked out by hand: instructions, loops, transfers, copies.
+
+A thousand bytes take a second in memory and on the wire, four to the host; 500 FLOPs of the vector
+unit, 2,000 of the matrix unit; a step of a collective half a second.
+"""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import hloscope as hs
+import pytest
+from hloscope.analysis.cost.cost import Cost, estimate
+from hloscope.analysis.cost.timeline import timeline
+from hloscope.hardware import Hardware
+from hloscope.hardware.chips import Link
+from hloscope.hlo import Target
+
+NET = Link("net", "switch", 1000.0, 0.5)
+CHIP = Hardware(
+    "round", "Round", memory_bytes=2**30, memory_bandwidth=1000.0, vector=500.0, links=(NET,), host_bandwidth=250.0,
+    matmul={"f32": 2000.0, "f32:highest": 1000.0, "bf16": 4000.0},
+)  # fmt: skip
+BEFORE = """
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %ab = f32[] add(%a, %b)
+}
+%less (c: f32[], d: f32[]) -> pred[] {
+  %c = f32[] parameter(0)
+  %d = f32[] parameter(1)
+  ROOT %cd = pred[] compare(%c, %d), direction=LT
+}
+%body (p: (s32[], f32[250])) -> (s32[], f32[250]) {
+  %p = (s32[], f32[250]) parameter(0)
+  %k = s32[] get-tuple-element(%p), index=0
+  %v = f32[250] get-tuple-element(%p), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  %twice = f32[250] add(%v, %v)
+  ROOT %t = (s32[], f32[250]) tuple(%next, %twice)
+}
+%cond (q: (s32[], f32[250])) -> pred[] {
+  %q = (s32[], f32[250]) parameter(0)
+  %kq = s32[] get-tuple-element(%q), index=0
+  %three = s32[] constant(3)
+  ROOT %under = pred[] compare(%kq, %three), direction=LT
+}
+%product (l: f32[10,100], r: f32[100,10]) -> f32[10,10] {
+  %l = f32[10,100] parameter(0)
+  %r = f32[100,10] parameter(1)
+  ROOT %dot = f32[10,10] dot(%l, %r), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+BOTH = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true"
+
+
+def modelled(entry: str, chip: Hardware | None = CHIP, **target: Any) -> Cost:
+    text = f"HloModule m, is_scheduled=true, num_partitions=2\n{BEFORE}\nENTRY %main {{\n{entry.strip()}\n}}\n"
+    module = hs.read(text.replace("BOTH", BOTH)).module
+    assert not module.warnings, module.warnings
+    return estimate(module, Target(**target), hardware=chip)
+
+
+def of(cost: Cost, name: str) -> Any:
+    found = cost.module.find(name)
+    assert found is not None
+    return cost.row(found)
+
+
+X = "%x = f32[250] parameter(0)\n"  # 1,000 bytes
+MATRICES = "%l.1 = {0}[10,100] parameter(0)\n%r.1 = {0}[100,10] parameter(1)\n"
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "seconds", "bound"),
+    [
+        (X + "ROOT %op = f32[250] add(%x, %x)", 3.0, "memory"),
+        (X + "ROOT %op = f32[250] tanh(%x)", 2.0, "memory"),
+        # ⌈log₂ 256⌉ · 256 comparisons; 2 · 1,024 bytes
+        ("%y = f32[256] parameter(0)\nROOT %op = f32[256] sort(%y), dimensions={0}, to_apply=%less", 2048 / 500, "vector"),
+        # 2 · 100 · 100 FLOPs; 4,000 + 4,000 + 400 bytes
+        (MATRICES.format("f32") + f"ROOT %op = f32[10,10] dot(%l.1, %r.1), {DOT}", 10.0, "compute"),
+        (MATRICES.format("f32") + f"ROOT %op = f32[10,10] dot(%l.1, %r.1), {DOT}, operand_precision={{highest,highest}}", 20.0, "compute"),
+        (MATRICES.format("bf16") + f"ROOT %op = bf16[10,10] dot(%l.1, %r.1), {DOT}, operand_precision={{highest,highest}}", 5.0, "compute"),
+        (MATRICES.format("f32") + "ROOT %op = f32[10,10] fusion(%l.1, %r.1), kind=kOutput, calls=%product", 10.0, "compute"),
+        (X + 'ROOT %op = f32[250] custom-call(%x), custom_call_target="f"', math.nan, "unknown"),
+        (MATRICES.format("f64") + f"ROOT %op = f64[10,10] dot(%l.1, %r.1), {DOT}", math.nan, "unknown"),  # no rate for it
+        (X + "ROOT %op = f32[25,10] bitcast(%x)", 0.0, ""),
+    ],
+)  # fmt: skip
+def test_seconds_of_an_instruction(entry: str, seconds: float, bound: str) -> None:
+    cost = modelled(entry)
+    row = of(cost, "op")
+    assert row.bound == bound
+    assert row.seconds == (None if math.isnan(seconds) else pytest.approx(seconds))
+    assert [i.name for i in cost.on(CHIP).roofline.unmodelled] == (
+        ["op"] if bound == "unknown" else []
+    )  # type: ignore[union-attr]
+    # without a rate of the vector unit what is not a matmul takes what memory takes
+    plain = of(modelled(entry, replace(CHIP, vector=None)), "op")
+    if bound == "vector":
+        assert plain.seconds == pytest.approx(2048 / 1000)
+        assert plain.bound == "memory"
+    else:
+        assert (plain.seconds, plain.bound) == (row.seconds, row.bound)
+
+
+LOOP = X + """
+%n = s32[] parameter(1)
+%init = (s32[], f32[250]) tuple(%n, %x)
+%w = (s32[], f32[250]) while(%init), condition=%cond, body=%body, backend_config={"known_trip_count":{"n":"3"}}
+%w1 = f32[250] get-tuple-element(%w), index=1
+%odd = f32[2] custom-call(%x), custom_call_target="f"
+ROOT %last = f32[250] add(%w1, %w1)
+"""  # fmt: skip
+
+
+def test_what_a_loop_repeats_counts_as_often_as_it_runs() -> None:
+    cost = modelled(LOOP, cost_analysis={"flops": 501.0, "bytes accessed": 7024.0})
+    twice, under = of(cost, "twice"), of(cost, "under")
+    assert (twice.runs, twice.flops, twice.bytes_accessed, twice.seconds) == (3, 750, 9000, 9.0)
+    assert (under.runs, under.flops) == (4, 4)  # the condition is asked once more
+    assert twice.step_seconds == 9.0
+    # costliest first; what takes unknown time before all; the loop itself is not a row
+    names = [row.instruction.name for row in cost]
+    assert names[:3] == ["odd", "twice", "last"]
+    assert "w" not in names
+    assert len(cost) == len(names) == 5
+    flops, heavy, moved = cost.xla
+    # XLA: the loop once (250 + 1 + 1) and the last sum, -1 for the call that nobody knows
+    assert (flops.quantity, flops.xla, flops.ours) == ("flops", 501, 3 * 251 + 4 + 250)
+    assert flops.ours - flops.loops == 502
+    assert (flops.custom_calls, flops.other) == (1, 0)
+    assert (heavy.xla, heavy.ours, heavy.custom_calls, heavy.other) == (None, 0, 0, None)
+    # twice and last 3,000 bytes each, next 12, under 9, the call 1,008
+    assert moved.ours == 3 * 3012 + 4 * 9 + 3000 + 1008
+    assert moved.ours - moved.loops == 3012 + 9 + 3000 + 1008
+    assert (moved.custom_calls, moved.other) == (1009, 3012 + 9 + 3000 + 1008 - 1009 - 7024)
+
+
+def events(cost: Cost) -> list[tuple[Any, ...]]:
+    found = timeline(cost)
+    assert found is not None
+    columns = (found.instruction, found.lane, found.start, found.duration, found.times)
+    return [
+        (cost.module.instructions[i].name, found.lanes[lane], begin, took, times)
+        for i, lane, begin, took, times in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+
+
+def test_a_loop_on_the_time_line() -> None:
+    cost = modelled("\n".join(line for line in LOOP.splitlines() if "%odd" not in line))
+    trip, check = 3.0 + 0.012, 0.009
+    assert events(cost) == [
+        ("next", "compute", 0.0, pytest.approx(0.012), 1.0),
+        ("twice", "compute", pytest.approx(0.012), 3.0, 1.0),
+        ("under", "compute", 0.0, pytest.approx(check), 1.0),
+        ("w", "compute", 0.0, pytest.approx(4 * check), 4.0),
+        ("w", "compute", pytest.approx(4 * check), pytest.approx(3 * trip), 3.0),
+        ("last", "compute", pytest.approx(3 * trip + 4 * check), 3.0, 1.0),
+    ]  # fmt: skip
+    found = timeline(cost)
+    assert found is not None
+    assert found.seconds == pytest.approx(3 * trip + 4 * check + 3)
+    assert found.total("compute") == pytest.approx(found.seconds)
+    assert found.total("waiting") == 0
+
+
+GATHER = (
+    X
+    + """
+%s = (f32[250], f32[500]) all-gather-start(%x), BOTH, dimensions={0}
+WORK%d = f32[500] all-gather-done(%s)
+ROOT %last = f32[500] negate(%d)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("work", "waits"),
+    [
+        ("", 1.5),
+        ("%w = f32[250] negate(%x)\n", 0.0),
+        ("%w = f32[50] slice(%x), slice={[0:50]}\n", 1.1),
+    ],
+)
+def test_a_gather_beside_work(work: str, waits: float) -> None:
+    # 2,000 bytes between two: a step of half a second, and a second for 1,000 of them
+    cost = modelled(GATHER.replace("WORK", work))
+    r = cost.roofline
+    assert r is not None
+    assert r.collective_seconds == 1.5
+    assert r.exposed_seconds == pytest.approx(waits)
+    done = cost.module.find("d")
+    assert done is not None
+    assert r.exposed[done.index] == pytest.approx(waits)
+    start = of(cost, "s")
+    assert (start.bound, start.seconds) == ("collective", 1.5)
+    assert start.step_seconds == pytest.approx(waits)
+    busy = {"": 0.0, "n": 2.0, "s": 0.4}[work[14:15] and work.split("] ")[1][0]] if work else 0.0
+    on_wire = [e for e in events(cost) if e[1] not in ("compute", "waiting")]
+    assert [(e[0], e[2], e[3]) for e in on_wire] == [("s", 0.0, 1.5)]
+    waiting = [e for e in events(cost) if e[1] == "waiting"]
+    assert waiting == ([("d", "waiting", busy, pytest.approx(waits), 1.0)] if waits else [])
+    assert r.total_seconds == pytest.approx(busy + waits + 4.0)
+
+
+COPY = (
+    X
+    + """
+%c = (f32[250]{0:S(5)}, f32[250], u32[]) copy-start(%x)
+%w = f32[250] add(%x, %x)
+%e = f32[250]{0:S(5)} copy-done(%c)
+ROOT %t = (f32[250], f32[250]{0:S(5)}) tuple(%w, %e)
+"""
+)
+
+
+def test_what_copies_to_the_host_leave_over_comes_last() -> None:
+    cost = modelled(COPY)
+    r = cost.roofline
+    assert r is not None
+    # 4 seconds over the host's link, beside 3 of the sum
+    assert (r.copy_seconds, r.copy_wait_seconds, r.total_seconds) == (4.0, 1.0, 4.0)
+    assert of(cost, "c").bound == "copy"
+    assert events(cost) == [
+        ("w", "compute", 0.0, 3.0, 1.0),
+        ("t", "copies left over", 3.0, 1.0, 1.0),
+    ]
+    found = timeline(cost)
+    assert found is not None
+    assert found.seconds == 4.0
+    slower = modelled(COPY.replace("add(%x, %x)", "negate(%x)"))
+    assert slower.roofline is not None
+    assert slower.roofline.copy_wait_seconds == 2.0
+    # without a figure of the host's link: that of memory
+    near = modelled(COPY, replace(CHIP, host_bandwidth=None)).roofline
+    assert near is not None
+    assert near.copy_seconds == 1.0
+
+
+def test_without_a_chip_there_is_no_time() -> None:
+    cost = modelled(COPY, None)
+    assert timeline(cost) is None
+    assert of(cost, "w").seconds is None
+    assert [row.instruction.name for row in cost] == ["w", "c"]  # by FLOPs
