@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from heapq import heappop, heappush
 
 from ...hlo import Computation, Instruction, Module
 from ...hlo.collective_kinds import OPCODES
@@ -57,11 +58,10 @@ class Side:
         self.instructions = computation.instructions
         self.entry = entry
         place = {i.index: k for k, i in enumerate(self.instructions)}
-        n = len(self.instructions)
         self.operands = [
             [place[o.index] for o in i.operands if o.index in place] for i in self.instructions
         ]
-        self.users: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+        self.users: list[list[tuple[int, int]]] = [[] for _ in self.instructions]
         for user, operands in enumerate(self.operands):
             for at, operand in enumerate(operands):
                 self.users[operand].append((user, at))
@@ -77,14 +77,14 @@ class Side:
             hash((
                 s,
                 i.parameter_number,
-                tuple((role, hashes.get(c.name, 0)) for role, c in i.called),
+                tuple((role, hashes.get(c.name)) for role, c in i.called),
             ))
             for s, i in zip(self.signature, self.instructions, strict=True)
         ]  # fmt: skip
-        self.up = [0] * n
+        self.up = [*self.inside]
         for k in self.order:
             self.up[k] = hash((self.inside[k], tuple(self.up[o] for o in self.operands[k])))
-        self.down = [0] * n
+        self.down = [*self.inside]
         for k in reversed(self.order):
             below = tuple(sorted((self.down[u], at) for u, at in self.users[k]))
             self.down[k] = hash((self.inside[k], k == self.root, below))
@@ -92,25 +92,23 @@ class Side:
     @property
     def hash(self) -> int:
         """Equal for computations that compute the same, whatever the names and the order."""
-        return hash((self.up[self.root] if self.root >= 0 else 0, tuple(sorted(self.up))))
+        root = self.up[self.root] if self.root != -1 else None
+        return hash((root, tuple(sorted(self.up))))
 
 
 def _topological(operands: list[list[int]], users: list[list[tuple[int, int]]]) -> list[int]:
     """Operands first, otherwise in printed order; members of a cycle last."""
     left = [len(o) for o in operands]
-    ready = [k for k in range(len(left) - 1, -1, -1) if left[k] == 0]
+    ready = [k for k, n in enumerate(left) if not n]
     order: list[int] = []
     while ready:
-        k = ready.pop()
+        k = heappop(ready)
         order.append(k)
         for user, _ in users[k]:
             left[user] -= 1
-            if left[user] == 0:
-                ready.append(user)
-    if len(order) < len(left):
-        done = set(order)
-        order += [k for k in range(len(left)) if k not in done]
-    return order
+            if not left[user]:
+                heappush(ready, user)
+    return [*dict.fromkeys([*order, *range(len(left))])]
 
 
 def sides(module: Module) -> dict[str, Side]:
@@ -171,14 +169,14 @@ class _Matcher:
 
         ``only_one``: only if one alone on each side has the key.
         """
-        count = Counter(key(self.a, i) for i, j in enumerate(self.to_b) if j < 0)
+        count = Counter(key(self.a, i) for i, j in enumerate(self.to_b) if j == -1)
         waiting: dict[Hashable, list[int]] = defaultdict(list)
         for j in reversed(range(len(self.to_a))):
-            if self.to_a[j] < 0:
+            if self.to_a[j] == -1:
                 waiting[key(self.b, j)].append(j)
         waiting.pop(None, None)
         for i, j in enumerate(self.to_b):
-            if j < 0 and (found := waiting.get(own := key(self.a, i))):
+            if j == -1 and (found := waiting.get(own := key(self.a, i))):
                 if only_one and (len(found) > 1 or count[own] > 1):
                     continue
                 self.pair(i, found.pop())
@@ -199,11 +197,11 @@ class _Matcher:
         b = self.b
         waiting: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
         for j in reversed(range(len(self.to_a))):
-            if self.to_a[j] < 0 and b.operands[j]:
+            if self.to_a[j] == -1 and b.operands[j]:
                 waiting[of_b[j], tuple(b.up[o] for o in b.operands[j])].append(j)
         any_found = False
         for i in self.a.order:
-            if self.to_b[i] >= 0 or not self.a.operands[i]:
+            if self.to_b[i] != -1 or not self.a.operands[i]:
                 continue
             over = [self.to_b[o] for o in self.a.operands[i]]
             if -1 in over:
@@ -216,10 +214,10 @@ class _Matcher:
     def up(self) -> bool:
         """Pairs operands at the same place of paired users, roots first."""
         a, b = self.a, self.b
-        if a.root >= 0 and b.root >= 0:
+        if a.root != -1 and b.root != -1:
             self.try_pair(a.root, b.root)
         any_found = False
-        stack = [(i, j) for i, j in enumerate(self.to_b) if j >= 0]
+        stack = [(i, j) for i, j in enumerate(self.to_b) if j != -1]
         while stack:
             i, j = stack.pop()
             for x, y in self.places(i, j):
@@ -236,14 +234,14 @@ class _Matcher:
         # one has more: those without a partner, in order
         return list(
             zip(
-                [o for o in x if self.to_b[o] < 0],
-                [o for o in y if self.to_a[o] < 0],
+                [o for o in x if self.to_b[o] == -1],
+                [o for o in y if self.to_a[o] == -1],
                 strict=False,
             )
         )
 
     def try_pair(self, i: int, j: int) -> bool:
-        free = self.to_b[i] < 0 and self.to_a[j] < 0
+        free = self.to_b[i] == -1 and self.to_a[j] == -1
         if free and self.a.signature[i] == self.b.signature[j]:
             self.pair(i, j)
             return True
@@ -251,21 +249,21 @@ class _Matcher:
 
     def roots(self) -> None:
         i, j = self.a.root, self.b.root
-        if i >= 0 and j >= 0 and self.to_b[i] < 0 and self.to_a[j] < 0:
+        if i != -1 and j != -1 and self.to_b[i] == -1 and self.to_a[j] == -1:
             self.pair(i, j)
 
     def replaced(self) -> bool:
         """Step 6: one instruction in the place of another; a shared operand or shape decides."""
         found = []
         for i, j in enumerate(self.to_b):
-            if j >= 0:
+            if j != -1:
                 found += [
                     (x, y)
                     for x, y in self.places(i, j)
-                    if self.to_b[x] < 0 and self.to_a[y] < 0 and self.akin(x, y)
+                    if self.to_b[x] == -1 and self.to_a[y] == -1 and self.akin(x, y)
                 ]
         for x, y in found:
-            if self.to_b[x] < 0 and self.to_a[y] < 0:
+            if self.to_b[x] == -1 and self.to_a[y] == -1:
                 self.pair(x, y)
         return bool(found)
 
