@@ -123,6 +123,16 @@ def place(
     for i in ends:  # the last layer closes as the others do; what they lack comes after
         if (kind[i], _begin(start, after[i])) in closes:
             position[i] = after[i]
+    back = [False] * g.size
+    if gradient is not None:
+        back = gradient[g.first : g.first + g.size].tolist()
+    for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
+        # A layer's own: a cast between two of its products, or of weights for its last product.
+        p = position[u]
+        if p < 0 or position[v] >= 0 or not free[v] or late[p] != back[v]:
+            continue
+        if after[v] == p or (after[v] < 0 and p < before[v]):
+            position[v] = p
     return Repeats(
         stacks,
         g.first,
@@ -140,7 +150,7 @@ def _told(
     late: list[bool],
     after: list[int],
     before: list[int],
-    gradient: NDArray[np.bool_] | None,
+    gradient: NDArray[np.bool_] | None = None,
 ) -> dict[int, int]:
     """The layers of rows that are known by weights: one they are between, preferably an end.
 
