@@ -24,6 +24,8 @@ const LEAST_SCALE = 10 / SUB_SIZE;
 interface Shape {
   spread: number;
   stretch: number;
+  /** Boxes that may always stand side by side, where that is not the usual number. */
+  row?: number;
 }
 /** The usual shape, and those tried when nothing fits. */
 const SHAPES: readonly Shape[] = [
@@ -33,6 +35,7 @@ const SHAPES: readonly Shape[] = [
   { spread: 0.65, stretch: 0.6 },
   { spread: 0.45, stretch: 1 },
   { spread: 0.45, stretch: 1.6 },
+  { spread: 0.45, stretch: 1, row: 3 },
 ];
 /** Then this many closed groups are tried one by one; fewer in huge modules. */
 const TRIES = 6;
@@ -144,7 +147,8 @@ export class Engine {
     return found;
   }
   private laidOut(projection: Projection): Picture {
-    return layoutPicture(projection, this.writer, this.cache, this.aspect, this.shape.spread);
+    const { spread, row } = this.shape;
+    return layoutPicture(projection, this.writer, this.cache, this.aspect, spread, row);
   }
   /** Scale at which the whole picture would fit the pane. */
   private fitOf(openness: Openness): number {

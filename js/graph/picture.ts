@@ -12,7 +12,7 @@ import {
   type Ordered,
   orderGraph,
 } from "./layout.ts";
-import { type LocalGraph, prepareLocal } from "./local.ts";
+import { LOCAL_OPTIONS, type LocalGraph, prepareLocal } from "./local.ts";
 import * as M from "./metrics.ts";
 import { ItemKind, type Projection } from "./projection.ts";
 
@@ -67,11 +67,17 @@ export class LayoutCache {
   misses = 0;
   /** Nodes and edges processed by layouts that were not cached; the tests of linearity count it. */
   work = 0;
-  prepare(n: number, from: Int32Array, to: Int32Array, weight: Float64Array): Prepared {
-    const key = `${n}:${from.length}:${hash(from, 0x811c9dc5)}:${hash(to, 0x01234567)}:${hash(weight, 99)}`;
+  prepare(
+    n: number,
+    from: Int32Array,
+    to: Int32Array,
+    weight: Float64Array,
+    maxWidth = LOCAL_OPTIONS.maxWidth,
+  ): Prepared {
+    const key = `${n}:${maxWidth}:${from.length}:${hash(from, 0x811c9dc5)}:${hash(to, 0x01234567)}:${hash(weight, 99)}`;
     let found = this.graphs.get(key);
     if (!found) {
-      const graph = prepareLocal(n, from, to, weight);
+      const graph = prepareLocal(n, from, to, weight, { ...LOCAL_OPTIONS, maxWidth });
       found = { graph, ordered: orderGraph(graph), key };
       if (this.graphs.size > 5000) this.graphs.clear();
       this.graphs.set(key, found);
@@ -116,13 +122,17 @@ function hash(array: ArrayLike<number>, seed: number): string {
   return `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}`;
 }
 
-/** `aspect`: ratio of width to height to aim for; `spread`: factor on the usual gaps. */
+/**
+ * `aspect`: ratio of width to height to aim for; `spread`: factor on the usual gaps;
+ * `maxWidth`: boxes that may always stand side by side.
+ */
 export function layoutPicture(
   projection: Projection,
   writer: ItemWriter,
   cache: LayoutCache,
   aspect: number,
   spread = 1,
+  maxWidth?: number,
 ): Picture {
   const { kind, childOffsets, children, inOffsets, inFrom } = projection;
   const count = projection.nodes.length;
@@ -166,7 +176,7 @@ export function layoutPicture(
         into[at++] = k;
       }
     }
-    const p = cache.prepare(n, from, into, weight);
+    const p = cache.prepare(n, from, into, weight, maxWidth);
     prepared.set(item, p);
     edgesOf.set(item, ids);
     for (let e = 0; e < edges; e++) {

@@ -197,6 +197,29 @@ describe("scene", () => {
     }
   });
 
+  test("rows too wide for a narrow pane become shorter ones", () => {
+    const label = "convert f32[256,1536] ×7";
+    const weights = Array.from({ length: 8 }, (_, k) => k);
+    const engine = engineOf(
+      {
+        instructions: [
+          ...weights.map((k) => ({ name: `w${k}`, opcode: "tanh", group: 2 + k, label: "tanh" })),
+          { name: "sum", opcode: "add", group: 1, operands: weights },
+        ],
+        groups: [
+          { parent: -1, kind: "module", label: "module" },
+          { parent: 0, kind: "entry", label: "main" },
+          ...weights.map((k) => ({ parent: 1, kind: "scope" as const, label: `${label} ${k}` })),
+        ],
+      },
+      832,
+      488,
+    );
+    const { picture } = engine.openDefault();
+    expect(picture.projection.kind.length).toBeGreaterThanOrEqual(9);
+    expect(11 * Math.min(832 / picture.width, 488 / picture.height)).toBeGreaterThanOrEqual(10);
+  });
+
   test("openAll keeps to its limit, closeAll shows the outermost level", () => {
     const engine = engineOf(transformer(30, 40));
     engine.openDefault();
