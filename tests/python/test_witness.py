@@ -309,3 +309,21 @@ def test_casts_of_weights_are_in_the_layer_whose_last_product_takes_them() -> No
     }
     assert of[product] == 4
     assert of[w] == 4
+
+
+def test_a_first_layer_unlike_the_others_is_whole_and_before_them() -> None:
+    p, x = Program(), "x"
+    opened = []
+    for k in range(7):
+        opened.append(p.op("sine", x))  # as all layers begin
+        y, kind = opened[-1], "layers" if k else "dense"
+        for n in range(4):
+            y = p.dot(y, f"p['{kind}'][{k}][{n}]", end=f"{kind}_{'xyzw'[n]}")
+        x = p.op("add", x, y)
+    module = p.module(x)
+    assert counts(module) == [6]
+    tree = group_tree(module)
+    assert module.entry is not None
+    boxes = [tree.label[tree.group[module.entry._by_name[name].index]] for name in opened]
+    assert boxes[0] == tree.label[tree.group[module.entry._by_name["d1"].index]] == "before layers"
+    assert [b.rpartition(" ")[2] for b in boxes[1:]] == [str(k) for k in range(6)]

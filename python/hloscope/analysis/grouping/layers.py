@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 SMALLEST = 24
 # Scopes separate layers if there are this many for each layer.
 TELLING = 0.6
+_BEFORE = "before layers"
 _BETWEEN = "between layers"
 _LETTERS = "BCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -407,8 +408,12 @@ class _Finder:
             only = ends & ~late[found.after] & (self.phase[rows] == IN_BACKWARD)
             ends, between = ends & ~only, between | only
         embeds = looks_up(self.t, rows[before])
+        product = np.isin(self.family[rows], (ID["matmul"], ID["convolution"]))
+        of_layer = int((product & (found.position == 0)).sum())
+        # a layer of another kind, such as a dense one before layers of experts, is no embedding
+        whole = 2 * int((product & before).sum()) > max(of_layer, 6)
         words = {
-            "before": "embedding" if embeds else "input",
+            "before": _BEFORE if whole else "embedding" if embeds else "input",
             "loss": "loss" if self.phased else "head",
         }
         phased = self._in_a_pass(int(self.t.computation[found.first]))

@@ -129,6 +129,9 @@ def place(
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
         # A layer's own: a cast between two of its products, or of weights for its last product.
         p = position[u]
+        at = position[v]
+        if at >= 0 > p and own[v] < 0 and after[v] < at == before[u] and free[u]:
+            position[v] = -1  # serves what is before the layer
         if p < 0 or position[v] >= 0 or not free[v] or late[p] != back[v]:
             continue
         if after[v] == p or (after[v] < 0 and p < before[v]):
