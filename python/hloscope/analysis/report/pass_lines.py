@@ -119,8 +119,8 @@ class Reader:
 
 
 def _closed(raw: str) -> bool:
-    """Whether a statement ends with its line: an even number of quotes."""
-    return (raw.count('"') - raw.count('\\"')) % 2 == 0
+    """Whether a statement ends with its line: all its quotes are closed."""
+    return '"' not in raw or '"' not in _QUOTED.sub("", raw)
 
 
 def _line(raw: str) -> Line | None:
