@@ -52,7 +52,7 @@ def layers(*parts: str, count: int = 4, before: str = "x!") -> str:
     """``parts``, each ``n:p`` with ``p`` the one before, ``p@`` that of the layer before."""
     spec, last = [before], "x"
     for k in range(count):
-        names = {}
+        names: dict[str, str] = {}
         for part in parts:
             name, _, operands = part.partition(":")
             made = [

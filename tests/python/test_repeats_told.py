@@ -85,8 +85,8 @@ def test_layers_feed_one_another() -> None:
     assert stacks(f"x! {chain('a', 4)} c0:a3 d0:x d1:d0") == [spine("a", 4)]
     # in the order of work, whatever the order of the text
     assert stacks("x! a3:a2 a2:a1 a1:a0 a0:x") == []  # nothing is known of values printed late
-    beside = stacks("x! a0:x p:x a1:a0 b0:p b1:b0 a2:a1 b2:b1 a3:a2 b3:b2")
-    assert beside == [spine("a", 4), spine("b", 4)]
+    two = stacks("x! a0:x p:x a1:a0 b0:p b1:b0 a2:a1 b2:b1 a3:a2 b3:b2")
+    assert two == [spine("a", 4), spine("b", 4)]
 
 
 def test_two_stacks_are_in_order_of_their_ends() -> None:

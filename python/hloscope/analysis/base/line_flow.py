@@ -154,18 +154,18 @@ def _elements(module: Module, t: Table) -> tuple[Ints, Ints]:
         if i.opcode == "while":
             for role, c in i.called:
                 if role == "body":
-                    _pass(i.operands[:1], c.parameters[:1], pairs)
+                    _pass(i.operands, c.parameters[:1], pairs)
                     _out(c, i, pairs)
-                    if c.root is not None and c.parameters:
-                        _pass((c.root,), c.parameters[:1], pairs)
+                    if c.root is not None:
+                        _pass((c.root,), c.parameters, pairs)
         elif i.opcode == "conditional":
             called = i.called_computations
             for value, c in zip(i.operands[1:], called, strict=False):
-                _pass((value,), c.parameters[:1], pairs)
+                _pass((value,), c.parameters, pairs)
             for c in called:
                 _out(c, i, pairs)
         else:
-            _pass(i.operands[:1], (i,), pairs)
+            _pass(i.operands, (i,), pairs)
     for row in t.where("tuple").tolist():
         i = t.instructions[row]
         handled = ("tuple", *_LOOKED_THROUGH, *_INTO)
@@ -177,7 +177,7 @@ def _elements(module: Module, t: Table) -> tuple[Ints, Ints]:
         for u in i.users:
             if u.opcode in _INTO and len(u.called_computations) == 1:
                 k = u.operands.index(i)
-                _pass((i,), u.called_computations[0].parameters[k : k + 1], pairs)
+                _pass((i,), u.called_computations[0].parameters[k:], pairs)
     columns = np.array(pairs, np.int64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
 
