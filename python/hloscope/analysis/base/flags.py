@@ -30,7 +30,7 @@ BIG_COUNT = 24
 _INLINE = ("constant", "iota", "partition-id", "replica-id")
 _PLUMBING = (
     "get-tuple-element", "bitcast", "tuple", "reshape", "after-all", "add-dependency",
-    "opt-barrier", "domain",
+    "opt-barrier", "optimization-barrier", "domain",
 )  # fmt: skip
 _QUIET_FAMILIES = ("constant", "plumbing")
 
