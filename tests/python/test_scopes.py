@@ -311,3 +311,43 @@ def test_recomputation_is_called_so_in_plain_words():
     labels = group_tree(read_modules(text.encode())[0]).label
     assert "recomputed" in labels
     assert not any("remat" in label for label in labels)
+
+
+def test_a_cast_without_a_name_that_both_passes_use_is_in_the_forward_pass() -> None:
+    body = """{name} {{
+  p = (s32[], f32[8,8], bf16[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[8,8] get-tuple-element(p), index=1
+  w = bf16[8,8] get-tuple-element(p), index=2
+  y = f32[8,8] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, metadata={{op_name="jit(f)/{path}/while/body/dot_general"}}
+  ROOT r = (s32[], f32[8,8], bf16[8,8]) tuple(i, y, w)
+}}
+
+{name}_more {{
+  p = (s32[], f32[8,8], bf16[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(4)
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+
+"""  # noqa: E501
+    text = f"""HloModule m
+
+{body.format(name="on", path="jvp()")}{body.format(name="back", path="transpose(jvp())")}ENTRY e {{
+  x = f32[8,8] parameter(0)
+  w = f32[8,8] parameter(1)
+  zero = s32[] constant(0)
+  cast = bf16[8,8] convert(w)
+  before = (s32[], f32[8,8], bf16[8,8]) tuple(zero, x, cast)
+  forth = (s32[], f32[8,8], bf16[8,8]) while(before), condition=on_more, body=on, metadata={{op_name="jit(f)/jvp()/while"}}
+  h = f32[8,8] get-tuple-element(forth), index=1
+  g = f32[8,8] tanh(h), metadata={{op_name="jit(f)/transpose(jvp())/tanh"}}
+  after = (s32[], f32[8,8], bf16[8,8]) tuple(zero, g, cast)
+  ROOT whence = (s32[], f32[8,8], bf16[8,8]) while(after), condition=back_more, body=back, metadata={{op_name="jit(f)/transpose(jvp())/while"}}
+}}
+"""  # noqa: E501
+    (module,) = read_modules(text)
+    found = scopes(module)
+    of = {i.name: found.paths[found.scope[i.index]][:1] for i in module.instructions}
+    assert {of[name] for name in ("cast", "before", "forth")} == {("forward",)}
+    assert {of[name] for name in ("g", "after", "whence")} == {("backward",)}

@@ -60,6 +60,7 @@ def scopes(module: Module) -> Scopes:
     final = [p if p is not None else () for p in paths]
     _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
     _sink(t, own, scope, final)
+    _early_inherited(module, own, scope, final)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
 
 
@@ -131,6 +132,22 @@ def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]
             ids[moved] = len(paths)
             paths.append(moved)
         own[at[own[at] == path]] = ids[moved]
+
+
+def _early_inherited(
+    module: Module, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]
+) -> None:
+    """Takes what has no name and serves the forward pass out of backward scopes, in place.
+
+    A cast of weights that both passes use would be where the last of its users is, and make the
+    forward pass need the backward one.
+    """
+    late = np.array([p[:1] == (BACKWARD,) for p in paths] + [False], np.bool_)  # [-1]: no scope
+    rows = np.flatnonzero((own < 0) & late[scope] & (phases(module) == EARLY))
+    if len(rows):
+        if (FORWARD,) not in paths:
+            paths.append((FORWARD,))
+        scope[rows] = paths.index((FORWARD,))
 
 
 def _hoist(
