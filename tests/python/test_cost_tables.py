@@ -105,6 +105,12 @@ X, S = "f32[6,4]", "f32[]"
             6 * 3 + 6,
             0,
         ),
+        (  # three comparisons of four, then one of what %far does, for each of six
+            "f32[6,4] select-and-scatter(%x, %s, %z), window={size=2x2 stride=2x2}, select=%least, scatter=%far",
+            {"x": X, "s": "f32[3,2]", "z": S},
+            6 * 3 + 6 * 2,
+            6,
+        ),
         (
             "f32[6,4] scatter(%x, %i, %u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum",
             {"x": X, "i": "s32[2,1]", "u": "f32[2,4]"},

@@ -190,6 +190,20 @@ def test_what_an_array_can_be_made_of(elements: int, of: list[list[str]], fits: 
     assert exchanges.fits(asked, elements, [[after.find(n) for n in one] for one in of]) is fits
 
 
+@pytest.mark.parametrize(
+    ("size", "of", "least"),
+    [(8, "all", 1024), (4, "all", 512), (2, "all", 256), (1, "all", 128), (0, "all", 128), (8, "in", 1024)],
+)  # fmt: skip
+def test_the_least_that_is_left_of_an_array(size: int, of: str, least: int) -> None:
+    partitioned = joining().partitioned
+    after: Any = partitioned.after
+    exchanges = Exchanges(None, partitioned, *[None] * 5)  # type: ignore[arg-type]
+    asked: Any = SimpleNamespace(group_size=size)
+    whole = [[after.find(of)]]
+    fits = [exchanges.fits(asked, n, whole) for n in (least, least - 1)]
+    assert fits == [True, False]
+
+
 COMBINED = """
   %x.2 = f32[16,64] parameter(0)  # =x
   %y.2 = f32[16,64] parameter(1)  # =y

@@ -42,7 +42,7 @@ def _reduce_window_times(i: Instruction, role: str) -> float:
         # a reduce followed by a broadcast, written as one window
         if low == high and sizes[d] == 2 * low + 1 and low == out.dimensions[d] - 1:
             span = out.dimensions[d]
-            times = out.elements // max(span, 1) + span - 1
+            times = out.elements // span + span - 1
     return float(times)
 
 

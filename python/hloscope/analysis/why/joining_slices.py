@@ -214,7 +214,7 @@ class Exchanges:
     def _inside(self, i: Instruction, row: Collective) -> int:
         """Devices of a group of ``i`` per device of a group of the row."""
         groups = self.partitioned.groups[i.index]
-        return max(1, (groups.group_size if groups else 1) // max(1, row.group_size or 1))
+        return max(1, (groups.group_size if groups else 0) // max(1, row.group_size))
 
 
 def _size(i: Instruction) -> int:
