@@ -27,6 +27,7 @@ ENTRY %e (p: f32[]) -> f32[] {
 } b", api_version=X, metadata={op_name="x\\" source_line=3}
   t = (f32[2]{0}, f32[]) tuple(p, q), slice={[0:1]}, iota_dimension=0, sharding={}
   not an instruction
+  v = f32[] add(f32[2]{0} p, f32[] q)
   %o = f32[] call(%q), to_apply=%inner
   %u = f32[] conditional(%q, %q), branch_computations={%inner, %e.1}
   ROOT %i = s32[4]{0:T(128)} iota(), iota_dimension=0
@@ -52,12 +53,14 @@ def test_lines_of_a_dump() -> None:
         "ROOT %n = f32[] negate(%x)",
     )
     assert (x.op_name, x.frame, x.root) == ("", "", False)
-    p, q, t, o, u, i = e.lines
+    p, q, t, v, o, u, i = e.lines
     assert (p.shape, p.dense, p.attributes, p.form) == ("f32[2]{0}", "f32[2]", "", ())
     assert (q.opcode, q.operands, q.op_name, q.frame) == ("custom-call", ("p", "p"), r"x\\", "3")
     assert q.attributes == 'custom_call_target="a) \\" {\n} b", api_version=X'
     assert (t.operands, t.form) == (("p", "q"), ("slice={[0:1]}", "iota_dimension=0"))
+    assert (v.operands, v.attributes) == (("p", "q"), "")
     assert t.attributes == "slice={[0:1]}, iota_dimension=0, sharding={}"
+    assert o.text == "%o = f32[] call(%q), to_apply=%inner"
     assert (called(o), called(u), called(t), called(p)) == (["inner"], ["inner", "e.1"], [], [])
     assert (i.root, i.operands, i.arguments, i.dense) == (True, (), "", "s32[4]")
 
@@ -156,6 +159,9 @@ CASES = {
     ),
     "none of the work is the same, and all names are new": (
         [body("x", A, B)], [body("x", line("d", "exp", "g/exp"), line("e", "log", "g/log"))], {},
+    ),
+    "nothing is known of the work of one": (
+        [body("x", line("a", "add"))], [body("x", line("d", "exp", "g/exp"))], {},
     ),
     "an instruction stays": (
         [body("x", A, B, C)], [body("x", A, *[line(f"n{k}", "log", "g/log") for k in range(1)])],
