@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from contexts import Contexts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -73,10 +74,24 @@ def page_errors() -> list[str]:
     return []
 
 
+@pytest.fixture(scope="session")
+def contexts(browser: Browser) -> Contexts:
+    """Contexts of ``open_page``."""
+    return Contexts(browser)
+
+
+@pytest.fixture(scope="session")
+def lab_contexts(browser: Browser) -> Contexts:
+    """Contexts of ``new_page``, each with its page."""
+    return Contexts(browser, same_page=True)
+
+
 @pytest.fixture
-def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[..., Page]]:
-    """Open a URL in a fresh context: ``open_page(url, color_scheme="dark", width=1280)``."""
-    contexts: list[Any] = []
+def open_page(contexts: Contexts, page_errors: list[str]) -> Iterator[Callable[..., Page]]:
+    """Open a URL in a page of its own: ``open_page(url, color_scheme="dark", width=1280)``.
+
+    Pages of a test share nothing, and nothing that another test left.
+    """
 
     def open_(
         url: str,
@@ -87,13 +102,9 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
         script: str = "",  # runs in the page before its own scripts
         **more: Any,
     ) -> Page:
-        context = browser.new_context(
-            color_scheme=color_scheme, viewport={"width": width, "height": height}, **more
-        )
-        contexts.append(context)
+        page = contexts.page(width, height, color_scheme=color_scheme, **more)
         if script:
-            context.add_init_script(script)
-        page: Page = context.new_page()
+            page.add_init_script(script)
         page.on("pageerror", lambda e: page_errors.append(f"thrown: {e}"))
         page.on(
             "console",
@@ -103,8 +114,7 @@ def open_page(browser: Browser, page_errors: list[str]) -> Iterator[Callable[...
         return page
 
     yield open_
-    for context in contexts:
-        context.close()
+    contexts.give_back()
 
 
 # JupyterLab says so of any plugin on a machine that is busy with something else.
@@ -116,20 +126,18 @@ def _is_bad(message: ConsoleMessage) -> bool:
 
 
 @pytest.fixture
-def new_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[], Page]]:
-    """Create pages for JupyterLab, of the test module's ``VIEWPORT``, each in a fresh context."""
-    contexts: list[Any] = []
+def new_page(
+    lab_contexts: Contexts, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], Page]]:
+    """Blank pages for JupyterLab, of the test module's ``VIEWPORT``, that share nothing."""
 
     def make() -> Page:
-        context = browser.new_context(viewport=request.module.VIEWPORT)
-        contexts.append(context)
-        page = context.new_page()
+        page = lab_contexts.page(**request.module.VIEWPORT)
         page.set_default_timeout(45_000)
         return page
 
     yield make
-    for context in contexts:
-        context.close()
+    lab_contexts.give_back()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from lab_server import (
 from large_module import large_module
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
@@ -50,6 +50,9 @@ STABLEHLO = """module @jit_stable {
 """
 
 
+VIEWPORT = {"width": 1300, "height": 850}
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("lab")) as made:
@@ -57,13 +60,10 @@ def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator
 
 
 @pytest.fixture
-def lab(browser: Browser, server: Server, request: pytest.FixtureRequest) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1300, "height": 850})
-    page = context.new_page()
-    page.set_default_timeout(45_000)
+def lab(new_page: Callable[[], Page], server: Server, request: pytest.FixtureRequest) -> Page:
+    page = new_page()
     open_lab(page, server, request.node.name.replace("[", "-").replace("]", "").replace(".", "-"))
-    yield page
-    context.close()
+    return page
 
 
 _COMPILE = """

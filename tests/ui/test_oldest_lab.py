@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from lab_server import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
@@ -36,6 +36,9 @@ ENTRY %main (p: f32[64,64]) -> f32[64,64] {
   ROOT %tanh.2 = f32[64,64]{1,0} tanh(%p)
 }
 """
+
+
+VIEWPORT = {"width": 1300, "height": 850}
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +57,10 @@ def server(
 
 
 @pytest.fixture
-def lab(browser: Browser, server: Server) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1300, "height": 850})
-    page = context.new_page()
-    page.set_default_timeout(45_000)
+def lab(new_page: Callable[[], Page], server: Server) -> Page:
+    page = new_page()
     open_lab(page, server, "oldest")
-    yield page
-    context.close()
+    return page
 
 
 def test_the_extension_loads_opens_and_draws(lab: Page, server: Server) -> None:
