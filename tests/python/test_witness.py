@@ -12,7 +12,7 @@ from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.layers import layers
 from hloscope.analysis.grouping.placing import place
 from hloscope.analysis.grouping.repeats import Stack
-from hloscope.analysis.grouping.witness import MOST_RUNS, runs
+from hloscope.analysis.grouping.witness import MOST_RUNS, numbers, runs
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 
@@ -327,3 +327,14 @@ def test_a_first_layer_unlike_the_others_is_whole_and_before_them() -> None:
     boxes = [tree.label[tree.group[module.entry._by_name[name].index]] for name in opened]
     assert boxes[0] == tree.label[tree.group[module.entry._by_name["d1"].index]] == "before layers"
     assert [b.rpartition(" ")[2] for b in boxes[1:]] == [str(k) for k in range(6)]
+
+
+def test_a_product_with_the_weights_of_two_layers_is_of_neither() -> None:
+    p = Program()
+    a, b = p.weight("p[0]['w']"), p.weight("p[1]['w']")
+    p.rows.append(f'  both = {F} custom-call(x, {a}, {b}), custom_call_target="gemm"')
+    one = p.dot("both", "p[1]['w']")
+    t = table(p.module(one))
+    at = {i.name: i.index for i in t.instructions}
+    assert numbers(t, at["both"]) == {}
+    assert numbers(t, at[one]) == {("p[", "]['w']"): 1}

@@ -45,15 +45,21 @@ def weights(anchor: Instruction) -> list[int]:
 
 
 def numbers(t: Table, row: int) -> dict[Key, int]:
-    """Numbers in the names of a product's arguments; none if arguments have no names."""
+    """Numbers in the names of a product's arguments that are the same in all of them.
+
+    None if arguments have no names.
+    """
     out: dict[Key, int] = {}
+    several: set[Key] = set()
     for w in weights(t.instructions[row]):
         path = t.instructions[w].op_name
         if "[" not in path and "." not in path:
             continue
         for m in _NUMBER.finditer(path):
-            out[path[: m.start()], path[m.end() :]] = int(m.group())
-    return out
+            key = path[: m.start()], path[m.end() :]
+            if out.setdefault(key, int(m.group())) != int(m.group()):
+                several.add(key)
+    return {key: n for key, n in out.items() if key not in several}
 
 
 class _Run:
