@@ -112,7 +112,10 @@ def chained() -> str:
                      f"{where('transpose(jvp())/reduce_sum', 70 + k)}")  # fmt: skip
         lines.append(f"  dc{k} = bf16[64] convert(db{k}), {where('transpose(jvp())/cast', 80 + k)}")
         results.append(f"dc{k}")
-        at = dot(f"dx{k}", at, f"w{k}", back, 11)
+        given, at = at, dot(f"dx{k}", at, f"w{k}", back, 11)
+    lines.append(f"  around = {A} add({given}, {at}), {where('transpose(jvp())/add', 12)}")
+    lines.append(f"  looked = {A} sine(around), {where('transpose(jvp())/scatter', 13)}")
+    results.append("looked")
     shapes = ", ".join(["bf16[64]" if r[:2] == "dc" else A for r in results])
     lines.append(f"  ROOT r = ({shapes}) tuple({', '.join(results)})")
     add = (
@@ -128,3 +131,9 @@ def test_biases_too_and_what_follows_from_them() -> None:
         assert mine[0].endswith(f" {k}"), mine
         for name in ("dw", "db", "dc"):
             assert above(module, f"{name}{k}")[:2] == mine, name
+
+
+def test_the_gradient_of_an_embedding_is_in_no_layer() -> None:
+    module = hs.read(chained().encode()).module
+    assert above(module, "around")[0].endswith(" 0")
+    assert above(module, "looked")[0] == "backward"

@@ -106,7 +106,9 @@ def with_their_gradient(
     to: dict[int, int] = {}
     for v, u in zip(g.values, g.users, strict=True):
         if leaf[u]:
-            p = to[v] if v in to and final[v] else takes.get(root[v])
+            # not what comes after all layers: the gradient of an embedding
+            follows = v in to and final[v] and (found.position[u] >= 0 or found.after[u] < to[v])
+            p = to[v] if follows else takes.get(root[v])
             if p is not None:
                 to[u] = p if to.get(u, p) == p else -1
     of_layer = {i: p for i, p in to.items() if p >= 0}
