@@ -87,7 +87,7 @@ def chained() -> str:
 
     The gradients of the weights, their sums for the biases and a cast of these serve no layer.
     """
-    lines = [f'  x = {A} parameter(0), metadata={{op_name="x"}}', "  zero = f32[] constant(0)"]
+    lines = [f'  given = {A} parameter(0), metadata={{op_name="x"}}', "  zero = f32[] constant(0)"]
     for k in range(COUNT):
         lines.append(f"  w{k} = {A} parameter({k + 1}), metadata={{op_name=\"w['{k}']\"}}")
 
@@ -99,21 +99,22 @@ def chained() -> str:
         lines.append(f"  {name} = {A} dot({a}, {b}), {dims}, {where(path, line)}")
         return name
 
+    lines.append(f"  x = {A} sine(given), {where('jvp()/sin', 9)}")
     at, back = "x", "transpose(jvp())/dot_general"
     for k in range(COUNT):
         at = dot(f"y{k}", at, f"w{k}", "jvp()/dot_general", 10)
     lines.append(f"  dy = {A} cosine({at}), {where('transpose(jvp())/cos', 20)}")
     at, results = "dy", []
     for k in reversed(range(COUNT)):
-        given = f"{at}t"
-        lines.append(f"  {given} = {A} copy({at}), {where(back, 10)}")
-        results.append(dot(f"dw{k}", f"y{k - 1}" if k else "x", given, back, 50 + k))
+        turned = f"{at}t"
+        lines.append(f"  {turned} = {A} copy({at}), {where(back, 10)}")
+        results.append(dot(f"dw{k}", f"y{k - 1}" if k else "x", turned, back, 50 + k))
         lines.append(f"  db{k} = f32[64] reduce({at}, zero), dimensions={{0}}, to_apply=add, "
                      f"{where('transpose(jvp())/reduce_sum', 70 + k)}")  # fmt: skip
         lines.append(f"  dc{k} = bf16[64] convert(db{k}), {where('transpose(jvp())/cast', 80 + k)}")
         results.append(f"dc{k}")
-        given, at = at, dot(f"dx{k}", at, f"w{k}", back, 11)
-    lines.append(f"  around = {A} add({given}, {at}), {where('transpose(jvp())/add', 12)}")
+        before, at = at, dot(f"dx{k}", at, f"w{k}", back, 11)
+    lines.append(f"  around = {A} add({before}, {at}), {where('transpose(jvp())/add', 12)}")
     lines.append(f"  looked = {A} sine(around), {where('transpose(jvp())/scatter', 13)}")
     results.append("looked")
     shapes = ", ".join(["bf16[64]" if r[:2] == "dc" else A for r in results])
