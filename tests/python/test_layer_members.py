@@ -82,10 +82,11 @@ def test_gradients_of_weights_are_beside_the_product_that_takes_the_gradient_on(
         assert above(module, f"gw{k}")[:2] == [f"learn layer {k}", "backward"]
 
 
-def chained() -> str:
+def chained(between: bool = False) -> str:
     """Layers whose gradient is one product; what it passes on is the next one's, as it is.
 
     The gradients of the weights, their sums for the biases and a cast of these serve no layer.
+    ``between``: each layer computes something before its product, and that of its weights from it.
     """
     lines = [f'  given = {A} parameter(0), metadata={{op_name="x"}}', "  zero = f32[] constant(0)"]
     for k in range(COUNT):
@@ -106,6 +107,12 @@ def chained() -> str:
     lines.append(f"  dy = {A} cosine({at}), {where('transpose(jvp())/cos', 20)}")
     at, results = "dy", []
     for k in reversed(range(COUNT)):
+        if between:
+            lines.append(f"  m{k} = {A} multiply({at}, y{k}), {where('transpose(jvp())/mul', 11)}")
+            lines.append(f"  n{k} = {A} negate(m{k}), {where('transpose(jvp())/neg', 90 + k)}")
+            results.append(dot(f"dn{k}", f"y{k}", f"n{k}", back, 100 + k))
+            lines.append(f"  o{k} = {A} tanh(m{k}), {where('transpose(jvp())/tanh', 12)}")
+            at = f"o{k}"
         turned = f"{at}t"
         lines.append(f"  {turned} = {A} copy({at}), {where(back, 10)}")
         results.append(dot(f"dw{k}", f"y{k - 1}" if k else "x", turned, back, 50 + k))
@@ -138,3 +145,10 @@ def test_the_gradient_of_an_embedding_is_in_no_layer() -> None:
     module = hs.read(chained().encode()).module
     assert above(module, "around")[0].endswith(" 0")
     assert above(module, "looked")[0] == "backward"
+
+
+def test_what_is_made_of_a_layers_own_is_the_layers() -> None:
+    module = hs.read(chained(between=True).encode()).module
+    for k in range(COUNT):
+        assert above(module, f"m{k}")[0] == above(module, f"dx{k}")[0]
+        assert above(module, f"dn{k}")[0] == above(module, f"dx{k}")[0]

@@ -106,9 +106,14 @@ def with_their_gradient(
     to: dict[int, int] = {}
     for v, u in zip(g.values, g.users, strict=True):
         if leaf[u]:
-            # not what comes after all layers: the gradient of an embedding
-            follows = v in to and final[v] and (found.position[u] >= 0 or found.after[u] < to[v])
-            p = to[v] if follows else takes.get(root[v])
+            p = takes.get(root[v])
+            at = to.get(v, int(found.position[v])) if late[v] else -1
+            if p is None and at >= 0 and back[at] and final[u]:
+                # What is made of a layer's is the layer's, but not what comes after all of them:
+                # the gradient of an embedding.
+                moved = v in to and final[v] and found.position[u] >= 0
+                if moved or max(found.position[u], found.after[u]) < at:
+                    p = at
             if p is not None:
                 to[u] = p if to.get(u, p) == p else -1
     of_layer = {i: p for i, p in to.items() if p >= 0}
