@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def difference(
     for kind, v in new:
         node = versions[v].node
         place = old_place.get(node, -1)
-        if place >= 0 and place in still:
+        if place in still:
             while at <= place:
                 n = olds[at]
                 if n in gone:
@@ -51,8 +50,6 @@ def difference(
 
 def _rising(places: list[int]) -> list[int]:
     """The longest rising subsequence of places."""
-    if all(a < b for a, b in pairwise(places)):
-        return places
     tails: list[int] = []
     at: list[int] = []
     back: list[int] = []
