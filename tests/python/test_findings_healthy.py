@@ -105,8 +105,9 @@ def test_a_decode_step_turns_its_cache_once_for_each_operand() -> None:
     assert found.share > 0.05
 
 
-@pytest.mark.skipif(len(jax.devices()) < 8, reason="needs 8 devices")
 def test_somebodys_decode_step_turns_its_cache_16_times(real: Path) -> None:
+    if len(jax.devices()) < 8:  # asked here: asking starts jax's threads
+        pytest.skip("needs 8 devices")
     lines = (real / "models" / "decode.py").read_text().splitlines()
     kept = [x for x in lines if not x.startswith(("cap=", "import common", "import sys", "os."))]
     source = "import jax, jax.numpy as jnp, numpy as np, functools\n" + "\n".join(kept)
