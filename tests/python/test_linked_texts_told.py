@@ -1,4 +1,5 @@
-"""Lines of each stage, and where an instruction is in them: ``linked_texts.py``."""
+"""Lines of each stage, and where an instruction is in them: ``linked_texts.py``; which equation
+an operation was made for: ``linked_equations.py``."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from typing import Any
 
 import pytest
 from hloscope.analysis.report import linked_texts
-from hloscope.analysis.report.linked_equations import _key, _match, _pairs, _parts, _row
+from hloscope.analysis.report.linked_equations import (
+    _key,
+    _match,
+    _pairs,
+    _parts,
+    _row,
+    match_equations,
+)
 from hloscope.analysis.report.linked_texts import jaxpr_text, mlir_text, python_text
 from hloscope.hlo import Module, Operation, StackFrame
 from hloscope.readers.hlo_text import read_hlo_text
@@ -190,3 +198,40 @@ def test_pairs() -> None:
     assert two == [(["m"], ["main"]), (["x"], ["f"]), (["y"], ["g"]), ([], [])]
     one = _pairs({"m": [(b, 0), (a, 9)], "x": [(a, 1)]}, lowered)
     assert one == [(["x"], ["f", "g"]), (["m"], ["main"])]
+
+
+def equation(k: int, opcode: str, line: int, *called: Any) -> Any:
+    """Without a line if it is 0."""
+    return SimpleNamespace(
+        index=k,
+        opcode=opcode,
+        frames=(StackFrame("f.py", line),) if line else (),
+        called=tuple(("body", c) for c in called),
+        computation=SimpleNamespace(name="main"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("opcode", "name", "owner", "line", "expected"),
+    [
+        ("add", "f/add", -1, 4, {0: (5,)}),
+        ("broadcast", "f/add", -1, 4, {0: (5,)}),
+        ("add", "f/mul", -1, 4, {}),
+        ("add", "f/add", -1, 5, {}),
+        ("while", "f/while", -1, 7, {1: (5,)}),
+        ("add", "f/while", 0, 7, {1: (5,)}),  # the counter of a loop
+        ("add", "f/while", 3, 7, {1: (5,)}),
+        ("add", "f/while", -1, 7, {}),
+        ("add", "f/add", 0, 4, {0: (5,)}),
+        ("add", "f/add", 0, 0, {}),
+    ],
+)
+def test_equations(
+    opcode: str, name: str, owner: int, line: int, expected: dict[int, tuple[int, ...]]
+) -> None:
+    body: Any = SimpleNamespace(index=1, instructions=())
+    rows = (equation(0, "add", 4), equation(1, "scan", 7, body), equation(2, "neg", 0))
+    jaxpr: Any = SimpleNamespace(entry=SimpleNamespace(index=0, instructions=rows))
+    frames = {5: (StackFrame("f.py", line),)} if line else {}
+    operation = Operation(5, opcode, name, owner=owner)
+    assert match_equations(jaxpr, (operation,), frames) == expected

@@ -70,7 +70,7 @@ def own_values(
     if np.isnan(out).all():
         hint = ""
         if unmatched:
-            near = get_close_matches(unmatched[0], list(by_name)[:20_000], 1)
+            near = get_close_matches(unmatched[0], list(by_name)[:20_000])
             hint = f": none is called {unmatched[0]}"
             hint += f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"no value lands on an instruction of {module.name}{hint}")
