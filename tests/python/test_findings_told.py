@@ -12,7 +12,7 @@ from hloscope.hlo import Argument, Device, Target
 from round_chip import CHIP, SUMMED, program, said
 from test_findings_cut import AT, GATHER, PART, WHOLE
 from test_findings_held import V, stacked
-from test_findings_sent import ADVICE, BACKWARD, of, only
+from test_findings_sent import ADVICE, BACKWARD, FORWARD, of, only
 
 # The same chip, with f32 at two thirds of the rate of bf16, and with a little more.
 NEAR = CHIP.partition("\n[quick]")[0].replace("[round]", "[near]").replace("4_194_304", "3_145_728")
@@ -258,3 +258,69 @@ def test_before_xla_chose_types_wide_ones_say_nothing() -> None:
         made = hs.Capture(module, Target(platform))
         made.hardware = "round"
         assert bool(of(made, "wide-matmul")) is is_said, platform
+
+
+def test_before_partitioning_all_devices_are_counted_together() -> None:
+    cap = product(4096, "checkpoint/rematted_computation/dot_general")
+    assert "550 GFLOP are in" in only(cap, "rematerialisation").evidence
+    text = cap.text.replace("is_scheduled=true, ", "")
+    for count, words in (("2", " (all devices together) are in"), ("1", " GFLOP are in")):
+        made = hs.read(text.replace("num_partitions=1", f"num_partitions={count}"))
+        assert words in only(made, "rematerialisation").evidence
+
+
+FETCH = """
+%body (p: (s32[], HOST)) -> (s32[], HOST) {
+%p = (s32[], HOST) parameter(0)
+%i = s32[] get-tuple-element(%p), index=0
+%all = HOST get-tuple-element(%p), index=1
+%one = s32[] constant(1)
+%next = s32[] add(%i, %one)
+%s = (FETCHED, HOST, u32[]) copy-start(%all)
+%d = FETCHED copy-done(%s)
+ROOT %t = (s32[], HOST) tuple(%next, %all)
+}
+%condition (p: (s32[], HOST)) -> pred[] {
+%p = (s32[], HOST) parameter(0)
+%i = s32[] get-tuple-element(%p), index=0
+%many = s32[] constant(4)
+ROOT %less = pred[] compare(%i, %many), direction=LT
+}
+"""
+MORE = """
+%x = HOST parameter(0)
+%y = AFAR parameter(1)
+%n = s32[] constant(0)
+%o.s = (LARGE, AFAR, u32[]) copy-start(%y)
+%o.d = LARGE copy-done(%o.s)
+%begin = (s32[], HOST) tuple(%n, %x)
+%loop = (s32[], HOST) while(%begin), condition=%condition, body=%body
+ROOT %r = (LARGE) tuple(%o.d)
+"""
+
+
+def test_copies_from_the_host_count_as_often_as_a_loop_makes_them() -> None:
+    """Four times 2 MiB, and once 3."""
+    texts = [FETCH, MORE]
+    for word, mib, space in (
+        ("HOST", 2, ":S(5)"), ("FETCHED", 2, ""), ("AFAR", 3, ":S(5)"), ("LARGE", 3, ""),
+    ):  # fmt: skip
+        shape = f"f32[{mib},512,512]{{2,1,0{space}}}"
+        texts = [t.replace(word, shape) for t in texts]
+    found = only(program(texts[1], before=texts[0], devices=1), "host-copies")
+    assert [i.name for i in found.instructions] == ["s", "o.s"]
+    assert (found.seconds, found.bytes) == (11.0, 11 << 20)
+    assert found.title.endswith("for 2 copies to or from the host's memory")
+
+
+@pytest.mark.parametrize(("parts", "advice"), [(1, "partial"), (2, "gradients")])
+def test_sums_of_the_forward_pass_are_gradients_only_with_others(parts: int, advice: str) -> None:
+    """Combined with the sum of a loss, gradients have the loss's name."""
+    s = "f32[512,1024]"
+    shape, given = (s, "%x") if parts == 1 else (f"({s}, f32[])", "%x, %l")
+    cap = program(f"""
+%p = {s} parameter(0)
+%x = {s} custom-call(%p), custom_call_target="f", {said(BACKWARD)}
+%l = f32[] custom-call(%p), custom_call_target="f", {said(FORWARD)}
+ROOT %g = {shape} all-reduce({given}), {SUMMED}, {said(FORWARD)}""")
+    assert only(cap, "exposed-collective").advice.startswith(ADVICE[advice])
