@@ -115,3 +115,19 @@ def test_inside_a_fusion(first: str, second: str, expected: int) -> None:
     w.before = {"body": Body("body", False, [*fused, root])}
     w.place_of, w.alive = {"body": 0}, {0: {"a": 11, "b": 12, "r": 13}}
     assert Wholes(w, {}).of(1, "f/g") == expected
+
+
+def test_the_first_node_is_one_too() -> None:
+    result, other = line("ROOT %r = f32[4] add()", "f/g"), line("%a = f32[4] tanh()", "f/g")
+    new = {
+        0: (result, ()),
+        1: (line("%f = f32[4] fusion(), calls=%body", "f/g"), ()),
+        2: (line("%r.clone = f32[4] add()", "f/g"), ()),
+        11: (other, ()),
+    }
+    w = walk(new)
+    w.before = {"body": Body("body", False, [other, result])}
+    w.place_of, w.alive = {"body": 0}, {0: {"a": 11, "r": 0}}
+    wholes = Wholes(w, {"r": 0})
+    assert wholes.of(1, "f/g") == 0, "the result, though another has the op name as well"
+    assert wholes.of(2, "f/g") == 0
