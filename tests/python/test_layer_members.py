@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hloscope as hs
+import numpy as np
+from hloscope.analysis.base.families import ID
+from hloscope.analysis.base.phase_edges import BACKWARD
 from hloscope.analysis.grouping.groups import group_tree
+from hloscope.analysis.grouping.layer_members import free_products
 from hloscope.analysis.grouping.layers import layers
+from hloscope.analysis.grouping.repeats import Repeats, Stack
 from hloscope.hlo import Module
 
 A = "f32[64,64]"
@@ -152,3 +157,13 @@ def test_what_is_made_of_a_layers_own_is_the_layers() -> None:
     for k in range(COUNT):
         assert above(module, f"m{k}")[0] == above(module, f"dx{k}")[0]
         assert above(module, f"dn{k}")[0] == above(module, f"dx{k}")[0]
+
+
+def test_products_that_layers_repeat_stay_though_they_are_of_the_other_pass() -> None:
+    positions = np.array([0, 1, 0, 1])
+    none = np.zeros(4, np.int64)
+    found = Repeats((Stack(0, ((0, 1),)),), 0, (0,), positions, none, none)
+    phase, family = np.full(4, BACKWARD, np.uint8), np.full(4, ID["matmul"], np.uint8)
+    family[3] = ID["elementwise"]
+    free_products(phase, family, found, [False])
+    assert found.position.tolist() == [0, 1, -1, 1]

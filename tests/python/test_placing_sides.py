@@ -102,3 +102,11 @@ def test_weights_tell_a_layer_between_the_ends() -> None:
     assert told(8, 0, NEVER) == {2: 4}  # what the model makes is needed later
     assert told(8, 1, NEVER) == {2: 1}
     assert told(6, 0, 5) == {}
+
+
+def test_a_row_of_one_pass_is_told_to_be_in_a_layer_of_that_pass() -> None:
+    who, late = [7, 8, 9, 9, 8, 7], [False] * 3 + [True] * 3
+    for gradient, layer in ((False, 2), (True, 3)):
+        passes = np.array([not gradient, not gradient, gradient])
+        # the last layer and its gradient, which has the same number
+        assert _told({2: 9}, 0, who, late, [-1, -1, 2], [-1, -1, 3], passes) == {2: layer}
