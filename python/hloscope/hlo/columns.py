@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .barriers import BARRIERS
 from .collective_kinds import KINDS
 from .parts import FrameTable, parse_metadata, split_attributes, unescape
 from .regex import regex
@@ -59,12 +60,15 @@ NEVER_CALLS = frozenset(
     exponential-minus-one log log-plus-one logistic tanh tan sine cosine atan2 floor ceil
     round-nearest-afz round-nearest-even erf compare select clamp iota slice dynamic-slice
     dynamic-update-slice concatenate pad reverse gather dot convolution partition-id
-    replica-id after-all add-dependency optimization-barrier is-finite real imag complex
+    replica-id after-all add-dependency is-finite real imag complex
     shift-left shift-right-logical shift-right-arithmetic popcnt clz reduce-precision rng
     rng-bit-generator get-dimension-size set-dimension-size fft cholesky triangular-solve infeed
     outfeed send recv send-done recv-done
     """.split()
-) | {o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")}
+) | {
+    *BARRIERS,
+    *(o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")),
+}
 
 
 def called_names(opcode: str, attribute_text: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from ..hlo.barriers import BARRIERS
 from ..hlo.module import Computation, Instruction
 from ..hlo.shape import ELEMENT_BITS, Shape, parse_shape
 
@@ -17,12 +18,12 @@ _SAME = frozenset(
     """
     abs acos acosh asin asinh atanh add add-dependency and atan2 cbrt ceil cholesky copy cosine
     cosh count-leading-zeros divide domain erf exponential exponential-minus-one floor log
-    log-plus-one logistic maximum minimum multiply mulhi negate not opt-barrier
-    optimization-barrier or popcnt power remainder reverse round-nearest-afz round-nearest-even
+    log-plus-one logistic maximum minimum multiply mulhi negate not or popcnt power
+    remainder reverse round-nearest-afz round-nearest-even
     rsqrt shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt subtract tan
     tanh while xor copy-done batch-norm-inference select-and-scatter
     """.split()
-)
+) | {*BARRIERS}
 _FIXED = {
     "partition-id": "u32[]",
     "replica-id": "u32[]",

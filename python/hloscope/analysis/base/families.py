@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import OPCODES as COLLECTIVES
 from .async_opcodes import wrapped
 from .table import Table, per_module, table
@@ -107,10 +108,11 @@ _OPCODES: dict[str, str] = {
         torch-index-select tile copy-p ragged-gather""",
     "constant": "constant iota literal arange create-token partition-id replica-id axis-index",
     "parameter": "parameter",
-    "plumbing": """tuple get-tuple-element bitcast after-all add-dependency opt-barrier
-        optimization-barrier domain get-dimension-size set-dimension-size sharding-constraint
+    "plumbing": """tuple get-tuple-element bitcast after-all add-dependency domain
+        get-dimension-size set-dimension-size sharding-constraint
         mesh-cast reshard pvary pcast return func-return yield name stop-gradient copy-from-ref
-        create-mesh sharding-group propagation-barrier layout-constraint""",
+        create-mesh sharding-group propagation-barrier layout-constraint """
+    + " ".join(BARRIERS),
 }
 _FAMILY_OF: dict[str, int] = {op: ID[f] for f, ops in _OPCODES.items() for op in ops.split()}
 OPCODES = frozenset(_FAMILY_OF)  # every opcode that has a family of its own

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import is_collective
 from .families import FAMILIES, ID, families
 from .table import Table, per_module, table
@@ -30,7 +31,7 @@ BIG_COUNT = 24
 _INLINE = ("constant", "iota", "partition-id", "replica-id")
 _PLUMBING = (
     "get-tuple-element", "bitcast", "tuple", "reshape", "after-all", "add-dependency",
-    "opt-barrier", "optimization-barrier", "domain",
+    "domain", *BARRIERS,
 )  # fmt: skip
 _QUIET_FAMILIES = ("constant", "plumbing")
 

@@ -8,12 +8,13 @@ counter           ← what a loop starts at a constant and increments by one
 
 from __future__ import annotations
 
+from ...hlo.barriers import BARRIERS
 from .table import Table
 
 _STEPS = 40  # from a value to what names it
 _FORWARDS = frozenset(
-    {"bitcast", "copy", "copy-start", "copy-done", "convert", "reshape", "optimization-barrier",
-     "async-done", "async-update"}
+    {"bitcast", "copy", "copy-start", "copy-done", "convert", "reshape",
+     "async-done", "async-update", *BARRIERS}
 )  # fmt: skip
 Named = tuple[str, bool]  # a name, and whether it is that of an argument
 

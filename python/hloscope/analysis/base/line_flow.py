@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import Computation, Instruction, Module
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import is_collective
 from .table import Ints, Table, per_module, per_table, table
 
@@ -23,7 +24,7 @@ _MOVES = frozenset({
 _STACK = "dynamic-update-slice"
 _SILENT = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
 _INTO = ("fusion", "call", "call-start", "async-start", "map")  # operand k is parameter k
-_LOOKED_THROUGH = ("while", "conditional", "optimization-barrier", "opt-barrier")
+_LOOKED_THROUGH = ("while", "conditional", *BARRIERS)
 _ROUNDS = 256  # at most this many instructions without a line between one and its source
 
 

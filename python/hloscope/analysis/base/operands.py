@@ -9,13 +9,14 @@ import re
 from dataclasses import dataclass
 
 from ...hlo import Computation, Instruction, Module, Target
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
 from .table import per_module, table
 
 _THROUGH = frozenset({
     "copy", "convert", "bitcast", "bitcast-convert", "reshape", "transpose", "copy-start",
-    "copy-done", "optimization-barrier", "opt-barrier", "dynamic-slice", "slice",
-    "reduce-precision", "negate", "slice-start", "slice-done",
+    "copy-done", "dynamic-slice", "slice",
+    "reduce-precision", "negate", "slice-start", "slice-done", *BARRIERS,
 })  # fmt: skip
 # XLA:TPU's own: joining the pieces of a prefetch; removing padding.
 _PIECES, _CROPPED = '"ConcatBitcast"', '"ZeroCrop"'

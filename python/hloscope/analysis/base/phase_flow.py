@@ -17,13 +17,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ...hlo.barriers import BARRIERS
 from .table import Table
 
 # What runs the computations it calls, rather than fusing them or applying them to elements.
 RUNS = frozenset(["while", "conditional", "call", "call-start", "async-start"])
 
 # Values of several sources: one late part does not make the others late.
-_BUNDLES = frozenset(["tuple", "get-tuple-element", "opt-barrier", "while", "conditional", "call"])
+_BUNDLES = frozenset(["tuple", "get-tuple-element", "while", "conditional", "call", *BARRIERS])
 
 
 def held_to_flow(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...hlo.barriers import BARRIERS
 from .phase_edges import (
     BACKWARD,
     FORWARD,
@@ -26,7 +27,7 @@ def serve_optimiser(t: Table, out: Phases, candidate: Mask, after: Mask, updates
     ``after`` are the rows that come from a gradient: without a name, and used only by the
     optimiser or the results, they are its own. ``updates`` are uses known to be its own.
     """
-    tuples = t.by_opcode(lambda o: o in ("tuple", "opt-barrier"), bool)
+    tuples = t.by_opcode(lambda o: o in ("tuple", *BARRIERS), bool)
     serves = out == OPTIMISER
     plain = t.op_name == 0  # XLA's own copies and casts pass it on
     may = (out == UNKNOWN) & (candidate | plain)

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Module
+from ...hlo.barriers import BARRIERS
 from .op_name import split_components
 from .phase_edges import (
     BACKWARD,
@@ -169,7 +170,7 @@ def _between(
     late = late[free[late] & (out[late] == FORWARD)]
     out[late] = BACKWARD
     movable = free & ~after
-    whole = t.by_opcode(lambda o: o in ("tuple", "opt-barrier", "while", "call"), bool)
+    whole = t.by_opcode(lambda o: o in ("tuple", "while", "call", *BARRIERS), bool)
     for _ in range(64):  # a chain of plumbing is rarely longer
         used = values[(out[rows] == FORWARD) & ~whole[rows]]
         early = used[movable[used] & (out[used] > FORWARD)]

@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...hlo import Instruction, Module
+from ...hlo.barriers import BARRIERS
 from .table import per_module, table
 
 MAX_DEPTH = 200  # from a value to what it is made of
-_FORWARDING = frozenset({"copy", "convert", "bitcast", "reshape", "optimization-barrier"})
+_FORWARDING = frozenset({"copy", "convert", "bitcast", "reshape", *BARRIERS})
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _RANGES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ...hlo import Instruction
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
 from ..base.frames import own_line
 from ..base.op_name import split_components
@@ -16,7 +17,7 @@ from .collective import Collective
 
 _THROUGH = frozenset({
     "convert", "bitcast", "copy", "reshape", "transpose", "get-tuple-element", "add", "multiply",
-    "bitcast-convert", "optimization-barrier", "pad", "slice", "concatenate",
+    "bitcast-convert", *BARRIERS, "pad", "slice", "concatenate",
 })  # fmt: skip
 _PRODUCT_CALL = re.compile(r"gemm|matmul|cublas|triton_dot", re.I)
 _PRODUCTS = frozenset({"dot", "convolution", "ragged-dot"})

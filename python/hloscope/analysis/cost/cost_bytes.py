@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
 from ..base.async_opcodes import produced, wrapped
 from ..base.memory_spaces import memory_space
@@ -33,10 +34,10 @@ Bools = npt.NDArray[np.bool_]
 
 NOTHING = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all add-dependency domain "
-    "opt-barrier partition-id replica-id while call conditional async-start async-update "
+    "partition-id replica-id while call conditional async-start async-update "
     "async-done call-start call-update call-done copy-done send-done recv-done "
     "get-dimension-size".split()
-) | {f"{k.name}-done" for k in KINDS.values() if k.is_async}
+) | {*BARRIERS, *(f"{k.name}-done" for k in KINDS.values() if k.is_async)}
 _STARTS = frozenset(
     {"copy-start", "send", "recv"} | {f"{k.name}-start" for k in KINDS.values() if k.is_async}
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
 
 TRANSCENDENTAL = frozenset(
@@ -19,7 +20,10 @@ FREE = frozenset(
     "parameter constant iota tuple get-tuple-element bitcast copy copy-start copy-done reshape "
     "dynamic-reshape transpose broadcast slice concatenate pad reverse gather dynamic-slice "
     "dynamic-update-slice after-all add-dependency partition-id replica-id infeed outfeed send "
-    "send-done recv recv-done opt-barrier domain get-dimension-size set-dimension-size "
+    "send-done recv recv-done domain get-dimension-size set-dimension-size "
     "rng-get-and-update-state async-start async-update async-done fusion while call conditional "
     "stochastic-round".split()
-) | {o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")}
+) | {
+    *BARRIERS,
+    *(o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")),
+}

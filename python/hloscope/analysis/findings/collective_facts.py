@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...hlo import Instruction, Module
+from ...hlo.barriers import BARRIERS
 from ..base.operands import callers
 from ..base.table import per_module
 from ..comms.collective import Collective
@@ -31,7 +32,7 @@ def times(row: Collective) -> str:
 
 SAME = frozenset({
     "get-tuple-element", "bitcast", "reshape", "convert", "copy", "transpose", "copy-start",
-    "copy-done", "all-reduce-done", "optimization-barrier", "bitcast-convert", "tuple",
+    "copy-done", "all-reduce-done", "bitcast-convert", "tuple", *BARRIERS,
 })  # fmt: skip
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Shape
+from ...hlo.barriers import BARRIERS
 from ..base.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
 from .liveness import Liveness
 from .liveness_values import ARGUMENT
@@ -35,8 +36,8 @@ _STATE = re.compile(
 _STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
 _PLUMBING = frozenset(
-    "parameter tuple get-tuple-element bitcast while call conditional opt-barrier domain".split()
-)
+    "parameter tuple get-tuple-element bitcast while call conditional domain".split()
+).union(BARRIERS)
 _MULTIPLIES = frozenset({"dot", "convolution"})
 _MOVES = frozenset(
     "copy copy-start copy-done convert bitcast transpose reshape parameter tuple "

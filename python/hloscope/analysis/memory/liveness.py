@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module
+from ...hlo.barriers import BARRIERS
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
 from ..cost.cost_runs import Calls, Role, call_graph
@@ -38,9 +39,7 @@ Ints = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).max
 KINDS = ("argument", "output", "temp", "constant")
-_TRANSPARENT = frozenset(
-    "tuple get-tuple-element bitcast opt-barrier optimization-barrier domain".split()
-)
+_TRANSPARENT = frozenset({"tuple", "get-tuple-element", "bitcast", "domain", *BARRIERS})
 
 
 @dataclass(frozen=True, eq=False)

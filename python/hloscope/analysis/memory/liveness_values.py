@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module, Shape
+from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
 from ..cost.cost_runs import Calls, Edge, Role
 
@@ -34,8 +35,9 @@ Ints = npt.NDArray[np.int64]
 ARGUMENT, OUTPUT, TEMP, CONSTANT = range(4)
 _START_IS_VALUE = tuple(k.name for k in KINDS.values() if k.start_is_value)
 FORWARDS = frozenset(
-    "bitcast opt-barrier optimization-barrier domain add-dependency async-update".split()
-) | {f"{name}-done" for name in _START_IS_VALUE}
+    {"bitcast", "domain", "add-dependency", "async-update", *BARRIERS}
+    | {f"{name}-done" for name in _START_IS_VALUE}
+)
 _IN_PLACE = {"dynamic-update-slice": 1, "scatter": 0, "set-dimension-size": 1}
 _ALIASING = re.compile(r"\boutput_to_operand_aliasing=\{")
 _ALIAS_ENTRY = re.compile(r"\{([\d,\s]*)\}\s*:\s*\((\d+),\s*\{([\d,\s]*)\}")

@@ -7,11 +7,11 @@ get-tuple-element 1 of a loop ─▶ its initial value, and the value that each 
 from __future__ import annotations
 
 from ...hlo import Instruction
+from ...hlo.barriers import BARRIERS
 from ..base.operands import callers
 
 _CALLS = ("call", "call-start", "async-start")
 _CARRIES = ("parameter", "while", "conditional", *_CALLS)
-_BARRIERS = ("opt-barrier", "optimization-barrier")
 
 
 def givers(at: Instruction) -> list[Instruction]:
@@ -36,7 +36,7 @@ def _elements(tuples: Instruction, index: int) -> list[Instruction]:
         if whole.opcode == "tuple":
             out += whole.operands[index : index + 1]
             continue
-        if whole.opcode in _BARRIERS:
+        if whole.opcode in BARRIERS:
             ends = list(whole.operands)
         elif whole.opcode in _CARRIES:
             ends = _ends(whole)
