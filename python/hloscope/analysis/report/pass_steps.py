@@ -156,7 +156,7 @@ class Walk:
             diff = self._body(row, places[b.name], old, b)
             if any(kind != " " for kind, _ in diff):
                 changed.append((places[b.name], diff))
-        steps.diffs.append(changed if row else [])
+        steps.diffs.append(changed)
         if row:
             self._same_source(row)
         self.before = now
@@ -228,7 +228,7 @@ class Walk:
             versions.append(version)
             node.versions.append(version.index)
             diff_new.append(("+" if last is None or bits & ~RENAMED else "~", version.index))
-        if old is not None and was:
+        if old is not None:
             self._result(row, old, b, was, now, kept)
         self.alive[place] = now
         self._merge(place, b, now)
@@ -242,14 +242,14 @@ class Walk:
         if len(old) != len(new):
             return
         for a, b in zip(old, new, strict=True):
-            if a != b and a not in kept:
+            if a not in kept:
                 self.steps.links.append(Link(row, a, b, how))
 
     def _result(
         self, row: int, old: Body, new: Body, was: dict[str, int], now: dict[str, int],
         kept: set[int],
     ) -> None:  # fmt: skip
-        a = next((was[x.name] for x in old.lines if x.root and x.name in was), -1)
+        a = next((was[x.name] for x in old.lines if x.root), -1)
         b = next((now[x.name] for x in new.lines if x.root), -1)
         if a >= 0 and b >= 0:
             self._replaced(row, (a,), (b,), kept, RESULT)
