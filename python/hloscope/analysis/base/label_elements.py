@@ -86,7 +86,7 @@ class ElementNames:
             return self.labels[n], True
         caller = int(self.caller[c])
         number = t.instructions[n].parameter_number
-        if caller < 0 or number is None or self.role[c] not in ("calls", "to_apply"):
+        if number is None or self.role[c] not in ("calls", "to_apply"):
             return None
         operands = self._operands(caller)
         return self._value(operands[number]) if number < len(operands) else None
@@ -130,8 +130,6 @@ class ElementNames:
             return f"{self.labels[n]}[{k}]", True
         c = int(t.computation[n])
         caller = int(self.caller[c])
-        if caller < 0:
-            return None
         operands = self._operands(caller)
         if self.role[c] in ("body", "condition") and operands:
             return self._carried(caller, k)
