@@ -68,7 +68,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     const opens = scene.opens(item);
     const roomy = M.SHAPE_SIZE * scale >= ROOMY_PIXELS;
     const middle = y + M.BOX_HEIGHT / 2;
-    const room = w - (opens ? M.SIGN : 0);
+    const room = words.beside || w - (opens ? M.SIGN : 0);
     surface.text(words.label, x + room / 2, roomy ? middle - 4 : middle, {
       size: M.LABEL_SIZE,
       color: theme.text,
@@ -78,7 +78,8 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     const amount = roomy ? amountWords(s, item) : [];
     if (roomy && (amount.length > 0 || words.sub)) {
       const said = amount.join(" · ") || words.sub;
-      surface.text(metrics.fit(said, M.SHAPE_SIZE, w - 8), x + w / 2, middle + 8, {
+      const wide = words.beside || w;
+      surface.text(metrics.fit(said, M.SHAPE_SIZE, wide - 8), x + wide / 2, middle + 8, {
         size: M.SHAPE_SIZE,
         color: theme.text,
         align: "center",
@@ -137,9 +138,10 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     sign(surface, s, x + w - 12, y + 14, true, ink);
+    const wide = words.beside ? words.beside - 12 : w - 20;
     const sub = s.life
-      ? metrics.fit(s.life.words(item), M.SUB_SIZE, w - 20)
-      : closedWords(s, item, words.sub, stack, w - 20);
+      ? metrics.fit(s.life.words(item), M.SUB_SIZE, wide)
+      : closedWords(s, item, words.sub, stack, wide);
     surface.text(sub, left, y + 30, {
       size: M.SUB_SIZE,
       color: heat ? theme.text : theme.mutedText,

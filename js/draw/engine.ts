@@ -26,6 +26,8 @@ interface Shape {
   stretch: number;
   /** Boxes that may always stand side by side, where that is not the usual number. */
   row?: number;
+  /** Chips stand beside the text of closed items. */
+  flat?: boolean;
 }
 /** The usual shape, and those tried when nothing fits. */
 const SHAPES: readonly Shape[] = [
@@ -36,6 +38,7 @@ const SHAPES: readonly Shape[] = [
   { spread: 0.45, stretch: 1 },
   { spread: 0.45, stretch: 1.6 },
   { spread: 0.45, stretch: 1, row: 3 },
+  { spread: 0.45, stretch: 1, flat: true },
 ];
 /** Then this many closed groups are tried one by one; fewer in huge modules. */
 const TRIES = 6;
@@ -100,7 +103,10 @@ export class Engine {
     this.flow = buildFlow(this.model, plumbing, moves);
     this.weight = weights(this.tree, this.flow, plumbing);
     this.counts = new FamilyCounts(this.tree, this.flow);
-    this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics);
+    this.write(this.writer.flat);
+  }
+  private write(flat: boolean): void {
+    this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics, flat);
   }
 
   /** The initial picture: as much as fits the pane at a readable size. */
@@ -147,7 +153,8 @@ export class Engine {
     return found;
   }
   private laidOut(projection: Projection): Picture {
-    const { spread, row } = this.shape;
+    const { spread, row, flat = false } = this.shape;
+    if (flat !== this.writer.flat) this.write(flat);
     return layoutPicture(projection, this.writer, this.cache, this.aspect, spread, row);
   }
   /** Scale at which the whole picture would fit the pane. */

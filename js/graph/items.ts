@@ -59,6 +59,8 @@ export interface ItemText {
   /** Second line, or the muted part of a title. */
   sub: string;
   chips: Chip[];
+  /** Width left of the chips, where they stand beside the text of a closed item; 0: below it. */
+  beside: number;
   width: number;
   height: number;
 }
@@ -70,6 +72,8 @@ const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
+/** Where the row of the second line begins in a closed group. */
+const SUB_ROW = 22;
 
 export class ItemWriter {
   /** Text of boxes without stubs, which does not depend on what is open. */
@@ -80,6 +84,8 @@ export class ItemWriter {
     private flow: Flow,
     private counts: FamilyCounts,
     private metrics: M.TextMetrics,
+    /** Chips stand beside the text of closed items, which makes them wider and lower. */
+    readonly flat = false,
   ) {}
 
   /** Text and size of a closed item; for an open one, of its header only. */
@@ -107,9 +113,14 @@ export class ItemWriter {
       let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);
       // The shape is shown at high zoom, in letters of about half the size.
       width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
+      if (this.flat && chips.length > 0) {
+        const beside = width - sign;
+        width += this.placeBeside(chips, beside, (M.BOX_HEIGHT - M.CHIP_HEIGHT) / 2);
+        return { label, sub, chips, beside, width, height: M.BOX_HEIGHT };
+      }
       width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
       const height = M.BOX_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
-      return { label, sub, chips, width, height };
+      return { label, sub, chips, beside: 0, width, height };
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
@@ -121,7 +132,7 @@ export class ItemWriter {
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
-      return { label, sub, chips, width, height: M.HEADER_HEIGHT };
+      return { label, sub, chips, beside: 0, width, height: M.HEADER_HEIGHT };
     }
     const stack = kind === ItemKind.Stack;
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
@@ -130,14 +141,22 @@ export class ItemWriter {
     const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
     let width = m.width(label, M.LABEL_SIZE, true) + badge;
-    width = Math.max(96, width + 22 + M.SIGN, m.width(sub, M.SUB_SIZE) + 22);
-    width = Math.max(width, this.place(chips, width, M.CLOSED_HEIGHT - 5));
-    let height = M.CLOSED_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
+    const subWidth = m.width(sub, M.SUB_SIZE) + 22;
+    width = Math.max(96, width + 22 + M.SIGN, subWidth);
+    let height = M.CLOSED_HEIGHT;
+    let beside = 0;
+    if (this.flat && chips.length > 0) {
+      beside = subWidth;
+      width = Math.max(width, beside + this.placeBeside(chips, beside, SUB_ROW));
+    } else {
+      width = Math.max(width, this.place(chips, width, M.CLOSED_HEIGHT - 5));
+      if (chips.length > 0) height += M.CHIP_HEIGHT + 3;
+    }
     if (stack) {
       width += 2 * M.STACK_OFFSET;
       height += 2 * M.STACK_OFFSET;
     }
-    return { label, sub, chips, width, height };
+    return { label, sub, chips, beside, width, height };
   }
 
   memberNode(position: number): number {
@@ -218,22 +237,31 @@ export class ItemWriter {
     return inputs.length > 0 ? inputs : NO_CHIPS;
   }
 
-  /** Places chips in a row, centred in `width`; returns the width they need. */
+  /** Places chips in a row, centered in `width`; returns the width they need. */
   private place(chips: Chip[], width: number, y: number): number {
     if (chips.length === 0) return 0;
-    let total = 0;
+    const total = this.measure(chips);
+    const needed = total + 12;
+    this.line(chips, (Math.max(width, needed) - total) / 2, y);
+    return needed;
+  }
+  /** Places chips in a row that begins at `x`; returns the width they need. */
+  private placeBeside(chips: Chip[], x: number, y: number): number {
+    this.line(chips, x, y);
+    return this.measure(chips) + 6;
+  }
+  private measure(chips: Chip[]): number {
+    let total = M.CHIP_GAP * (chips.length - 1);
+    for (const chip of chips) total += this.metrics.width(chip.text, M.CHIP_SIZE) + 10;
+    return total;
+  }
+  private line(chips: Chip[], from: number, y: number): void {
+    let x = from;
     for (const chip of chips) {
       chip.w = this.metrics.width(chip.text, M.CHIP_SIZE) + 10;
-      total += chip.w;
-    }
-    total += M.CHIP_GAP * (chips.length - 1);
-    const needed = total + 12;
-    let x = (Math.max(width, needed) - total) / 2;
-    for (const chip of chips) {
       chip.x = x;
       chip.y = y;
       x += chip.w + M.CHIP_GAP;
     }
-    return needed;
   }
 }

@@ -12,11 +12,14 @@ import { Tree } from "../../js/graph/tree.ts";
 import { FamilyCounts } from "../../js/graph/words.ts";
 import { buildModel, generator, type ModuleSpec, randomModule, transformer } from "./fixtures.ts";
 
-function engine(spec: ModuleSpec) {
+const METRICS = new TextMetrics();
+
+function engine(spec: ModuleSpec, flat = false) {
   const tree = new Tree(buildModel(spec));
   const flow = buildFlow(tree.model, false);
   const weight = weights(tree, flow);
-  const writer = new ItemWriter(tree, flow, new FamilyCounts(tree, flow), new TextMetrics());
+  const counts = new FamilyCounts(tree, flow);
+  const writer = new ItemWriter(tree, flow, counts, METRICS, flat);
   const cache = new LayoutCache();
   const draw = (open: Openness, aspect = 1.5): Picture =>
     layoutPicture(project(tree, flow, weight, open), writer, cache, aspect);
@@ -127,6 +130,35 @@ describe("layout", () => {
       }),
       { numRuns: 60 },
     );
+  });
+
+  test("flat: chips stand beside the text, inside their box, and only open items keep them above", () => {
+    let beside = 0;
+    fc.assert(
+      fc.property(cases, ({ seed, n, groups }) => {
+        const next = generator(seed);
+        const { tree, draw } = engine(randomModule(n, groups, next), true);
+        const picture = draw(randomOpenness(tree, next));
+        check(picture);
+        picture.text.forEach(({ chips, label, sub, height, ...text }, item) => {
+          const kind = picture.projection.kind[item];
+          if (kind === ItemKind.Open || chips.length === 0) return;
+          beside++;
+          expect(height).toBe(kind === ItemKind.Box ? 28 : kind === ItemKind.Stack ? 54 : 46);
+          const words = kind === ItemKind.Box ? METRICS.width(label, 13) : METRICS.width(sub, 11);
+          expect(text.beside).toBeGreaterThan(words + 10);
+          for (const [k, chip] of chips.entries()) {
+            expect(chip.x).toBeGreaterThanOrEqual(
+              k ? chips[k - 1].x + chips[k - 1].w : text.beside,
+            );
+            expect(chip.x + chip.w).toBeLessThanOrEqual(picture.w[item]);
+            expect(chip.y + 16).toBeLessThanOrEqual(height);
+          }
+        });
+      }),
+      { numRuns: 60 },
+    );
+    expect(beside).toBeGreaterThan(100);
   });
 
   test("opening a group leaves the order of the others", () => {

@@ -12,6 +12,7 @@ import { ItemKind } from "../../js/graph/projection.ts";
 import { itemLooks } from "../../js/scene/looks.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
+import { Flag } from "../../js/view.ts";
 import {
   buildModel,
   generator,
@@ -81,7 +82,9 @@ describe("drawing", () => {
   test("no text leaves its box and no two texts overlap", () => {
     fc.assert(
       fc.property(fc.nat(100000), fc.integer({ min: 1, max: 120 }), (seed, n) => {
-        const engine = engineOf(spice(randomModule(n, 8, generator(seed))));
+        // In a low pane chips stand beside the text.
+        const height = seed % 2 ? 620 : 140;
+        const engine = engineOf(spice(randomModule(n, 8, generator(seed))), 1000, height);
         engine.openDefault();
         engine.openAll(500);
         const scene = engine.rebuild();
@@ -218,6 +221,28 @@ describe("scene", () => {
     const { picture } = engine.openDefault();
     expect(picture.projection.kind.length).toBeGreaterThanOrEqual(9);
     expect(11 * Math.min(832 / picture.width, 488 / picture.height)).toBeGreaterThanOrEqual(10);
+  });
+
+  test("rows too many for a low pane have their chips beside the text", () => {
+    const instructions: ModuleSpec["instructions"] = [];
+    for (let k = 0; k < 3; k++) {
+      const parameter = { opcode: "parameter", family: "parameter", flags: Flag.Parameter };
+      instructions.push({ name: `w[${k}]`, label: `w[${k}]`, group: 1, ...parameter });
+      const operands = k ? [2 * k - 1, 2 * k] : [0];
+      instructions.push({ name: `dot.${k}`, opcode: "dot", group: 1, operands });
+    }
+    const groups: ModuleSpec["groups"] = [
+      { parent: -1, kind: "module", label: "module" },
+      { parent: 0, kind: "entry", label: "main" },
+    ];
+    const low = engineOf({ instructions, groups }, 832, 150).openDefault().picture;
+    expect(11 * Math.min(832 / low.width, 150 / low.height)).toBeGreaterThanOrEqual(10);
+    const boxes = low.text.filter((t) => t.chips.length > 0);
+    expect(boxes.length).toBe(3);
+    expect(boxes.every((t) => t.beside > 0 && t.height === 28)).toBe(true);
+    // Below the text, as usual, where there is room.
+    const roomy = engineOf({ instructions, groups }, 832, 300).openDefault().picture;
+    expect(roomy.text.every((t) => t.beside === 0)).toBe(true);
   });
 
   test("openAll keeps to its limit, closeAll shows the outermost level", () => {
