@@ -250,7 +250,8 @@ class _Finder:
                     and m not in {of for of, _ in known.values()}
                 ]
                 if models:
-                    best = max(models, key=lambda m: len(lines[m] & lines[n]))
+                    # where both are of the same lines: gradients run from the last stack on
+                    best = max(reversed(models), key=lambda m: len(lines[m] & lines[n]))
                     taken.add(best)
                     mine = out[best][::-1]
             out.append(mine)
