@@ -189,5 +189,4 @@ def follow_identity(
         if progress is not None:
             progress(row, len(texts))
         walk.step(row, reader.read(text()))
-    walk.finish()
     return walk

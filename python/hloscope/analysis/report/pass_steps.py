@@ -110,7 +110,7 @@ def follow(
         if progress is not None:
             progress(row, len(texts))
         walk.step(row, reader.read(text()))
-    return walk.finish()
+    return walk.steps
 
 
 class Walk:
@@ -138,7 +138,7 @@ class Walk:
                     place.name = b.name
                     place.renames.append((row, b.name))
             else:
-                place = Place(len(steps.places), b.name, b.entry, row, row + 1, [], [(row, b.name)])
+                place = Place(len(steps.places), b.name, b.entry, row, row, [], [(row, b.name)])
                 steps.places.append(place)
                 places[b.name] = place.index
             steps.places[places[b.name]].last = row + 1
@@ -197,7 +197,7 @@ class Walk:
             if n is not None and (line.name in renamed or line.name not in taken):
                 now[line.name] = n
                 continue
-            node = Node(len(nodes), place, row, row + 1)
+            node = Node(len(nodes), place, row, steps.rows)
             nodes.append(node)
             now[line.name] = node.index
             self.born.append(node.index)
@@ -223,8 +223,7 @@ class Walk:
                     diff_new.append((" ", last.index))
                     continue
                 changed_from[node.index] = last.index
-                if bits & OPERANDS:
-                    self._replaced(row, last.operands, operands, kept, USERS)
+                self._replaced(row, last.operands, operands, kept, USERS)
             versions.append(version)
             node.versions.append(version.index)
             diff_new.append(("+" if last is None or bits & ~RENAMED else "~", version.index))
@@ -249,9 +248,9 @@ class Walk:
         self, row: int, old: Body, new: Body, was: dict[str, int], now: dict[str, int],
         kept: set[int],
     ) -> None:  # fmt: skip
-        a = next((was[x.name] for x in old.lines if x.root), -1)
-        b = next((now[x.name] for x in new.lines if x.root), -1)
-        if a >= 0 and b >= 0:
+        a = next((was[x.name] for x in old.lines if x.root), None)
+        b = next((now[x.name] for x in new.lines if x.root), None)
+        if a is not None and b is not None:
             self._replaced(row, (a,), (b,), kept, RESULT)
 
     def _same_source(self, row: int) -> None:
@@ -295,12 +294,6 @@ class Walk:
             self.steps.places[place].order = after.get(-1, []) + [
                 x for n in order for x in (n, *after.get(n, ()))
             ]
-
-    def finish(self) -> Steps:
-        for nodes in self.alive.values():
-            for n in nodes.values():
-                self.steps.nodes[n].last = self.steps.rows
-        return self.steps
 
 
 def _bits(last: Version, line: Line, operands: tuple[int, ...]) -> int:
