@@ -183,7 +183,7 @@ class _Step:
             return Fate(operation, "rewritten", by=by, detail=unrolled)
         if gone.is_root and self._ends_a_loop(gone):
             return Fate(operation, "dead", by=by, detail="the loop whose end it decides is gone")
-        users = [u for u in gone.users if u.opcode != "tuple" or not u.is_root]
+        users = [u for u in gone.users if not _is_all_results(u)]
         if not gone.users and not gone.is_root:
             return Fate(operation, "dead", by=by)
         for user in gone.users:
@@ -347,9 +347,7 @@ class _Step:
         found = [f for u, f in fates if not self._drops(u, gone)]
         kinds = {f.kind for f in found} | ({"dead"} if len(found) < len(fates) else set())
         if kinds and kinds <= {"dead", "folded"}:
-            if "folded" in kinds and (
-                all(is_constant(o) for o in gone.operands) or is_constant(gone)
-            ):
+            if "folded" in kinds and all(is_constant(o) for o in gone.operands):
                 return Fate(operation, "folded", by=by, detail="to a constant with what used it")
             what = f"what used it, {_said(users[0])}, no longer needed it"
             return Fate(operation, "dead", by=by, detail=what)
@@ -424,6 +422,12 @@ def _argument(i: Instruction) -> int | None:
 def _is_passed(i: Instruction) -> bool:
     """Whether it is an element of a tuple argument: StableHLO has an argument for each."""
     return i.opcode == "get-tuple-element" and i.operands[0].opcode == "parameter"
+
+
+def _is_all_results(i: Instruction) -> bool:
+    """Whether it holds all results of a computation, so that it says nothing of one of them."""
+    several = i.opcode == "return" and len(i.operands) > 1
+    return i.is_root and (several or i.opcode == "tuple")
 
 
 def _same_shape(a: Instruction, b: Instruction) -> bool:
