@@ -199,7 +199,7 @@ def gather_rings(module: Module, nodes: list[Node], quiet: Mask) -> None:
         if not held:
             continue
         boxes, node, part = max(held, key=lambda h: h[0])
-        if 2 * boxes < count_boxes(quiet, rows) or boxes < 2:
+        if 2 * boxes < count_boxes(quiet, rows):
             continue
         if not product[part].any():  # the permutes alone are not a matmul
             continue
