@@ -1,6 +1,6 @@
 """Which pass removed an operation, and what StableHLO's simplifier did: ``fates_gone.py``.
 
-Dumps are written as in ``test_gone_told.py``.
+Dumps are written as in ``numbered_hlo.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hloscope.analysis.report.fates_gone import IMPORT, NOTHING_LEFT, Gone, _Import
 from hloscope.hlo import Module, Operation
-from test_gone_told import operations, read
+from numbered_hlo import read
+from test_gone_told import operations
 
 P = "p = f32[4] parameter(0); q = f32[4] parameter(1)"
 WITH = f"{P}; a = f32[4] tanh(p)@1; ROOT r = f32[4] log(a)@2"

@@ -1,35 +1,16 @@
 """How an operation was removed, from the dumps around the pass that did: ``fates_gone.py``.
 
-A dump is written as its ENTRY, instructions separated by semicolons; other computations come
-before it, each as ``name: instructions |``. The numbers behind ``@`` are the operations that an
-instruction comes from; an operation's opcode is that of its first instruction.
+Dumps are written as in ``numbered_hlo.py``; an operation's opcode is that of its first instruction.
 """
 
 from __future__ import annotations
 
 import pytest
 from hloscope.analysis.report.fates_gone import _ancestors, _Step
-from hloscope.hlo import Module, Operation, Origin, Origins
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.hlo import Module, Operation
+from numbered_hlo import read
 
 P = "p = f32[4] parameter(0); q = f32[4] parameter(1)"
-
-
-def read(text: str) -> Module:
-    lines, of = ["HloModule m"], []
-    blocks = [b.strip() for b in text.split("|")]
-    for block in blocks:
-        name, _, body = block.rpartition(": ")
-        lines.append(f"{name} {{" if name else "ENTRY e {")
-        for row in body.split(";"):
-            line, _, numbers = row.strip().partition("@")
-            lines.append(f"  {line}")
-            of.append(tuple(Origin(int(n)) for n in numbers.split(",") if n))
-        lines.append("}")
-    (module,) = read_hlo_text("\n".join(lines) + "\n")
-    assert len(module.instructions) == len(of), module.warnings
-    module.origins = Origins((), tuple(of))
-    return module
 
 
 def operations(*modules: Module) -> list[Operation]:
