@@ -159,7 +159,8 @@ BECAME = {
               "became 3 matmuls, `d0`, `d1` and `d2`"),
     "four": ("; ".join(f"d{k} = f32[4] dot(p, p)@0" for k in range(4)),
              "became 4 matmuls, `d0` and 3 others"),
-    "one and its helpers": ("c = f32[4] copy(p)@0; d = f32[4] dot(c, c)@0", "became the matmul `d`"),
+    "one and its helpers": ("c = f32[4] copy(p)@0; d = f32[4] dot(c, c)@0",
+                            "became the matmul `d`"),
     "a convolution": ("d = f32[4] convolution(p, p)@0", "became the matmul `d`"),
 }  # fmt: skip
 
