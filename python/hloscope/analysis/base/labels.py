@@ -40,6 +40,9 @@ _QUIET = frozenset(
 )
 
 
+_NESTED = 4  # fusions in fusions
+
+
 def shorten(text: str, limit: int = MAX_LABEL) -> str:
     """Cuts in the middle, where long names differ least."""
     if len(text) <= limit:
@@ -97,7 +100,7 @@ def interior_masks(t: Table) -> np.ndarray:
     nested = [(int(t.computation[i]), int(c)) for i in fusions for c in _called(t, i)]
     callees = {b for _, b in nested}
     inner = [(a, b) for a, b in nested if a in callees]
-    for _ in range(4 if inner else 0):
+    for _ in range(_NESTED):
         for outer, callee in inner:
             masks[outer] |= masks[callee]
     return np.asarray(masks)
@@ -112,7 +115,7 @@ def labels(module: Module) -> list[str]:
     """One label per instruction; never empty, at most ``MAX_LABEL`` characters."""
     t = table(module)
     family = families(module)
-    names = [o.rsplit(".", 1)[-1] if "." in o else o for o in t.opcodes]
+    names = [o.rpartition(".")[2] for o in t.opcodes]
     out = list(map(names.__getitem__, t.opcode.tolist()))
 
     def write(rows: np.ndarray, label: object) -> None:

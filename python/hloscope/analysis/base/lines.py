@@ -119,9 +119,9 @@ def said(at: StackFrame | None, why: str) -> str:
 
 def _work(i: Instruction) -> str:
     """The opcode that says what an instruction does; for a fusion of moves its root's."""
-    if i.opcode == "fusion" and i.called_computations:
+    if i.opcode == "fusion" and is_move(table(i.module))[i.index]:
         root = i.called_computations[0].root
-        if root is not None and bool(is_move(table(i.module))[i.index]):
+        if root is not None:
             return root.opcode
     return i.opcode
 
@@ -190,7 +190,7 @@ def _of_loops(found: Lines, t: Table) -> NDArray[np.bool_]:
     if places:
         moves = is_move(t) | stacks(t)
         frames = np.unique(found.frame[moves])
-        inside = [f for f in frames.tolist() if f and _own(found, f) in places]
+        inside = [f for f in frames.tolist() if _own(found, f) in places]
         out = moves & np.isin(found.frame, inside)
     return out
 

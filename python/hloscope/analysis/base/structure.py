@@ -16,6 +16,9 @@ from .table import Ints, Table, per_table
 U64 = np.uint64
 Hashes = NDArray[np.uint64]
 _ROUNDS = 3
+_CALLS = 6  # levels of callees
+# What tells an operand's place, a value from outside and what is called from one another.
+_PLACE, _OUTSIDE, _CALLED = U64(17), U64(1 << 40), U64(5)
 
 
 def mix(x: Hashes) -> Hashes:
@@ -48,9 +51,9 @@ def instruction_hashes(t: Table, group: Ints) -> Hashes:
         return token
     rows, values = t.operands.rows, t.operands.values
     position = np.arange(len(rows)) - t.operands.offsets[rows]
-    salt = mix(position.astype(U64) + U64(17))
+    salt = mix(position.astype(U64) + _PLACE)
     same = group[rows] == group[values]
-    outside = mix(_dense_shape_ids(t)[t.shape].astype(U64) + U64(1 << 40))[values]
+    outside = mix(_dense_shape_ids(t)[t.shape].astype(U64) + _OUTSIDE)[values]
     some = t.operands.counts > 0
     starts = t.operands.offsets[:-1][some]
     out = token
@@ -74,9 +77,9 @@ def computation_hashes(t: Table, base: Hashes) -> tuple[Hashes, Hashes]:
     full = base
     sums = t.reduce_by_computation(np.add, base, 0)
     with np.errstate(over="ignore"):
-        for _ in range(6):
+        for _ in range(_CALLS):
             extra = np.zeros(len(base), U64)
-            np.add.at(extra, rows, mix(sums[values] + U64(5)))
+            np.add.at(extra, rows, mix(sums[values] + _CALLED))
             full = np.where(extra > 0, mix(base + extra), base)
             after = t.reduce_by_computation(np.add, full, 0)
             if np.array_equal(after, sums):
