@@ -149,6 +149,26 @@ def test_what_is_no_operation(at: str, name: str, count: int, said: str) -> None
     assert found.of_operations([1]) == said
 
 
+def test_an_instruction_whose_strand_is_no_operation() -> None:
+    found = teller([op("tanh", TANH)], "a = f32[4] copy(p)", more=[frame("9")], names={1: "f/copy"})
+    a = found.program.module.find("a")
+    assert a is not None
+    found.place(1, a.index)
+    said = "`copy` in `f` (line 9) is named in the metadata of 1 instruction"
+    assert found.of_instruction(a, [1]) == f"{said}."
+    assert (
+        found.of_instruction(a, [1, 0]) == f"{said}. `a` also does `jnp.tanh(h)` in `f` (line 3)."
+    )
+    assert found.of_instruction(a, [0, 1]) == (
+        "`jnp.tanh(h)` in `f` (line 3) is gone. `a` also does `copy` in `f` (line 9)."
+    )
+
+
+def test_operations_come_before_what_is_none() -> None:
+    found = teller([op("convert", "9")], more=[frame("9")], names={1: "f/copy"})
+    assert found.of_line([1, 0]) == "The convert in `f` (line 9) is gone."
+
+
 # -- what became of it -------------------------------------------------------------------------
 
 BECAME = {
@@ -434,6 +454,15 @@ def test_preparation_of_operands_belongs_to_an_expression(what: str) -> None:
     d = found.program.module.find("d")
     assert d is not None
     assert found.of_instruction(d, [0]) == f"{BESIDE}{said}."
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "inside"),
+    [("1:0-8", "1:0-3", True), ("1:1-8", "1:0-3", False), ("1:1-8", "1:1-3", True)],
+)
+def test_the_first_column_is_0(outer: str, inner: str, inside: bool) -> None:
+    found = teller([op("dot_general", outer), op("transpose", inner)])
+    assert found._with(0) == ((0, 1) if inside else (0,))
 
 
 def test_an_expression_without_columns_has_no_inside() -> None:

@@ -1,7 +1,7 @@
 """Instructions followed from dump to dump: each rule of ``pass_steps.py`` on a few lines.
 
-A dump is written as its ENTRY, instructions separated by semicolons, an op name behind ``@``. Nodes
-are numbered as they appear, so those of the first dump are 0, 1, … from left to right.
+Dumps are written as in ``pass_dumps.py``. Nodes are numbered as they appear, so those of the first
+dump are 0, 1, … from left to right.
 """
 
 from __future__ import annotations
@@ -21,20 +21,7 @@ from hloscope.analysis.report.pass_steps import (
     Steps,
     follow,
 )
-
-
-def line(text: str) -> str:
-    said, _, op_name = text.strip().partition("@")
-    return said + (f', metadata={{op_name="{op_name}"}}' if op_name else "")
-
-
-def dump(entry: str, **others: str) -> str:
-    blocks = [(name, of) for name, of in others.items()] + [("ENTRY e", entry)]
-    written = "\n".join(
-        f"{name} {{\n" + "".join(f"  {line(x)}\n" for x in of.split(";")) + "}\n"
-        for name, of in blocks
-    )
-    return f"HloModule m\n\n{written}"
+from pass_dumps import dump
 
 
 def steps(*dumps: str) -> Steps:

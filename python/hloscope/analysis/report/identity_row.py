@@ -8,6 +8,7 @@ changes. Remaining ties are decided by order, and reported so.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -367,7 +368,7 @@ class Row(Known):
             families = self._families(n, c)
             order = sorted(
                 tied,
-                key=lambda f: min((w.order.get(y, 1 << 60) for y in families[f]), default=1 << 61),
+                key=lambda f: min((w.order[y] for y in families[f]), default=math.inf),
             )
             for k, (n, c) in enumerate(members):
                 if len(members) % len(order) == 0:

@@ -273,7 +273,7 @@ class Teller:
     def _python_call(self, strand: int, calls: Calls | None) -> PythonCall | None:
         """The Python function call that an operation comes from, along one path of calls."""
         origins = self.program.module.origins
-        if calls is None or origins is None or strand >= len(self.operations):
+        if calls is None or origins is None:
             return None
         key = strand, calls
         if key not in self._python_calls:
