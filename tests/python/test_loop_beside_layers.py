@@ -128,3 +128,11 @@ def test_the_loop_is_in_no_box_called_after_what_precedes_layers(module: Module)
     inside = around(tree, by_name["bh0"])
     assert not {"forward", "embedding", "input"} & set(inside)
     assert "forward" in around(tree, by_name["h0"])
+
+
+def test_what_the_loop_alone_needs_stands_before_the_passes_with_it(module: Module) -> None:
+    tree = group_tree(module)
+    by_name = {i.name: i.index for i in module.instructions}
+    for name in ("start", "carry", "loop"):
+        assert not {"forward", "input"} & set(around(tree, by_name[name])), name
+    assert {"forward", "input"} <= set(around(tree, by_name["asked"]))

@@ -18,7 +18,7 @@ _LOOKUP = re.compile(r"(?:^|[/(_])(?:gather|take|embed\w*|one_hot|wte)\b", re.I)
 
 
 def of_gradients(t: Table, first: int, marked: list[Path]) -> list[bool]:
-    """Rows from ``first`` on that depend on a gradient, or serve only gradients.
+    """Rows from ``first`` on that depend on a gradient, or whose users all are such rows.
 
     ``marked`` has the pass of each row by its scope, () for none.
     """
@@ -33,7 +33,7 @@ def of_gradients(t: Table, first: int, marked: list[Path]) -> list[bool]:
             late[u] = True
     early = [False] * n
     for v, u in zip(reversed(values), reversed(users), strict=True):
-        if 0 <= v < u and (early[u] or not late[u]):
+        if 0 <= v < u and not late[u]:
             early[v] = True
     for v, u in zip(reversed(values), reversed(users), strict=True):
         if 0 <= v < u and late[u] and not early[v] and marked[v] != (FORWARD,):
@@ -70,10 +70,11 @@ def of_loops(t: Table, found: Repeats, free: NDArray[np.bool_], work: Ints) -> N
     g = Graph(t, int(t.computation[found.first]))
     early = (free & (found.after < 0)).tolist()
     mine, others = loops.tolist(), [False] * len(free)
+    ends = loops.tolist()  # whoever uses a loop's results does not use what the loop needs
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
         if mine[u]:
             mine[v] = True
-        if others[u] or not mine[u]:
+        if (others[u] and not ends[u]) or not mine[u]:
             others[v] = True
     only = np.array([m and e and not o for m, e, o in zip(mine, early, others, strict=True)])
     return np.asarray(loops | only)

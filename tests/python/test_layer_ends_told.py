@@ -1,0 +1,124 @@
+"""What belongs to gradients, to a table's lookup, to a loop beside layers: rows in a few words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hloscope.analysis.base.op_name import BACKWARD, FORWARD
+from hloscope.analysis.grouping.layer_ends import LOOP, looks_up, of_gradients, of_loops
+from hloscope.analysis.grouping.repeats import NEVER, Repeats, Stack
+from small_graphs import Small
+
+# -- the backward pass -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "backward", "forward", "wanted"),
+    [
+        ("x! a:x b:a c:x", "a", "", "a b"),  # what needs a gradient is one; x serves c too
+        ("x! a:x b:a c:b d:a", "b", "", "b c"),
+        ("x! a:x b:a", "b", "", "a b"),  # what only gradients use
+        ("x! a:x b:a", "b", "a", "b"),  # but not what is of the forward pass by its name
+        ("x! a:x b:a", "b", "x a", "b"),
+        ("x! y! a:x b:a,y c:a", "b", "", "y b"),  # a has another user
+        ("x! a:x b:x,a c:a", "b", "", "b"),
+        ("x! a:x b:a c:b d:b", "d", "", "d"),
+        ("x! a:x b:a c:b d:b", "c d", "", "b c d"),
+        ("x! y! a:x b:y", "b", "", "y b"),
+        ("x! a:x b:x", "a b", "", "x a b"),
+        ("x! a:x b:x", "a", "", "a"),
+        ("x! a:x b:x", "x", "", "x a b"),  # the first row may be one
+        ("x! a:x b:x c:a d:b", "c", "", "a c"),
+        ("x! a:x b:a", "", "", ""),
+        ("x! b:a a:x", "a", "", "x a"),  # used before it is made, as damaged text may have it
+    ],
+)
+def test_what_needs_a_gradient_or_only_gradients_use_is_of_the_backward_pass(
+    spec: str, backward: str, forward: str, wanted: str
+) -> None:
+    s = Small(spec)
+    said = {name: (BACKWARD,) for name in backward.split()}
+    said |= {name: (FORWARD,) for name in forward.split()}
+    late = of_gradients(s.t, s.first, [said.get(name, ()) for name in s.names])
+    assert " ".join(n for n, is_one in zip(s.names, late, strict=True) if is_one) == wanted
+
+
+# -- lookups -----------------------------------------------------------------------------------
+
+INSIDE = """picked {
+  p = f32[8,8] parameter(0)
+  ROOT q = f32[8,8] gather(p, p)
+}
+made {
+  p = f32[8,8] parameter(0)
+  ROOT q = f32[8,8] negate(p)
+}
+"""
+
+
+def test_a_lookup_is_a_gather_or_a_fusion_of_one_or_called_like_one() -> None:
+    names = {"n": "one_hot/eq", "m": "Embedder/dot", "l": "jvp(take)/mul"}
+    names |= {"k": "mistake/mul", "j": "embedding", "i": "retake_/mul"}
+    names = {x: f"jit(f)/{name}" for x, name in names.items()}
+    fusions = {x: f"kind=kLoop, calls={c}" for x, c in (("f", "picked"), ("h", "made"))}
+    s = Small("x! g=gather:x,x f=fusion:x h=fusion:x n:x m:x l:x k:x j:x i:x", names,
+              more=fusions, before=INSIDE)  # fmt: skip
+    found = {name: looks_up(s.t, np.array(s.rows(name))) for name in "gfhnmlkji"}
+    assert "".join(name for name, is_one in found.items() if is_one) == "gfnmlj"
+    assert looks_up(s.t, np.array(s.rows("h k f")))  # one of several
+    assert looks_up(s.t, np.array(s.rows("h f")))
+    assert not looks_up(s.t, np.array(s.rows("x h k")))
+    assert not looks_up(s.t, np.array([], np.int64))
+
+
+# -- loops beside layers -----------------------------------------------------------------------
+
+
+def beside(
+    spec: str, work: dict[str, int], taken: str = "", late: str = "", layer: str = "a"
+) -> str:
+    """What a loop, and all that only it needs, is beside the layers.
+
+    ``taken``: rows that may not be; ``late``: what depends on a layer; ``layer``: one of its rows.
+    """
+    s = Small(spec, more={n: "condition=i, body=i" for n in "lk"},
+              before="i {\n  ROOT i0 = f32[8,8] parameter(0)\n}\n")  # fmt: skip
+    size = len(s.names)
+    after = np.full(size, -1, np.int64)
+    after[s.here(late)] = 0
+    free = np.ones(size, bool)
+    free[s.here(f"{taken} {layer}")] = False
+    products = np.ones(len(s.module.instructions), np.int64)
+    for name, count in work.items():
+        products[s.at(name)] = count
+    spine = Stack(s.c, ((s.at(layer), s.at(layer)),))
+    found = Repeats((spine,), s.first, (0,), after, after, np.full(size, NEVER, np.int64))
+    out = of_loops(s.t, found, free, products)
+    return " ".join(n for n, is_one in zip(s.names, out, strict=True) if is_one)
+
+
+SPEC = "x! y! p:x q:p l=while:q g:l a:y,g"
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "wanted"),
+    [
+        (SPEC, {}, "p q l"),
+        (SPEC, {"work": {"l": LOOP - 1}}, ""),  # less than a layer's work
+        (SPEC, {"work": {"l": LOOP, "a": LOOP}}, "p q l"),  # no loop, no part
+        (SPEC, {"taken": "l"}, ""),
+        (SPEC, {"taken": "p"}, "q l"),
+        (SPEC, {"late": "p"}, "q l"),  # what a layer made
+        ("x! y! p:x q:p l=while:q g:l a:y,g,p", {}, "q l"),  # the layer needs p
+        ("x! y! p:x q:x l=while:p a:q", {}, "p l"),
+        ("x! y! p:x l=while:p k=while:l a:k", {}, "p l"),
+        ("x! y! p:x l=while:p k=while:l a:k", {"work": {"l": LOOP, "k": LOOP}}, "p l k"),
+        ("x! y! p:x l=while:p k=while:p a:k", {}, "l"),
+        ("x! p:x a:p", {"work": {}}, ""),
+    ],
+)
+def test_a_loop_that_does_a_layers_work_stands_beside_them_with_what_it_alone_needs(
+    spec: str, more: dict[str, dict[str, int]], wanted: str
+) -> None:
+    given: dict = {"work": {"l": LOOP}} | more
+    assert beside(spec, **given) == wanted
