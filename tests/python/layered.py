@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hloscope.analysis.base.op_name import LAYER
 from hloscope.analysis.grouping.layers import layers
 from small_graphs import SHAPE, Small
+from stacked import Stack, Stacks
 
 FORWARD, BACKWARD = "jvp()", "transpose(jvp())"
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -20,7 +21,10 @@ def stem(name: str) -> str:
 
 
 class Model:
-    """``where``: the scope of instructions, by name or name without number; None: no op_name."""
+    """``where``: the scope of instructions, by name or name without number; None: no op_name.
+
+    ``calls``: their Python stacks, by name or name without number.
+    """
 
     def __init__(
         self,
@@ -29,20 +33,28 @@ class Model:
         shapes: Mapping[str, str] | None = None,
         more: Mapping[str, str] | None = None,
         before: str = "",
+        calls: Mapping[str, Stack] | None = None,
     ) -> None:
-        names: dict[str, str] = {}
-        attributes = dict(more or {})
+        stacks = Stacks()
+        attributes: dict[str, str] = {}
         for item in spec.split():
             head = item.partition(":")[0]
             name, _, opcode = head.rstrip("!").partition("=")
             kind = stem(name)
+            told = []
             if head.endswith("!"):
-                names[name] = f"p[{name[len(kind) :]}]['{kind}']" if name != kind else name
+                told.append(f"p[{name[len(kind) :]}]['{kind}']" if name != kind else name)
             elif (path := where.get(name, where.get(kind, ""))) is not None:
-                names[name] = f"jit(f)/{path}/{kind}".replace("//", "/")
-            if opcode == "dot":
-                attributes.setdefault(name, DOT)
-        self.s = Small(spec, names, shapes, attributes, before)
+                told.append(f"jit(f)/{path}/{kind}".replace("//", "/"))
+            told = [f'op_name="{t}"' for t in told]
+            if calls and (stack := calls.get(name, calls.get(kind))):
+                told.append(f"stack_frame_id={stacks.frame(stack)}")
+            said = [(more or {}).get(name, DOT if opcode == "dot" else "")]
+            said.append(f"metadata={{{' '.join(told)}}}" if told else "")
+            if any(said):
+                attributes[name] = ", ".join(filter(None, said))
+        tables = stacks.head().partition("\n")[2] if calls else ""
+        self.s = Small(spec, None, shapes, attributes, tables + before)
         self.module = self.s.module
         self.layers = layers(self.module)
 

@@ -41,13 +41,14 @@ class Gradients:
         early: str = "",
         more: str = "",
         recedes: bool = True,
+        alone: bool = False,  # the layers themselves are in another computation
     ) -> None:
         parts = CHAIN | (layers or {})
         spec = " ".join([MODEL, "z:x", *(parts[k] for k in (3, 2, 1, 0)), more])
         self.s = s = Small(spec.strip())
         size = len(s.module.instructions)
-        stacks = tuple(Stack(s.c, (tuple(s.rows(names)),)) for names in
-                       ("y0 y1 y2 y3", "dx3 dx2 dx1 dx0"))  # fmt: skip
+        spines = ["dx3 dx2 dx1 dx0"] if alone else ["y0 y1 y2 y3", "dx3 dx2 dx1 dx0"]
+        stacks = tuple(Stack(s.c, (tuple(s.rows(names)),)) for names in spines)
         kinds = [stem(name) for name in s.names]
         signature = np.zeros(size, np.int64)
         signature[s.first :] = [sorted(set(kinds)).index(kind) for kind in kinds]
@@ -57,8 +58,8 @@ class Gradients:
         family = np.full(size, ID["elementwise"], np.uint8)
         products = [n for n in s.names if n[:1] in "yd" and n not in elementwise.split()]
         family[s.rows(" ".join(products))] = ID["matmul"]
-        back = [False, recedes]
-        identity = [[0, 1, 2, 3], [3, 2, 1, 0]]
+        back = [recedes] if alone else [False, recedes]
+        identity = [[3, 2, 1, 0]] if alone else [[0, 1, 2, 3], [3, 2, 1, 0]]
         nothing = np.zeros(size, bool)
         self.found = place(
             s.t, s.c, stacks, identity, signature, nothing, back, {}, phase == BACKWARD
@@ -161,6 +162,21 @@ def test_there_is_no_layer_after_the_last() -> None:
     for at in (7, 3):
         placed = {"m1": 7, "dw4": at, "dw3": -1}
         assert Gradients(last, placed, more="dw4:y0,m1 k1:m1 dw9:k1").of("dw4")[0] in (at, 7)
+
+
+def test_gradients_in_a_loop_of_their_own_are_beside_one_another_from_the_first_on() -> None:
+    """The last layer's is at place 0, and so is what is made of its own."""
+    bias = {3: "dw3:y2,g s3:g dx3:g,w3"}
+    assert Gradients(bias, alone=True).of("s3 dw3 dw2 dw1 dw0") == [0, 0, 1, 2, 3]
+    own = {3: "m3:g dw3:y2,m3 k3:m3 dx3:k3,w3"}
+    still = {"m3": 0, "dw3": -1, "dw2": 1, "dw1": 2, "dw0": 3}
+    assert Gradients(own, still, alone=True).of("dw3") == [0]
+    hidden = {2: "m2:dx3 dw2:y1,m2 k2:m2 dx2:k2,w2"}
+    placed = {"m2": 0, "dw2": 0, "dw3": -1}
+    assert Gradients(hidden, placed, alone=True).of("dw2 dw1 dw0") == [1, 2, 3]
+    # that of layer 2 shows where that of layer 1 is
+    placed = {"m1": 1, "dw1": 1, "dw0": -1, "dw3": -1}
+    assert Gradients(HIDDEN, placed, alone=True).of("dw2 dw1") == [1, 2]
 
 
 # -- lookups -----------------------------------------------------------------------------------
