@@ -11,6 +11,7 @@ import pytest
 from hloscope.analysis.report.identity_how import How
 from hloscope.analysis.report.identity_row import Row
 from hloscope.analysis.report.identity_walk import follow_identity
+from hloscope.analysis.report.pass_steps import RESULT, SOURCE, USERS, Link
 from identity_nodes import line, walk
 from pass_dumps import dump
 
@@ -93,6 +94,12 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         [f"{P}; a = f32[4] tanh(p)@h/f", f"{P}; a = f32[4] tanh(p)@f"], "a", "a=a:FIRST"),
     "an op name that ends alike is another": (
         [f"{P}; a = f32[4] tanh(p)@f", f"{P}; a = f32[4] tanh(p)@hf"], "a", "a=:FIRST"),
+    "no op name, and another opcode": (
+        [f"{P}; a = f32[4] copy(p)", f"{P}; a = f32[4] bitcast(p)"], "a", "a=a:FIRST"),
+    "another op name and another opcode": (
+        [f"{P}; a = f32[4] tanh(p)@f", f"{P}; a = f32[4] sine(p)@g"], "a", "a=:FIRST"),
+    "an op name for what had none": (
+        [f"{P}; a = f32[4] copy(p)", f"{P}; a = f32[4] bitcast(p)@f"], "a", "a=:FIRST"),
     "an argument's op name": (
         ["p = f32[4] parameter(0)@x", "p = f32[4] parameter(0)@y"], "p", "p=p:FIRST"),
 }  # fmt: skip
@@ -148,10 +155,10 @@ def test_parameters_of_fusions_are_what_the_fusion_is_given() -> None:
     found = row({0: (call, (1, 2)), **inside, **odd})
     found.w.place_of = {"body": 0}
     found.w.alive = {0: {f"n{n}": n for n in (*inside, *odd)}}
-    found._look_inside(0, call, (1, 2))
+    found._look_inside(call, (1, 2))
     assert found.outside == {10: 1, 11: 2}
     assert found.inside == {1: [10], 2: [11]}
-    found._look_inside(0, line("%f = f32[4] fusion(%a), calls=%other"), (1,))
+    found._look_inside(line("%f = f32[4] fusion(%a), calls=%other"), (1,))
     assert found.outside == {10: 1, 11: 2}, "nothing is known of that computation"
 
 
@@ -284,156 +291,158 @@ def test_what_is_put_down() -> None:
     assert found._guesses
 
 
-class Scripted(Row):
-    """Ranks are given: node → (evidence, family) …; what is taken is written down."""
-
-    def __init__(self, ranks: dict[int, Any]) -> None:
-        super().__init__(walk(), 3)
-        self.ranks = ranks
-        self.open = [(n, "c") for n in ranks]
-        self.told: list[str] = []
-
-    def _rank(self, n: int, c: str) -> list[tuple[float, int]]:
-        found = self.ranks[n]
-        return found(self.told) if callable(found) else found
-
-    def _take(self, n: int, c: str, family: int, how: How) -> None:
-        self.told.append(f"{n}:{family}:{how.name}")
-
-    def _owners(self) -> None:
-        pass
-
-    def _in_order(self, every: bool) -> None:
-        if self.open:
-            self.told.append("all" if every else "one")
-        self.open = [] if every else self.open[1:]
-
-
-def lead(by: float) -> list[tuple[float, int]]:
-    return [(10.0, 1), (10.0 - by, 2)]
-
-
-ROUNDS: dict[str, tuple[dict[int, Any], str]] = {
-    "clear": ({1: lead(5)}, "1:1:NEIGHBOURS"),
-    "the clearest first": (
-        {1: lead(0.75), 2: lead(1.5), 3: lead(3), 4: lead(5), 5: lead(4.5)},
-        "4:1:NEIGHBOURS 3:1:NEIGHBOURS 5:1:NEIGHBOURS 2:1:NEIGHBOURS 1:1:NEIGHBOURS"),
-    "one decides another": (
-        {1: lambda told: lead(4 if told else 0), 2: lead(5), 3: lead(3)},
-        "2:1:NEIGHBOURS 1:1:NEIGHBOURS 3:1:NEIGHBOURS"),
-    "no lead": ({1: lead(0.5)}, "one"),
-    "the first in order, the others again": (
-        {1: lead(0), 2: lambda told: lead(5 if told else 0)}, "one 2:1:NEIGHBOURS"),
-    "one family waits for its caller": ({1: [(10.0, 1)]}, "one"),
-    "no family": ({1: []}, "one"),
-    "sixty rounds": (
-        {k: lead(0) for k in range(20)}, " ".join(["one"] * 15 + ["all"])),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", ROUNDS)
-def test_rounds(what: str) -> None:
-    """Without a decision four rounds pass, one for each margin, before one is taken in order."""
-    ranks, want = ROUNDS[what]
-    found = Scripted(ranks)
-    found._rounds()
-    assert " ".join(found.told) == want
-
-
-def test_what_waits_for_its_whole_is_not_ranked() -> None:
-    found = Scripted({1: lead(9)})
-    found._held.add((1, "c"))
-    found._rounds()
-    assert found.told == ["one"]
+# -- what is in question -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("guesses", "ranked", "how"),
-    [
-        (False, [], How.NEIGHBOURS),
-        (True, [(5.0, 1), (4.25, 2)], How.NEIGHBOURS),
-        (True, [(0.6, 1), (0.0, 2)], How.NEIGHBOURS),
-        (True, [(5.0, 1), (4.5, 2)], How.GUESSED),
-        (True, [(5.0, 2), (1.0, 1)], How.GUESSED),
-        (True, [(5.0, 1), (1.0, 2), (0.0, 3)], How.NEIGHBOURS),
-    ],
+    ("same", "of", "hold"),
+    [(0, 0, True), (5, 5, True), (4, 5, True), (3, 5, False), (0, 5, False), (1, 1, True)],
 )
-def test_what_it_rests_on(guesses: bool, ranked: list[tuple[float, int]], how: How) -> None:
-    seen = []
-
-    class Asked(Scripted):
-        def _rank(self, n: int, c: str) -> list[tuple[float, int]]:
-            seen.append(self._seen is self._sure)
-            return ranked
-
-    found = Asked({})
-    found._guesses = guesses
-    assert found._rests_on(1, "c", 1) is how
-    assert seen == [True] * guesses, "only what is sure"
-    assert found._seen is found._all
-
-
-class Ordered(Row):
-    """Families are given; what is taken is written down."""
-
-    def __init__(self, families: dict[int, list[int]], ranks: dict[int, Any], **lines: Any) -> None:
-        super().__init__(walk({n: (lines.get(f"n{n}", A), ()) for n in ranks}), 3)
-        self.w.order = {y: y for ys in families.values() for y in ys}
-        self.families, self.ranked = families, {(n, "c"): r for n, r in ranks.items()}
-        self.open = list(self.ranked)
-        self.at = {n: n for n in ranks}
-        self.told: list[tuple[int, int]] = []
-
-    def _families(self, n: int, c: str) -> dict[int, list[int]]:
-        return self.families
-
-    def _rank(self, n: int, c: str) -> list[tuple[float, int]]:
-        return []
-
-    def _take(self, n: int, c: str, family: int, how: How) -> None:
-        assert how is How.ORDER
-        self.told.append((n, family))
+def test_source_lines_count_while_four_of_five_stay(same: int, of: int, hold: bool) -> None:
+    told = {n: (line("%a = f32[4] add()", "f", "7"), ()) for n in range(of)}
+    before = {n: (line("%a = f32[4] add()", "f", "7" if n < same else "8"), ()) for n in range(of)}
+    # without a frame, with another op name, and new
+    told |= {n: (line("%a = f32[4] add()", "f"), ()) for n in (10, 11)}
+    before |= {n: (line("%a = f32[4] add()", "f"), ()) for n in (10, 11)}
+    told |= {20: (line("%a = f32[4] add()", "f", "7"), ()), 30: (A, ())}
+    before[20] = line("%a = f32[4] add()", "g", "8"), ()
+    found = row(told, before)
+    names = {f"a{n}": n for n in told if n != 30}
+    found.w.steps.places[0].entry = True
+    found.w.changes = [(0, names, names | {"a30": 30})]
+    found._collect()
+    assert found.frames_hold is hold
 
 
-TIED = [(5.0, 1), (5.0, 2)]
+def test_what_took_a_place_counts_once_and_op_names_do_not() -> None:
+    found = row()
+    found.w.steps.links = [Link(2, 1, 2, USERS), Link(3, 5, 6, USERS), Link(3, 5, 7, SOURCE),
+                           Link(3, 8, 9, RESULT)]  # fmt: skip
+    found.w.links_seen = 1
+    found._collect()
+    assert found.replaced == {6: {5}, 9: {8}}
+    assert found.w.links_seen == 4
 
 
-def test_ties_are_in_printed_order() -> None:
-    def taken(found: Ordered, every: bool = True) -> list[tuple[int, int]]:
-        found._in_order(every)
-        return found.told
-
-    families = {1: [101], 2: [102]}
-    assert taken(Ordered(families, {7: TIED, 8: TIED})) == [(7, 1), (8, 2)]
-    assert taken(Ordered({1: [102, 103], 2: [105, 101]}, {7: TIED, 8: TIED})) == [(7, 2), (8, 1)]
-    assert taken(Ordered({1: [], 2: [101]}, {7: TIED, 8: TIED})) == [(7, 2), (8, 1)]
-    back = Ordered(families, {7: TIED, 8: TIED})
-    back.at = {7: 2, 8: 1}
-    assert taken(back) == [(8, 1), (7, 2)]
-    near = [(5.0, 1), (4.5, 2), (4.25, 3)]
-    assert taken(Ordered({1: [103], 2: [102], 3: [101]}, {7: near, 8: near})) == [(7, 2), (8, 1)]
-    edge = [(0.6, 1), (0.0, 2)]
-    assert taken(Ordered({1: [102], 2: [101]}, {7: edge, 8: edge})) == [(7, 1), (8, 1)]
-    assert taken(Ordered(families, dict.fromkeys(range(4), TIED))) == [
-        (0, 1), (1, 1), (2, 2), (3, 2),
-    ]  # fmt: skip
-    assert taken(Ordered(families, dict.fromkeys(range(3), TIED))) == [(0, 1), (1, 2), (2, 2)]
-    assert taken(Ordered(families, {7: TIED})) == [(7, 1)]
-    assert taken(Ordered(families, {7: []})) == []
+def collected(new: Any, old: Any = None, name: str = "a", entry: bool = True) -> Row:
+    """Node 1, called ``a`` before, in a dump of which nine others stay."""
+    found = row({1: (new, ())}, {} if old is None else {1: (old, ())})
+    kept = {f"k{k}": 50 + k for k in range(9)}
+    for n in kept.values():
+        found.w.line[n] = A
+    present = found.w.present
+    found.w.present = lambda n: A if n >= 50 else present(n)
+    found.w.steps.places[0].entry = entry
+    found.w.known[1] = (1,)
+    was = kept | ({} if old is None else {"a": 1})
+    found.w.changes = [(0, was, kept | {name: 1})]
+    found._collect()
+    return found
 
 
-def test_ties_of_several_groups() -> None:
-    families = {1: [101], 2: [102]}
-    other = line("%b = f32[5] add()", "f")
-    found = Ordered(families, {7: TIED, 8: TIED, 9: TIED}, n8=other)
-    found._in_order(every=False)
-    assert found.told == [(7, 1), (9, 2)]
-    assert found.open == [(8, "c")]
-    found._in_order(every=True)
-    assert found.told[2:] == [(8, 1)]
-    assert found.open == []
-    every = Ordered(families, {7: TIED, 8: TIED, 9: TIED}, n8=other)
-    every._held.add((7, "c"))
-    every._in_order(every=True)
-    assert every.told == [(8, 1), (9, 1)], "7 waits for what it is a part of"
-    assert every.open == [(7, "c")]
+def test_what_is_in_question() -> None:
+    found = collected(A)
+    assert (found.fresh, found.open, found.parts) == ({1: True}, [(1, "f")], {1: {}})
+    assert (found.at[50], found.at[1], found.place[1], found.named["a"]) == (0, 9, 0, 1)
+    found = collected(A, A)
+    assert (found.fresh, found.open, found.parts) == ({}, [], {})
+    found = collected(A, A, "b")
+    assert (found.fresh, found.open) == ({1: False}, [(1, "f")])
+    found = collected(A, line("%a = f32[4] tanh()", "f"))
+    assert (found.fresh, found.open, found.unnamed) == ({1: False}, [(1, "f")], {})
+    found = collected(line("%a = f32[4] add()"), line("%a = f32[4] tanh()"))
+    assert (found.fresh, found.open, found.unnamed) == ({1: False}, [], {1: (1,)})
+    found = collected(line("%a = f32[4] add()"))
+    assert (found.fresh, found.open, found.unnamed) == ({1: True}, [], {})
+
+
+@pytest.mark.parametrize(("entry", "open_"), [(True, []), (False, [(1, "x")])])
+def test_arguments_have_no_op_name_of_an_operation(entry: bool, open_: list[Any]) -> None:
+    """What stands there is a name, such as ``weights[0]``; loops' have that of the loop."""
+    x = line("%a = f32[4] parameter(0)", "x")
+    assert collected(x, entry=entry).open == open_
+    found = collected(x, line("%a = f32[4] parameter(0)", "y"), entry=entry)
+    assert found.open == open_
+    assert (1 in found.parts) is not entry
+
+
+def test_a_name_proves_nothing_where_all_was_written_anew() -> None:
+    plain = line("%a = f32[4] add()")
+    found = row({1: (plain, ()), 2: (A, ())}, {1: (plain, ())})
+    found.w.steps.places[0].entry = True
+    found.w.known[1] = (1,)
+    found.w.changes = [(0, {"a": 1, "b": 3}, {"a": 1, "c": 2})]
+    found._collect()
+    assert found.anew
+    assert (found.fresh, found.unnamed, found.open) == ({1: False, 2: True}, {}, [(2, "f")])
+
+
+def test_fusions_are_looked_into() -> None:
+    """One is told from the other by what its fusion reads."""
+    before = f"{P}; a = f32[4] tanh(p)@f; b = f32[4] tanh(q)@f"
+    after = f"{P}; g = f32[4] {{0}}(q), calls=%two; h = f32[4] {{0}}(p), calls=%one"
+    one = "x = f32[4] parameter(0); ROOT c = f32[4] tanh(x)@f"
+    two = "y = f32[4] parameter(0); ROOT d = f32[4] tanh(y)@f"
+    for opcode in ("fusion", "call"):
+        found = known(before, dump(after.format(opcode), two=two, one=one))
+        assert said(found, "c d") == "c=a:NEIGHBOURS d=b:NEIGHBOURS"
+    found = known(before, dump(after.format("map"), two=two, one=one))
+    assert said(found, "c d") == "c=b:ORDER d=a:ORDER", "in printed order"
+
+
+# -- evidence and what is written down ---------------------------------------------------------
+
+
+def test_ranks() -> None:
+    """1.5 for the opcode, 1 for the shape, 5 for the name; of a family its best one counts."""
+    add, tanh = line("%z = f32[4] add()"), line("%z = f32[4] tanh()")
+    found = row({7: (A, ())}, {101: (A, ()), 102: (add, ()), 103: (tanh, ())})
+    found._groups["f", -1] = {3: [103], 4: [], 1: [103, 101], 2: [102]}
+    found.w.index = {"f": {101: None}}
+    assert found._rank(7, "f") == [(7.5, 1), (2.5, 2), (1.0, 3), (0.0, 4)]
+    found._around = lambda n, c: {4: 2.5, 3: 1.5}  # type: ignore[method-assign]
+    assert found._rank(7, "f") == [(7.5, 1), (2.5, 2), (2.5, 3), (2.5, 4)]
+
+
+@pytest.mark.parametrize(("indexed", "more"), [(True, 3.0), (False, 0.0)])
+def test_source_lines_do_not_count_where_it_was_inlined(indexed: bool, more: float) -> None:
+    told = line("%a = f32[4] add()", "f", "7")
+    found = row({7: (told, ())}, {101: (told, ())})
+    found._groups["f", -1] = {1: [101]}
+    found.w.index = {"f": {101: None}} if indexed else {}
+    assert found._rank(7, "f") == [(7.5 + more, 1)]
+
+
+def test_what_is_written_down() -> None:
+    merged = line("%a = f32[4] add()", "f;g")
+    found = row({n: (merged, ()) for n in range(1, 5)})
+    w = found.w
+    w.known = {1: (1, 2)}
+    w.unnamed = {1: (9,), 2: (9,), 3: (9,), 4: (9,)}
+    found.unnamed = {1: (8,), 2: (8,), 4: (8,)}
+    found.fresh = {1: True, 2: True, 3: True}
+    found.parts = {1: {"g": (2,), "f": (1,), "old": (3,)}, 2: {}, 3: {}, 4: {}}
+    found.how = {1: How.NEIGHBOURS}
+    found._write()
+    assert list(w.parts[1].items()) == [("f", (1,)), ("g", (2,))], "in the order of its op name"
+    assert list(w.parts) == [1]
+    assert w.unnamed == {2: (8,), 4: (9,)}
+    assert w.how == {1: How.NEIGHBOURS, 2: How.FIRST, 3: How.FIRST, 4: How.FIRST}
+    assert w.history[1] == [(3, (1, 2), How.NEIGHBOURS, True)]
+    assert w.history[2] == [(3, (), How.FIRST, False)]
+    assert not w.guesses
+    found.how[1] = How.GUESSED
+    found._write()
+    assert w.guesses
+    assert len(w.history[1]) == 2
+
+
+def test_parameters_of_fusions_follow_what_they_are_given() -> None:
+    found = row()
+    w = found.w
+    w.outside = {10: 1, 11: 0}
+    w.inside[1][10] = w.inside[0][11] = None
+    found.outside = {10: 2, 11: 3, 12: 2}
+    found._write()
+    assert w.outside == {10: 2, 11: 3, 12: 2}
+    assert {k: [*v] for k, v in w.inside.items() if v} == {2: [10, 12], 3: [11]}

@@ -77,6 +77,9 @@ SUBJECTS = {
     "the first line": (op("tanh", "1:4-8"), "`f(x,` in `f` (line 1) is gone."),
     "the first column": (op("tanh", "1:0-3"), "`def` in `f` (line 1) is gone."),
     "several lines": (op("tanh", "2:8-3:22"), "`x @ w.T …` in `f` (line 2) is gone."),
+    "several lines from the first column": (
+        op("tanh", "1:0-3:22"), "`def f(x, w): …` in `f` (line 1) is gone.",
+    ),
     "the empty last line": (op("tanh", "4"), "The tanh in `f` (line 4) is gone."),
     "no such line": (op("tanh", "5"), "The tanh in `f` (line 5) is gone."),
     "line 0": (op("tanh", "0"), "The tanh in `f` (line 0) is gone."),
@@ -371,6 +374,14 @@ def test_what_is_in_the_same_fusion_is_told_in_one_word() -> None:
     )
 
 
+def test_a_gather_is_more_than_the_arithmetic_of_its_indices() -> None:
+    found = teller([op("add", DOT), op("gather", DOT)], "a = f32[4] gather(p)@1")
+    assert found.of_operations([0, 1]) == (
+        "`x @ w.T` in `f` (line 2) became the gather `a`; its add is gone; the passes were not"
+        " kept, so which one removed it is unknown."
+    )
+
+
 SAME = {
     "matmuls are one whatever their names": ("dot_general", "a/x", "dot_general", "b/y",
                                              "became 2 matmuls, `d` and `e`"),
@@ -589,6 +600,7 @@ def test_one_call_of_a_function_that_is_shared() -> None:
     [
         ({"copy": 1}, "copy"),
         ({"copy": 2}, "2 copies"),
+        ({"array": 2}, "2 arrays"),
         ({"copy": 1, "tanh": 3}, "copy and 3 tanhs"),
         ({"a": 1, "b": 1, "c": 1}, "a, b and c"),
         ({"a": 1, "b": 1, "c": 1, "d": 1}, "a, b, c and 1 more"),

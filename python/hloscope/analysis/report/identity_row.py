@@ -54,18 +54,16 @@ class Row(Known):
 
     def _collect(self) -> None:
         w = self.w
-        order = 0
         anew = self.anew = self._anew()
         for place, was, now in w.changes:
             back = {n: name for name, n in was.items()}
             for name, n in now.items():
-                order += 1
-                self.at[n], self.place[n], self.named[name] = order, place, n
+                self.at[n], self.place[n], self.named[name] = len(self.at), place, n
                 line, operands = w.present(n), w.present_operands(n)
                 for o in operands:
                     self.users[o].append(n)
                 if line.opcode in ("fusion", "call"):
-                    self._look_inside(n, line, operands)
+                    self._look_inside(line, operands)
                 if n not in back:
                     self.fresh[n] = True
                 elif anew or back[n] != name or line.opcode != w.line[n].opcode:
@@ -103,11 +101,11 @@ class Row(Known):
         new = sum(was.get(name) != n for was, now in both for name, n in now.items())
         return pass_match.written_anew(before, lost, new)
 
-    def _look_inside(self, n: int, line: Line, operands: Sequence[int]) -> None:
-
-        for name in called(line):
-            for m in self.w.alive.get(self.w.place_of.get(name, -1), {}).values():
-                inner = self.w.present(m)
+    def _look_inside(self, line: Line, operands: Sequence[int]) -> None:
+        w = self.w
+        for place in [w.place_of[name] for name in called(line) if name in w.place_of]:
+            for m in w.alive[place].values():
+                inner = w.present(m)
                 if inner.opcode == "parameter" and inner.arguments.isdecimal():
                     k = int(inner.arguments)
                     if k < len(operands):
@@ -200,7 +198,7 @@ class Row(Known):
             paired = {y for y, _ in self.pairs.get(n, ())} | self.replaced.get(n, set())
             same = [y for y in every if y in paired]
         if same:
-            y = max(same, key=lambda y: self._score(n, y)) if len(same) > 1 else same[0]
+            y = same[0] if len(same) == 1 else max(same, key=lambda y: self._score(n, y))
             ids = next((i for i in w.parts[y].values() if w.main.get(i[0], i[0]) == family), ids)
         # no more certain than its source
         before = min((w.how.get(y, How.FIRST) for y in same or every), default=How.FIRST)

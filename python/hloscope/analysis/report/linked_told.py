@@ -105,7 +105,8 @@ class Teller:
             by: dict[int, list[int]] = {}
             for k in group:
                 call = self._python_call(k, calls)
-                by.setdefault(-1 if call is None else call.number, []).append(k)
+                if call is not None:
+                    by.setdefault(call.number, []).append(k)
             found = self._split[group, calls] = {n: tuple(of) for n, of in by.items()}
         return found
 

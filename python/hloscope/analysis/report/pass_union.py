@@ -80,9 +80,7 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
         computations.append(c)
     for n, i in made.items():
         version = steps.versions[steps.nodes[n].versions[-1]]
-        i.operands = tuple(
-            [made[o] for o in version.operands if made[o].computation is i.computation]
-        )
+        i.operands = tuple([made[o] for o in version.operands])
     module.entry = next((c for c in computations if c.is_entry), None)
     module.computations = _reached(computations, module.entry)
     order = [numbers[i.index] for c in module.computations for i in c.instructions]
@@ -123,7 +121,6 @@ def _shape(text: str) -> Shape:
 def _in_order(steps: Steps, order: list[int]) -> list[int]:
     """Operands before their users if possible, otherwise as they were printed."""
     out: list[int] = []
-    here = set(order)
     seen: set[int] = set()
     for start in order:
         if start in seen:
@@ -133,7 +130,7 @@ def _in_order(steps: Steps, order: list[int]) -> list[int]:
         while stack:
             node, rest = stack[-1]
             for o in rest:
-                if o in here and o not in seen:
+                if o not in seen:
                     seen.add(o)
                     stack.append((o, iter(_operands(steps, o))))
                     break
