@@ -6,6 +6,7 @@ import hloscope as hs
 import pytest
 from hloscope.analysis.grouping.groups import BESIDE, FLAT, KINDS, group_tree, plain_tree
 from hloscope.hlo import Module
+from stacked import Stack, Stacks
 
 F = "f32[8]"
 
@@ -93,13 +94,18 @@ def test_what_is_called_is_a_group_of_its_role() -> None:
 
 def test_branches_of_a_predicate_are_true_and_false() -> None:
     row = f"c = {F} conditional(q, mainp, mainp), "
-    entry = computation(
-        "main", "q = pred[] constant(true)",
-        f"{row}true_computation=left, false_computation=right", head="ENTRY ",
-    )  # fmt: skip
-    said = told(read(CALLED, entry))
-    assert "    branch true branch: 2 (2)" in said
-    assert "    branch false branch: 2 (2)" in said
+    yes = computation("yes", *chain("y", 3, begin="yesp"))
+
+    def said(entry: str) -> list[str]:
+        lines = [line.strip() for line in told(read(CALLED, yes, entry))]
+        return [line.removeprefix("branch ") for line in lines if line.startswith("branch ")]
+
+    entry = entry_of(
+        "q = pred[] constant(true)", f"{row}true_computation=yes, false_computation=right"
+    )
+    assert said(entry) == ["true branch: 4 (4)", "false branch: 2 (2)"]
+    entry = entry_of(f"{row}branch_computations={{yes, right, left}}")
+    assert said(entry) == ["branch 0: 4 (4)", "branch 1: 2 (2)", "branch 2: 2 (2)"]
 
 
 def test_a_windowed_loop_is_named_by_its_body() -> None:
@@ -189,16 +195,53 @@ def test_scopes_in_a_loop_are_below_that_of_the_loop() -> None:
         assert [line[6:] for line in said if line.startswith("      ")] == scopes, name
 
 
+def order(*rows: str) -> list[str]:
+    """Labels of ENTRY's groups in order."""
+    inside = [line[4:] for line in told(read(entry_of(*rows))) if line.startswith("    ")]
+    return [line.split(":")[0] for line in inside if line[0] != " "]
+
+
 def test_groups_are_in_the_order_of_their_boxes() -> None:
     """What a constant alone makes is early: it says nothing about where its scope is."""
-    late = [f'z{k} = {F} broadcast(k), metadata={{op_name="jit(f)/late/b"}}' for k in range(3)]
-    rows = [
-        "k = f32[] constant(0)", *late, *chain("a", 7, "early"), *chain("b", 4, "late", "a6"),
-        f"m = {F} add(b3, z0)", f"n = {F} add(m, z1)", f"o = {F} add(n, z2)",
+    meta = 'metadata={op_name="jit(f)/late/b"}'
+    early = [f"z{k} = {F} broadcast(k), {meta}" for k in range(12)]
+    rows = ["k = f32[] constant(0)", *early, *chain("a", 7, "early"), *chain("b", 4, "late", "a6")]
+    rows += [f"m{k} = {F} add({f'm{k - 1}' if k else 'b3'}, z{k}), {meta}" for k in range(12)]
+    assert order(*rows, f"r = ({F}) tuple(m11)") == ["scope early", "scope late"]
+    # a group of groups is where those are
+    parts = [*chain("b", 5, "late/x", "a6"), *chain("c", 5, "late/y", "b4")]
+    assert order(*chain("a", 7, "early"), *parts, f"r = ({F}) tuple(c4)") == [
+        "scope early", "scope late",
     ]  # fmt: skip
-    rows[-3:] = [f'{row}, metadata={{op_name="jit(f)/late/add"}}' for row in rows[-3:]]
-    said = told(read(entry_of(*rows, f"r = ({F}) tuple(o)")))
-    assert [line.split(":")[0] for line in said[2:]] == ["    scope early", "    scope late"]
+    before = [*chain("b", 5, "first/x"), *chain("c", 5, "first/y", "b4")]
+    after = chain("a", 7, "second", "c4")
+    assert order(*before, *after, f"r = ({F}) tuple(a6)") == ["scope first", "scope second"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "label"),
+    [(6, 4, "layer"), (5, 5, "body"), (0, 10, "body"), (10, 0, "layer")],
+)
+def test_a_loops_body_is_the_function_of_three_fifths_of_it(
+    inner: int, outer: int, label: str
+) -> None:
+    """``step`` around it is that of ENTRY too; the loop's own line is not known."""
+    stacks = Stacks()
+
+    def sines(name: str, count: int, stack: Stack, begin: str) -> list[str]:
+        meta = f", metadata={{stack_frame_id={stacks.frame(stack)}}}"
+        return [row + meta for row in chain(name, count, begin=begin)]
+
+    rows = sines("a", inner, [("step", 1), ("layer", 5)], "bodyp")
+    rows += sines("b", outer, [("step", 2)], f"a{inner - 1}" if inner else "bodyp")
+    body = computation("body", *rows)
+    entry = entry_of(
+        *sines("c", 3, [("step", 3)], "mainp"),
+        f"w = {F} while(c2), condition=condition, body=body",
+    )
+    whole = stacks.head() + CALLED.replace("body", "nobody") + body + entry
+    kinds = [line.split(":")[0].strip() for line in told(hs.read(whole).module)]
+    assert f"body {label}" in kinds
 
 
 def test_a_plain_tree_has_computations_alone() -> None:

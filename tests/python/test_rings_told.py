@@ -28,7 +28,10 @@ def row(name: str, op: str, of: str, at: str = AT, shape: str = F) -> str:
 
 
 def read(*rows: str, before: str = "") -> hs.Module:
-    head = f"HloModule m, num_partitions=4\n{before}\nENTRY main {{\n"
+    aside = (
+        f"aside {{\n  a0 = {F} parameter(0)\n  a1 = {F} negate(a0)\n  ROOT a2 = {F} copy(a1)\n}}\n"
+    )
+    head = f"HloModule m, num_partitions=4\n{aside}{before}\nENTRY main {{\n"
     given = f"  x = {F} parameter(0)\n  w = {F} parameter(1)\n  k = {F} constant({{...}})\n"
     module = hs.read(head + given + "\n".join([*rows, f"  ROOT r = ({F}) tuple(x)", "}\n"])).module
     assert module.warnings == ()
@@ -64,6 +67,8 @@ SCATTER = [
 def test_a_ring_holds_its_products() -> None:
     assert told(*GATHER) == {GATHERED: "p1 d1 p2 d2 s"}
     assert told(*SCATTER) == {SCATTERED: "d0 p1 d1 a1 p2 d2 a2"}
+    # another product's permute of what it makes says nothing about it
+    assert told(*GATHER, row("e", "permute", "s", ELSE)) == {GATHERED: "p1 d1 p2 d2 s"}
     # without a product it is none
     assert told(*(r.replace("dot(", "add(") for r in GATHER)) == {}
     assert told(*(r for r in GATHER if "dot(" not in r and "add(" not in r)) == {}
