@@ -156,7 +156,6 @@ def _through_fusion(at: Instruction, path: list[int]) -> Instruction | None:
     """The one operand that a fusion of casts, copies and slices passes on; None for others."""
     called = at.called_computations
     inside = called[0].root if called else None
-    inner_path: list[int] = []
     if inside is not None and inside.opcode == "tuple" and path and path[-1] < len(inside.operands):
         inside = inside.operands[path[-1]]
     for _ in range(_STEPS):
@@ -164,7 +163,7 @@ def _through_fusion(at: Instruction, path: list[int]) -> Instruction | None:
             return None
         if inside.opcode == "parameter":
             number = inside.parameter_number
-            if number is None or number >= len(at.operands) or inner_path:
+            if number is None or number >= len(at.operands):
                 return None
             if path and at.shape.is_tuple:
                 path.pop()
