@@ -149,6 +149,9 @@ def test_each_device_is_divided_by_its_own_runs() -> None:
     )
     assert found.wall[:2].tolist() == [4.0, 3.0]
     assert np.isnan(found.wall[2])
+    two = join(module(), rows, match=Match(4, {0: 2, 1: 0}))
+    assert [at(two, two.seconds, "a", k) for k in range(3)] == [6.0, 3.0, 3.0]
+    assert two.notes == (found.notes[1],)
     same = join(module(), rows, match=Match(4, {0: 4, 1: 4}))
     assert same.notes == ()
     given = join(module(), rows, 3, match=match)

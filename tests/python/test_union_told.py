@@ -143,6 +143,21 @@ def test_two_that_have_one_name_one_after_the_other() -> None:
     assert named(module, "c").attribute_text == "to_apply=%f', called_computations={%f}"
 
 
+def test_a_call_is_of_those_that_had_the_name_meanwhile() -> None:
+    """``f`` is replaced by another of its name as ``c`` turns to ``g``, and as ``k`` is made."""
+    text = "p = f32[] parameter(0); {}ROOT r = f32[] add(p, p)"
+    old, new = "x = f32[] parameter(0); ROOT y = f32[] tanh(x)@f/tanh", "ROOT v = f32[] rng()@f/v"
+    module = whole(
+        dump(text.format("c = f32[] call(p), to_apply=%f; d = f32[] call(p), to_apply=%f; "),
+             f=old, g=BODY.format("sine")),
+        dump(text.format("c = f32[] call(p), to_apply=%g; k = f32[] call(p), to_apply=%f; "),
+             f=new, g=BODY.format("sine")),
+    )  # fmt: skip
+    assert {i.name: i.attribute_text for i in module.instructions if i.opcode == "call"} == {
+        "c": "to_apply=%g, called_computations={%f}", "d": "to_apply=%f", "k": "to_apply=%f'",
+    }  # fmt: skip
+
+
 def test_what_nothing_ever_called_is_left_out() -> None:
     module = whole(dump(CALL.format("call", "f"), f=BODY.format("tanh"), g=BODY.format("sine")))
     assert [c.name for c in module.computations] == ["f", "e"]

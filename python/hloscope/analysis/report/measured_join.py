@@ -122,7 +122,7 @@ def join(
         often = counts[:, _once(module)]
         steps = round(float(np.median(often[often > 0]))) if (often > 0).any() else 1
     steps = max(1, steps)
-    of = np.array([max(1, n or steps) for n in each] if each else [steps] * len(devices))[:, None]
+    of = np.array([n or steps for n in each] if each else [steps] * len(devices))[:, None]
     notes = list(match.notes if match is not None else ())
     if len(set(of.ravel().tolist())) > 1:
         notes.append(

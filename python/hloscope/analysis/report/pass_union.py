@@ -37,15 +37,11 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
     # called computations come before their callers, as in printed modules
     for place in sorted(steps.places, key=lambda p: (p.entry, p.index)):
         c = Computation.__new__(Computation)
-        c.index, c.name, c.is_entry, c.module = (
-            len(computations),
-            name_of[place.index],
-            False,
-            module,
-        )
+        c.index, c.name, c.module = len(computations), name_of[place.index], module
         c.is_entry = place.entry and place.last == steps.rows
         c.attribute_text, c.text_span, c.root = "", None, None
         body = []
+        roots: dict[int, Instruction] = {}  # by the row after their last one
         for n in _in_order(steps, place.order):
             node = steps.nodes[n]
             version = steps.versions[node.versions[-1]]
@@ -66,14 +62,13 @@ def union(steps: Steps, name: str, partitions: int = 1) -> tuple[Module, list[in
                 extra = f'metadata={{op_name="{line.op_name}"}}'
                 i.attribute_text = f"{i.attribute_text}, {extra}" if i.attribute_text else extra
             i.operands = ()
-            if line.root and (
-                c.root is None or node.last >= steps.nodes[numbers[c.root.index]].last
-            ):
-                c.root = i
+            if line.root:
+                roots[node.last] = i
             made[n] = i
             numbers.append(n)
             body.append(i)
-        if c.root is not None:
+        if roots:
+            c.root = roots[max(roots)]
             c.root.is_root = True
         c.instructions = tuple(body)
         c._names = None
@@ -174,7 +169,7 @@ class _Names:
         found: dict[str, None] = {}
         for version, end in zip(versions, ends, strict=True):
             line = version.line
-            if "%" in line.attributes and line.opcode not in NEVER_CALLS:
+            if "%" in line.attributes:
                 for _, called in called_names(line.opcode, line.attributes):
                     lives = self._lives.get(called, ())
                     found |= {f"%{n}": None for a, b, n in lives if a < end and version.row < b}
