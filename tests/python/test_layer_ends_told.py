@@ -115,6 +115,7 @@ SPEC = "x! y! p:x q:p l=while:q g:l a:y,g"
         ("x! y! p:x l=while:p k=while:l a:k", {"work": {"l": LOOP, "k": LOOP}}, "p l k"),
         ("x! y! p:x l=while:p k=while:p a:k", {}, "l"),
         ("x! p:x a:p", {"work": {}}, ""),
+        ("x! e:x a:e p:a l=while:p g:l", {"late": "p"}, "l"),  # it needs the layer, which needs e
     ],
 )
 def test_a_loop_that_does_a_layers_work_stands_beside_them_with_what_it_alone_needs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from layered import BACKWARD, FORWARD, IN_STEP, MORE, PAIR, Model, body, step
+from layered import BACKWARD, FORWARD, IN_STEP, Model, step
 
 
 def after(spec: str, name: str, new: str) -> str:
@@ -85,6 +85,40 @@ def test_a_layer_of_another_kind_before_the_others_is_no_embedding() -> None:
     assert of(4) == "forward > before layers"
 
 
+def test_what_no_pass_names_is_of_the_pass_that_it_serves() -> None:
+    """``s`` is in no scope: once the loss is made from it, once the loss's gradient."""
+    spec = after(step(), "logits", "s=sine:out")
+    assert Model(spec.replace("cosine:logits", "multiply:logits,s"), IN_STEP).of("s") == (
+        "forward > loss"
+    )
+    spec = after(step(), "loss", "s=sine:t3")
+    assert Model(spec.replace("exponential:loss", "multiply:loss,s"), IN_STEP).of("s") == (
+        "backward > loss"
+    )
+
+
+def test_layers_that_no_pass_names_are_the_forward_passs() -> None:
+    """A frozen network is differentiated in none of its layers."""
+    m = Model(step(), IN_STEP | dict.fromkeys("nht", ""))
+    assert [m.of(f"h{k}") for k in range(4)] == [f"forward > layer {k}" for k in range(4)]
+
+
+def test_what_has_nothing_to_do_with_layers_is_in_none_of_the_boxes_around_them() -> None:
+    m = Model(step().replace("r=tuple:", "q=sine:table r=tuple:q,"), IN_STEP | {"q": FORWARD})
+    assert m.of("q") == "forward"
+    assert m.at("x table out w0") == {"forward"}  # arguments
+
+
+def test_where_gradients_have_no_layers_nothing_is_called_after_what_is_around_them() -> None:
+    spec = step().partition(" dout=")[0]
+    spec += (" dout=dot:dloss,t3 dlast=dot:dloss,out d=multiply:dlast,n3 q=sine:d "
+             "uout=subtract:out,dout utable=subtract:table,q r=tuple:uout,utable")  # fmt: skip
+    m = Model(spec, IN_STEP | {"q": BACKWARD})
+    assert m.stacks() == [("layer", 4, False)]
+    assert m.of("loss") == "forward > loss"
+    assert m.at("dloss dout dlast d q") == {"backward"}
+
+
 # -- the optimiser -----------------------------------------------------------------------------
 
 
@@ -110,6 +144,13 @@ def test_products_of_an_optimiser_are_no_layers_but_its_collectives_are_the_laye
     m = Model(spec.replace(" r=tuple:u0", f" {made} r=tuple:m5"), IN_STEP)
     assert m.stacks() == [("layer", 4, False), ("layer", 4, True)]
     assert m.at("m0 m5") == {"optimizer"}
+
+
+def test_what_the_updated_model_predicts_is_outside_the_optimisers_box() -> None:
+    m = Model(step().replace(" r=tuple:", " guess=dot:u0,uout told=slice:guess r=tuple:told,"),
+              IN_STEP, {"told": "f32[4,4]"}, {"told": "slice={[0:4], [0:4]}"})  # fmt: skip
+    assert m.at("guess told") == {""}
+    assert m.of("u0") == "optimizer"
 
 
 # -- names of layers ---------------------------------------------------------------------------
@@ -168,6 +209,49 @@ def test_a_scope_that_holds_a_product_more_is_around_the_layers() -> None:
     assert m.of("logits") == "forward > net"
 
 
+def test_gradients_whose_names_lack_the_scope_are_shown_where_their_layers_are() -> None:
+    m = Model(step(), within("logits") | dict.fromkeys("abcd", BACKWARD))
+    assert m.at("a1 b1 c1 d1") == {"backward > net > layer 1"}
+
+
+def levels(first: list[str], second: list[str] | None = None) -> list[str]:
+    """Layers of two products, the first and the second in these scopes."""
+    n = len(first)
+    spec = ["x!", *(f"w{k}!" for k in range(n))]
+    at = "x"
+    for k in range(n):
+        spec.append(f"h{k}=dot:{at},w{k} t{k}=tanh:h{k} g{k}=dot:t{k},w{k} s{k}=sine:g{k}")
+        at = f"s{k}"
+    where: dict[str, str | None] = {"loss": "net/head", "end": "net/head"}
+    for names, paths in (("ht", first), ("gs", second or first)):
+        where |= {f"{c}{k}": path for c in names for k, path in enumerate(paths)}
+    m = Model(" ".join([*spec, f"loss=dot:{at},x end=dot:loss,x r=tuple:end"]), where)
+    return [m.of(f"h{k}") for k in range(n)]
+
+
+def down(*numbers: int, below: str = "") -> list[str]:
+    return [f"net/down_{n}{below}" for n in numbers]
+
+
+def test_levels_that_hold_layers_stay_around_them() -> None:
+    of = (0, 0, 1, 1, 2, 2)
+    assert levels(down(*of)) == [f"net > down_{n} > layer {k}" for k, n in enumerate(of)]
+    # what is in a level is in its layers
+    assert levels(down(*of, below="/res")) == [
+        f"net > down_{n} > layer {k} > res" for k, n in enumerate(of)
+    ]
+
+
+def test_scopes_that_are_no_levels_are_within_the_layers() -> None:
+    twice = (0, 0, 1, 1, 0, 0)  # two turns through one
+    assert levels(down(*twice)) == [f"net > layer {k} > down_{n}" for k, n in enumerate(twice)]
+    # the last layers are half in one, half in another
+    first, second = (0, 0, 1, 1, 1, 1), (0, 0, 1, 1, 2, 2)
+    assert levels(down(*first), down(*second)) == [
+        f"net > layer {k} > down_{n}" for k, n in enumerate(first)
+    ]
+
+
 # -- several stacks ----------------------------------------------------------------------------
 
 ENCODE, DECODE = ("h", "t", "w"), ("g", "s", "v")
@@ -212,37 +296,24 @@ def test_gradients_of_a_decoder_come_before_those_of_its_encoder() -> None:
     ]  # fmt: skip
 
 
-# -- loops -------------------------------------------------------------------------------------
-
-
-def scanned(forward: str, backward: str, more: str = "") -> Model:
-    """A step whose layers are in a loop, and their gradients in another."""
-    spec = (
-        "x! table! out! w! emb=gather:table,x p=tuple:emb,w walk=while:p "
-        "g=get-tuple-element:walk logits=dot:g,out loss=cosine:logits dloss=exponential:loss "
-        "dout=dot:dloss,g dlast=dot:dloss,out q=tuple:dlast,w back=while:q "
-        "gb=get-tuple-element:back demb=scatter:gb uout=subtract:out,dout "
-        f"utable=subtract:table,demb {more} u0=sine:utable u1=sine:u0 u2=sine:u1 u3=sine:u2 "
-        "u4=sine:u3 u5=sine:u4 u6=sine:u5 r=tuple:uout,u6"
-    )
-    where = IN_STEP | dict.fromkeys(("p", "walk", "g"), FORWARD)
-    where |= dict.fromkeys(("q", "back", "gb"), BACKWARD)
-    loops = {"walk": "condition=more, body=walking", "back": "condition=more, body=going_back"}
-    return Model(
-        spec, where, dict.fromkeys(("p", "walk", "q", "back"), PAIR),
-        loops | {"g": "index=0", "gb": "index=0"},
-        MORE + body("walking", forward, "jvp()/while/body")
-        + body("going_back", backward, "transpose(jvp())/while/body"),
-    )  # fmt: skip
-
-
-def test_loops_over_the_layers_have_an_embedding_before_and_a_loss_behind() -> None:
-    m = scanned("dot sine dot tanh " * 3, "dot sine dot tanh " * 3)
-    assert m.stacks() == []
-    assert m.s.said([r for r in range(len(m.layers.loops)) if m.layers.loops[r]]) == "walk back"
-    assert m.of("emb") == "forward > embedding"
-    assert m.of("walk") == "forward"
-    assert m.at("logits loss") == {"forward > loss"}
-    assert m.at("dloss dlast dout") == {"backward > loss"}
-    assert m.of("back") == "backward"
-    assert m.of("demb") == "backward > embedding"
+@pytest.mark.parametrize(
+    ("scope", "wanted"),
+    [
+        ("", ["layer", "layer B", "layer C"]),
+        ("netB", ["netB", "netB B", "netB C"]),  # the letter is a part of the name
+        ("net B", ["net B", "net C", "net D"]),
+        ("net b", ["net b", "net b B", "net b C"]),
+    ],
+)
+def test_stacks_of_one_name_have_letters(scope: str, wanted: list[str]) -> None:
+    at, arguments, rows = "x", ["x!"], []
+    for s in "abc":
+        for k in range(4):
+            arguments.append(f"w{s}{k}!")
+            rows.append(f"{s}h{k}=dot:{at},w{s}{k} {s}t{k}=tanh:{s}h{k}")
+            at = f"{s}t{k}"
+        rows.append(f"{s}m=sine:{at}")
+        at = f"{s}m"
+    where = {f"{s}{c}": scope for s in "abc" for c in "ht"}
+    m = Model(" ".join([*arguments, *rows, f"r=tuple:{at}"]), where)
+    assert [name for name, _, _ in m.stacks()] == wanted

@@ -71,10 +71,11 @@ def of_loops(t: Table, found: Repeats, free: NDArray[np.bool_], work: Ints) -> N
     early = (free & (found.after < 0)).tolist()
     mine, others = loops.tolist(), [False] * len(free)
     ends = loops.tolist()  # whoever uses a loop's results does not use what the loop needs
+    loose = free.tolist()
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
         if mine[u]:
             mine[v] = True
-        if (others[u] and not ends[u]) or not mine[u]:
+        if (others[u] and not ends[u]) or not (mine[u] and loose[u]):
             others[v] = True
     only = np.array([m and e and not o for m, e, o in zip(mine, early, others, strict=True)])
     return np.asarray(loops | only)

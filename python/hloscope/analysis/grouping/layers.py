@@ -326,13 +326,14 @@ class _Finder:
         return max(1, len({self._path(s[0]) for s in stack.spine}))
 
     def _path(self, row: int) -> Path:
-        s = int(self.scope[row])
-        return self.paths[s] if s >= 0 else ()
+        return self._path_at(int(self.scope[row]))
+
+    def _path_at(self, scope: int) -> Path:
+        return self.paths[scope] if scope >= 0 else ()
 
     def _place(self, row: int) -> Path:
         """The scope by name, before layers became scopes."""
-        s = int(self.scopes.scope[row])
-        return without_phase(self.scopes.paths[s]) if s >= 0 else ()
+        return without_phase(self._path_at(int(self.scopes.scope[row])))
 
     def _paths_of(self, rows: list[int]) -> list[Path]:
         return [self._path(r) for r in rows]
@@ -363,7 +364,7 @@ class _Finder:
         first = int(self.t.first[c])
         rows = [*range(first, first + int(self.t.size[c])), *([caller] if caller >= 0 else [])]
         used = np.unique(self.scope[rows]).tolist()
-        return any(s >= 0 and self.paths[s][:1] in PHASES for s in used)
+        return any(self._path_at(s)[:1] in PHASES for s in used)
 
     def _id(self, path: Path) -> int:
         if path not in self.ids:
@@ -451,7 +452,7 @@ class _Finder:
     def _leads(self, found: Repeats) -> list[Path]:
         """The pass of each row by its scope, () for none."""
         scope = self.scope[found.first : found.first + len(found.position)].tolist()
-        return [self.paths[s][:1] if s >= 0 else () for s in scope]
+        return [self._path_at(s)[:1] for s in scope]
 
     def _name_optimiser(self, anchor: np.ndarray) -> None:
         free = (self.layer < 0) & ~self.t.silent & ~after_updates(self.module, self.phase)
@@ -462,7 +463,7 @@ class _Finder:
         label = f"optimizer · {name}" if name else "optimizer"
         ids = {}
         for s in np.unique(self.scope[rows]).tolist():
-            rest = without_phase(self.paths[s]) if s >= 0 else ()
+            rest = without_phase(self._path_at(s))
             if rest[:1] == (name,):  # a scope of that name says no more
                 rest = rest[1:]
             ids[s] = self._id((label, *rest))
