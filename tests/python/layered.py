@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hloscope.analysis.base.op_name import LAYER
 from hloscope.analysis.grouping.layers import layers
-from small_graphs import SHAPE, Small
+from small_graphs import BEFORE, SHAPE, Small
 from stacked import Stack, Stacks
 
 FORWARD, BACKWARD = "jvp()", "transpose(jvp())"
@@ -32,7 +32,7 @@ class Model:
         where: Mapping[str, str | None],
         shapes: Mapping[str, str] | None = None,
         more: Mapping[str, str] | None = None,
-        before: str = "",
+        before: str = BEFORE,
         calls: Mapping[str, Stack] | None = None,
     ) -> None:
         stacks = Stacks()

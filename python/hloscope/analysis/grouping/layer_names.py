@@ -45,7 +45,7 @@ class LayerNames:
         if prefix and under <= few and prefix[-1] not in LOOPS:
             return prefix[:-1], prefix[-1].removesuffix(CALLED)
         # a collective may belong to several lines, and then has their caller's
-        own = [r for r in spine if self.family[r] != ID["collective"]] or spine
+        own = [r for r in spine if self.family[r] != ID["collective"]]
         chains = self.calls.chains
         called = Counter(_functions(chains[self.calls.chain[r]]) for r in own if self._known(r))
         shared = common_to_most(called, ALIKE)
