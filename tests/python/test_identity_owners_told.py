@@ -141,6 +141,17 @@ def test_what_its_loop_was_inlined_from() -> None:
     assert found._came_out_of(7) == {}, "it calls itself"
 
 
+def test_a_loop_in_a_loop_that_was_inlined() -> None:
+    found = Owned("%d = f32[4] parameter(0)")
+    found.w.steps.places.append(SimpleNamespace(name="around"))
+    found.place |= {20: 1, 21: 1}
+    found._callers = lambda name: [20] if name == "now" else [21]  # type: ignore[method-assign]
+    found.pairs = {21: {(101, (102,)): None}}
+    found.w.known = {102: (2,)}
+    assert found._came_out_of(7, depth=2) == {(2,): How.FIRST}
+    assert found._came_out_of(7, depth=1) == {}
+
+
 def test_only_one_answer_is_taken() -> None:
     found = Owned("%d = f32[4] add()")
     assert not found._put_only(7, "f", {})

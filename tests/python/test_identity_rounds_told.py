@@ -53,7 +53,7 @@ ROUNDS: dict[str, tuple[dict[int, Any], str]] = {
         {1: lambda told: lead(4 if told else 0), 2: lead(5), 3: lead(3)},
         "2:1:NEIGHBOURS 1:1:NEIGHBOURS 3:1:NEIGHBOURS"),
     "the clearest again after one is decided": (
-        {1: lead(3), 2: lead(5), 3: lambda told: lead(5 if told else 0)},
+        {1: lead(3), 3: lambda told: lead(5 if told else 0), 2: lead(5)},
         "2:1:NEIGHBOURS 3:1:NEIGHBOURS 1:1:NEIGHBOURS"),
     "the clearest again after one in order": (
         {1: lead(0), 2: lambda told: lead(3 if told else 0),

@@ -7,6 +7,7 @@ dump are 0, 1, … from left to right.
 from __future__ import annotations
 
 import pytest
+from hloscope.analysis.report.pass_lines import Reader
 from hloscope.analysis.report.pass_steps import (
     ATTRIBUTES,
     BORN,
@@ -19,6 +20,7 @@ from hloscope.analysis.report.pass_steps import (
     SOURCE,
     USERS,
     Steps,
+    Walk,
     follow,
 )
 from pass_dumps import dump
@@ -340,3 +342,11 @@ def test_progress_is_told_before_each_dump_and_may_stop() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         follow(texts, stop)
+
+
+def test_what_is_there_lasts_while_dumps_are_still_read() -> None:
+    """Of three dumps two were read: identities are found meanwhile."""
+    walk, reader = Walk(3), Reader()
+    walk.step(0, reader.read(dump("p = f32[] parameter(0); ROOT a = f32[] tanh(p)")))
+    walk.step(1, reader.read(dump("p = f32[] parameter(0); ROOT b = f32[] sine(p)")))
+    assert lives(walk.steps) == [("p", 0, 3), ("a", 0, 1), ("b", 1, 3)]
