@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ from hloscope.analysis.base.structure import (
     mix,
     tokens,
 )
-from hloscope.analysis.grouping.folds import _far, _range, _stems, classes, folds, near
+from hloscope.analysis.grouping.folds import (
+    _Contents,
+    _far,
+    _inside,
+    _range,
+    _stems,
+    classes,
+    folds,
+    near,
+)
 from hloscope.analysis.grouping.groups import KINDS, GroupTree
 from small_graphs import Small
 
@@ -256,3 +266,49 @@ def test_groups_in_a_group_are_part_of_its_class() -> None:
     assert found[1] != found[2]
     assert found[3] != found[4]
     assert of([-1, 0, 0], [0, 1, 2, 0, 0, 0, 0], "msc")[1:] == [1, 2]  # of two kinds
+
+
+def test_a_called_computation_differs_as_the_scopes_in_it() -> None:
+    """Three branches with a scope each: two hold a sine, one a tanh."""
+    s = Small("x! a=sine:x b=sine:x c=tanh:x", before="")
+    parent, group = np.array([-1, 0, 0, 0, 1, 2, 3]), np.array([0, 4, 5, 6])
+    words = ["module", *["branch"] * 3, *["scope"] * 3]
+    kind = np.array([KINDS.index(w) for w in words])
+    n = len(words)
+    none, empty = np.full(n, -1), [False] * n
+    tree = GroupTree(
+        parent, kind, [""] * n, none, none, none, none, [""] * n, empty, empty, group, none
+    )
+    _, a, b, c, *_ = (int(number) for number in classes(s.t, tree))
+    assert a == b != c
+
+
+def test_vectors_and_integers_are_no_weights() -> None:
+    def of(*shapes: str) -> dict[str, int]:
+        names = [f"w{k}" for k in range(4)]
+        spec = " ".join(["x!", *(f"{w}!" for w in names), *(f"{w}u=sine:{w}" for w in names)])
+        s = Small(spec, shapes=dict(zip(names, shapes, strict=True)), before="")
+        return dict(_Contents(s.t, one_group(s)).weights(1))
+
+    assert of("f32[8]", "s32[8,8]", "pred[8,8]", "bf16[4,8]") == {"bf16[4,8]": 1}
+    assert of("f32[8,8]", "f32[8,8]", "f32[]", "u32[2,2]") == {"f32[8,8]": 2}
+
+
+def one_group(s: Small) -> GroupTree:
+    """All that is made is in one scope."""
+    parent, kind = np.array([-1, 0]), np.array([KINDS.index("module"), KINDS.index("scope")])
+    none, words, empty = np.full(2, -1), [""] * 2, [False] * 2
+    group = np.array([int(name.endswith("u")) for name in s.names])
+    return GroupTree(parent, kind, words, none, none, none, none, words, empty, empty, group, none)
+
+
+def test_what_is_in_a_layer_is_said_in_three_words() -> None:
+    parts = ("attn", "mlp", "norm", "gate")
+    sizes = (4, 3, 2, 5)
+    labels = ["module", "l0", "l1", *parts]
+    n = len(labels)
+    kind = np.array([KINDS.index("module"), *[KINDS.index("scope")] * (n - 1)])
+    tree = SimpleNamespace(kind=kind, label=labels, size=np.array([0, 14, 0, *sizes]))
+    children: list[list[int]] = [[1, 2], [3, 4, 5, 6], [], [], [], [], []]
+    assert _inside(1, tree, children) == ": attn, mlp, gate"
+    assert _inside(2, tree, children) == ""

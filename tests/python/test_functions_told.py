@@ -87,6 +87,15 @@ def test_a_call_that_is_four_fifths_of_a_group_is_examined_instead() -> None:
     assert left == []
 
 
+def test_two_functions_side_by_side_are_two_groups() -> None:
+    """Nothing is around them; frame 1 is as good as any."""
+    steps: list[Stack | None] = [[("f", 1)]] * 7 + [[("g", 2)]] * 7
+    assert cut(steps) == ({"f": span(0, 7), "g": span(7, 14)}, [])
+    module = hs.read(chain_of(Stacks(), steps)).module
+    assert calls(module).chains == (((0, "f"), (1, "")), ((0, "g"), (2, "")))
+    assert calls(module).chain.tolist() == [0] * 8 + [1] * 7 + [1]
+
+
 def test_calls_of_one_function_by_two_lines_are_two_groups() -> None:
     again = made(7, "a")
     assert cut([A] * 7 + [again] * 7) == ({"a": span(0, 7), "a'": span(7, 14)}, [])

@@ -216,7 +216,7 @@ def results(kinds: dict[str, int], crowded: int = 16) -> dict[str, str]:
     rows += [("sine_copy", "bitcast", "sine0"), ("last", "tanh", "sine1")]
     t, at = read(rows)
     node = node_of(at, " ".join(n for n, _, _ in rows))
-    out = [at[n] for n, _, _ in rows if n not in ("x", "sine0", "sine1")]
+    out = [at[n] for n, _, _ in rows if n not in ("x", "sine0")]
     gather_results(node, t, mask(at, "x sine_copy end"), np.array(out), crowded)
     return told(node, at)
 
@@ -275,6 +275,23 @@ def test_equal_pieces_are_groups_when_they_are_half_of_a_wide_one() -> None:
     assert pieces(3, 2, 56) == ({}, 64)  # 64 boxes
     found, left = pieces(3, 2, 57)
     assert (found["sqrt·sine"], found["tanh ×2"], left) == (3, 1, 57)
+
+
+@pytest.mark.parametrize("second", ["a", "x"])
+def test_pieces_of_the_same_work_are_equal_where_it_is_connected_alike(second: str) -> None:
+    """In half of them the second reads the first, or what all read."""
+    rows: Rows = [("x", "parameter", "0")]
+    for k in range(18):
+        of = f"a{k}" if k % 2 or second == "a" else "x"
+        rows += [(f"a{k}", "sine", "x"), (f"b{k}", "sqrt", of), (f"c{k}", "add", f"a{k}, b{k}")]
+    t, at = read(rows)
+    node = node_of(at, " ".join(n for n, _, _ in rows[1:]))
+    cut_wide(node, t, mask(at, "x"))
+    found = {c.fold_hint: c.label for c in node.children}
+    words = "sqrt·sine·add"
+    named = [words] if second == "a" else [f"{words} f32[8]", f"{words} f32[8] #2"]
+    assert sorted(found.values()) == named
+    assert len(node.children) == 18
 
 
 def test_a_rest_that_is_wide_is_cut_by_schedule() -> None:

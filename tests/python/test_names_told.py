@@ -94,6 +94,29 @@ def test_loops_are_told_apart_where_their_arguments_first_differ() -> None:
     assert (_keys(""), _keys("x")) == (("",), ("x",))
 
 
+def test_an_iteration_is_the_scope_of_most_of_it_below_that_of_its_loop() -> None:
+    """Passes and what loops are called say nothing; the rest of the loop's own scope names it."""
+
+    def of(loop: str, *inside: str) -> LoopName | None:
+        rows = ["HloModule m", "", "body {", "  b = f32[64] parameter(0)"]
+        for k, name in enumerate(inside):
+            meta = f'metadata={{op_name="jit(f)/{name}/sin"}}'
+            rows.append(f"  v{k} = f32[64] sine({f'v{k - 1}' if k else 'b'}), {meta}")
+        rows += [f"  ROOT o = f32[64] cosine(v{len(inside) - 1})", "}", "", "condition {"]
+        rows += ["  c = f32[64] parameter(0)", "  ROOT t = pred[] constant(true)", "}", ""]
+        meta = f'metadata={{op_name="jit(f)/{loop}/while"}}'
+        rows += ["ENTRY main {", "  x = f32[64] parameter(0)"]
+        rows += [f"  ROOT w = f32[64] while(x), condition=condition, body=body, {meta}", "}"]
+        module = hs.read("\n".join(rows)).module
+        return loop_names(module).get(module.find("w").index)
+
+    block, other = "net/while/body/block", "net/while/body/other"
+    assert of("net", *[block] * 6) == LoopName("block", "block")
+    assert of("net", *[block] * 6, *[other] * 3) == LoopName("block", "block")
+    assert of("net", *[block] * 4, *[other] * 4) == LoopName("net", "")
+    assert of("net/while/body/block", *[block] * 6) == LoopName("block", "")
+
+
 def test_the_label_of_a_loop_is_its_name() -> None:
     module = towers({"block": 8}, 2, ["p['a']", "p['b']"])
     words = loop_labels(module, [i.name for i in module.instructions])

@@ -288,3 +288,21 @@ def test_what_precedes_a_loop_over_layers_is_where_the_loop_is() -> None:
     assert once["c"] == "forward/net/layers.run/cos"
     top = of(spec, c="layers", a="jvp(layers.run)", g="transpose(jvp(net))")
     assert top["c"] == "forward/layers"
+
+
+def test_a_scope_of_its_own_is_not_inherited() -> None:
+    """Whichever scope is the first of all, and where a name has no scope."""
+    for names, wanted in (
+        ({"a": "jit(f)/one/sin"}, {"x": "one", "a": "one", "b": "one", "c": "one"}),
+        ({"a": "jit(f)/one/sin", "c": "jit(f)/two/sin"},
+         {"x": "one", "a": "one", "b": "one", "c": "two"}),
+        ({"a": "jit(f)/sin", "c": "jit(f)/two/sin"}, {"x": "", "a": "", "b": "two", "c": "two"}),
+        ({}, {}),
+    ):  # fmt: skip
+        s = Small("x! a:x b:a c:b", names=names, before="")
+        found = scopes(s.module)
+        said = {n: "/".join(found.paths[found.scope[s.at(n)]]) for n in s.names
+                if found.scope[s.at(n)] >= 0}  # fmt: skip
+        assert said == wanted, names
+        inherited = [n for n in s.names if found.inherited[s.at(n)]]
+        assert inherited == [n for n in wanted if n not in names]

@@ -8,6 +8,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.analysis.base.op_name import BACKWARD, FORWARD, LAYER, Path
+from hloscope.analysis.grouping.functions import calls
 from hloscope.analysis.grouping.scopes import Scopes
 from hloscope.analysis.grouping.true_calls import own_calls, with_true_calls
 from hloscope.hlo import Module
@@ -180,6 +181,33 @@ def test_the_call_of_an_instruction_is_that_of_its_first_origin() -> None:
     two = [SimpleNamespace(operation=k) for k in (1, 2)]
     module.origins.of[1:] = [two, two, two, two, [], [SimpleNamespace(operation=3), two[0]]]
     assert own_calls(module).tolist() == [NO, 1, NO, 0, 1, NO, 3]
+
+
+def test_functions_are_told_by_their_calls_where_these_are_known() -> None:
+    """A number instead of the line; the caller's rows have its call alone."""
+    inner: Calls = [("step", -1), ("g.<locals>.layer.__call__", 0), ("layer", 0), ("<lambda>", 2)]
+    module = program([(1, "", "")] * 2 + [(3, "", "")] * 2 + [(0, "", "")], inner)
+    found = calls(module)
+    assert found.chains[found.chain[1]] == ((-1, "step"), (-2, "layer"), (0, ""))
+    assert found.chains[found.chain[3]] == ((-1, "step"), (-3, "layer"), (0, ""))
+    assert found.chains[found.chain[5]] == ((-1, "step"), (0, ""))
+
+
+def test_what_a_fusion_holds_is_counted_once() -> None:
+    """Two boxes a call in ENTRY: the three that each has in a fusion's computation are in it."""
+    fused = "f {\n  p = f32[8] parameter(0)\n"
+    fused += "".join(f"  q{k} = f32[8] sine({f'q{k - 1}' if k else 'p'})\n" for k in range(6))
+    rows = "".join(f"  i{k} = f32[8] cosine({f'i{k - 1}' if k else 'x'})\n" for k in range(4))
+    end = "  ROOT e = f32[8] fusion(i3), kind=kLoop, calls=f\n}\n"
+    text = f"HloModule m\n{fused}}}\nENTRY main {{\n  x = f32[8] parameter(0)\n{rows}{end}"
+    module = hs.read(text).module
+    said = {**{f"q{k}": 1 + k // 3 for k in range(6)}, **{f"i{k}": 1 + k // 2 for k in range(4)}}
+    python = program([], TWO).origins.python
+    of = [[SimpleNamespace(operation=said[i.name])] if i.name in said else []
+          for i in module.instructions]  # fmt: skip
+    object.__setattr__(module, "origins", SimpleNamespace(python=python, of=of))
+    nothing = scopes_of([""] * (len(module.instructions) - 1))
+    assert with_true_calls(module, nothing, nothing) is nothing
 
 
 def test_without_calls_scopes_are_as_they_were() -> None:

@@ -188,7 +188,6 @@ def cut_sections(node: Node, t: Table, quiet: NDArray[np.bool_], size: int = SEC
     parts = [members[begin:end] for begin, end in pairwise(cuts)]
     for label, part in zip(_names(parts, t, quiet), parts, strict=True):
         child = _node(node, label, part, "section")
-        if count_boxes(quiet, part) > 1.5 * SECTION:
-            cut_sections(child, t, quiet)
+        cut_sections(child, t, quiet)
         node.children.append(child)
     node.members = np.zeros(0, np.int64)
