@@ -19,8 +19,8 @@ def computation(name: str, *rows: str, head: str = "") -> str:
 
 
 def chain(name: str, count: int, at: str = "", begin: str = "") -> list[str]:
-    """``<name>0 …``: so many in a row from ``begin`` on, in a scope."""
-    meta = f', metadata={{op_name="jit(f)/{at}/sin"}}' if at else ""
+    """``<name>0 …``: so many in a row from ``begin`` on, in a scope; "." is in none by name."""
+    meta = f', metadata={{op_name="jit(f)/{at}/sin"}}'.replace("/./", "/") if at else ""
     return [
         f"{name}{k} = {F} sine({f'{name}{k - 1}' if k else begin or 'mainp'}){meta}"
         for k in range(count)
@@ -242,6 +242,70 @@ def test_a_loops_body_is_the_function_of_three_fifths_of_it(
     whole = stacks.head() + CALLED.replace("body", "nobody") + body + entry
     kinds = [line.split(":")[0].strip() for line in told(hs.read(whole).module)]
     assert f"body {label}" in kinds
+
+
+# -- what is gathered ------------------------------------------------------------------------
+
+
+def around(before: int, after: int, inside: str) -> list[str]:
+    """ENTRY's groups, for so many boxes around a loop, a sort or a scope."""
+    rows = chain("a", before, ".")
+    last = f"a{before - 1}"
+    if inside == "net":
+        rows += chain("n", 3, "net", last)
+    else:
+        row = "condition=condition, body=body" if inside == "while" else "dimensions={0}"
+        rows.append(f'n2 = {F} {inside}({last}), {row}, metadata={{op_name="jit(f)/{inside}"}}')
+    rows += chain("b", after, ".", "n2")
+    said = told(read(CALLED, entry_of(*rows, f"r = ({F}) tuple(b{after - 1})")))
+    return [line[4:] for line in said if line.startswith("    ") and "unreach" not in line]
+
+
+def test_loose_boxes_around_a_scope_are_gathered_in_entry() -> None:
+    """From a dozen boxes on, with the scope."""
+    assert around(6, 5, "net") == ["scope net: 3 (3)"]
+    found = around(6, 6, "net")
+    assert found == ["component inputs: 6 (6)", "scope net: 3 (3)", "component outputs: 6 (6)"]
+
+
+def test_loose_boxes_around_a_loop_are_gathered_in_entry() -> None:
+    calls = ["body body: 2 (2)", "condition condition: 2 (2)"]
+    assert sorted(around(6, 6, "while")) == calls
+    gathered = ["component inputs: 7 (7)", "component outputs: 6 (6)"]
+    assert sorted(around(7, 6, "while")) == sorted([*calls, *gathered])
+    assert around(7, 6, "sort") == []  # few enough to be read without groups
+    assert around(8, 7, "sort") == ["component inputs: 8 (8)", "component outputs: 7 (7)"]
+
+
+def test_a_scope_around_a_loop_shows_the_loop() -> None:
+    """More than six others are gathered; without a loop they stay."""
+    beside = chain("z", 8, "other", "mainp")
+
+    def of(before: int, after: int, inside: str) -> list[str]:
+        rows = [*chain("a", before, "net", "z7")]
+        meta = 'metadata={op_name="jit(f)/net/OP"}'
+        if inside == "loop":
+            row = f"w = {F} while(a{before - 1}), condition=condition, body=body, {meta}"
+        else:
+            row = f"w = {F} sort(a{before - 1}), dimensions={{0}}, {meta}"
+        rows += [row, *chain("b", after, "net", "w"), f"r = ({F}) tuple(b{after - 1})"]
+        said = told(read(CALLED, entry_of(*beside, *rows)))
+        return [line.strip() for line in said if "component" in line or "scope net" in line]
+
+    assert of(3, 3, "loop") == ["scope net: 7 (11)"]
+    assert of(4, 3, "loop") == [
+        "scope net: 1 (12)", "component sine: 4 (4)", "component sine 2: 3 (3)",
+    ]  # fmt: skip
+    assert of(8, 8, "sort") == ["scope net: 17 (17)"]
+
+
+def test_a_body_is_not_gathered_as_entry_is() -> None:
+    rows = [*chain("a", 8, ".", "bodyp"), *chain("n", 3, "net", "a7"), *chain("b", 8, ".", "n2")]
+    body = computation("body", *rows)
+    loop = f"w = {F} while(mainp), condition=condition, body=body"
+    said = told(read(CALLED.replace("body", "nobody"), body, entry_of(loop)))
+    inside = [line.strip() for line in said if line.startswith("      ")]
+    assert inside == ["scope net: 3 (3)"]
 
 
 def test_a_plain_tree_has_computations_alone() -> None:
