@@ -208,3 +208,37 @@ def test_a_chain_is_followed_as_far_as_it_says_and_no_farther() -> None:
         plus = rest[rest.index("%plus (p") : rest.index("%below (r")]
         module = hs.read(head + plus + "%d0 (p" + rest.replace(plus, "")).module
         assert trip_count(module.find("w")) == count, level
+
+
+@pytest.mark.parametrize(
+    ("parts", "count"),
+    [
+        # what a fusion, a tuple or a loop lacks is not made up
+        ({"step": "%next = s32[] fusion(%i), kind=kLoop, calls=%plus"}, None),
+        ({"step": "%next = s32[] fusion(%i, %one, %two), kind=kLoop, calls=%plus"}, 10),
+        (
+            {"step": "%k = s32[] add(%i, %two)\n  %pair = (s32[], s32[]) tuple(%k, %one)\n"
+                     "  %next = s32[] get-tuple-element(%pair), index=0"},
+            5,
+        ),
+        (
+            {"step": "%k = s32[] add(%i, %two)\n  %pair = (s32[], s32[]) tuple(%one, %k)\n"
+                     "  %next = s32[] get-tuple-element(%pair), index=2"},
+            None,
+        ),
+        # the longest number of 64 bits has twenty characters
+        ({"test": "%far = s64[] constant(-9223372036854775808)\n"
+                  "  ROOT %t = pred[] compare(%j, %far), direction=LT"}, 0),
+        ({"test": "%far = s64[] constant(-92233720368547758080)\n"
+                  "  ROOT %t = pred[] compare(%j, %far), direction=LT"}, None),
+        # counts that XLA wrote; one that is no such number is counted again
+        ({"config": ', backend_config={"known_trip_count":{"n":"123456789012345678"}}'},
+         123456789012345678),
+        ({"config": ', backend_config={"known_trip_count":{"n":"1234567890123456789"}}'}, 10),
+        ({"config": ', backend_config={"known_trip_count":{"n":"-3"}}'}, 10),
+        ({"config": ', backend_config={"known_trip_count":{"n":4}}'}, 4),
+        ({"config": ', backend_config={"known_trip_count":6}'}, 6),
+    ],
+)  # fmt: skip
+def test_limits_of_what_is_counted(parts: dict[str, str], count: int | None) -> None:
+    assert trips(**parts) == count
