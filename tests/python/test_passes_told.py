@@ -172,7 +172,7 @@ def test_costs_are_computed_once_for_each_target() -> None:
     assert (cost["flops"], cost["bytes_accessed"], cost["peak_bytes"]) == (4, 48, None)
     assert every.cost(every.rows[0], Target()) == every.known_cost(0) == cost
     assert len(reads) == 1
-    every.cost(0, Target("TPU v5e"))
+    every.cost(0, Target(device_kind="TPU v5e"))
     assert len(reads) == 2
     assert every.known_cost(1) is None
     scheduled = dump("p = f32[4] parameter(0); ROOT a = f32[4] add(p, p)").replace(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...hlo.collective_kinds import is_collective
@@ -21,7 +21,7 @@ from .pass_lines import called
 
 if TYPE_CHECKING:
     from .identity_walk import IdentityWalk
-    from .pass_lines import Line
+    from .pass_lines import Body, Line
 
 Calls = tuple[int, ...]
 _INDEX = re.compile(r"\bindex=(\d{1,9})")
@@ -29,6 +29,7 @@ _SAYS_SHARDING = re.compile(
     r'custom_call_target="(?:xla\.sdy\.\w+|Sharding|SPMDFullToShardShape|SPMDShardToFullShape)"'
 )
 _DEPTH = 24
+_AT_LEAST = 4096  # pairs, for a few instructions
 # One operand in, the same values out.
 PASSING = frozenset(["bitcast", "copy", "reshape", "transpose", "convert", "broadcast"])
 # What the partitioner inserts before and after an operation, to cut or join its arrays.
@@ -45,10 +46,10 @@ class Pairs:
         self.of: dict[int, dict[tuple[int, Calls], None]] = {}
         self._seen: set[tuple[int, int, Calls]] = set()
         self._queue: deque[tuple[int, int, Calls]] = deque()
-        self._most = 12 * len(fresh) + 4096
+        most = 12 * len(fresh) + _AT_LEAST
         for new, old in self._anchors(only_entry=anew):
             self._push(new, old, ())
-        while self._queue and len(self._seen) < self._most:
+        while self._queue and len(self._seen) < most:
             self._pair(*self._queue.popleft())
 
     # -- where to begin --------------------------------------------------------------
@@ -72,7 +73,7 @@ class Pairs:
                 continue
             if before is not None and w.prior[before] is not body:
                 root, old_root = self._root(name), self._old_root(before)
-                if root >= 0 and old_root >= 0:
+                if root is not None and old_root is not None:
                     yield root, old_root
 
     def _differ(self, new: Sequence[int], old: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -87,7 +88,7 @@ class Pairs:
             for x, y in zip(a, b, strict=True):
                 if x != y:
                     p, q = self._root(x), self._old_root(y)
-                    if p >= 0 and q >= 0:
+                    if p is not None and q is not None:
                         yield p, q
 
     @staticmethod
@@ -95,19 +96,13 @@ class Pairs:
         """Whether to skip the new one first if both may pass values on: a copy or bitcast."""
         return not _passes(old) or line.opcode in ("copy", "bitcast")
 
-    def _root(self, name: str) -> int:
-        body = self.w.before.get(name)
-        alive = self.w.alive.get(self.w.place_of.get(name, -1), {})
-        if body is None:
-            return -1
-        return next((alive.get(x.name, -1) for x in reversed(body.lines) if x.root), -1)
+    def _root(self, name: str) -> int | None:
+        w = self.w
+        return _result(name, w.before, w.place_of, w.alive)
 
-    def _old_root(self, name: str) -> int:
-        body = self.w.prior.get(name)
-        alive = self.w.prior_alive.get(self.w.prior_place_of.get(name, -1), {})
-        if body is None:
-            return -1
-        return next((alive.get(x.name, -1) for x in reversed(body.lines) if x.root), -1)
+    def _old_root(self, name: str) -> int | None:
+        w = self.w
+        return _result(name, w.prior, w.prior_place_of, w.prior_alive)
 
     # -- walking ---------------------------------------------------------------------
 
@@ -122,65 +117,69 @@ class Pairs:
 
     def _through(self, n: int, depth: int = 8) -> int:
         """Goes into a new fusion, out of it by its parameters, and past tuples taken apart."""
-
         for _ in range(_DEPTH):
             if n in self.outside:
                 n = self.outside[n]
                 continue
             line = self.w.present(n)
             if line.opcode == "get-tuple-element":
-                source = (
-                    self._through(self.w.present_operands(n)[0], depth - 1)
-                    if depth and self.w.present_operands(n)
-                    else -1
-                )
-                if source < 0 or self.w.present(source).opcode != "tuple":
-                    break
-                parts, k = self.w.present_operands(source), element(line)
-                if not 0 <= k < len(parts):
-                    break
-                n = parts[k]
-                continue
-            if line.opcode not in ("fusion", "call") or n not in self.fresh:
-                break  # like _is_gone for the other side
-            root = next((self._root(c) for c in called(line)), -1)
-            if root < 0:
+                following = self._part(n, depth)
+            elif line.opcode in ("fusion", "call") and n in self.fresh:  # the other side: _is_gone
+                following = next((self._root(c) for c in called(line)), None)
+            else:
                 break
-            n = root
+            if following is None:
+                break
+            n = following
         return n
 
-    def _old_through(self, y: int, calls: Calls, depth: int = 8) -> tuple[int, Calls]:
+    def _part(self, n: int, depth: int) -> int | None:
+        """What an element was put into its tuple as; None if that is not known."""
+        w = self.w
+        operands = w.present_operands(n)
+        if not depth or not operands:
+            return None
+        source = self._through(operands[0], depth - 1)
+        parts, k = w.present_operands(source), element(w.present(n))
+        is_there = w.present(source).opcode == "tuple" and 0 <= k < len(parts)
+        return parts[k] if is_there else None
 
+    def _old_through(self, y: int, calls: Calls, depth: int = 8) -> tuple[int, Calls]:
         w = self.w
         for _ in range(_DEPTH):
             line = w.line.get(y)
             if line is None:
                 break
             if line.opcode == "parameter" and calls and line.arguments.isdecimal():
-                given = w.operands.get(calls[-1], ())
-                k = int(line.arguments)
+                given, k = w.operands.get(calls[-1], ()), int(line.arguments)
                 if k >= len(given):
                     break
                 y, calls = given[k], calls[:-1]
                 continue
-            if line.opcode == "get-tuple-element" and depth:
-                source, within = self._old_through(
-                    (w.operands.get(y) or (-1,))[0], calls, depth - 1
-                )
-                if source not in w.line or w.line[source].opcode != "tuple":
+            if line.opcode == "get-tuple-element":
+                part = self._old_part(y, calls, depth)
+                if part is None:
                     break
-                parts, k = w.operands[source], element(line)
-                if not 0 <= k < len(parts):
-                    break
-                y, calls = parts[k], within
+                y, calls = part
                 continue
             if line.opcode not in ("call", "fusion") or not self._is_gone(y):
                 break
-            root = next((self._old_root(c) for c in called(line)), -1)
-            if root < 0:
+            root = next((self._old_root(c) for c in called(line)), None)
+            if root is None:
                 break
             y, calls = root, (*calls, y)
         return y, calls
+
+    def _old_part(self, y: int, calls: Calls, depth: int) -> tuple[int, Calls] | None:
+        w = self.w
+        operands = w.operands.get(y, ())
+        if not depth or not operands:
+            return None
+        source, within = self._old_through(operands[0], calls, depth - 1)
+        if source not in w.line or w.line[source].opcode != "tuple":
+            return None
+        parts, k = w.operands[source], element(w.line[y])
+        return (parts[k], within) if 0 <= k < len(parts) else None
 
     def _is_gone(self, y: int) -> bool:
         w = self.w
@@ -204,9 +203,8 @@ class Pairs:
             named = {(x.dense, x.op_name): p for p in b if (x := w.line[p]).op_name}
             for o in a:
                 x = w.present(o)
-                twin = named.get((x.dense, x.op_name), -1) if x.op_name else -1
-                if twin >= 0:
-                    self._push(o, twin, calls)
+                if (x.dense, x.op_name) in named:
+                    self._push(o, named[x.dense, x.op_name], calls)
             return
         if (line.opcode in CUTTING or is_collective(line.opcode)) and a:
             self._push(a[1 if line.opcode == "select" and len(a) == 3 else 0], y, calls)
@@ -214,6 +212,19 @@ class Pairs:
             self._push(a[0], y, calls)
         elif _passes(old) and len(b) == 1:
             self._push(n, b[0], calls)
+
+
+def _result(
+    name: str,
+    bodies: Mapping[str, Body],
+    places: Mapping[str, int],
+    alive: Mapping[int, Mapping[str, int]],
+) -> int | None:
+    """The node that a computation returns."""
+    if name not in bodies:
+        return None
+    nodes = alive[places[name]]
+    return next((nodes[x.name] for x in reversed(bodies[name].lines) if x.root), None)
 
 
 def _passes(line: Line) -> bool:
