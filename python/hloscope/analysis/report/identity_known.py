@@ -38,8 +38,7 @@ class Known(Evidence):
                 lambda s, name=name: name.startswith(s + "."),
                 lambda s, name=name: pass_match.stem(s) == pass_match.stem(name),
             ):
-                if len(found) > 1:
-                    found = [s for s in found if choose(s)] or found
+                found = [s for s in found if choose(s)] or found
             for s in found[:4]:
                 twins = w.prior_alive[w.prior_place_of[s]].values()
                 for n, twin in zip(now.values(), twins, strict=True):
@@ -51,8 +50,7 @@ class Known(Evidence):
         """For a computation that was copied and changed: what is in the same order in both."""
         w = self.w
         sources = [s for s in w.prior if _was(name) == _was(s)]
-        if len(sources) > 1:
-            sources = [s for s in sources if w.place_of.get(s) is None] or sources
+        sources = [s for s in sources if s not in w.place_of] or sources
         if len(sources) != 1 or len(lines) > _MOST_LINES:
             return
         body = w.prior[sources[0]]
@@ -81,8 +79,8 @@ class Known(Evidence):
         for n, new in self.fresh.items():
             line = w.present(n)
             if line.opcode == "parameter" and n not in self.outside:
-                y = numbers.get((self.place[n], line.arguments), -1)
-                if y >= 0 and w.line[y].dense == line.dense:
+                y = numbers.get((self.place[n], line.arguments))
+                if y is not None and w.line[y].dense == line.dense:
                     self._stands_for(n, y)
                     continue
             if line.op_name or (not new and n in self.unnamed):
