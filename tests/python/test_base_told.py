@@ -398,3 +398,26 @@ def test_stacks_are_found_once_and_a_frame_that_is_not_there_is_none() -> None:
     assert finder.of(module.find("x")) == ()
     found = lines(module)
     assert [found.text(module.find(n)) for n in "abc"] == ["step.py:8", "step.py:8", ""]
+
+
+def test_the_part_of_a_part_is_named_even_where_it_is_the_first_row_of_all() -> None:
+    stacks = Stacks()
+    meta = f"metadata={{stack_frame_id={stacks.frame([('step', 3)])}}}"
+    text = f"""inner {{
+  ROOT k = {F} custom-call(), custom_call_target="k", {meta}
+}}
+outer {{
+  p = {F} parameter(0)
+  of = {F} fusion(), kind=kLoop, calls=inner
+  ROOT n = {F} add(p, of)
+}}
+ENTRY main {{
+  x = {F} parameter(0)
+  ROOT f = {F} fusion(x), kind=kLoop, calls=outer
+}}
+"""
+    module = hs.read(stacks.head() + text).module
+    found = lines(module)
+    assert [found.text(module.find(name)) for name in ("k", "of", "f")] == [
+        "step.py:3", *["step.py:3, inferred: its heaviest part is `k`"] * 2,
+    ]  # fmt: skip

@@ -294,6 +294,16 @@ def test_pieces_of_the_same_work_are_equal_where_it_is_connected_alike(second: s
     assert len(node.children) == 18
 
 
+def test_pieces_of_unheard_of_work_are_called_by_what_is_first() -> None:
+    rows: Rows = [("x", "parameter", "0")]
+    for k in range(13):
+        rows += [(f"a{k}", "bitcast", "x"), (f"b{k}", "frob", f"a{k}"), (f"c{k}", "odd", f"b{k}")]
+    t, at = read(rows)
+    node = node_of(at, " ".join(n for n, _, _ in rows[1:]))
+    cut_wide(node, t, mask(at, "x " + " ".join(f"a{k}" for k in range(13))))
+    assert [c.label for c in node.children] == ["frob"] * 13
+
+
 def test_a_rest_that_is_wide_is_cut_by_schedule() -> None:
     assert pieces(15, 0, 64)[1] == 64
     found, left = pieces(15, 0, 65)

@@ -8,6 +8,7 @@ from hloscope.analysis.base import waves
 from hloscope.analysis.base.phase_edges import calls_that_hold, depends_on, into, used_as
 from hloscope.analysis.base.phase_flow import _of_both, _parting, held_to_flow
 from hloscope.analysis.base.phase_optimiser import beside_model, serve_optimiser
+from hloscope.analysis.base.phases import _with_what_they_fuse
 from small_graphs import Small
 
 F, B, R, OPT = 1, 2, 3, 4  # forward, backward, rematerialised, optimiser
@@ -297,3 +298,10 @@ def test_what_shares_a_power_with_updates_is_the_optimisers() -> None:
     far = "x! m! f:x,m w:m u:f,w d:w e:d g:e h:m r=tuple:f,u,g,h"
     assert beside(far, "w d e g h", f=F, u=OPT) == "w d e g"
     assert beside("x! m! f:x,m u:f d:u,m r=tuple:f,u,d", "d", f=F, u=OPT) == ""
+
+
+def test_what_an_update_fuses_is_the_optimisers_unless_it_is_known() -> None:
+    s = Small("x! a=fusion:x b=sine:a", more={"a": "kind=kLoop, calls=aside"})
+    out = phases(s, q=F)  # in the fusion
+    _with_what_they_fuse(s.t, out, mask(s, "a"))
+    assert out.tolist() == [OPT, F, OPT, 0, OPT, 0]
