@@ -54,6 +54,42 @@ ENTRY %main (w: f32[8], x: f32[8]) -> f32[8] {{
     assert found["late"] == "backward"  # made from a gradient, so no part of the forward pass
 
 
+def test_a_fusion_without_a_name_that_takes_a_gradient_is_of_the_backward_pass() -> None:
+    """XLA merges what both passes broadcast and keeps its first name, in the backward pass too."""
+    scale = named("jvp()/mul")
+
+    def product(name: str, op_name: str) -> str:
+        return f"""%{name} {{
+  %a.{name} = f32[8] parameter(0)
+  %b.{name} = f32[] parameter(1)
+  %one.{name} = f32[8] broadcast(%b.{name}), dimensions={{}}, {scale}
+  %two.{name} = f32[8] negate(%one.{name}), {scale}
+  ROOT %product.{name} = f32[8] multiply(%a.{name}, %two.{name}), {op_name}
+}}
+"""
+
+    found = of(f"""HloModule step, is_scheduled=true
+{product("late", named("transpose(jvp())/mul"))}
+{product("early", named("transpose(jvp())/mul"))}
+{product("plain", named("jvp()/mul"))}
+ENTRY %main (x: f32[8], b: f32[]) -> f32[8] {{
+  %x = f32[8] parameter(0)
+  %b = f32[] parameter(1)
+  %sin = f32[8] sine(%x), {named("jvp()/sin")}
+  %scaled = f32[8] fusion(%sin, %b), kind=kLoop, calls=%plain
+  %merged = f32[8] fusion(%scaled, %b), kind=kLoop, calls=%early
+  %tanh = f32[8] tanh(%merged), {named("jvp()/tanh")}
+  %grad = f32[8] cosine(%tanh), {named("transpose(jvp())/cos")}
+  %turned = f32[8] copy(%grad)
+  %back = f32[8] fusion(%turned, %b), kind=kLoop, calls=%late
+  ROOT %end = f32[8] add(%back, %grad), {named("transpose(jvp())/add")}
+}}
+""")
+    assert found["scaled"] == "forward"
+    assert found["merged"] == "forward"  # most of it is, and no gradient goes in
+    assert found["back"] == "backward"
+
+
 BACKWARD_LOOP = named("transpose(jvp(model))/while")
 COMBINED = named("(reduce_sum:jvp()/reduce_sum)")
 

@@ -199,10 +199,19 @@ def test_what_is_made_from_a_gradient_is_of_the_backward_pass() -> None:
     assert moved("x! a:x g:a", a=F, g=F) == {}  # of one pass alone
 
 
+def test_of_equal_parting_points_the_last_without_a_contradiction_counts() -> None:
+    known = {"a": F, "c": F, "d": F, "e": B, "g": B, "k": B}
+    # After c or after d: the backward pass has one row that d does not need.
+    assert moved("x! e:x a:x c:a g:c d:c,e k:d", **known) == {"e": F}
+    assert moved("x! e:x a:x c:a g:c d:g,e k:d", **known) == {"d": B}
+    assert moved("x! e:x a:x c:a g:c n:g d:n,e k:d", **known) == {"d": B}
+    assert moved("x! e:x a:x c:a g:c t=tuple:g d:t,e k:d", **known) == {"e": F}
+
+
 def test_the_parting_point_has_the_fewest_on_the_wrong_side() -> None:
     for said, wanted in (
-        ("ffbb", 2), ("fbfbb", 1), ("fbffbb", 4), ("bbff", 0), ("bfb", 0), ("f", 1), ("b", 0),
-        ("--ff-bb", 4), ("ffbff", 5), ("ffbbf", 2),
+        ("ffbb", [2]), ("fbfbb", [1, 3]), ("fbffbb", [4]), ("bbff", [0]), ("bfb", [0]),
+        ("f", [1]), ("b", [0]), ("--ff-bb", [4, 5]), ("ffbff", [5]), ("ffbbf", [2]),
     ):  # fmt: skip
         rows = np.array(list(said))
         assert _parting(rows == "f", rows == "b") == wanted, said

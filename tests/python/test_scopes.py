@@ -313,6 +313,47 @@ def test_recomputation_is_called_so_in_plain_words():
     assert not any("remat" in label for label in labels)
 
 
+def test_a_cast_of_weights_that_the_optimizer_uses_too_is_in_its_layer() -> None:
+    def name(scope: str) -> str:
+        return f'metadata={{op_name="jit(step)/{scope}"}}'
+
+    def dot(a: str, b: str, scope: str, of_b: int = 0) -> str:
+        dims = f"lhs_contracting_dims={{1}}, rhs_contracting_dims={{{of_b}}}"
+        return f"f32[8,8] dot({a}, {b}), {dims}, {name(scope + '/dot_general')}"
+
+    (module,) = read_modules(f"""HloModule step, is_scheduled=true
+widen {{
+  p = bf16[8,8] parameter(0)
+  ROOT wide = f32[8,8] convert(p)
+}}
+ENTRY main {{
+  x = f32[8,8] parameter(0)
+  w = bf16[8,8] parameter(1)
+  v = bf16[8,8] parameter(2)
+  both = bf16[8,8] parameter(3)
+  cast = f32[8,8] fusion(w), kind=kLoop, calls=widen
+  turned = f32[8,8] copy(cast)
+  other = f32[8,8] convert(v)
+  shared = f32[8,8] convert(both)
+  size = f32[8,8] multiply(cast, other), {name("adafactor/mul")}
+  all = f32[8,8] multiply(size, shared), {name("adafactor/mul")}
+  one = {dot("x", "turned", "jvp(layer_0)")}
+  half = f32[8,8] add(one, shared), {name("jvp(layer_0)/add")}
+  two = {dot("half", "other", "jvp(layer_1)")}
+  end = f32[8,8] add(two, shared), {name("jvp(layer_1)/add")}
+  g = {dot("end", "other", "transpose(jvp(layer_1))", 1)}
+  h = {dot("g", "cast", "transpose(jvp(layer_0))", 1)}
+  ROOT new = f32[8,8] subtract(h, all), {name("adafactor/sub")}
+}}
+""")
+    found = scopes(module)
+    of = {i.name: found.paths[found.scope[i.index]] for i in module.entry.instructions}
+    assert of["cast"] == of["turned"] == ("forward", "layer_0")
+    assert of["other"] == ("forward", "layer_1")
+    assert of["shared"] == ("forward",)  # of both layers
+    assert of["size"] == of["all"] == ("adafactor",)
+
+
 def test_a_cast_without_a_name_that_both_passes_use_is_in_the_forward_pass() -> None:
     body = """{name} {{
   p = (s32[], f32[8,8], bf16[8,8]) parameter(0)

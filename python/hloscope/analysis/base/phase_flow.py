@@ -37,11 +37,23 @@ def held_to_flow(
         lo = int(t.first[c])
         here = slice(lo, lo + int(t.size[c]))
         part, bundle = phase[here], bundles[here].tobytes()
-        cut = _parting(part == forward, part == backward)
+        equal = _parting(part == forward, part == backward)
         said, to = part.tobytes(), out[here]
         begin, end = int(t.operands.offsets[lo]), int(t.operands.offsets[here.stop])
         offsets = (t.operands.offsets[lo : here.stop + 1] - begin).tolist()
         values = (t.operands.values[begin:end] - lo).tolist()
+        late = bytearray(len(part))
+        cut = equal[0]
+        settled = set(equal)
+        for i in range(cut, equal[-1]):  # the last of equals that no forward row contradicts
+            if bundle[i]:
+                continue
+            if said[i] == backward or any([late[o] for o in values[offsets[i] : offsets[i + 1]]]):
+                late[i] = 1
+                if said[i] == forward:
+                    break
+            if i + 1 in settled:
+                cut = i + 1
         wanted = bytearray(len(part))
         for i in range(cut - 1, -1, -1):
             if wanted[i] or said[i] == forward:
@@ -76,11 +88,12 @@ def _of_both(t: Table, early: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]
     return found
 
 
-def _parting(is_forward: npt.NDArray[np.bool_], is_other: npt.NDArray[np.bool_]) -> int:
-    """How many rows come before the point that separates the passes best."""
+def _parting(is_forward: npt.NDArray[np.bool_], is_other: npt.NDArray[np.bool_]) -> list[int]:
+    """How many rows come before each point that separates the passes best; several if equal."""
     score = np.cumsum(is_forward.astype(np.int64) - is_other.astype(np.int64))
-    best = int(score.argmax())
-    return best + 1 if score[best] > 0 else 0
+    best = int(score.max())
+    found: list[int] = (np.flatnonzero(score == best) + 1).tolist() if best > 0 else [0]
+    return found
 
 
 def _with_what_is_fused(

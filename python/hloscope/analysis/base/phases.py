@@ -254,14 +254,22 @@ def _from_callers(t: Table, of_row: bytes, passed_on: list[bool]) -> list[int]:
 
 
 def _from_inside(t: Table, out: Phases, caller: npt.NDArray[np.int64], fused: list[bool]) -> None:
-    """Gives fusions without a name the phase that most of their instructions have."""
+    """Gives fusions without a name the phase that most of their instructions have.
+
+    One that holds some of both passes and is computed from a gradient is of the backward pass.
+    """
+    after = depends_on(t, out == BACKWARD)
+    fed = np.zeros(len(out), bool)
+    fed[t.operands.rows[after[t.operands.values]]] = True
     mine = np.flatnonzero((caller >= 0) & np.array(fused, bool))
     for c in mine[out[caller[mine]] == UNKNOWN].tolist():
         row = int(caller[c])
         if out[row] == UNKNOWN:
             counts = np.bincount(out[t.first[c] : t.first[c] + t.size[c]], minlength=len(PHASES))
             counts[UNKNOWN] = 0
-            if counts.any():
+            if counts[BACKWARD] and fed[row] and counts.argmax() == FORWARD:
+                out[row] = BACKWARD
+            elif counts.any():
                 out[row] = int(counts.argmax())
 
 

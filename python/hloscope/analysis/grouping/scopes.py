@@ -137,17 +137,31 @@ def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]
 def _early_inherited(
     module: Module, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]
 ) -> None:
-    """Takes what has no name and serves the forward pass out of backward scopes, in place.
+    """Moves what has no name and serves the forward pass there, in place.
 
     A cast of weights that both passes use would be where the last of its users is, and make the
-    forward pass need the backward one.
+    forward pass need the backward one; one that an optimizer uses too would be outside of both.
+    It goes where its users in the forward pass are: into their layer, if all are in one.
     """
-    late = np.array([p[:1] == (BACKWARD,) for p in paths] + [False], np.bool_)  # [-1]: no scope
-    rows = np.flatnonzero((own < 0) & late[scope] & (phases(module) == EARLY))
-    if len(rows):
+    t = table(module)
+    early = (own < 0) & (phases(module) == EARLY) & (scope >= 0)
+    rows, values = t.operands.rows, t.operands.values
+    for _ in range(4):  # element → bitcast → convert
+        forward = _within(paths, FORWARD)
+        serves = early[values] & ~t.silent[values] & ~forward[scope[values]] & forward[scope[rows]]
+        if not serves.any():
+            break
+        _to_common(scope, paths, values[serves], rows[serves])
+    rest = np.flatnonzero(early & _within(paths, BACKWARD)[scope])
+    if len(rest):
         if (FORWARD,) not in paths:
             paths.append((FORWARD,))
-        scope[rows] = paths.index((FORWARD,))
+        scope[rest] = paths.index((FORWARD,))
+
+
+def _within(paths: list[Path], phase: str) -> Mask:
+    """Which paths are of that pass; the last entry, for no scope (-1), is False."""
+    return np.array([p[:1] == (phase,) for p in paths] + [False], np.bool_)
 
 
 def _hoist(
@@ -170,31 +184,38 @@ def _hoist(
     known = (scope[rows] >= 0) & (scope[values] >= 0)
     up = known & combined[rows] & ~t.silent[values]
     down = known & inline[values]
+    for targets, sources in ((rows[up], values[up]), (values[down], rows[down])):
+        _to_common(scope, paths, targets, sources)
+
+
+def _to_common(
+    scope: NDArray[np.int64],
+    paths: list[Path],
+    targets: NDArray[np.int64],
+    sources: NDArray[np.int64],
+) -> None:
+    """Moves each target to the common scope of all its sources, in place."""
+    if not len(targets):
+        return
     # In lexical order the common prefix of many paths is that of the first and the last.
     order = sorted(range(len(paths)), key=paths.__getitem__)
     rank = np.empty(len(paths), np.int64)
     rank[order] = np.arange(len(paths))
-    for targets, sources in ((rows[up], values[up]), (values[down], rows[down])):
-        low, high = np.full(len(scope), len(paths)), np.full(len(scope), -1)
-        np.minimum.at(low, targets, rank[scope[sources]])
-        np.maximum.at(high, targets, rank[scope[sources]])
-        moved = np.flatnonzero(high >= 0)
-        if not len(moved):
-            continue
-        ends = np.stack((low[moved], high[moved]), axis=1)
-        distinct, which = np.unique(ends, axis=0, return_inverse=True)
-        ids = {p: n for n, p in reversed(list(enumerate(paths)))}
-        to = []
-        for a, b in distinct.tolist():
-            shared = common([paths[order[a]], paths[order[b]]])
-            if shared not in ids:
-                ids[shared] = len(paths)
-                paths.append(shared)
-            to.append(ids[shared])
-        scope[moved] = np.array(to, np.int64)[which.reshape(-1)]
-        rank = np.concatenate((rank, np.zeros(len(paths) - len(rank), np.int64)))
-        order = sorted(range(len(paths)), key=paths.__getitem__)
-        rank[order] = np.arange(len(paths))
+    low, high = np.full(len(scope), len(paths)), np.full(len(scope), -1)
+    np.minimum.at(low, targets, rank[scope[sources]])
+    np.maximum.at(high, targets, rank[scope[sources]])
+    moved = np.flatnonzero(high >= 0)
+    ends = np.stack((low[moved], high[moved]), axis=1)
+    distinct, which = np.unique(ends, axis=0, return_inverse=True)
+    ids = {p: n for n, p in reversed(list(enumerate(paths)))}
+    to = []
+    for a, b in distinct.tolist():
+        shared = common([paths[order[a]], paths[order[b]]])
+        if shared not in ids:
+            ids[shared] = len(paths)
+            paths.append(shared)
+        to.append(ids[shared])
+    scope[moved] = np.array(to, np.int64)[which.reshape(-1)]
 
 
 def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]) -> None:
