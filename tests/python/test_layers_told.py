@@ -257,8 +257,8 @@ def test_scopes_that_are_no_levels_are_within_the_layers() -> None:
 ENCODE, DECODE = ("h", "t", "w"), ("g", "s", "v")
 
 
-def two(count: int = 4, shared: bool = False) -> tuple[str, dict[str, str | None]]:
-    """An encoder and a decoder, and their gradients the other way round."""
+def two(count: int = 4, turned: bool = True) -> tuple[str, dict[str, str | None]]:
+    """An encoder and a decoder, and their gradients, ``turned``: the other way round."""
     spec = ["x!", *(f"{w}{k}!" for w in "wv" for k in range(count)), "emb=gather:x,x"]
     at = "emb"
     for h, t, w in (ENCODE, DECODE):
@@ -267,11 +267,12 @@ def two(count: int = 4, shared: bool = False) -> tuple[str, dict[str, str | None
             at = f"{t}{k}"
         spec.append("mid=cosine:" + at if h == "h" else f"loss=sine:{at} dl=cosine:loss")
         at = "mid" if h == "h" else "dl"
-    for p, q, h, w in (("p", "q", "g", "v"), ("y", "z", "h", "w")):
+    back = [("p", "q", "g", "v"), ("y", "z", "h", "w")][:: 1 if turned else -1]
+    for p, q, h, w in back:
         for k in reversed(range(count)):
             spec.append(f"{p}{k}=multiply:{at},{h}{k} {q}{k}=dot:{p}{k},{w}{k}")
             at = f"{q}{k}"
-        spec.append(f"dmid=sine:{at}" if p == "p" else f"dx=scatter:{at} r=tuple:dx")
+        spec.append(f"dx=scatter:{at} r=tuple:dx" if p == back[1][0] else f"dmid=sine:{at}")
         at = "dmid"
     where: dict[str, str | None] = {n: FORWARD for n in "emb h t mid g s loss".split()}
     return " ".join(spec), where | {n: BACKWARD for n in "dl p q dmid y z dx".split()}
@@ -317,3 +318,16 @@ def test_stacks_of_one_name_have_letters(scope: str, wanted: list[str]) -> None:
     where = {f"{s}{c}": scope for s in "abc" for c in "ht"}
     m = Model(" ".join([*arguments, *rows, f"r=tuple:{at}"]), where)
     assert [name for name, _, _ in m.stacks()] == wanted
+
+
+def test_towers_side_by_side_have_the_gradients_of_their_own_lines() -> None:
+    """Theirs are in the order of the towers; lines of the code say which is whose."""
+    lines: dict[str, list[tuple[str, int]]] = {n: [("encode", 1)] for n in "hz"}
+    lines |= {n: [("decode", 2)] for n in "gq"}
+    m = Model(*two(turned=False), calls=lines)
+    assert m.stacks() == [("encode", 4, False), ("decode", 4, False),
+                          ("encode", 4, True), ("decode", 4, True)]  # fmt: skip
+    assert [m.of(n) for n in ("z3", "z0", "q3", "q0")] == [
+        "backward > encode 3", "backward > encode 0",
+        "backward > decode 3", "backward > decode 0",
+    ]  # fmt: skip

@@ -235,3 +235,13 @@ def test_what_is_combined_of_several_layers_is_of_none() -> None:
 def test_positions_belong_to_the_stack_that_began_last() -> None:
     assert [_begin([0, 3, 7], p) for p in (0, 2, 3, 6, 7, 9)] == [0, 0, 3, 3, 7, 7]
     assert [_only(3, 3), _only(3, 4)] == [3, -1]
+
+
+def test_what_only_the_last_layer_has_on_the_way_to_its_sum_is_in_it() -> None:
+    """A copy that the other layers lack, before a sum that closes each of them."""
+    spec = layers("a:@", "s:@,a").replace("s3:s2,a3", "c:a3 s3:s2,c")
+    assert Placed(spec, A).of("c s3") == [3, 3]
+    # not for what is of no layer
+    assert Placed(spec.replace("s3:s2,c", "s3:s2,a3 t:c"), A).of("c t") == [-1, -1]
+    # a gradient on the way is not the layer's
+    assert Placed(spec, A, gradient="c").of("c s3") == [-1, 3]
