@@ -27,6 +27,7 @@ from .gradients import by_weights, of_other_computation
 from .layer_ends import looks_up, of_gradients, of_loops
 from .layer_members import free_lookups, free_products, to_gradients, with_their_gradient
 from .layer_names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
+from .layer_rounds import with_rounds
 from .optimisers import after_updates, optimiser_name
 from .placing import place
 from .repeats import NEVER, Repeats, Stack, find, signatures
@@ -114,7 +115,7 @@ class _Finder:
                 continue
             if signature is None:
                 signature = signatures(t, self.family, frames)
-            stacks = find(t, c, rows, signature, work)
+            stacks = with_rounds(t, find(t, c, rows, signature, work), rows, signature)
             whole = stacks or self._loops(c, rows)
             before, found = self.layers, None
             if whole:
