@@ -79,9 +79,9 @@ class Known(Evidence):
         for n, new in self.fresh.items():
             line = w.present(n)
             if line.opcode == "parameter" and n not in self.outside:
-                y = numbers.get((self.place[n], line.arguments))
-                if y is not None and w.line[y].dense == line.dense:
-                    self._stands_for(n, y)
+                same = numbers.get((self.place[n], line.arguments))
+                if same is not None and w.line[same].dense == line.dense:
+                    self._stands_for(n, same)
                     continue
             if line.op_name or (not new and n in self.unnamed):
                 continue
