@@ -185,3 +185,49 @@ def test_many_loops_in_a_large_computation_are_each_told_from_what_stands_before
     children = tree.children()
     # the eight boxes before the loop are one group
     assert all(8 in [int(tree.size[g]) for g in children[part]] for part in parts)
+
+
+def test_what_is_loose_around_a_loop_in_a_loop_is_gathered() -> None:
+    pair = "(s32[], f32[64,64])"
+    enter = f"""  p = {pair} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[64,64] get-tuple-element(p), index=1
+"""
+    limit = "  n = s32[] constant(4)\n  ROOT less = pred[] compare(i, n), direction=LT\n"
+    chain = [
+        f"  a{k} = f32[64,64] {OPCODES[k % 6]}({f'a{k - 1}' if k else 'x'}), "
+        f'metadata={{op_name="jit(f)/while/body/{OPCODES[k % 6]}"}}\n'
+        for k in range(18)
+    ]
+    module = hs.read(f"""HloModule m
+
+more {{
+{enter}{limit}}}
+
+fewer {{
+{enter}{limit}}}
+
+step {{
+{enter}  y = f32[64,64] tanh(x)
+  ROOT r = {pair} tuple(i, y)
+}}
+
+outer {{
+{enter}{"".join(chain)}  t = {pair} tuple(i, a17)
+  w = {pair} while(t), condition=fewer, body=step
+  ROOT r = {pair} tuple(i, x)
+}}
+
+ENTRY main {{
+  x = f32[64,64] parameter(0)
+  zero = s32[] constant(0)
+  t = {pair} tuple(zero, x)
+  ROOT w = {pair} while(t), condition=more, body=outer
+}}
+""").module
+    tree = group_tree(module)
+    (body,) = {int(tree.of_computation[c.index]) for c in module.computations if c.name == "outer"}
+    boxes = [i for i in module.instructions if tree.group[i.index] == body]
+    assert not any(i.opcode in OPCODES for i in boxes)
+    (component,) = [g for g in tree.children()[body] if KINDS[tree.kind[g]] == "component"]
+    assert tree.size[component] == 18

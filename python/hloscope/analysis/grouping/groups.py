@@ -278,6 +278,11 @@ class _Builder:
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
         gather_rings(self.module, within(top), self.quiet)
+        if top.kind == "body" and self._holds_loop(top):
+            landmark = (self.flags & LANDMARK) != 0
+            gather_loose(
+                top, self.t, self.quiet, landmark, Walk.of(int(self.t.size[top.computation]))
+            )
         if top.kind == "entry":
             output = np.flatnonzero(self.flags & OUTPUT)
             gather_results(top, self.t, self.quiet, output)
