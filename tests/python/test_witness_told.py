@@ -184,6 +184,7 @@ def test_the_most_common_words_of_a_stack_are_its() -> None:
     a, b, c = p.rows[:2], p.rows[2:4], p.rows[4:]
     assert told_apart(p.t, [[a, b, b], [c]]) == ["b", "c"]
     assert told_apart(p.t, [[a], [p.rows[1:3]]]) == []  # of one nothing is known
+    assert told_apart(p.t, [[a], [c], [p.rows[1:3]]]) == ["a", "c", ""]  # but the others differ
 
 
 def test_rows_are_in_the_layer_that_their_arguments_number() -> None:

@@ -64,7 +64,8 @@ class LayerNames:
             mine = [n for n, place in out.items() if place == same]
             words = told_apart(self.t, [found.stacks[n].spine for n in mine])
             for n, word in zip(mine, words, strict=False):
-                out[n] = (same[0], f"{word} {same[1]}")
+                if word:
+                    out[n] = (same[0], f"{word} {same[1]}")
         return out
 
     def _known(self, row: int) -> bool:

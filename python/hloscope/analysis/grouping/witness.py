@@ -161,7 +161,7 @@ def told_apart(t: Table, spines: Sequence[Sequence[Sequence[int]]]) -> list[str]
     """A word for each stack from its arguments: ``teacher`` and ``student``; [] if none tells.
 
     ``teacher['layers'][0]`` and ``student['layers'][0]`` differ in their first word; stacks over
-    the same arguments have the same word.
+    the same arguments have the same word, and those over none that are known have "".
     """
     paths: list[tuple[str, ...]] = []
     for spine in spines if len(spines) > 1 else ():
@@ -169,10 +169,11 @@ def told_apart(t: Table, spines: Sequence[Sequence[Sequence[int]]]) -> list[str]
             tuple(_WORD.findall(before)) for rows in spine for before, _ in family(t, rows)
         )
         paths.append(found.most_common(1)[0][0] if found else ())
-    for words in zip(*paths, strict=False):
+    known = [path for path in paths if path]
+    for at, words in enumerate(zip(*known, strict=False)):
         if len(set(words)) > 1:
             told = all(w[:1].isalpha() and len(w) <= LONGEST for w in words)
-            return list(words) if told else []
+            return [path[at] if path else "" for path in paths] if told else []
     return []
 
 
