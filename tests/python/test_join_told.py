@@ -127,6 +127,7 @@ def test_another_program_of_the_same_name_is_told_by_its_number() -> None:
         ([], 1),
         ([Row("a", count=5)], 5),
         ([Row("a", count=5), Row("c", count=7), Row("p", count=7)], 7),
+        ([Row("a"), Row("c"), Row("p", count=4)], 1),
         ([Row("deep", count=4)], 4),  # of what is called
         ([Row("turn", count=40)], 1),  # not of what is mapped: once for each element
         ([Row("turn", count=40), Row("a", count=2)], 2),
@@ -167,6 +168,7 @@ def test_asynchronous_operations_count_at_their_start_and_are_unknown_elsewhere(
     assert at(found, found.flight, "a") == 0.0
     assert np.isnan(found.flight[1]).all()
     assert at(found, found.seconds, "go-done") == 0.0
+    assert at(join(module(), rows, 2), join(module(), rows, 2).flight, "go-start") == 1.5
     nowhere = join(module(), rows[:2], 1)
     assert not nowhere.flight.any()
 
@@ -201,6 +203,13 @@ def test_what_the_trace_lacks(
     assert found.unnamed == {"idle": 3.0}
     assert found.device_names == {d: n for d, n in enumerate(names) if d in ran}
     assert join(module(), rows, 1).notes == ()
+
+
+def test_replicas_are_devices_too() -> None:
+    whole = module(TEXT.replace("num_partitions=2", "num_partitions=2, replica_count=2"))
+    found = join(whole, [Row("a")], 1, trace=trace(*(f"CPU {d}" for d in range(8))))
+    assert found.notes == ("1 of 4 devices recorded this program: CPU 0",)
+    assert join(whole, [], 1).wall.shape == (0,)
 
 
 def test_a_program_without_asynchronous_operations_misses_none() -> None:

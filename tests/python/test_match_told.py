@@ -128,6 +128,12 @@ PAIRS = {
         'A = f32[4] sine(X), metadata={op_name="g/sin"}\nROOT R = f32[4] negate(Q)',
         "p:Q r:R",
     ),
+    "moved, of no scope": (
+        P + "a = f32[4] sine(p)\nb = f32[4] tanh(a)\nROOT r = f32[4] negate(p)",
+        Q + "B = f32[4] exponential(Q)\nX = f32[4] log(B)\nA = f32[4] sine(X)\n"
+        "ROOT R = f32[4] negate(Q)",
+        "p:Q r:R",
+    ),
     "of one scope, with other attributes": (
         P + 'a = f32[4] reverse(p), dimensions={}, metadata={op_name="f"}\n'
         "ROOT r = f32[4] negate(p)",
@@ -173,6 +179,17 @@ def test_computations_that_compute_the_same_have_one_hash() -> None:
     other = sides(read(P + "ROOT r = f32[4] map(p), to_apply=twin"))
     changed = sides(read(P + "ROOT r = f32[4] map(p), to_apply=mul"))
     assert found["e"].hash == other["e"].hash != changed["e"].hash
+
+
+def test_a_caller_that_is_printed_first_comes_last_all_the_same() -> None:
+    entry = "ENTRY e {\np = f32[4] parameter(0)\nROOT r = f32[4] map(p), to_apply=add\n}\n"
+    (first,) = read_hlo_text(f"HloModule m\n{entry}{CALLED}")
+    (last,) = read_hlo_text(f"HloModule m\n{CALLED}{entry}")
+    found, other = sides(first), sides(last)
+    assert list(found) == ["add", "e", "mul", "twin"]
+    assert {name: side.hash for name, side in found.items()} == {
+        name: side.hash for name, side in other.items()
+    }
 
 
 def test_what_is_printed_before_its_operands_is_the_same() -> None:
