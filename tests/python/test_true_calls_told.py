@@ -13,6 +13,7 @@ from hloscope.analysis.grouping.scopes import Scopes
 from hloscope.analysis.grouping.true_calls import own_calls, with_true_calls
 from hloscope.hlo import Module
 from hloscope.hlo.python_calls import PythonCall, PythonCalls
+from stacked import Stack, Stacks, chain_of
 
 Calls = list[tuple[str, int]]  # function and the number of its caller
 Row = tuple[int, str, str]  # call, scope before layers, and with those found by repetition
@@ -96,6 +97,9 @@ def test_a_lambda_hands_calls_on() -> None:
     through.append(("layer", 3))
     rows = [*[(2, "", "")] * 3, *[(4, "", "")] * 3]
     assert told(rows, through) == LAYERS
+    # around all of them it is nobody, however much more there is
+    outer = [("<lambda>", -1), ("layer", 0), ("layer", 0)]
+    assert told([*each([3, 3]), *[(0, "", "")] * 10], outer) == [*LAYERS, *[""] * 10]
     lambdas = [("step", -1), *[("f.<locals>.<lambda>", 0)] * 2]
     assert told(each([3, 3]), lambdas) == [""] * 6
 
@@ -191,6 +195,21 @@ def test_functions_are_told_by_their_calls_where_these_are_known() -> None:
     assert found.chains[found.chain[1]] == ((-1, "step"), (-2, "layer"), (0, ""))
     assert found.chains[found.chain[3]] == ((-1, "step"), (-3, "layer"), (0, ""))
     assert found.chains[found.chain[5]] == ((-1, "step"), (0, ""))
+
+
+def test_the_line_of_an_instruction_is_that_of_its_stack() -> None:
+    """The first stack of all as well."""
+    stacks = Stacks()
+    steps: list[Stack | None] = [[("step", 3)], [("step", 3), ("layer", 8)], [("step", 4)], None]
+    module = hs.read(chain_of(stacks, steps)).module
+    python = program([], TWO).origins.python
+    said = {"i0": 0, "i1": 1, "i2": 0, "i3": 0}
+    of = [[SimpleNamespace(operation=said[i.name])] if i.name in said else []
+          for i in module.instructions]  # fmt: skip
+    object.__setattr__(module, "origins", SimpleNamespace(python=python, of=of))
+    found = calls(module)
+    rows = [module.find(name).index for name in said]
+    assert [found.chains[found.chain[r]][-1] for r in rows] == [(n, "") for n in (3, 8, 4, 0)]
 
 
 def test_what_a_fusion_holds_is_counted_once() -> None:
