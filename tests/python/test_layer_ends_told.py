@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.analysis.base.op_name import BACKWARD, FORWARD
-from hloscope.analysis.grouping.layer_ends import LOOP, looks_up, of_gradients, of_loops
+from hloscope.analysis.grouping.layer_ends import (
+    LOOP,
+    looks_up,
+    of_gradients,
+    of_loops,
+    only_for,
+)
+from hloscope.analysis.grouping.layers import layers
 from hloscope.analysis.grouping.repeats import NEVER, Repeats, Stack
 from small_graphs import Small
 
@@ -123,3 +131,65 @@ def test_a_loop_that_does_a_layers_work_stands_beside_them_with_what_it_alone_ne
 ) -> None:
     given: dict = {"work": {"l": LOOP}} | more
     assert beside(spec, **given) == wanted
+
+
+# -- what only the loss needs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "loose", "ends", "wanted"),
+    [
+        ("x! a:x b:a", "a", "b", "a"),
+        ("x! a:x c:a b:c", "a c", "b", "a c"),  # through another of them
+        ("x! a:x c:a b:a", "a", "b", ""),  # c needs it too
+        ("x! a:x c:a b:a", "a c", "b", ""),  # and nobody needs c
+        ("x! a:x b:a c:a", "a", "b c", "a"),
+        ("x! a:x b:x", "a", "b", ""),  # nobody needs it
+        ("x! a:x b:a", "a", "", ""),
+        ("x! a:x b:a", "", "b", ""),
+        ("x! a:x c:a d:c b:a", "a c", "b d", "a c"),
+        ("x! a:x c:a d:c b:a", "a c", "b", ""),  # d needs c, and c needs a
+    ],
+)
+def test_what_only_the_loss_needs_is_found_through_others(
+    spec: str, loose: str, ends: str, wanted: str
+) -> None:
+    s = Small(spec)
+    masks = []
+    for names in (loose, ends):
+        masks.append(np.zeros(len(s.names), bool))
+        masks[-1][s.here(names)] = True
+    spine = Stack(s.c, ((s.at("x"), s.at("x")),))
+    nowhere = np.full(len(s.names), -1, np.int64)
+    found = Repeats((spine,), s.first, (0,), nowhere, nowhere, nowhere)
+    out = only_for(s.t, found, masks[0], masks[1])
+    assert " ".join(n for n, is_one in zip(s.names, out, strict=True) if is_one) == wanted
+
+
+def test_labels_are_in_the_loss_and_words_for_a_gradient_in_the_embedding() -> None:
+    def op(name: str, of: str, at: str, scope: str = "jvp()") -> str:
+        code = {"dot": "dot", "tanh": "tanh"}.get(of, of)
+        dims = ", lhs_contracting_dims={1}, rhs_contracting_dims={0}" if code == "dot" else ""
+        meta = f'metadata={{op_name="jit(f)/{scope}/{of}"}}'
+        return f"  {name} = f32[8,8] {code}({at}){dims}, {meta}"
+
+    rows = ["HloModule m, is_scheduled=true", "", "ENTRY main {"]
+    rows += [f"  w{k} = f32[8,8] parameter({k})" for k in range(4)]
+    rows += [f"  {n} = f32[8,8] parameter({k + 4})" for k, n in enumerate(("x", "words", "labels"))]
+    rows += [op("index", "negate", "words"), op("hot", "cosine", "labels"), op("e", "sine", "x")]
+    at, back = "e", "transpose(jvp())"
+    for k in range(4):
+        rows += [op(f"d{k}", "dot", f"{at}, w{k}"), op(f"t{k}", "tanh", f"d{k}")]
+        at = f"t{k}"
+    rows += [op("loss", "multiply", f"{at}, hot"), op("g4", "sqrt", "loss", back)]
+    for k in range(3, -1, -1):
+        rows += [
+            op(f"b{k}", "dot", f"g{k + 1}, w{k}", back),
+            op(f"g{k}", "multiply", f"b{k}, d{k}", back),
+        ]
+    rows += [op("scatter", "add", "g0, index", back), "  ROOT r = f32[8,8] negate(scatter)", "}"]
+    module = hs.read("\n".join(rows)).module
+    found = layers(module).scopes
+    of = {i.name: found.paths[found.scope[i.index]] for i in module.entry.instructions}
+    assert of["hot"] == of["loss"] == ("forward", "loss")
+    assert of["index"] == ("forward", "input")

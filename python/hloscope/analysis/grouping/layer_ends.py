@@ -56,6 +56,22 @@ def looks_up(t: Table, rows: Ints) -> bool:
     return any(_LOOKUP.search(n) for n in names)
 
 
+def only_for(
+    t: Table, found: Repeats, loose: NDArray[np.bool_], ends: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Rows of ``loose`` that only rows of ``ends`` need, directly or through others of them."""
+    if not loose.any():
+        return loose
+    g = Graph(t, int(t.computation[found.first]))
+    only, used = loose.tolist(), [False] * len(loose)
+    kept = ends.tolist()
+    for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
+        used[v] = True
+        if not (kept[u] or (only[u] and used[u])):
+            only[v] = False
+    return np.array(only, np.bool_) & np.array(used, np.bool_)
+
+
 def of_loops(t: Table, found: Repeats, free: NDArray[np.bool_], work: Ints) -> NDArray[np.bool_]:
     """Loops beside the layers that do a layer's work, and what they alone need before any.
 

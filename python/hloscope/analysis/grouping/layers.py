@@ -24,7 +24,7 @@ from ..base.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Mask, calls
 from .gradients import by_weights, of_other_computation
-from .layer_ends import looks_up, of_gradients, of_loops
+from .layer_ends import looks_up, of_gradients, of_loops, only_for
 from .layer_members import free_lookups, free_products, to_gradients, with_their_gradient
 from .layer_names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
 from .layer_rounds import with_rounds
@@ -403,10 +403,16 @@ class _Finder:
         before = free & (found.after < 0) & (found.before < NEVER)
         behind = free & (found.after >= 0)
         ends = behind & (found.before == NEVER)
+        early = ~np.isin(self.phase[rows], (IN_BACKWARD, REMATERIALISED))
+        loose = free & early & (found.after < 0) & (found.before == NEVER)
+        labels = only_for(self.t, found, loose, ends & early)  # as indices into the logits
+        before |= only_for(self.t, found, loose & ~labels, ends & ~early)  # words, for a gradient
+        ends |= labels
         between = behind & ~ends
         if self.phased:  # what only touches gradients is the loss
             late = np.repeat(recedes, [s.count for s in found.stacks])
             only = before & late[np.minimum(found.before, len(late) - 1)]
+            only &= found.before < NEVER
             before, between = before & ~only, between | only
             only = ends & ~late[found.after] & (self.phase[rows] == IN_BACKWARD)
             ends, between = ends & ~only, between | only
