@@ -149,6 +149,8 @@ def test_a_loop_that_does_a_layers_work_stands_beside_them_with_what_it_alone_ne
         ("x! a:x b:a", "", "b", ""),
         ("x! a:x c:a d:c b:a", "a c", "b d", "a c"),
         ("x! a:x c:a d:c b:a", "a c", "b", ""),  # d needs c, and c needs a
+        ("x! a:x b=tuple:a", "a", "b", ""),  # a result
+        ("x! a:x b:a c=tuple:a,b", "a", "b c", ""),
     ],
 )
 def test_what_only_the_loss_needs_is_found_through_others(

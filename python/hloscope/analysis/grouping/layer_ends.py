@@ -59,12 +59,16 @@ def looks_up(t: Table, rows: Ints) -> bool:
 def only_for(
     t: Table, found: Repeats, loose: NDArray[np.bool_], ends: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Rows of ``loose`` that only rows of ``ends`` need, directly or through others of them."""
+    """Rows of ``loose`` that only rows of ``ends`` need, directly or through others of them.
+
+    What a tuple takes is no part of the loss: the root takes every result.
+    """
     if not loose.any():
         return loose
     g = Graph(t, int(t.computation[found.first]))
     only, used = loose.tolist(), [False] * len(loose)
-    kept = ends.tolist()
+    tuples = t.by_opcode(lambda o: o == "tuple", bool)[found.first : found.first + len(ends)]
+    kept = (ends & ~tuples).tolist()
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
         used[v] = True
         if not (kept[u] or (only[u] and used[u])):
