@@ -94,3 +94,12 @@ def test_words_of_jax_for_a_loop_are_no_places() -> None:
     assert without_loops(("forward", "while", "body", "block")) == ("forward", "block")
     assert without_loops(("forward", "while")) == ("forward",)
     assert without_loops(("forward", "body", "scan")) == ("forward", "body", "scan")
+
+
+def test_a_loop_of_a_jitted_lambda_has_no_function_to_be_called_by() -> None:
+    """All calls that made it are lambdas, so the chain of calls is its line alone."""
+    scanned = jax.jit(lambda x, w: jax.lax.scan(lambda c, v: (jnp.tanh(c @ v), None), x, w)[0])
+    cap = hs.capture(scanned, jnp.ones((8, 8)), jnp.ones((6, 8, 8)))
+    tree = group_tree(cap.module)
+    assert {"body", "condition"} <= set(tree.label)
+    assert all(name.loop == "" for name in loop_names(cap.module).values())

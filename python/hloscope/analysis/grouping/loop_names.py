@@ -125,7 +125,7 @@ class _Namer:
             of_call[int(self.t.computation[row]), chain[:-1]].append(row)
         whole = {rows[0]: self._is_loop(*key, rows) for key, rows in of_call.items()}
         called = Counter(chain[-2][1] for row, chain in around.items()
-                         if chain and not self._late(row))  # fmt: skip
+                         if len(chain) > 1 and not self._late(row))  # fmt: skip
         # a gradient has the name of what it is the gradient of
         scope = {row: self._scope(row) for row in around}
         scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
