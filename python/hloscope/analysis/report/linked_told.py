@@ -274,8 +274,8 @@ class Teller:
     def _python_call(self, strand: int, calls: Calls | None) -> PythonCall | None:
         """The Python function call that an operation comes from, along one path of calls."""
         origins = self.program.module.origins
-        if calls is None or origins is None:
-            return None
+        if calls is None or origins is None or strand >= len(self.operations):
+            return None  # an operation that only names in metadata tell of has no call
         key = strand, calls
         if key not in self._python_calls:
             self._python_calls[key] = origins.python.of(Origin(strand, calls))
