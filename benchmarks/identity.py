@@ -35,9 +35,10 @@ for name, value in (
 
 def compare(lowered: Any) -> Counter[tuple[bool, bool, str]]:
     """(has an origin, inferred is right, evidence) of each instruction of the last module."""
-    from hloscope.analysis.report.inferred import infer
-    from hloscope.analysis.report.passes import passes
-    from hloscope.capturing import every_pass, marks
+    from hloscope.analysis.passes.passes import passes
+    from hloscope.analysis.provenance.inferred import infer
+    from hloscope.capturing.dumps import every_pass
+    from hloscope.capturing.marks import marks
     from hloscope.readers import read_modules
 
     marked = marks.mark(lowered)

@@ -252,7 +252,7 @@ def _above(tree: Any, group: int) -> list[int]:
 def _loop(
     module: Any, stack: Stack, products: dict[int, int], tree: Any, folds: Any, side: str
 ) -> str:
-    from hloscope.analysis.base.trips import trip_count
+    from hloscope.analysis.base.loops.trips import trip_count
 
     del folds, side
     inside = 0
@@ -317,8 +317,8 @@ def judge_counts(
     Each is a fold of that many groups with a product in every one, or a loop that runs that
     often; any one count of a tuple is right.
     """
-    from hloscope.analysis.base.families import ID, families
-    from hloscope.analysis.base.trips import trip_count
+    from hloscope.analysis.base.labels.families import ID, families
+    from hloscope.analysis.base.loops.trips import trip_count
 
     holds = [False] * len(tree.parent)
     family = families(module)

@@ -48,7 +48,7 @@ def renumbered(text: str) -> str:
 def main() -> None:
     from corpus.build import make
     from corpus.programs import PROGRAMS
-    from hloscope.capturing import marks
+    from hloscope.capturing.marks import marks
     from hloscope.readers import read_modules
 
     arguments = argparse.ArgumentParser(description=__doc__)

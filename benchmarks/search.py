@@ -65,7 +65,7 @@ def ipyparallel(workers: int) -> Iterator[Any]:
 @contextlib.contextmanager
 def ray(workers: int) -> Iterator[Any]:
     import ray as module
-    from hloscope.plan.running import ray_executor
+    from hloscope.plan.running.running import ray_executor
 
     module.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
     try:

@@ -25,7 +25,7 @@ REPO = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
 
 import hloscope as hs  # noqa: E402
-from hloscope.plan.search_result import Candidate, Search  # noqa: E402
+from hloscope.plan.search.result import Candidate, Search  # noqa: E402
 from plan_programs import FEW, gpt, gpt_args  # noqa: E402
 
 MESHES = [{"data": 2, "model": 4}, {"data": 4, "model": 2}, {"data": 8, "model": 1}]

@@ -189,7 +189,7 @@ def once(text: Callable[[], bytes]) -> dict[str, Any]:
     from hloscope.analysis.base.table import table
     from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import group_tree
-    from hloscope.analysis.grouping.layers import layers
+    from hloscope.analysis.grouping.layers.layers import layers
     from hloscope.readers import read_modules
     from hloscope.view import build_view
     from hloscope.view.builder import no_collection

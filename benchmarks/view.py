@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 def parts(module: Any) -> dict[str, float]:
     """Seconds of each step of the blocks, in order, each after the previous ones."""
-    from hloscope.analysis.base.families import families
-    from hloscope.analysis.base.flags import flags
-    from hloscope.analysis.base.labels import labels
+    from hloscope.analysis.base.labels.families import families
+    from hloscope.analysis.base.labels.flags import flags
+    from hloscope.analysis.base.labels.labels import labels
     from hloscope.analysis.base.table import table
     from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import group_tree

@@ -50,8 +50,8 @@ WATCH = """(() => {
 
 def namespaces(module: Any) -> dict[str, Any]:
     """The module in Model Explorer's format: one node per instruction, our groups around it."""
-    from hloscope.analysis.base.flags import QUIET, flags
-    from hloscope.analysis.base.labels import labels
+    from hloscope.analysis.base.labels.flags import QUIET, flags
+    from hloscope.analysis.base.labels.labels import labels
     from hloscope.analysis.grouping.groups import KINDS, group_tree
 
     tree, names = group_tree(module), labels(module)

@@ -88,10 +88,10 @@ def cpu_of_frames(trace: bytes) -> list[float]:
 
 def with_trace(cap: Any, events: int) -> Any:
     """The capture with a made-up trace of that many events."""
-    from hloscope.analysis.report.measured import remember
-    from hloscope.analysis.report.measured_events import MeasuredEvents, MeasuredLane
-    from hloscope.analysis.report.measured_join import join
-    from hloscope.readers.xplane import OpTime
+    from hloscope.analysis.measured.events import MeasuredEvents, MeasuredLane
+    from hloscope.analysis.measured.join import join
+    from hloscope.analysis.measured.measured import remember
+    from hloscope.readers.xplane.xplane import OpTime
 
     module = cap.module
     ran = np.array([i.index for i in module.entry.instructions])

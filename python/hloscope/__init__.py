@@ -13,24 +13,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._capture import Capture
+from .api.capture import Capture
 
 if TYPE_CHECKING:
     from . import results
-    from ._programs import read_programs
-    from ._read import read
-    from .analysis.report.check import check
-    from .analysis.report.check_result import BudgetError
+    from .analysis.check.check import check
+    from .analysis.check.result import BudgetError
+    from .api.programs import read_programs
+    from .api.read import read
     from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
-    from .plan.alpa_log import StageLogError
-    from .plan.search import search_shardings
-    from .plan.stages import plan_stages
-    from .plan.store import StoreError
-    from .plan.transformer import transformer
+    from .plan.running.store import StoreError
+    from .plan.search.search import search_shardings
+    from .plan.stages.alpa_log import StageLogError
+    from .plan.stages.stages import plan_stages
+    from .plan.transformer.transformer import transformer
     from .readers import ReadError, list_modules
-    from .show.compared import diff
     from .show.dot import DotFailed, DotMissing
+    from .show.pages.compared import diff
     from .show.static import RendererMissing
 
 __version__ = "0.1.0"
@@ -60,25 +60,25 @@ __all__ = [
 ]
 
 _LAZY = {
-    "BudgetError": "analysis.report.check_result",
+    "BudgetError": "analysis.check.result",
     "HardwareError": "hardware",
-    "StageLogError": "plan.alpa_log",
-    "StoreError": "plan.store",
+    "StageLogError": "plan.stages.alpa_log",
+    "StoreError": "plan.running.store",
     "DotMissing": "show.dot",
     "DotFailed": "show.dot",
     "RendererMissing": "show.static",
     "results": "results",
     "capture": "capturing",
-    "check": "analysis.report.check",
-    "diff": "show.compared",
+    "check": "analysis.check.check",
+    "diff": "show.pages.compared",
     "CaptureError": "capturing",
-    "read": "_read",
-    "read_programs": "_programs",
+    "read": "api.read",
+    "read_programs": "api.programs",
     "list_modules": "readers",
     "ReadError": "readers",
-    "plan_stages": "plan.stages",
-    "search_shardings": "plan.search",
-    "transformer": "plan.transformer",
+    "plan_stages": "plan.stages.stages",
+    "search_shardings": "plan.search.search",
+    "transformer": "plan.transformer.transformer",
     "watch": "capturing",
 }
 
@@ -101,6 +101,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext hloscope``: registers the ``%hlo`` magic."""
-    from .show.magic import load
+    from .show.notebook.magic import load
 
     load(ipython)

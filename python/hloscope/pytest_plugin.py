@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .analysis.report.check_result import CheckReport
+    from .analysis.check.result import CheckReport
 
 _BUDGETS = ("max_peak", "max_wire_bytes", "forbid", "max_instructions", "require_donation")
 

@@ -16,8 +16,8 @@ import call_programs
 import hloscope as hs
 import jax
 import numpy as np
-from hloscope.analysis.base.flags import QUIET, flags
-from hloscope.analysis.base.phases import BACKWARD, REMATERIALISED, phases
+from hloscope.analysis.base.labels.flags import QUIET, flags
+from hloscope.analysis.base.phases.phases import BACKWARD, REMATERIALISED, phases
 from hloscope.analysis.base.table import table
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.hlo import Module

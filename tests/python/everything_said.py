@@ -16,7 +16,7 @@ from typing import Any
 
 import hloscope as hs
 from hloscope.show.cli import main
-from hloscope.show.pass_job import PassJobs
+from hloscope.show.notebook.pass_job import PassJobs
 
 MARK = re.compile(r"~+\d+~+")
 _PACKED = re.compile(r"[A-Za-z0-9+/]{64,}={0,2}")

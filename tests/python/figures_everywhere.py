@@ -9,7 +9,7 @@ from typing import Any
 
 import hloscope as hs
 import numpy as np
-from hloscope.analysis.memory.liveness_values import ARGUMENT
+from hloscope.analysis.memory.liveness.values import ARGUMENT
 from hloscope.view.schema import joined
 
 Places = dict[str, float]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hloscope.hlo import Module
 from hloscope.hlo.module import Computation, Instruction
-from hloscope.hlo.printer import shape_text
+from hloscope.hlo.texts.printer import shape_text
 
 # Opcodes whose shape XLA infers from operands alone (not all of them).
 _INFERRED = frozenset(

@@ -19,8 +19,8 @@ from typing import Any
 
 import hloscope as hs
 from hloscope.hlo.module import Module
-from hloscope.hlo.origins import Operation, Origin, Origins
-from hloscope.hlo.python_calls import Frame
+from hloscope.hlo.origins.origins import Operation, Origin, Origins
+from hloscope.hlo.origins.python_calls import Frame
 from hloscope.hlo.target import Argument, Device, Mesh, Target
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "programs"

@@ -20,7 +20,7 @@ from typing import Any
 
 import hloscope as hs
 from hloscope.hlo.module import Module
-from hloscope.hlo.origins import Origin, Origins
+from hloscope.hlo.origins.origins import Origin, Origins
 from hloscope.hlo.snapshots import Snapshot
 from hloscope.hlo.target import Target
 from kept_captures import _operation
@@ -130,7 +130,7 @@ def main() -> None:
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
     }
     import jax
-    from hloscope.capturing import every_pass
+    from hloscope.capturing.dumps import every_pass
     from kept_passes_programs import made
     from test_fates import PROGRAMS
 

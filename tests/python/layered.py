@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hloscope.analysis.base.op_name import LAYER
-from hloscope.analysis.grouping.layers import layers
+from hloscope.analysis.base.lines.op_name import LAYER
+from hloscope.analysis.grouping.layers.layers import layers
 from small_graphs import BEFORE, SHAPE, Small
 from stacked import Stack, Stacks
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from hloscope.analysis.memory.liveness_values import TEMP, leaf_span
+from hloscope.analysis.memory.liveness.values import TEMP, leaf_span
 
 
 def heaps(assignment: Any) -> list[Any]:

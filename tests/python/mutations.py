@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from hloscope.hlo import Module
 from hloscope.hlo.compare import differences
-from hloscope.hlo.printer import to_text
+from hloscope.hlo.texts.printer import to_text
 from hloscope.readers import ReadError, read_modules
-from hloscope.readers.decode import to_text as decode
-from hloscope.readers.hlo_text import read_hlo_text
-from hloscope.readers.proto import message_name, read_proto
-from hloscope.readers.stablehlo_text import is_stablehlo, read_all
+from hloscope.readers.files.decode import to_text as decode
+from hloscope.readers.hlo.text import read_hlo_text
+from hloscope.readers.proto.proto import message_name, read_proto
+from hloscope.readers.stablehlo.text import is_stablehlo, read_all
 from token_accounting import unaccounted, unaccounted_proto
 
 Mutation = Callable[[random.Random, bytes], bytes]

@@ -8,7 +8,7 @@ operation 3 through the calls 0 and 1.
 from __future__ import annotations
 
 from hloscope.hlo import Module, Operation, Origin, Origins
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 
 
 def read(text: str, operations: tuple[Operation, ...] = ()) -> Module:

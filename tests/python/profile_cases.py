@@ -13,7 +13,7 @@ from typing import Any
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.readers.xplane import read_trace
+from hloscope.readers.xplane.xplane import read_trace
 from hloscope.view.schema import decode, joined
 
 STEPS = 4

@@ -9,7 +9,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.analysis.base.phases import PHASES, name_phases
+from hloscope.analysis.base.phases.phases import PHASES, name_phases
 from jax.sharding import NamedSharding, PartitionSpec
 
 

@@ -14,16 +14,16 @@ BASE = {"hlo", "hardware", "analysis.base", "analysis.text"}
 COMMS = BASE | {"analysis.grouping", "analysis.comms"}
 MEMORY = COMMS | {"analysis.cost", "analysis.memory"}
 FINDINGS = MEMORY | {"analysis.why"}
-ANALYSES = FINDINGS | {"analysis.findings", "analysis.report"}
-CAPTURE = {"_capture", "_read", "_programs"}
+PASSES = FINDINGS | {"analysis.findings", "analysis.passes"}
+REPORT = PASSES | {"analysis.provenance", "analysis.measured", "analysis.report"}
+ANALYSES = REPORT | {"analysis.diff", "analysis.check"}
 # room of python/hloscope (a folder or a module) → what of hloscope it may import, beside itself.
 # Each file must be in one, and each must exist.
 PYTHON = {
     "hlo": set(),
     "hardware": set(),
-    "_platforms": set(),
-    "_child": set(),
-    "readers": {"hlo", "_child"},
+    "processes": set(),
+    "readers": {"hlo", "processes"},
     "analysis.text": {"hlo"},
     "analysis.base": BASE,
     "analysis.grouping": BASE,
@@ -32,52 +32,25 @@ PYTHON = {
     "analysis.memory": MEMORY,
     "analysis.why": COMMS,
     "analysis.findings": FINDINGS,
-    "analysis.report": ANALYSES,
+    "analysis.passes": FINDINGS,
+    "analysis.provenance": PASSES,
+    "analysis.diff": REPORT,
+    "analysis.measured": PASSES,
+    "analysis.report": REPORT,
+    "analysis.check": REPORT,
     "view": ANALYSES,
-    "_capture": ANALYSES | {"readers", "view", "show", "capturing"},
-    "_read": {"hlo", "hardware", "readers", "_capture", "plan"},
-    "_programs": {"hlo", "hardware", "readers", "_capture", "analysis.report"},
-    "plan": ANALYSES | {"readers", "capturing", "_capture", "show"},
-    "capturing": {
-        "hlo",
-        "hardware",
-        "analysis.text",
-        "readers",
-        "_capture",
-        "_watched",
-        "_platforms",
-    },
-    "show": ANALYSES | CAPTURE | {"readers", "view", "capturing", "plan", "_platforms", ""},
-    "lab": {
-        "_child",
-        "hlo",
-        "analysis.text",
-        "analysis.report",
-        "readers",
-        "view",
-        "show",
-        "",
-        *CAPTURE,
-    },
-    "pytest_plugin": {"", "analysis.report"},
+    "api": ANALYSES | {"readers", "view", "show", "capturing", "plan"},
+    "plan": ANALYSES | {"readers", "capturing", "api", "show"},
+    "capturing": {"hlo", "hardware", "analysis.text", "readers", "api"},
+    "show": ANALYSES | {"api", "readers", "view", "capturing", "plan", ""},
+    "lab": ANALYSES | {"processes", "readers", "view", "show", "api", ""},
+    "pytest_plugin": {"", "analysis.check"},
     "__main__": {"show"},
-    "_watched": {"_capture", "hlo", "plan", "analysis.text"},
-    "results": ANALYSES | {"readers", "plan", "_watched"},
-    "": {
-        "hardware",
-        "results",
-        "_capture",
-        "_read",
-        "_programs",
-        "plan",
-        "readers",
-        "capturing",
-        "analysis.report",
-        "show",
-    },
+    "results": ANALYSES | {"readers", "plan", "api"},
+    "": {"hardware", "results", "api", "plan", "readers", "capturing", "analysis.check", "show"},
 }
 # Runs in a child process only, where jaxlib's parser may abort.
-JAXLIB = {"python/hloscope/readers/mlir_child.py"}
+JAXLIB = {"python/hloscope/readers/stablehlo/child.py"}
 # The same of js/ and src/. "panels/cost" and its like may import only "panels/*" below.
 VIEW = {"view", "view-extras"}
 PARTS = {"base", "theme-colors", *VIEW, "state", "panels/panel", "panels/parts"}

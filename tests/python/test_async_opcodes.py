@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.async_opcodes import produced, wrapped
-from hloscope.analysis.base.families import FAMILIES, opcode_family
+from hloscope.analysis.base.collectives.async_opcodes import produced, wrapped
+from hloscope.analysis.base.labels.families import FAMILIES, opcode_family
 
 TEXT = """HloModule m, is_scheduled=true
 ENTRY main {

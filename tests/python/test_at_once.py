@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 from hloscope.analysis.base import waves
-from hloscope.analysis.base.phases import phases
+from hloscope.analysis.base.phases.phases import phases
 from hloscope.analysis.base.table import table
-from hloscope.analysis.memory import liveness_homes
+from hloscope.analysis.memory.liveness import homes as liveness_homes
 from hloscope.readers import read_modules
 from hloscope.view import build_view, builder
 

@@ -10,11 +10,11 @@ import hloscope.analysis
 import hloscope.hlo
 import hloscope.readers
 import pytest
-from hloscope.analysis.base.families import FAMILIES, families
-from hloscope.analysis.base.flags import PLUMBING, flags
-from hloscope.analysis.base.labels import labels
+from hloscope.analysis.base.labels.families import FAMILIES, families
+from hloscope.analysis.base.labels.flags import PLUMBING, flags
+from hloscope.analysis.base.labels.labels import labels
+from hloscope.analysis.base.loops.trips import trip_count
 from hloscope.analysis.base.operands import source_of
-from hloscope.analysis.base.trips import trip_count
 from hloscope.hlo import Target
 from hloscope.hlo.barriers import BARRIERS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.async_opcodes import produced
-from hloscope.analysis.base.branches import branches
-from hloscope.analysis.base.collectives_find import find, payload
-from hloscope.analysis.base.frames import FrameFinder
-from hloscope.analysis.base.labels import labels, words_of_mask
-from hloscope.analysis.base.lines import lines
+from hloscope.analysis.base.collectives.async_opcodes import produced
+from hloscope.analysis.base.collectives.find import find, payload
+from hloscope.analysis.base.labels.labels import labels, words_of_mask
+from hloscope.analysis.base.lines.frames import FrameFinder
+from hloscope.analysis.base.lines.lines import lines
+from hloscope.analysis.base.loops.branches import branches
 from hloscope.analysis.base.memory_spaces import platform
 from hloscope.analysis.base.memory_tiling import padding_bytes, storage_bytes
 from hloscope.analysis.base.table import per_target, table

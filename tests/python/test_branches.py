@@ -6,7 +6,7 @@ import json
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.branches import Branch, heaviest, span
+from hloscope.analysis.base.loops.branches import Branch, heaviest, span
 from hloscope.show.cli import main
 
 SWITCH = """HloModule m, num_partitions=4

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.analysis.report.summary import summarize
-from hloscope.capturing.messages import compiler_lines, stderr_kept
+from hloscope.capturing.dumps.messages import compiler_lines, stderr_kept
 from hloscope.hlo import Mesh as TargetMesh
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -411,7 +411,7 @@ def test_only_capturing_imports_jax(repo: Any) -> None:
         )
     ]
     # a reader's child process parses bytecode with jax's MLIR; plan/ compiles candidates
-    allowed = ("plan/", "readers/mlir_child.py")
+    allowed = ("plan/", "readers/stablehlo/child.py")
     assert [o for o in offenders if not o.startswith(allowed)] == []
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hloscope.hlo.places import short_line, whole_place
+from hloscope.hlo.texts.places import short_line, whole_place
 
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat")

@@ -12,9 +12,9 @@ from typing import Any
 import hloscope as hs
 import numpy
 import pytest
-from hloscope.analysis.report.check import BudgetError
-from hloscope.analysis.report.check_sizes import parse_size
-from hloscope.readers.proto_schema import message_class
+from hloscope.analysis.check.check import BudgetError
+from hloscope.analysis.check.sizes import parse_size
+from hloscope.readers.proto.schema import message_class
 from hloscope.show.cli import main
 
 SMALL = """HloModule small, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }

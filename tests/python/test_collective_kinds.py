@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hloscope.analysis.base.families import FAMILIES, opcode_family
+from hloscope.analysis.base.labels.families import FAMILIES, opcode_family
 from hloscope.analysis.comms.wire import add_traffic, wire_bytes
-from hloscope.analysis.cost.roofline_collectives import ring
-from hloscope.analysis.cost.roofline_torus import torus
+from hloscope.analysis.cost.roofline.collectives import ring
+from hloscope.analysis.cost.roofline.torus import torus
 from hloscope.hlo.collective_kinds import KINDS, OPCODES, is_collective, split
-from hloscope.hlo.devices import DeviceGroups
+from hloscope.hlo.shardings.devices import DeviceGroups
 
 # Spelling of attributes in protos; formulas in words.
 MAY_NAME = {
     "hlo/collective_kinds.py",
-    "readers/proto_opcodes.py",
-    "plan/volumes.py",
-    "plan/figures.py",
+    "readers/proto/opcodes.py",
+    "plan/transformer/volumes.py",
+    "plan/running/figures.py",
 }
 
 

@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hloscope.hlo import Mesh
-from hloscope.hlo.axes import arrange, group_axes, infer_mesh
-from hloscope.hlo.devices import axes_text, device_counts, device_groups, parse_groups
-from hloscope.hlo.mesh_text import AxisRef, iota_array
+from hloscope.hlo.shardings.axes import arrange, group_axes, infer_mesh
+from hloscope.hlo.shardings.devices import axes_text, device_counts, device_groups, parse_groups
+from hloscope.hlo.shardings.mesh_text import AxisRef, iota_array
 from hypothesis import given
 
 MESH = Mesh(("data", "model"), (2, 4), tuple(range(8)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hloscope as hs
-from hloscope.analysis.base.collectives_find import Found, find, payload
-from hloscope.analysis.base.collectives_halo import join_halos
-from hloscope.analysis.base.collectives_windowed import join_windowed
+from hloscope.analysis.base.collectives.find import Found, find, payload
+from hloscope.analysis.base.collectives.halo import join_halos
+from hloscope.analysis.base.collectives.windowed import join_windowed
 from hloscope.hlo import Module
 from read_told import told_as_written
 

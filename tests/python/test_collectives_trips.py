@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.analysis.base.trips import count_steps, multiplicity, trip_count
+from hloscope.analysis.base.loops.trips import count_steps, multiplicity, trip_count
 from hloscope.hlo import Module
 from hypothesis import given
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.fate import Fate
-from hloscope.analysis.report.fates_constants import Constants, _number, same_value
+from hloscope.analysis.provenance.fates.constants import Constants, _number, same_value
+from hloscope.analysis.provenance.fates.fate import Fate
 from hloscope.hlo import Module, Operation
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 
 
 def read(text: str) -> Module:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from corpus.programs import PROGRAMS
 from hloscope.analysis.cost.cost import estimate
-from hloscope.analysis.cost.roofline_torus import assumed_axes, assumed_slice
+from hloscope.analysis.cost.roofline.torus import assumed_axes, assumed_slice
 from hloscope.hardware import find, load
 from hloscope.hlo import Target
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hloscope.analysis.cost.roofline import for_target, reach, transfer_time
-from hloscope.analysis.cost.roofline_collectives import (
+from hloscope.analysis.cost.roofline.collectives import (
     MAX_BLOCK,
     Levels,
     Transfer,
@@ -17,11 +16,12 @@ from hloscope.analysis.cost.roofline_collectives import (
     members_inside,
     ring,
 )
-from hloscope.analysis.cost.roofline_torus import torus, torus_axes
+from hloscope.analysis.cost.roofline.roofline import for_target, reach, transfer_time
+from hloscope.analysis.cost.roofline.torus import torus, torus_axes
 from hloscope.hardware import Hardware
 from hloscope.hardware.chips import Link
 from hloscope.hlo import Device, Target
-from hloscope.hlo.devices import DeviceGroups, parse_groups
+from hloscope.hlo.shardings.devices import DeviceGroups, parse_groups
 
 
 def groups(text: str, pairs: bool = False) -> DeviceGroups:

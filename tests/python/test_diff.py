@@ -11,7 +11,7 @@ from typing import Any
 import hloscope as hs
 import numpy
 import pytest
-from hloscope.analysis.report.diff_page import page as tables_page
+from hloscope.analysis.diff.page import page as tables_page
 from hloscope.show.cli import main
 
 CALLED = (

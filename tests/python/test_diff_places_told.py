@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report import diff_places
-from hloscope.analysis.report.diff_places import _differs, _lines
-from hloscope.analysis.report.diff_result import Place
+from hloscope.analysis.diff import places as diff_places
+from hloscope.analysis.diff.places import _differs, _lines
+from hloscope.analysis.diff.result import Place
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.capturing import dumping
+from hloscope.capturing.dumps import dumping
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 Space = namedtuple("Space", "f_bavail f_frsize f_files f_favail")

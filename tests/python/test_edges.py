@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.phases import PHASES, phases
-from hloscope.analysis.base.trips import count_steps
+from hloscope.analysis.base.loops.trips import count_steps
+from hloscope.analysis.base.phases.phases import PHASES, phases
+from hloscope.analysis.check.sizes import parse_size
 from hloscope.analysis.comms.collectives import collectives
 from hloscope.analysis.comms.wire import wire_bytes
-from hloscope.analysis.cost.cost_bytes import bytes_accessed
-from hloscope.analysis.cost.roofline import _exposed, for_target
-from hloscope.analysis.cost.roofline_collectives import Levels, Transfer, ring
-from hloscope.analysis.cost.roofline_slices import between_slices
-from hloscope.analysis.cost.roofline_torus import torus
-from hloscope.analysis.report.check_sizes import parse_size
-from hloscope.analysis.report.diff import diff
+from hloscope.analysis.cost.bytes_accessed import bytes_accessed
+from hloscope.analysis.cost.roofline.collectives import Levels, Transfer, ring
+from hloscope.analysis.cost.roofline.roofline import _exposed, for_target
+from hloscope.analysis.cost.roofline.slices import between_slices
+from hloscope.analysis.cost.roofline.torus import torus
+from hloscope.analysis.diff.diff import diff
 from hloscope.analysis.why.provenance_causes import _explains, _same_kind
 from hloscope.hardware import find
 from hloscope.hlo import Device, Target

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import hloscope as hs
 import pytest
-from hloscope.hlo.mesh_text import mesh_from_text, parse_iota
-from hloscope.readers.dump_directory import list_directory
+from hloscope.hlo.shardings.mesh_text import mesh_from_text, parse_iota
 from hloscope.readers.entries import choose_module
-from hloscope.readers.proto_literals import _small_float
-from hloscope.readers.xplane import OpTime, Program, Trace
-from hloscope.readers.xplane_match import match
+from hloscope.readers.files.dump_directory import list_directory
+from hloscope.readers.proto.literals import _small_float
+from hloscope.readers.xplane.match import match
+from hloscope.readers.xplane.xplane import OpTime, Program, Trace
 
 
 def test_the_largest_module_is_taken():
@@ -89,7 +89,7 @@ def test_a_list_of_devices_that_does_not_fit_its_shape_is_none():
 
 def trace_of(module, share: float) -> Trace:
     """A trace whose program has that share of the module's instructions."""
-    from hloscope.readers.proto_schema import message_class
+    from hloscope.readers.proto.schema import message_class
 
     message = message_class("HloModule")()
     message.name = module.name.encode()

@@ -14,13 +14,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hloscope.readers import read_modules
-from hloscope.readers.dump_directory import _at_stage
 from hloscope.readers.entries import ModuleEntry
-from hloscope.readers.proto import read_proto
-from hloscope.readers.proto_literals import _SMALL_FLOATS, _small_float
-from hloscope.readers.proto_schema import message_class
-from hloscope.readers.stablehlo_lines import split_signature
-from hloscope.readers.xplane import read_trace
+from hloscope.readers.files.dump_directory import _at_stage
+from hloscope.readers.proto.literals import _SMALL_FLOATS, _small_float
+from hloscope.readers.proto.proto import read_proto
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.stablehlo.lines import split_signature
+from hloscope.readers.xplane.xplane import read_trace
 from xplane_builder import TraceBuilder
 
 BYTE_FLOATS = [k for k in sorted(_SMALL_FLOATS) if k.startswith("f8") and "f8e8" not in k]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.labels import labels
+from hloscope.analysis.base.labels.labels import labels
 
 PAIR = "(f32[8], f32[8])"
 

@@ -18,7 +18,7 @@ from typing import Any
 import hloscope as hs
 import pytest
 from everything_shown import leaves
-from hloscope.analysis.report.trace_line import trace_line
+from hloscope.analysis.provenance.trace_line import trace_line
 from kept_passes import FOLDER, load, parsed, unpack
 from test_everything_shown import assert_same
 

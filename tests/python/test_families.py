@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hloscope.analysis.base.families import (
+from hloscope.analysis.base.labels.families import (
     FAMILIES,
     ID,
     convolution_is_matmul,
@@ -14,8 +14,16 @@ from hloscope.analysis.base.families import (
     opcode_family,
     target_family,
 )
-from hloscope.analysis.base.flags import INLINE, LANDMARK, OUTPUT, PARAMETER, PLUMBING, ROOT, flags
-from hloscope.analysis.base.labels import MAX_LABEL, labels, shorten
+from hloscope.analysis.base.labels.flags import (
+    INLINE,
+    LANDMARK,
+    OUTPUT,
+    PARAMETER,
+    PLUMBING,
+    ROOT,
+    flags,
+)
+from hloscope.analysis.base.labels.labels import MAX_LABEL, labels, shorten
 from hloscope.readers import read_modules
 
 # xla/hlo/ir/hlo_opcode.h, all of them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.families import (
+from hloscope.analysis.base.labels.families import (
     FAMILIES,
     convolution_is_matmul,
     families,

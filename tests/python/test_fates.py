@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.report.fate import Fates
-from hloscope.analysis.report.fates_constants import same_value
+from hloscope.analysis.provenance.fates.constants import same_value
+from hloscope.analysis.provenance.fates.fate import Fates
 from hloscope.readers import read_modules
 from jax.experimental import pallas
 from jax.sharding import Mesh, NamedSharding

@@ -13,7 +13,7 @@ import pytest
 from findings_programs import CASES
 from hloscope.analysis.findings.rules import RULES
 from hloscope.hlo import StackFrame
-from hloscope.hlo.places import own_line
+from hloscope.hlo.texts.places import own_line
 
 ALLREDUCE = """
 %sum (a: f32[], b: f32[]) -> f32[] {

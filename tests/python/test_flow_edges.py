@@ -5,14 +5,7 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.line_flow import (
-    Flow,
-    flow,
-    is_move,
-    nearest,
-    stacks,
-    weights,
-)
+from hloscope.analysis.base.lines.flow import Flow, flow, is_move, nearest, stacks, weights
 from hloscope.analysis.base.table import table
 
 F = "f32[8,8]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hloscope as hs
 import pytest
 from hloscope.analysis.base import waves
-from hloscope.analysis.base.lines import lines
-from hloscope.analysis.base.phases import PHASES, phases
+from hloscope.analysis.base.lines.lines import lines
+from hloscope.analysis.base.phases.phases import PHASES, phases
 from read_told import told_as_written
 
 

@@ -7,12 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hloscope.analysis.base.structure import (
-    computation_hashes,
-    instruction_hashes,
-    mix,
-    tokens,
-)
+from hloscope.analysis.base.structure import computation_hashes, instruction_hashes, mix, tokens
 from hloscope.analysis.grouping.folds import (
     _Contents,
     _far,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.base.flags import QUIET, flags
+from hloscope.analysis.base.labels.flags import QUIET, flags
 from hloscope.analysis.base.table import table
 from hloscope.analysis.grouping import groups
 from hloscope.analysis.grouping.functions import TAKEN_IN, Budget, calls

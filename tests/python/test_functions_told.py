@@ -7,7 +7,7 @@ import random
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.op_name import CALLED, FORWARD
+from hloscope.analysis.base.lines.op_name import CALLED, FORWARD
 from hloscope.analysis.base.table import Table, table
 from hloscope.analysis.grouping.functions import (
     LEAST_STEPS,

@@ -99,7 +99,7 @@ def test_deep_shapes_are_refused_by_depth() -> None:
 def test_gzip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import gzip
 
-    from hloscope.readers import gzipped
+    from hloscope.readers.files import gzipped
 
     bomb = gzip.compress(bytes(5_000_000))
     with pytest.raises(ReadError, match="more than 1,000,000 bytes when unpacked"):

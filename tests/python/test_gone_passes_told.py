@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.fates_gone import IMPORT, NOTHING_LEFT, Gone, _Import
+from hloscope.analysis.provenance.fates.gone import IMPORT, NOTHING_LEFT, Gone, _Import
 from hloscope.hlo import Module, Operation
 from numbered_hlo import read
 from test_gone_told import operations

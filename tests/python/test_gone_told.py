@@ -6,7 +6,7 @@ Dumps are written as in ``numbered_hlo.py``; an operation's opcode is that of it
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.report.fates_gone import _ancestors, _Step
+from hloscope.analysis.provenance.fates.gone import _ancestors, _Step
 from hloscope.hlo import Module, Operation
 from numbered_hlo import read
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hloscope as hs
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import group_tree
-from hloscope.analysis.grouping.layers import layers
+from hloscope.analysis.grouping.layers.layers import layers
 from hloscope.hlo import Module
 
 A = "f32[8,64]"

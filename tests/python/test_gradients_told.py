@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.grouping.gradients import (
+from hloscope.analysis.grouping.layers.gradients import (
     MOST_ANCHORS,
     MOST_PASSES,
     _agrees,
@@ -21,7 +21,7 @@ from hloscope.analysis.grouping.gradients import (
     by_weights,
     of_other_computation,
 )
-from hloscope.analysis.grouping.repeats import NEVER, Graph, Repeats, Stack
+from hloscope.analysis.grouping.layers.repeats import NEVER, Graph, Repeats, Stack
 from small_graphs import Small
 
 # -- whether what repeats is right already -----------------------------------------------------
@@ -361,7 +361,7 @@ def test_a_stack_that_has_nothing_to_do_with_the_gradients_stays() -> None:
 def test_too_many_anchors_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_ANCHORS >= 10_000
     for most, stacks in ((6, 2), (5, 0)):
-        monkeypatch.setattr("hloscope.analysis.grouping.gradients.MOST_ANCHORS", most)
+        monkeypatch.setattr("hloscope.analysis.grouping.layers.gradients.MOST_ANCHORS", most)
         assert len(Backward(GRADIENTS).by_weights(False)) == stacks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloscope.readers.hlo_text import MAX_WARNINGS, read_hlo_text
+from hloscope.readers.hlo.text import MAX_WARNINGS, read_hlo_text
 from read_told import told, told_as_written
 
 

@@ -15,7 +15,7 @@ import hloscope as hs
 import pytest
 from hloscope.hardware import HardwareError, load
 from hloscope.hlo import Argument, Device, Mesh, Target
-from hloscope.readers.proto_schema import message_class
+from hloscope.readers.proto.schema import message_class
 from hloscope.show.cli import main
 from xplane_builder import TraceBuilder
 
@@ -235,7 +235,7 @@ def test_names_of_a_csv(tmp_path):
     "name", ["a", "it's", 'a"b', "a\"'b", "a\n\x1b", "'] + exit() + ['", "日本"]
 )
 def test_specs_to_paste_are_literals(name: str):
-    from hloscope.plan.space import quoted, spec_code
+    from hloscope.plan.search.space import quoted, spec_code
 
     assert eval(quoted(name), {}) == name
     spec: Any = (None, name, (name, "y"))

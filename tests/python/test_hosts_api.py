@@ -7,7 +7,7 @@ import types
 
 import hloscope as hs
 import pytest
-from hloscope.show import explorer_widget, hosts
+from hloscope.show.notebook import explorer_widget, hosts
 
 TEXT = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 
@@ -44,7 +44,7 @@ def test_marimo_gets_the_page_without_anywidget(monkeypatch, capture):
     fake = types.ModuleType("marimo")
     fake.Html = lambda text: ("html", text)
     monkeypatch.setitem(sys.modules, "marimo", fake)
-    monkeypatch.setitem(sys.modules, "hloscope.show.explorer_widget", None)
+    monkeypatch.setitem(sys.modules, "hloscope.show.notebook.explorer_widget", None)
     kind, text = capture._display_()
     assert kind == "html"
     assert text.startswith("<iframe ")

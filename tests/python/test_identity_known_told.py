@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hloscope.analysis.report import identity_known
-from hloscope.analysis.report.identity_how import How
-from hloscope.analysis.report.identity_known import Known, _was
-from hloscope.analysis.report.pass_lines import Body, Line
+from hloscope.analysis.passes.identity import known as identity_known
+from hloscope.analysis.passes.identity.how import How
+from hloscope.analysis.passes.identity.known import Known, _was
+from hloscope.analysis.passes.lines import Body, Line
 from identity_nodes import line, walk
 
 

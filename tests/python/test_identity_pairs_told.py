@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report import identity_pairs
-from hloscope.analysis.report.identity_pairs import Pairs
-from hloscope.analysis.report.pass_lines import Body
+from hloscope.analysis.passes.identity import pairs as identity_pairs
+from hloscope.analysis.passes.identity.pairs import Pairs
+from hloscope.analysis.passes.lines import Body
 from identity_nodes import line, walk
 
 

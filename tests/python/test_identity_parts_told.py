@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.identity_pairs import Pairs, _passes, element
-from hloscope.analysis.report.identity_with import Wholes
-from hloscope.analysis.report.pass_lines import Body
+from hloscope.analysis.passes.identity.pairs import Pairs, _passes, element
+from hloscope.analysis.passes.identity.parts import Wholes
+from hloscope.analysis.passes.lines import Body
 from identity_nodes import line, walk
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.identity_how import How
-from hloscope.analysis.report.identity_row import Row
+from hloscope.analysis.passes.identity.how import How
+from hloscope.analysis.passes.identity.row import Row
 from identity_nodes import line, walk
 
 A = line("%a = f32[4] add()", "f")

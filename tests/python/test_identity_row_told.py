@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.identity_how import How
-from hloscope.analysis.report.identity_row import Row
-from hloscope.analysis.report.identity_walk import follow_identity
-from hloscope.analysis.report.pass_steps import RESULT, SOURCE, USERS, Link
+from hloscope.analysis.passes.identity.how import How
+from hloscope.analysis.passes.identity.row import Row
+from hloscope.analysis.passes.identity.walk import follow_identity
+from hloscope.analysis.passes.steps import RESULT, SOURCE, USERS, Link
 from identity_nodes import line, walk
 from pass_dumps import dump
 

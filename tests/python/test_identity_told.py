@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.identity_evidence import Evidence, _alike
-from hloscope.analysis.report.identity_how import How
-from hloscope.analysis.report.pass_lines import Line
+from hloscope.analysis.passes.identity.evidence import Evidence, _alike
+from hloscope.analysis.passes.identity.how import How
+from hloscope.analysis.passes.lines import Line
 from identity_nodes import line, walk
 
 

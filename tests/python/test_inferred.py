@@ -11,13 +11,14 @@ import hloscope as hs
 import pytest
 from corpus.build import make
 from corpus.by_hand import write_passes
-from hloscope.analysis.report.identity_how import How
-from hloscope.analysis.report.identity_walk import IdentityWalk, follow_identity
-from hloscope.analysis.report.inferred import infer
-from hloscope.analysis.report.op_names import components, inlined
-from hloscope.analysis.report.passes import passes
-from hloscope.capturing import every_pass, marks
-from hloscope.readers.pass_dump import read_passes
+from hloscope.analysis.passes.identity.how import How
+from hloscope.analysis.passes.identity.op_names import components, inlined
+from hloscope.analysis.passes.identity.walk import IdentityWalk, follow_identity
+from hloscope.analysis.passes.passes import passes
+from hloscope.analysis.provenance.inferred import infer
+from hloscope.capturing.dumps import every_pass
+from hloscope.capturing.marks import marks
+from hloscope.readers.files.pass_dump import read_passes
 from hloscope.show.cli import main
 from hloscope.show.commands import passes as passes_command
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hloscope.analysis.report.identity_walk import IdentityWalk, follow_identity
+from hloscope.analysis.passes.identity.walk import IdentityWalk, follow_identity
 
 
 def walk(*texts: str) -> IdentityWalk:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hloscope.analysis.report.measured import Measured
-from hloscope.analysis.report.measured_join import join
+from hloscope.analysis.measured.join import join
+from hloscope.analysis.measured.measured import Measured
 from hloscope.hlo import Module
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 
 TEXT = """HloModule jit_f, num_partitions=2
 

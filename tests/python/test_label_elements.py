@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hloscope as hs
-from hloscope.analysis.base.labels import labels
+from hloscope.analysis.base.labels.labels import labels
 
 LOOP = """HloModule m, is_scheduled=true
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hloscope as hs
-from hloscope.analysis.base import flags as bits
-from hloscope.analysis.base.families import FAMILIES, families
-from hloscope.analysis.base.flags import BIG_BYTES, BIG_COUNT, LANDMARK, flags
-from hloscope.analysis.base.labels import labels, shorten, words_of_mask
+from hloscope.analysis.base.labels import flags as bits
+from hloscope.analysis.base.labels.families import FAMILIES, families
+from hloscope.analysis.base.labels.flags import BIG_BYTES, BIG_COUNT, LANDMARK, flags
+from hloscope.analysis.base.labels.labels import labels, shorten, words_of_mask
 from read_told import told_as_written
 
 NAMES = "ROOT INLINE PARAMETER PLUMBING LANDMARK OUTPUT ASYNC_START ASYNC_DONE MOVE".split()

@@ -5,16 +5,10 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.op_name import BACKWARD, FORWARD
-from hloscope.analysis.grouping.layer_ends import (
-    LOOP,
-    looks_up,
-    of_gradients,
-    of_loops,
-    only_for,
-)
-from hloscope.analysis.grouping.layers import layers
-from hloscope.analysis.grouping.repeats import NEVER, Repeats, Stack
+from hloscope.analysis.base.lines.op_name import BACKWARD, FORWARD
+from hloscope.analysis.grouping.layers.ends import LOOP, looks_up, of_gradients, of_loops, only_for
+from hloscope.analysis.grouping.layers.layers import layers
+from hloscope.analysis.grouping.layers.repeats import NEVER, Repeats, Stack
 from small_graphs import Small
 
 # -- the backward pass -------------------------------------------------------------------------

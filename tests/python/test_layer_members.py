@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hloscope as hs
 import numpy as np
-from hloscope.analysis.base.families import ID
-from hloscope.analysis.base.phase_edges import BACKWARD
+from hloscope.analysis.base.labels.families import ID
+from hloscope.analysis.base.phases.edges import BACKWARD
 from hloscope.analysis.grouping.groups import group_tree
-from hloscope.analysis.grouping.layer_members import free_products
-from hloscope.analysis.grouping.layers import layers
-from hloscope.analysis.grouping.repeats import Repeats, Stack
+from hloscope.analysis.grouping.layers.layers import layers
+from hloscope.analysis.grouping.layers.members import free_products
+from hloscope.analysis.grouping.layers.repeats import Repeats, Stack
 from hloscope.hlo import Module
 
 A = "f32[64,64]"

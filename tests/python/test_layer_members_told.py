@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.base.families import ID
-from hloscope.analysis.base.phase_edges import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED
-from hloscope.analysis.grouping.layer_members import (
+from hloscope.analysis.base.labels.families import ID
+from hloscope.analysis.base.phases.edges import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED
+from hloscope.analysis.grouping.layers.members import (
     free_lookups,
     free_products,
     to_gradients,
     with_their_gradient,
 )
-from hloscope.analysis.grouping.placing import place
-from hloscope.analysis.grouping.repeats import NEVER, Repeats, Stack
+from hloscope.analysis.grouping.layers.placing import place
+from hloscope.analysis.grouping.layers.repeats import NEVER, Repeats, Stack
 from layered import stem
 from small_graphs import Small
 

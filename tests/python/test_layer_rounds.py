@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from hloscope.analysis.grouping.layer_rounds import _between
-from hloscope.analysis.grouping.layers import layers
+from hloscope.analysis.grouping.layers.layers import layers
+from hloscope.analysis.grouping.layers.rounds import _between
 from hloscope.readers import read_modules
 
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.base.families import ID, families
-from hloscope.analysis.base.phases import OPTIMISER, PHASES, phases
+from hloscope.analysis.base.labels.families import ID, families
+from hloscope.analysis.base.phases.phases import OPTIMISER, PHASES, phases
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
-from hloscope.analysis.grouping.layers import layers
+from hloscope.analysis.grouping.layers.layers import layers
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 

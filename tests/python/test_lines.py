@@ -5,7 +5,7 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.lines import lines
+from hloscope.analysis.base.lines.lines import lines
 
 HEAD = """HloModule m, is_scheduled=true
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.analysis.report.linked import Linked, Stage
+from hloscope.analysis.provenance.linked.linked import Linked, Stage
 from hloscope.readers import read_modules
 from hloscope.view.schema import decode
 

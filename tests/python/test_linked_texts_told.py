@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report import linked_texts
-from hloscope.analysis.report.linked_equations import (
+from hloscope.analysis.provenance.linked import texts as linked_texts
+from hloscope.analysis.provenance.linked.equations import (
     _key,
     _match,
     _pairs,
@@ -16,9 +16,9 @@ from hloscope.analysis.report.linked_equations import (
     _row,
     match_equations,
 )
-from hloscope.analysis.report.linked_texts import jaxpr_text, mlir_text, python_text
+from hloscope.analysis.provenance.linked.texts import jaxpr_text, mlir_text, python_text
 from hloscope.hlo import Module, Operation, StackFrame
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 
 MLIR = """module {
 #loc1 = loc("f.py":3:4)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hloscope.analysis.report.fate import Fate, Fates
-from hloscope.analysis.report.linked_told import Program, Teller, _counted, _how, _list
+from hloscope.analysis.provenance.fates.fate import Fate, Fates
+from hloscope.analysis.provenance.linked.sentences import Program, Teller, _counted, _how, _list
 from hloscope.hlo import Operation, StackFrame
-from hloscope.hlo.python_calls import Frame
+from hloscope.hlo.origins.python_calls import Frame
 from numbered_hlo import read
 
 SOURCE = """def f(x, w):

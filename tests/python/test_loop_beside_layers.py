@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.phases import PHASES, phases
+from hloscope.analysis.base.phases.phases import PHASES, phases
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 from hloscope.hlo import Module

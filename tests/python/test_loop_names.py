@@ -9,7 +9,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.analysis.base.op_name import without_loops
+from hloscope.analysis.base.lines.op_name import without_loops
 from hloscope.analysis.grouping.groups import KINDS, group_tree
 from hloscope.analysis.grouping.loop_names import loop_names
 

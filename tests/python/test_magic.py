@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hloscope import Capture
-from hloscope.show import magic
+from hloscope.show.notebook import magic
 
 interactive = pytest.importorskip("IPython.core.interactiveshell")
 
@@ -134,7 +134,7 @@ def test_keywords_of_the_function_never_reach_capture() -> None:
     from inspect import signature
 
     from hloscope.capturing import capture
-    from hloscope.show.expressions import _CAPTURE_OPTIONS
+    from hloscope.show.notebook.expressions import _CAPTURE_OPTIONS
 
     options = {n for n, p in signature(capture).parameters.items() if p.kind is p.KEYWORD_ONLY}
     assert options == _CAPTURE_OPTIONS

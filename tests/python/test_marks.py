@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from everything_said import MARK, everything_said, marks_in
-from hloscope.capturing import marks, marks_text
+from hloscope.capturing.marks import marks
+from hloscope.capturing.marks import text as marks_text
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 from jax.sharding import Mesh, NamedSharding

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from corpus.build import make
-from hloscope.capturing.marks import HELPERS, Marked
+from hloscope.capturing.marks.marks import HELPERS, Marked
 from hloscope.hlo import Operation
 from hloscope.show.cli import main
 

@@ -7,9 +7,9 @@ no partner. Names never help: those of the second program are in capitals.
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.report.diff_match import _Matcher, _topological, match, meaning, sides
+from hloscope.analysis.diff.match import _Matcher, _topological, match, meaning, sides
 from hloscope.hlo import Module
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 
 CALLED = """add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }
 mul { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] multiply(x, y) }

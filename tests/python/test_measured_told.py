@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hloscope.analysis.report.measured import Measured, MeasuredInstruction, measured_of, remember
-from hloscope.analysis.report.measured_events import joined, start_of
+from hloscope.analysis.measured.events import joined, start_of
+from hloscope.analysis.measured.measured import Measured, MeasuredInstruction, measured_of, remember
 from hloscope.hlo import Module
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 
 TEXT = """HloModule jit_f
 

@@ -145,7 +145,7 @@ BODY
     ],
 )  # fmt: skip
 def test_tables_of_tuples_on_tpu(body: str, tables: int) -> None:
-    from hloscope.analysis.memory.memory_peaks import _tuple_tables
+    from hloscope.analysis.memory.peaks import _tuple_tables
 
     memory = memory_of(TPU.replace("BODY", body))
     assert memory.platform == "tpu"
@@ -213,7 +213,7 @@ ENTRY %main {
     ],
 )  # fmt: skip
 def test_why_a_donation_is_in_vain(given: str, returned: str, why: str) -> None:
-    from hloscope.analysis.memory.memory_audit import _why_in_vain
+    from hloscope.analysis.memory.audit import _why_in_vain
     from hloscope.hlo import parse_shape
 
     assert _why_in_vain(parse_shape(returned), parse_shape(given)).startswith(why)

@@ -8,7 +8,7 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.frames import own_line
+from hloscope.analysis.base.lines.frames import own_line
 
 
 # jax.numpy's functions are jitted: one traced before keeps the lines of who called it first

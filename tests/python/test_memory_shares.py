@@ -7,8 +7,8 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.memory.liveness_sharing import Sharing
-from hloscope.analysis.memory.memory_carries import _reads_slices, _stored
+from hloscope.analysis.memory.carries import _reads_slices, _stored
+from hloscope.analysis.memory.liveness.sharing import Sharing
 
 BODY = """HloModule m, is_scheduled=true
 

@@ -6,7 +6,7 @@ Rows are a text and its statements; ``…`` after one says that it was left open
 from __future__ import annotations
 
 import pytest
-from hloscope.readers.mlir_lines import statements
+from hloscope.readers.stablehlo.statements import statements
 
 ADD = "%9 = stablehlo.add %a, %b : tensor<f32>"
 # Each is read alone, after another operation, and before one.

@@ -9,9 +9,9 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hloscope.analysis.base.flags import PLUMBING, flags
-from hloscope.analysis.base.op_name import parse_op_name
-from hloscope.analysis.base.phases import PHASES, phases
+from hloscope.analysis.base.labels.flags import PLUMBING, flags
+from hloscope.analysis.base.lines.op_name import parse_op_name
+from hloscope.analysis.base.phases.phases import PHASES, phases
 from hloscope.analysis.grouping.groups import KINDS, group_tree
 from hloscope.analysis.grouping.scopes import scopes
 from hloscope.analysis.grouping.worth import worth, worth_opening

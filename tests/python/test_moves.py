@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import hloscope as hs
-from hloscope.analysis.base.flags import MOVE, PLUMBING, flags
+from hloscope.analysis.base.labels.flags import MOVE, PLUMBING, flags
 from hloscope.analysis.cost.moves import moves
 
 PREFETCH = """HloModule m, is_scheduled=true

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hloscope.analysis.base import phases
-from hloscope.analysis.base.op_name import (
+from hloscope.analysis.base.lines.op_name import (
     common,
     common_to_most,
     is_autodiff,
@@ -17,6 +16,7 @@ from hloscope.analysis.base.op_name import (
     without_loops,
 )
 from hloscope.analysis.base.operands import short_op_name
+from hloscope.analysis.base.phases import phases
 
 
 def test_names_are_split_outside_brackets() -> None:

@@ -8,15 +8,15 @@ from itertools import pairwise
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.op_name import LAYER
+from hloscope.analysis.base.lines.op_name import LAYER
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
+from hloscope.analysis.grouping.layers.true_calls import _shared, _tell_apart, _up_to_layer
 from hloscope.analysis.grouping.line_code import LONGEST, labels_with_code, shortened
 from hloscope.analysis.grouping.loop_names import LoopName, _keys, loop_labels, loop_names
 from hloscope.analysis.grouping.rings import _around
 from hloscope.analysis.grouping.scopes import _in_full
-from hloscope.analysis.grouping.true_calls import _shared, _tell_apart, _up_to_layer
 from hloscope.analysis.grouping.worth import worth, worth_opening
-from hloscope.hlo.python_calls import PythonCall, PythonCalls
+from hloscope.hlo.origins.python_calls import PythonCall, PythonCalls
 from stacked import Stack, Stacks, chain_of
 
 # -- loops -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.capturing.oom import is_out_of_memory, sentence
+from hloscope.capturing.dumps.oom import is_out_of_memory, sentence
 from hloscope.readers import read_modules
 from hloscope.view.schema import decode
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.readers import hlo_operands
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo import operands as hlo_operands
+from hloscope.readers.hlo.text import read_hlo_text
 
 BEFORE = """HloModule m
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.phases import OPTIMISER, phases
+from hloscope.analysis.base.phases.phases import OPTIMISER, phases
 from hloscope.analysis.grouping.optimisers import _named, after_updates
 
 CONTRACTS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hlo_snippets import SNIPPETS
 from hloscope.hlo.compare import differences
-from hloscope.hlo.printer import to_text
+from hloscope.hlo.texts.printer import to_text
 from hloscope.readers import read_modules
 from xla_oracle import Refused, ask_xla, assert_agrees, compare, through_xla
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.pass_diff import _rising, difference
+from hloscope.analysis.passes.line_diff import _rising, difference
 
 # Old lines, new lines with their signs, what is listed. Nodes are letters; "A" is the new version
 # of "a". Of a node that is gone the old line is in the list.

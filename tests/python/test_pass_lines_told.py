@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.report.pass_lines import Body, Line, Reader, called
-from hloscope.analysis.report.pass_match import (
-    another,
-    computations,
-    instructions,
-    stem,
-    written_anew,
-)
-from hloscope.analysis.report.trace_line import at_line, parse_place
+from hloscope.analysis.passes.lines import Body, Line, Reader, called
+from hloscope.analysis.passes.match import another, computations, instructions, stem, written_anew
+from hloscope.analysis.provenance.trace_line import at_line, parse_place
 from hloscope.hlo import StackFrame
 
 TEXT = r"""HloModule m, entry_computation_layout={()->f32[]} {

@@ -16,21 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from corpus.by_hand import write_passes
-from hloscope.analysis.report.pass_lines import Reader
-from hloscope.analysis.report.pass_steps import (
-    LAYOUT,
-    OPERANDS,
-    RENAMED,
-    RESULT,
-    USERS,
-    Node,
-    follow,
-)
-from hloscope.analysis.report.pass_union import union
-from hloscope.analysis.report.passes import Passes, passes
-from hloscope.readers.pass_dump import read_passes
+from hloscope.analysis.passes.lines import Reader
+from hloscope.analysis.passes.passes import Passes, passes
+from hloscope.analysis.passes.steps import LAYOUT, OPERANDS, RENAMED, RESULT, USERS, Node, follow
+from hloscope.analysis.passes.union import union
+from hloscope.readers.files.pass_dump import read_passes
 from hloscope.show.cli import main
-from hloscope.show.pass_job import PassJobs
+from hloscope.show.notebook.pass_job import PassJobs
 from hloscope.view import passes as view_passes
 
 

@@ -11,7 +11,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.capturing import dumping
+from hloscope.capturing.dumps import dumping
 from hloscope.show.cli import main
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hloscope.analysis.report.passes import Passes, passes, ran
+from hloscope.analysis.passes.passes import Passes, passes, ran
 from hloscope.hlo import Target
 from hloscope.hlo.snapshots import Snapshot
-from hloscope.readers.hlo_text import read_hlo_text
+from hloscope.readers.hlo.text import read_hlo_text
 from pass_dumps import dump
 
 

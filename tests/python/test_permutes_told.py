@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.collectives_find import find
-from hloscope.analysis.base.collectives_halo import join_halos
-from hloscope.analysis.base.collectives_windowed import join_windowed
+from hloscope.analysis.base.collectives.find import find
+from hloscope.analysis.base.collectives.halo import join_halos
+from hloscope.analysis.base.collectives.windowed import join_windowed
 
 F, T = "f32[8]", "(f32[8], f32[8])"
 UP, DOWN = "{{0,1},{1,2},{2,3},{3,0}}", "{{0,3},{3,2},{2,1},{1,0}}"

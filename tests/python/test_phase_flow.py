@@ -5,7 +5,7 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.phases import PHASES, phases
+from hloscope.analysis.base.phases.phases import PHASES, phases
 from hloscope.analysis.base.table import table
 
 FORWARD = PHASES.index("forward")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hloscope.analysis.base import waves
-from hloscope.analysis.base.phase_edges import calls_that_hold, depends_on, into, used_as
-from hloscope.analysis.base.phase_flow import _of_both, _parting, held_to_flow
-from hloscope.analysis.base.phase_optimiser import beside_model, serve_optimiser
-from hloscope.analysis.base.phases import _with_what_they_fuse
+from hloscope.analysis.base.phases.edges import calls_that_hold, depends_on, into, used_as
+from hloscope.analysis.base.phases.flow import _of_both, _parting, held_to_flow
+from hloscope.analysis.base.phases.optimiser import beside_model, serve_optimiser
+from hloscope.analysis.base.phases.phases import _with_what_they_fuse
 from small_graphs import Small
 
 F, B, R, OPT = 1, 2, 3, 4  # forward, backward, rematerialised, optimiser

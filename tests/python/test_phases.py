@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.analysis.base.operands import short_op_name
-from hloscope.analysis.base.phases import PHASES, name_phase, phases
+from hloscope.analysis.base.phases.phases import PHASES, name_phase, phases
 from hloscope.readers import read_modules
 from jax.ad_checkpoint import checkpoint_name
 

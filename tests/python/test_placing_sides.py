@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.grouping.placing import _sides, _told
-from hloscope.analysis.grouping.repeats import NEVER, Stack
+from hloscope.analysis.grouping.layers.placing import _sides, _told
+from hloscope.analysis.grouping.layers.repeats import NEVER, Stack
 
 K, X = 5, 9  # two kinds
 BETWEEN = [(0, 1), (1, 2), (2, 3)]  # of the four layers of one stack

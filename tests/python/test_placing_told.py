@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from hloscope.analysis.grouping.placing import _begin, _joined, _only, place
-from hloscope.analysis.grouping.repeats import NEVER, Graph, Stack
+from hloscope.analysis.grouping.layers.placing import _begin, _joined, _only, place
+from hloscope.analysis.grouping.layers.repeats import NEVER, Graph, Stack
 from small_graphs import Small
 
 

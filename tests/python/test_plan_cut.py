@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.capturing import CaptureError
-from hloscope.capturing.layers import from_functions, from_marks, programs
+from hloscope.capturing.planning.layers import from_functions, from_marks, programs
 from jax.ad_checkpoint import checkpoint_name
 
 
@@ -121,7 +121,7 @@ def test_a_plan_of_a_marked_model() -> None:
 
 
 def test_the_answer_to_figures_changed_by_hand() -> None:
-    from hloscope.plan.stage_view import answer, stage_data
+    from hloscope.plan.stages.view import answer, stage_data
 
     plan = hs.plan_stages(
         [(layer, PARAMS)] * 2, array(16, 64), devices=2, microbatches=4, hardware="a100",

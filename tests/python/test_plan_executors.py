@@ -13,8 +13,8 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.plan.running import ray_executor
-from hloscope.plan.search_result import Search
+from hloscope.plan.running.running import ray_executor
+from hloscope.plan.search.result import Search
 from plan_programs import mlp, mlp_args
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import hloscope as hs
 import jax
 import pytest
-from hloscope.plan.figures import figures, log_cost
-from hloscope.plan.search_result import Search
-from hloscope.plan.space import all_specs, make_space, matches
+from hloscope.plan.running.figures import figures, log_cost
+from hloscope.plan.search.result import Search
+from hloscope.plan.search.space import all_specs, make_space, matches
 from plan_programs import faulty, mlp, mlp_args, tower, tower_args
 
 X4 = {"x": 4}
@@ -263,7 +263,7 @@ def test_another_function_of_the_same_name_is_another_key(tmp_path: Path) -> Non
 
 
 def test_everything_that_can_be_asked_of_a_search(nine: Search, tmp_path: Path) -> None:
-    from hloscope.plan.search_view import answer
+    from hloscope.plan.search.view import answer
 
     assert len(nine.to_pandas()) == 9
     assert json.dumps(nine.to_dict())

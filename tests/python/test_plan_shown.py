@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hloscope.plan.search_result import Search
-from hloscope.plan.stage_choices import Choice, exactly
-from hloscope.plan.stage_plan import make_plan
-from hloscope.plan.stage_view import answer, stage_data
+from hloscope.plan.search.result import Search
+from hloscope.plan.stages.choices import Choice, exactly
+from hloscope.plan.stages.plan import make_plan
+from hloscope.plan.stages.view import answer, stage_data
 
 interactive = pytest.importorskip("IPython.core.interactiveshell")
 
@@ -45,7 +45,7 @@ def test_a_search_by_magic(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_widget_answers_and_says_what_went_wrong() -> None:
     pytest.importorskip("anywidget")
-    from hloscope.plan.widget import PlanWidget
+    from hloscope.show.pages.widget import PlanWidget
 
     halves = [Choice(n, n, (1,), exactly(1.0), exactly(2.0), "", 5.0, 1.0) for n in range(2)]
     plan = make_plan(halves, ["a", "b"], 2, 4)

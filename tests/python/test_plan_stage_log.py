@@ -6,7 +6,7 @@ from pathlib import Path
 
 import hloscope as hs
 import pytest
-from hloscope.plan.stage_log import StageLog
+from hloscope.plan.stages.log import StageLog
 from hloscope.show.cli import main
 
 ROW = (

@@ -6,10 +6,10 @@ import random
 from itertools import pairwise
 
 import pytest
-from hloscope.plan.schedules import KINDS, Schedule, schedule
-from hloscope.plan.stage_choices import Choice, exactly
-from hloscope.plan.stage_plan import make_plan
-from hloscope.plan.stage_solver import every_solution, solve
+from hloscope.plan.stages.choices import Choice, exactly
+from hloscope.plan.stages.plan import make_plan
+from hloscope.plan.stages.schedules import KINDS, Schedule, schedule
+from hloscope.plan.stages.solver import every_solution, solve
 
 
 def instance(rng: random.Random) -> tuple[list[Choice], int, int, int, float | None]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hloscope.plan.space import Choice, Space, canonical, make_space
-from hloscope.plan.strategy import explore, seeds
+from hloscope.plan.search.space import Choice, Space, canonical, make_space
+from hloscope.plan.search.strategy import explore, seeds
 
 MESHES = [{"data": 2, "model": 4}, {"data": 4, "model": 2}, {"data": 8, "model": 1}]
 NAMES = ("wq", "wk", "wv", "wo", "w1", "w2", "embed")

@@ -8,9 +8,9 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.plan.rates import Rates
-from hloscope.plan.transformer import Transformer
-from hloscope.plan.transformer_layers import Layer
+from hloscope.plan.transformer.layers import Layer
+from hloscope.plan.transformer.rates import Rates
+from hloscope.plan.transformer.transformer import Transformer
 
 # The notebook's system: peaks in FLOP/s and B/s, NVLink for up to 4 devices.
 RATES = Rates("A100", 312e12, 78e12, 1555e9, ((4, 600e9), (0, 100e9)))

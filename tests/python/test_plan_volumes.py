@@ -9,9 +9,9 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.plan import volumes
-from hloscope.plan.transformer_compiled import Compared
-from hloscope.plan.volumes import METHODS, Both
+from hloscope.plan.transformer import volumes
+from hloscope.plan.transformer.compiled import Compared
+from hloscope.plan.transformer.volumes import METHODS, Both
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 

@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from google.protobuf import text_format
-from hloscope.readers.proto_literals import float_text, literal_text
-from hloscope.readers.proto_schema import message_class
-from hloscope.readers.proto_shapes import ELEMENT_TYPES, TUPLE
+from hloscope.readers.proto.literals import float_text, literal_text
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.proto.shapes import ELEMENT_TYPES, TUPLE
 
 NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import text_format
-from hloscope.readers.proto import read_proto
-from hloscope.readers.proto_attributes import quoted_or_json
-from hloscope.readers.proto_schema import message_class
-from hloscope.readers.proto_shapes import ShapeCache, joined, layout_text, shape_text
-from hloscope.readers.proto_shardings import mesh_text, replica_groups_text, sharding_text
+from hloscope.readers.proto.attributes import quoted_or_json
+from hloscope.readers.proto.proto import read_proto
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.proto.shapes import ShapeCache, joined, layout_text, shape_text
+from hloscope.readers.proto.shardings import mesh_text, replica_groups_text, sharding_text
 
 LEAST = -(1 << 63)
 

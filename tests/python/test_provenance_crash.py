@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.capturing import dumping, provenance
+from hloscope.capturing.dumps import dumping, provenance
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 

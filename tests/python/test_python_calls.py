@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hloscope.capturing import python_calls
-from hloscope.hlo.python_calls import PythonCalls
+from hloscope.capturing.marks import python_calls
+from hloscope.hlo.origins.python_calls import PythonCalls
 
 X = np.ones((16, 16), np.float32)  # of jax it would start the backend: forks would wait for it
 
@@ -189,7 +189,7 @@ def test_a_call_is_in_the_scope_of_nearly_all_its_boxes():
     """One sum that XLA merged with another layer's does not hide that layer_0 is the call."""
     from collections import Counter
 
-    from hloscope.analysis.base.op_name import common_to_most
+    from hloscope.analysis.base.lines.op_name import common_to_most
 
     merged = Counter({("layer_0", "mlp"): 8, ("layer_0", "attn"): 9, (): 1})
     assert common_to_most(merged, 0.8) == ("layer_0",)

@@ -19,12 +19,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hloscope.readers import ReadError, archives, compiled, decode, gzipped
-from hloscope.readers.dump_directory import choose_entry, list_directory
+from hloscope.readers import ReadError
 from hloscope.readers.entries import ModuleEntry, choose_module, name_or_number, suggest
-from hloscope.readers.frame_tables import FrameTableBuilder
-from hloscope.readers.log_prefixes import strip
-from hloscope.readers.pass_dump import list_passes, pass_of
+from hloscope.readers.files import archives, compiled, decode, gzipped
+from hloscope.readers.files.dump_directory import choose_entry, list_directory
+from hloscope.readers.files.pass_dump import list_passes, pass_of
+from hloscope.readers.hlo.frame_tables import FrameTableBuilder
+from hloscope.readers.hlo.log_prefixes import strip
 from test_proto_modules import THREE, data_of, said
 
 SMALL = "HloModule m\nENTRY e {\n  ROOT c = f32[] constant(1)\n}\n"

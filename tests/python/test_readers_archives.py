@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from hloscope import read
 from hloscope.hlo.compare import differences
-from hloscope.readers import ReadError, archives, list_modules, mlir_bytecode, read_modules
-from hloscope.readers.proto_schema import message_class
+from hloscope.readers import ReadError, list_modules, read_modules
+from hloscope.readers.files import archives
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.stablehlo import bytecode as mlir_bytecode
 
 SMALL = (
     "HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}\n\n"

@@ -11,7 +11,7 @@ from hloscope import diff, read
 from hloscope.hlo import Module
 from hloscope.hlo.compare import differences
 from hloscope.hlo.shape import parse_shape
-from hloscope.hlo.sharding_text import parse_sharding
+from hloscope.hlo.shardings.sharding_text import parse_sharding
 from hloscope.readers import read_modules
 from xla_oracle import Refused, ask_xla, compare
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hloscope import read
 from hloscope.hlo.compare import differences
-from hloscope.plan.figures import figures
+from hloscope.plan.running.figures import figures
 from hloscope.readers import ReadError, read_modules
-from hloscope.readers.proto import is_proto, message_name, read_buffer_assignment, read_proto
-from hloscope.readers.proto_literals import float_text
-from hloscope.readers.proto_schema import message_class
+from hloscope.readers.proto.literals import float_text
+from hloscope.readers.proto.proto import is_proto, message_name, read_buffer_assignment, read_proto
+from hloscope.readers.proto.schema import message_class
 from hloscope.show.text import summary_text
 from xla_oracle import through_xla
 

@@ -11,8 +11,9 @@ import hloscope as hs
 import pytest
 from hloscope import read
 from hloscope.hlo import Module
-from hloscope.readers import ReadError, mlir_bytecode
-from hloscope.readers.mlir_types import shape_of
+from hloscope.readers import ReadError
+from hloscope.readers.stablehlo import bytecode as mlir_bytecode
+from hloscope.readers.stablehlo.types import shape_of
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.hardware import recognise
-from hloscope.readers.proto_schema import message_class
-from hloscope.readers.xplane import read_trace
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.xplane.xplane import read_trace
 from xplane_builder import TraceBuilder
 
 US = 1e-6

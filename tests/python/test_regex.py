@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from hloscope.hlo.regex import for_python, regex
+from hloscope.hlo.texts.regex import for_python, regex
 from hloscope.readers.scan import SPACE
 
 OLD, NEW = (3, 11, 2), (3, 11, 5)

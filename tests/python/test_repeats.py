@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import group_tree
-from hloscope.analysis.grouping.layers import layers
+from hloscope.analysis.grouping.layers.layers import layers
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 

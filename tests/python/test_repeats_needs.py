@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from itertools import chain as chain_of
 
-from hloscope.analysis.grouping.repeats import (
-    VOTES,
-    Graph,
-    _by_arguments,
-    _Needs,
-    _whole,
-)
+from hloscope.analysis.grouping.layers.repeats import VOTES, Graph, _by_arguments, _Needs, _whole
 from small_graphs import Small
 
 # -- who needs whom --------------------------------------------------------------------------

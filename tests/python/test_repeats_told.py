@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hloscope.analysis.grouping.repeats import (
+from hloscope.analysis.grouping.layers.repeats import (
     Graph,
     Signatures,
     _by_shape,

@@ -8,15 +8,8 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.report.diff_result import (
-    Change,
-    CollectiveItem,
-    Delta,
-    Diff,
-    Item,
-    Place,
-)  # fmt: skip
-from hloscope.analysis.report.diff_text import amount, signed, text
+from hloscope.analysis.diff.result import Change, CollectiveItem, Delta, Diff, Item, Place
+from hloscope.analysis.diff.text import amount, signed, text
 from hloscope.hlo import Argument, Target
 from round_chip import GATHERED, SUMMED, chip_file, mib, program, said
 

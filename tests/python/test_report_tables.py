@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.report.diff_page import LIMIT, SHOWN, _table
+from hloscope.analysis.diff.page import LIMIT, SHOWN, _table
 from hloscope.analysis.report.own_values import OwnValues
 from hloscope.analysis.report.source import FIGURES, Figures, _no_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.flags import QUIET, flags
+from hloscope.analysis.base.labels.flags import QUIET, flags
 from hloscope.analysis.grouping import rings as at_rings
 from hloscope.analysis.grouping.group_nodes import Node
 from hloscope.analysis.grouping.rings import gather_rings, loop_label, rings

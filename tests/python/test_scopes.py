@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.base.flags import QUIET, flags
-from hloscope.analysis.base.op_name import parse_op_name, relative
+from hloscope.analysis.base.labels.flags import QUIET, flags
+from hloscope.analysis.base.lines.op_name import parse_op_name, relative
 from hloscope.analysis.grouping.components import WIDE
 from hloscope.analysis.grouping.groups import KINDS, group_tree
 from hloscope.analysis.grouping.loose import FLAT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hloscope.analysis.base.op_name import Path
+from hloscope.analysis.base.lines.op_name import Path
 from hloscope.analysis.grouping.scopes import (
     _follow,
     _from_callees,

@@ -260,7 +260,7 @@ SECRETS = ["JUPYTER_TOKEN", "AWS_ACCESS_KEY_ID", "GITHUB_PAT", "OPENAI_KEY", "SS
 async def test_secrets_do_not_reach_the_child(
     monkeypatch: pytest.MonkeyPatch, ask: Any, jp_root_dir: Path
 ) -> None:
-    from hloscope._child import child_environment
+    from hloscope.processes.environment import child_environment
 
     for name in SECRETS:
         monkeypatch.setenv(name, "x")

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 import pytest
 from hloscope.hlo import Mesh, parse_shape
-from hloscope.hlo.axes import arrange
-from hloscope.hlo.mesh_text import AxisRef
-from hloscope.hlo.sharding import named, spec_text
-from hloscope.hlo.sharding_text import parse_sharding, shardy_meshes
+from hloscope.hlo.shardings.axes import arrange
+from hloscope.hlo.shardings.mesh_text import AxisRef
+from hloscope.hlo.shardings.sharding import named, spec_text
+from hloscope.hlo.shardings.sharding_text import parse_sharding, shardy_meshes
 from hypothesis import given, settings
 from jax._src.lib import xla_client
 from jax.sharding import NamedSharding, PartitionSpec

@@ -9,7 +9,8 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.show import static, widget
+from hloscope.show import static
+from hloscope.show.notebook import widget
 
 HLO = """HloModule jit_step
 
@@ -63,7 +64,7 @@ def test_a_large_module_is_shown_before_it_is_analysed(
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     from hloscope.show import html
 
-    monkeypatch.setattr("hloscope._capture.AT_ONCE", 1)
+    monkeypatch.setattr("hloscope.api.capture.AT_ONCE", 1)
     monkeypatch.setattr(html, "ANALYSED_FIRST", 1)
     pretend_kernel(monkeypatch, allow_stdin=True)
     data, _ = widget.mimebundle(capture)
@@ -132,7 +133,7 @@ def test_analyses_go_along_while_small_and_come_when_asked(
 ) -> None:
 
     assert live.widget._analyses == live.capture.analyses_bytes
-    monkeypatch.setattr("hloscope._capture.AT_ONCE", 0)
+    monkeypatch.setattr("hloscope.api.capture.AT_ONCE", 0)
     assert widget.widget(live.capture)._analyses == b""
     live.widget._answer(None, {"kind": "analyses", "id": 9}, [])
     assert live.sent == [({"kind": "analyses", "id": 9}, [live.capture.analyses_bytes])]

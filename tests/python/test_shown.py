@@ -8,7 +8,7 @@ import json
 import hloscope as hs
 import pytest
 from hloscope.show import shown
-from hloscope.show.widget import MARKER
+from hloscope.show.notebook.widget import MARKER
 
 MODULE = """HloModule jit_f, is_scheduled=true, num_partitions=2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import numpy as np
-from hloscope.analysis.base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path
+from hloscope.analysis.base.lines.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path
 from hloscope.analysis.grouping.group_nodes import Node, simplify, within
 
 SILENT = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloscope.readers.stablehlo_text import MAX_DEPTH, MAX_WARNINGS, is_stablehlo, read_all
+from hloscope.readers.stablehlo.text import MAX_DEPTH, MAX_WARNINGS, is_stablehlo, read_all
 from read_told import told, told_as_written
 
 

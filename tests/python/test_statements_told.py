@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hloscope.readers import hlo_statements as read
+from hloscope.readers.hlo import statements as read
 
 TWO = "a = f32[] add(\nx,\n}\ny)\n  b = f32[] cosine(a)\n}\nc = f32[] sine(b)\n"
 

@@ -12,9 +12,9 @@ import threading
 import time
 
 import pytest
-from hloscope.capturing import stderr
-from hloscope.capturing.messages import MIXED, stderr_kept
-from hloscope.capturing.stderr import stderr_held
+from hloscope.capturing.dumps import stderr
+from hloscope.capturing.dumps.messages import MIXED, stderr_kept
+from hloscope.capturing.dumps.stderr import stderr_held
 
 SAID = "E1121 10:02:44.286759   12078 some_pass.cc:656] "
 

@@ -7,8 +7,8 @@ dump are 0, 1, … from left to right.
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.report.pass_lines import Reader
-from hloscope.analysis.report.pass_steps import (
+from hloscope.analysis.passes.lines import Reader
+from hloscope.analysis.passes.steps import (
     ATTRIBUTES,
     BORN,
     LAYOUT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloscope.analysis.base.phases import PHASES, phases
+from hloscope.analysis.base.phases.phases import PHASES, phases
 from hloscope.analysis.base.table import table
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import group_tree

@@ -8,10 +8,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hloscope.analysis.cost.flops_convolution import valid_positions
-from hloscope.analysis.cost.roofline_torus import torus_axes
+from hloscope.analysis.cost.flops.convolution import valid_positions
+from hloscope.analysis.cost.roofline.torus import torus_axes
 from hloscope.hlo import Device, Target
-from hloscope.hlo.devices import DeviceGroups
+from hloscope.hlo.shardings.devices import DeviceGroups
 
 Place = tuple[int, ...]
 

@@ -8,8 +8,8 @@ from typing import Any
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.readers.proto_schema import message_class
-from hloscope.readers.xplane import read_trace
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.xplane.xplane import read_trace
 from hloscope.view.schema import joined
 from hloscope.view.sections import trace as section
 from test_real_traces import ON_POOL, cpu_trace

@@ -9,7 +9,7 @@ import operator
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.base.trips import count_steps, trip_count
+from hloscope.analysis.base.loops.trips import count_steps, trip_count
 
 HOLDS = {
     "LT": operator.lt, "LE": operator.le, "GT": operator.gt,
@@ -171,7 +171,7 @@ def test_a_loop_is_counted_in_every_spelling(parts: dict[str, str], count: int |
 
 def test_a_chain_is_followed_as_far_as_it_says_and_no_farther() -> None:
     """Of additions, copies, tuples, negations and fusions; each a step, a tuple's element two."""
-    from hloscope.analysis.base.trips import MAX_DEPTH
+    from hloscope.analysis.base.loops.trips import MAX_DEPTH
 
     def step(line: str, length: int) -> dict[str, str]:
         lines = ["%k0 = s32[] copy(%i)", "%none = s32[] constant(0)"]

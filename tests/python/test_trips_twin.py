@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import hloscope as hs
-from hloscope.analysis.base.trips import multiplicity
+from hloscope.analysis.base.loops.trips import multiplicity
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

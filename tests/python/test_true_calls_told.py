@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.base.op_name import BACKWARD, FORWARD, LAYER, Path
+from hloscope.analysis.base.lines.op_name import BACKWARD, FORWARD, LAYER, Path
 from hloscope.analysis.grouping.functions import calls
+from hloscope.analysis.grouping.layers.true_calls import own_calls, with_true_calls
 from hloscope.analysis.grouping.scopes import Scopes
-from hloscope.analysis.grouping.true_calls import own_calls, with_true_calls
 from hloscope.hlo import Module
-from hloscope.hlo.python_calls import PythonCall, PythonCalls
+from hloscope.hlo.origins.python_calls import PythonCall, PythonCalls
 from stacked import Stack, Stacks, chain_of
 
 Calls = list[tuple[str, int]]  # function and the number of its caller

@@ -8,7 +8,7 @@ import hloscope.view.core as core
 import numpy as np
 import pytest
 from hloscope import Capture
-from hloscope.analysis.report.linked import linked
+from hloscope.analysis.provenance.linked.linked import linked
 from hloscope.hlo import FrameTable
 from hloscope.readers import read_modules
 from hloscope.view import Builder, build_analyses, build_stages, build_text, build_view
@@ -70,7 +70,7 @@ def test_header_has_the_fields_of_view_ts(repo):
     kinds = re.search(r"export type GroupKind =(.*?);\n", source, re.S).group(1)
     assert header["groupKinds"] == re.findall(r'\| "(\w+)"', kinds)
     flags = re.search(r"const enum Flag \{(.*?)\n\}", source, re.S).group(1)
-    from hloscope.analysis.base import flags as ours
+    from hloscope.analysis.base.labels import flags as ours
 
     for name, value in re.findall(r"(\w+) = (\d+),", flags):
         constant = re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()

@@ -9,7 +9,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from hloscope.plan.watch_view import answer, watch_data
+from hloscope.show.pages.watch_view import answer, watch_data
 
 
 class Pair(NamedTuple):

@@ -12,7 +12,7 @@ from hloscope.analysis.why.joining import Joining, _near, _who
 from hloscope.analysis.why.partitioned import Partitioned
 from hloscope.analysis.why.provenance_origins import Origins
 from hloscope.hlo import Device, StackFrame, Target
-from hloscope.hlo.devices import DeviceGroups, parse_groups
+from hloscope.hlo.shardings.devices import DeviceGroups, parse_groups
 from why_written import MESH, text
 
 BEFORE = """

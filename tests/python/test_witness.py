@@ -9,10 +9,10 @@ import numpy as np
 from hloscope.analysis.base.table import table
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import group_tree
-from hloscope.analysis.grouping.layers import layers
-from hloscope.analysis.grouping.placing import place
-from hloscope.analysis.grouping.repeats import Stack
-from hloscope.analysis.grouping.witness import MOST_RUNS, numbers, runs
+from hloscope.analysis.grouping.layers.layers import layers
+from hloscope.analysis.grouping.layers.placing import place
+from hloscope.analysis.grouping.layers.repeats import Stack
+from hloscope.analysis.grouping.layers.witness import MOST_RUNS, numbers, runs
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
 

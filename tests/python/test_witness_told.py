@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hloscope.analysis.grouping.witness import (
+from hloscope.analysis.grouping.layers.witness import (
     LONGEST,
     MOST_RUNS,
     _stages,

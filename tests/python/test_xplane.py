@@ -11,8 +11,8 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.readers.proto_schema import message_class
-from hloscope.readers.xplane import read_trace
+from hloscope.readers.proto.schema import message_class
+from hloscope.readers.xplane.xplane import read_trace
 from hloscope.show.cli import main
 from hypothesis import given, settings
 from hypothesis import strategies as st

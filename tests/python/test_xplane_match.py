@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hloscope.readers.proto import read_proto
-from hloscope.readers.xplane import OpTime, Program, Trace
-from hloscope.readers.xplane_match import match, same_programs
+from hloscope.readers.proto.proto import read_proto
+from hloscope.readers.xplane.match import match, same_programs
+from hloscope.readers.xplane.xplane import OpTime, Program, Trace
 from test_xplane_rows import NONE, module_proto
 
 

@@ -12,15 +12,9 @@ from typing import Any
 
 import pytest
 from hloscope.readers import ReadError
-from hloscope.readers.xplane import (
-    Trace,
-    find_traces,
-    is_trace,
-    read_trace,
-    trace_modules,
-)
-from hloscope.readers.xplane_lanes import LaneBuilder, joined, place_ps
-from hloscope.readers.xplane_planes import Chip, program_key, unsigned
+from hloscope.readers.xplane.lanes import LaneBuilder, joined, place_ps
+from hloscope.readers.xplane.planes import Chip, program_key, unsigned
+from hloscope.readers.xplane.xplane import Trace, find_traces, is_trace, read_trace, trace_modules
 from test_proto_texts import made as proto_of
 from xplane_builder import TraceBuilder
 

@@ -22,7 +22,7 @@ if __name__ != "__main__":  # the child imports jaxlib alone
     import pytest
     from hloscope.hlo import Module
     from hloscope.hlo.compare import differences
-    from hloscope.hlo.printer import to_text
+    from hloscope.hlo.texts.printer import to_text
     from hloscope.readers import read_modules
 
 TIME_LIMIT_SECONDS = 120

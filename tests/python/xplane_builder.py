@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hloscope.hlo import Computation, Instruction, Module
-from hloscope.readers.proto_schema import message_class
+from hloscope.readers.proto.schema import message_class
 
 FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
 BASE_NS = 1_700_000_000_000_000_000

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.report.measured import remember
-from hloscope.analysis.report.measured_join import join
-from hloscope.readers.xplane import OpTime, Trace
+from hloscope.analysis.measured.join import join
+from hloscope.analysis.measured.measured import remember
+from hloscope.readers.xplane.xplane import OpTime, Trace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

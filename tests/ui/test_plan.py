@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import hloscope as hs
 import pytest
-from hloscope.plan.page import save
-from hloscope.plan.stage_choices import Choice, exactly
-from hloscope.plan.stage_plan import StagePlan, make_plan
+from hloscope.plan.stages.choices import Choice, exactly
+from hloscope.plan.stages.plan import StagePlan, make_plan
+from hloscope.show.pages.page import save
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

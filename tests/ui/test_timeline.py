@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import hloscope as hs
 import numpy as np
-from hloscope.analysis.report.measured import remember
-from hloscope.analysis.report.measured_events import MeasuredEvents, MeasuredLane
-from hloscope.analysis.report.measured_join import join
-from hloscope.readers.xplane import OpTime
+from hloscope.analysis.measured.events import MeasuredEvents, MeasuredLane
+from hloscope.analysis.measured.join import join
+from hloscope.analysis.measured.measured import remember
+from hloscope.readers.xplane.xplane import OpTime
 from test_cost_memory import ROOT, TEXT
 
 

@@ -7,18 +7,13 @@
 ``describe.py``    devices, mesh, arguments, XLA's own figures → Target
 ``placing.py``     moves arguments onto another mesh, shapes only
 ``topology.py``    TPU topologies without a TPU, meshes
-``marks.py``       exact provenance: numbers operations carry through the compiler
-``marks_text.py``  takes those numbers out of names again
-``every_pass.py``  the program after every pass of one compile
-``provenance.py``  Shardy and pre-partitioning dumps taken while compiling
-``dumping.py``     a dump folder that cannot take the process down
-``messages.py``    the compiler's messages on stderr
-``stderr.py``      descriptor 2, redirected once for the whole process
-``cells.py``       notebook cells by their numbers
-``sources.py``     the user's own source files
+``marks/``         exact provenance: numbers that operations carry; recorded Python calls
+``dumps/``         the compiler's dumps and messages while it compiles
+``watch/``         what jax compiles and recompiles, and why
+``planning/``      programs that planning compiles
+``cells.py``       notebook cells by their numbers; ``sources.py`` the user's own files
 ``jaxpr.py``       jaxpr → Module
-``watch.py``       what jax compiles and recompiles, and why; ``watch_call.py`` compares two calls
-``_compat.py``     everything that differs between jax versions
+``compat/``        everything that differs between jax versions
 =================  ==========================================================
 """
 
@@ -29,10 +24,10 @@ try:
 except ImportError as error:
     raise ImportError('capturing needs jax: pip install "hloscope[jax]"') from error
 
-from . import _compat
+from .compat import jax_api as _compat
 from .entry import capture
 from .errors import CaptureError
-from .watch import watch
+from .watch.watch import watch
 
 _compat.leave_out_own_frames()
 

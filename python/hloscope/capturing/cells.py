@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..hlo import Module
+from ..hlo.origins.python_calls import Frame
 from ..hlo.parts import escape
-from ..hlo.python_calls import Frame
 
 
 @dataclass(frozen=True)

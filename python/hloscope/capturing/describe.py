@@ -12,7 +12,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from ..hlo import Argument, Device, Mesh, Module, Target
-from . import _compat
+from .compat import jax_api as _compat
 from .placing import positional_names
 
 

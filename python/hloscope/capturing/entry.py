@@ -17,11 +17,13 @@ from typing import Any
 
 import jax
 
-from .._capture import STAGES, Capture
+from ..api.capture import STAGES, Capture
 from ..hardware import find
-from . import _compat, placing, python_calls
+from . import placing
+from .compat import jax_api as _compat
 from .errors import CaptureError
 from .explain import OTHER_MESH, explained
+from .marks import python_calls
 from .profile import check_runnable
 from .program import Options, Program
 from .topology import avoid_tpu_start_up

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..hlo import Computation, FrameTable, Instruction, Module, Shape, parse_shape
-from . import _compat
+from .compat import jax_api as _compat
 
 _DTYPES = {
     "bool": "pred", "int2": "s2", "int4": "s4", "int8": "s8", "int16": "s16", "int32": "s32",

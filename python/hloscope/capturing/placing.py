@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from . import _compat, topology
+from . import topology
+from .compat import jax_api as _compat
 from .errors import CaptureError
 
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..readers.xplane import Trace, read_trace
-from . import _compat
+from ..readers.xplane.xplane import Trace, read_trace
+from .compat import jax_api as _compat
 from .errors import CaptureError
 
 

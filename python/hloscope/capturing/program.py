@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._capture import Capture
+from ..api.capture import Capture
 from ..hlo import Module, ReadWarning
-from ..hlo.python_calls import Frame
+from ..hlo.origins.python_calls import Frame
 from ..hlo.snapshots import Snapshot
-from . import _compat, dumping, every_pass, marks, messages, oom, provenance, python_calls, stages
+from . import stages
 from .cells import Cells, cells
+from .compat import jax_api as _compat
 from .describe import describe
+from .dumps import dumping, every_pass, messages, oom, provenance
 from .errors import CaptureError
 from .explain import explained
+from .marks import marks, python_calls
 from .sources import read_sources
 
 

@@ -9,12 +9,14 @@ from typing import Any
 from ..hlo import Module
 from ..hlo.buffers import BufferAssignment
 from ..readers import ReadError, read_modules
-from ..readers.proto import read_proto
-from . import _compat, jaxpr, marks
+from ..readers.proto.proto import read_proto
+from . import jaxpr
 from .cells import NONE, Cells
+from .compat import jax_api as _compat
+from .dumps.stderr import stderr_held
 from .errors import CaptureError
-from .marks import Marked
-from .stderr import stderr_held
+from .marks import marks
+from .marks.marks import Marked
 
 
 def from_jaxpr(traced: Any, cells: Cells = NONE) -> Module:

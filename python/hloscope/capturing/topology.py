@@ -22,8 +22,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from .._platforms import tpu_start_up_would_hang
-from . import _compat
+from ..hardware.platforms import tpu_start_up_would_hang
+from .compat import jax_api as _compat
 from .errors import CaptureError
 
 _LIBTPU_ENV = {

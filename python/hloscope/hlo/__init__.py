@@ -6,12 +6,9 @@
 ``columns.py``      operands, calls, op_names, frames of all instructions at once
 ``buffers.py``      BufferAssignment, where a dump holds one
 ``shape.py``        Shape and Layout, with XLA's own text form and byte sizes
-``sharding.py``     Sharding: tiles → devices; ``sharding_text.py`` reads every spelling
-``places.py``       files and lines as text, notebook cells by their numbers
-``devices.py``      replica groups and pairs; ``axes.py`` which mesh axes they run over
-``printer.py``      Module → HLO text (the text reader's inverse)
-``origins.py``      which StableHLO operations an instruction comes from
-``python_calls.py`` the calls of Python functions that operations come from
+``shardings/``      shardings, replica groups, mesh axes and slices in every spelling
+``origins/``        the operations and Python calls that instructions come from
+``texts/``          Module → HLO text (the text reader's inverse); files and lines as text
 ``snapshots.py``    a module as it was after one pass
 ``compare.py``      what differs between two Modules
 ``target.py``       Target: devices, mesh, arguments, XLA's own figures
@@ -20,9 +17,9 @@
 
 from .buffers import BufferAssignment
 from .module import Computation, Instruction, Module
-from .origins import Operation, Origin, Origins
+from .origins.origins import Operation, Origin, Origins
+from .origins.python_calls import Frame, PythonCall, PythonCalls
 from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
-from .python_calls import Frame, PythonCall, PythonCalls
 from .shape import Layout, Shape, parse_shape
 from .target import Argument, Device, Mesh, Target
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from .barriers import BARRIERS
 from .collective_kinds import KINDS
 from .parts import FrameTable, parse_metadata, split_attributes, unescape
-from .regex import regex
+from .texts.regex import regex
 
 if TYPE_CHECKING:
     from .module import Module

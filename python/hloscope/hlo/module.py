@@ -20,7 +20,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from . import columns, shardy
+from . import columns
 from .parts import (
     Alias,
     FrameTable,
@@ -35,13 +35,14 @@ from .parts import (
     unescape,
 )
 from .shape import Shape
+from .shardings import shardy
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from .buffers import BufferAssignment
-    from .origins import Origin, Origins
+    from .origins.origins import Origin, Origins
 
 
 class Instruction:
@@ -312,7 +313,7 @@ class Module:
     def text(self) -> str:
         if self.source_text is not None:
             return self.source_text
-        from .printer import to_text
+        from .texts.printer import to_text
 
         return str(to_text(self))
 

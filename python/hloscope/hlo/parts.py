@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .regex import regex, regex_bytes
 from .shape import split_top
+from .texts.regex import regex, regex_bytes
 
 
 @dataclass(frozen=True, slots=True)

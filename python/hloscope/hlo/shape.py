@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from .regex import regex
+from .texts.regex import regex
 
 # bits per element, xla/primitive_util.h and xla_data.proto
 ELEMENT_BITS: dict[str, int] = {

@@ -20,7 +20,7 @@ from . import frames, passes
 from .dumps import state_of
 
 if TYPE_CHECKING:
-    from .._capture import Capture
+    from ..api.capture import Capture
 
 
 def limit(memory: int, seconds: int) -> None:
@@ -42,8 +42,8 @@ def limit(memory: int, seconds: int) -> None:
 
 
 def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -> Capture:
-    from .._capture import Capture as _Capture
-    from .._read import read
+    from ..api.capture import Capture as _Capture
+    from ..api.read import read
     from ..readers import ReadError
     from ..readers.entries import name_or_number
 
@@ -63,7 +63,7 @@ def about(data: bytes, module: str | None) -> dict[str, Any]:
     """The modules that the data holds, and which of them was taken."""
     from ..readers import ReadError, list_modules
     from ..readers.entries import name_or_number
-    from ..readers.xplane import is_trace
+    from ..readers.xplane.xplane import is_trace
 
     single = {"modules": [], "module": 0}
     several = data[:2] == b"\x1f\x8b" or is_trace(data) or len(_HEADS.findall(data)) > 1
@@ -160,7 +160,7 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             except (ReadError, ValueError) as e:
                 send(frames.error(str(e)))
         if "diff" in wants and other is not None:
-            from ..show.compared import diff, page
+            from ..show.pages.compared import diff, page
 
             send(frames.progress("Comparing", 0.6))
             send(frames.encode(b"H", page(diff(cap, other)).encode()))
@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     # Before writing files is forbidden: modules that were not compiled at installation are now
     # kept compiled by Python for the next child, which starts half a second sooner.
-    from .. import _read, view  # noqa: F401
+    from .. import view  # noqa: F401
 
     limit(args.memory, args.seconds)
     # what libraries print must not break the frames

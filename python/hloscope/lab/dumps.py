@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from ..readers.dump_directory import entry_of
-from ..readers.pass_dump import pass_of
+from ..readers.files.dump_directory import entry_of
+from ..readers.files.pass_dump import pass_of
 
 
 def state_of(folder: int, name: str) -> tuple[str, int]:

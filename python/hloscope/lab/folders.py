@@ -16,7 +16,7 @@ from tornado.web import HTTPError
 
 from ..analysis.text.units import size
 from ..readers import ReadError
-from ..readers.dump_directory import choose_entry, list_directory
+from ..readers.files.dump_directory import choose_entry, list_directory
 from .dumps import state_of
 from .files import checked
 

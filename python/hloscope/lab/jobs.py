@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 
 from tornado.web import HTTPError
 
-from .._child import child_environment
+from ..processes.environment import child_environment
 from . import frames
 from .files import OpenFile
 from .folders import OpenDump

@@ -12,7 +12,7 @@ from . import frames
 from .dumps import plain_file
 
 if TYPE_CHECKING:
-    from .._capture import Capture
+    from ..api.capture import Capture
 
 # Seconds between two progress messages.
 _EVERY = 0.2
@@ -30,8 +30,8 @@ def serve(
     ``unchanged`` is called once every file was read: it lets the server check that they are
     still the same. Raises ``ReadError``, and ``ValueError`` if there is too much.
     """
-    from ..readers.dump_directory import entry_of
-    from ..readers.pass_dump import LAST, pass_of, read_passes
+    from ..readers.files.dump_directory import entry_of
+    from ..readers.files.pass_dump import LAST, pass_of, read_passes
 
     entry = entry_of(Path(name))
     assert entry is not None  # the server has checked

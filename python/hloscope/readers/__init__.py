@@ -15,13 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..hlo import Module, ReadWarning
-from . import compiled, dump_directory, gzipped, mlir_bytecode, proto, stablehlo_text
-from .decode import saved_as_text, to_text
 from .entries import ModuleEntry
 from .errors import ReadError
-from .hlo_text import read_hlo_text
-from .sources import Source, load
-from .xplane import is_trace, trace_modules
+from .files import compiled, dump_directory, gzipped
+from .files.decode import saved_as_text, to_text
+from .files.sources import Source, load
+from .hlo.text import read_hlo_text
+from .proto import proto
+from .stablehlo import bytecode as mlir_bytecode
+from .stablehlo import text as stablehlo_text
+from .xplane.xplane import is_trace, trace_modules
 
 __all__ = ["ModuleEntry", "ReadError", "list_modules", "read_modules"]
 

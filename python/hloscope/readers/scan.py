@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..hlo.regex import regex
+from ..hlo.texts.regex import regex
 
 # Blanks, line ends and comments: what XLA's lexer skips between two tokens.
 SPACE = r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+)*+"

@@ -6,24 +6,24 @@ from ``hs.search_shardings``, ``hs.plan_stages`` and ``hs.transformer``.
 
 from __future__ import annotations
 
-from ..plan.alpa_log import Chosen, Profile
-from ..plan.figures import Figures
-from ..plan.rates import Rates
-from ..plan.running import Progress
-from ..plan.schedules import Schedule, Work
-from ..plan.search_result import Candidate, Measured, Search
-from ..plan.stage_choices import Choice, Interval
-from ..plan.stage_log import Identity, StageLog
-from ..plan.stage_plan import StagePlan
-from ..plan.stage_solver import Solution
-from ..plan.transformer import LayerTime, Transformer
-from ..plan.transformer_compiled import Compared
-from ..plan.transformer_explorer import Explorer
-from ..plan.transformer_layers import Exchange, Layer
-from ..plan.transformer_lines import Line
-from ..plan.transformer_sizes import Sizes
-from ..plan.transformer_totals import Totals
-from ..plan.volumes import Method
+from ..plan.running.figures import Figures
+from ..plan.running.running import Progress
+from ..plan.search.result import Candidate, Measured, Search
+from ..plan.stages.alpa_log import Chosen, Profile
+from ..plan.stages.choices import Choice, Interval
+from ..plan.stages.log import Identity, StageLog
+from ..plan.stages.plan import StagePlan
+from ..plan.stages.schedules import Schedule, Work
+from ..plan.stages.solver import Solution
+from ..plan.transformer.compiled import Compared
+from ..plan.transformer.explorer import Explorer
+from ..plan.transformer.layers import Exchange, Layer
+from ..plan.transformer.lines import Line
+from ..plan.transformer.rates import Rates
+from ..plan.transformer.sizes import Sizes
+from ..plan.transformer.totals import Totals
+from ..plan.transformer.transformer import LayerTime, Transformer
+from ..plan.transformer.volumes import Method
 
 __all__ = [
     "Candidate",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..analysis.base.families import FAMILIES
+from ..analysis.base.labels.families import FAMILIES
 from ..hlo.parts import printable
 from .dot_boxes import Box, Picture
 
 if TYPE_CHECKING:
     import graphviz
 
-    from .._capture import Capture
+    from ..api.capture import Capture
 
 MAX_NODES = 60
 MAX_LABEL = 200  # characters

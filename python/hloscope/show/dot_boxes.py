@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..analysis.base.families import families
-from ..analysis.base.flags import QUIET, flags
-from ..analysis.base.labels import labels
+from ..analysis.base.labels.families import families
+from ..analysis.base.labels.flags import QUIET, flags
+from ..analysis.base.labels.labels import labels
 from ..analysis.base.table import table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
 from ..analysis.grouping.loop_names import loop_labels
 
 if TYPE_CHECKING:
-    from .._capture import Capture
+    from ..api.capture import Capture
     from ..hlo import Module
 
 _INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, opened only on request

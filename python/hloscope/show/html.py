@@ -27,7 +27,7 @@ from ..analysis.text.units import size
 from .static import page_script
 
 if TYPE_CHECKING:
-    from .._capture import Capture
+    from ..api.capture import Capture
 
 # Raw HLO text beyond this stays out of a page: browsers open bigger files slowly or not at all.
 TEXT_LIMIT_BYTES = 64 * 2**20

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
-    from .._capture import Capture
+    from ..api.capture import Capture
 
 VERSION = 1
 
@@ -79,7 +79,7 @@ def page(key: str) -> Json:
 
 def comparison(key: str, other: str) -> Json:
     """What differs between two captures, as a page. Raises ``LookupError`` when one is gone."""
-    from .compared import diff, page
+    from .pages.compared import diff, page
 
     return Json(page(diff(_find(key), _find(other))))
 

@@ -9,7 +9,7 @@ from ..analysis.text.units import duration, exact_size, quantity, size, spanned
 from ..hlo.parts import printable
 
 if TYPE_CHECKING:
-    from .._capture import Capture
+    from ..api.capture import Capture
 
 MAX_LINES = 25
 TOLD = 3  # findings
@@ -33,7 +33,7 @@ def _work(s: Summary, capture: Capture) -> list[Row]:
     """Landmarks by family, so that matmuls in disguise count as matmuls."""
     from collections import Counter
 
-    from ..analysis.base.families import FAMILIES, families
+    from ..analysis.base.labels.families import FAMILIES, families
 
     module = capture.module
     inside = {"fusion", "async-start", "async-update", "async-done", "call"}

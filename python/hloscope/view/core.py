@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..analysis.base.families import FAMILIES, families
-from ..analysis.base.flags import PLUMBING, flags, output_bytes
-from ..analysis.base.labels import labels
+from ..analysis.base.labels.families import FAMILIES, families
+from ..analysis.base.labels.flags import PLUMBING, flags, output_bytes
+from ..analysis.base.labels.labels import labels
 from ..analysis.base.table import NO_TARGET, Ints, Table, csr, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree

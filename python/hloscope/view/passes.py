@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..analysis.base.table import NO_TARGET
-from ..analysis.report.pass_steps import BORN, RENAMED, Steps
-from ..analysis.report.pass_union import union
-from ..analysis.report.pass_words import about
-from ..analysis.report.passes import Passes
+from ..analysis.passes.passes import Passes
+from ..analysis.passes.steps import BORN, RENAMED, Steps
+from ..analysis.passes.union import union
+from ..analysis.passes.words import about
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from . import core

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.base.table import csr
-from ..analysis.report.linked import Linked, Stage
+from ..analysis.provenance.linked.linked import Linked, Stage
 from .builder import STAGES_MAGIC, Builder, no_collection
 
 # Characters of all sentences of a program's lines; those beyond are left out and counted.

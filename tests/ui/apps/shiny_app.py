@@ -1,7 +1,7 @@
 import os
 
 import hloscope as hs
-from hloscope.show.widget import widget
+from hloscope.show.notebook.widget import widget
 from shiny.express import ui
 from shinywidgets import render_widget
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter
 
 from ...hlo import Mesh, Module, Target
-from ...hlo.axes import infer_mesh
 from ...hlo.collective_kinds import is_collective
-from ...hlo.devices import device_counts, device_groups, groups_text
-from ...hlo.mesh_text import Array
-from ...hlo.sharding_text import parse_sharding
-from ...hlo.shardy import named_mesh
-from ...hlo.slices import in_every_slice, slices_of
+from ...hlo.shardings.axes import infer_mesh
+from ...hlo.shardings.devices import device_counts, device_groups, groups_text
+from ...hlo.shardings.mesh_text import Array
+from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.shardy import named_mesh
+from ...hlo.shardings.slices import in_every_slice, slices_of
+from .loops.trips import multiplicity
 from .table import table
-from .trips import multiplicity
 
 RARE = 0.05  # groups with less than this share of all uses are ignored
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...hlo import Target
 from ...hlo.columns import op_name
-from .torch_names import places
+from .lines.torch_names import places
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module, Shape

@@ -11,8 +11,8 @@ import re
 from ...hlo import Instruction
 from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
-from ..base.frames import own_line
-from ..base.op_name import split_components
+from ..base.lines.frames import own_line
+from ..base.lines.op_name import split_components
 from .collective import Collective
 
 _THROUGH = frozenset({

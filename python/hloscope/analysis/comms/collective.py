@@ -7,10 +7,10 @@ from typing import Any
 
 from ...hlo import Instruction, StackFrame
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
-from ...hlo.devices import DeviceGroups
-from ..base.branches import Path, span
-from ..base.frames import own_line
-from ..base.op_name import is_autodiff
+from ...hlo.shardings.devices import DeviceGroups
+from ..base.lines.frames import own_line
+from ..base.lines.op_name import is_autodiff
+from ..base.loops.branches import Path, span
 from ..base.operands import Source
 
 

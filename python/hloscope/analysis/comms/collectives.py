@@ -21,20 +21,26 @@ import numpy as np
 
 from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import OF_PERMUTES
-from ...hlo.devices import DeviceGroups, axes_text, device_counts, device_groups, names_nobody
-from ...hlo.slices import in_every_slice, slices_of
-from ..base.branches import branches, heaviest, most_runs
-from ..base.collectives_find import Found, find, payload
-from ..base.collectives_halo import join_halos
-from ..base.collectives_windowed import join_windowed
-from ..base.frames import FrameFinder
-from ..base.lines import lines
+from ...hlo.shardings.devices import (
+    DeviceGroups,
+    axes_text,
+    device_counts,
+    device_groups,
+    names_nobody,
+)
+from ...hlo.shardings.slices import in_every_slice, slices_of
+from ..base.collectives.find import Found, find, payload
+from ..base.collectives.halo import join_halos
+from ..base.collectives.windowed import join_windowed
+from ..base.lines.frames import FrameFinder
+from ..base.lines.lines import lines
+from ..base.lines.op_name import merged_names
+from ..base.loops.branches import branches, heaviest, most_runs
+from ..base.loops.trips import multiplicity
 from ..base.meshes import module_mesh
-from ..base.op_name import merged_names
 from ..base.operands import Source, source_of
-from ..base.phases import PHASES, phases
+from ..base.phases.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
-from ..base.trips import multiplicity
 from .collective import Collective, Part, Total, total_of
 from .collectives_slices import (
     exchanged,

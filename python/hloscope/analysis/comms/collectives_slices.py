@@ -20,9 +20,9 @@ import numpy as np
 
 from ...hlo import Instruction, Module
 from ...hlo.collective_kinds import KINDS
-from ...hlo.devices import DeviceGroups
-from ...hlo.slices import meant_slices
-from ..base.collectives_find import Found
+from ...hlo.shardings.devices import DeviceGroups
+from ...hlo.shardings.slices import meant_slices
+from ..base.collectives.find import Found
 from ..base.table import table
 
 _RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import is_collective
-from ...hlo.devices import device_counts
-from ...hlo.sharding_text import parse_sharding
-from ...hlo.slices import slices_of
+from ...hlo.shardings.devices import device_counts
+from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.slices import slices_of
 from ..base.meshes import module_mesh
 from ..base.table import NO_TARGET, per_target, table
 from ..text.units import printed, size

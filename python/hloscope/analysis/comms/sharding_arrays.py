@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hlo import Argument, Instruction, Mesh, Module, Shape, Target, parse_shape
-from ...hlo.sharding import Sharding
-from ...hlo.sharding_text import parse_sharding
+from ...hlo.shardings.sharding import Sharding
+from ...hlo.shardings.sharding_text import parse_sharding
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo.collective_kinds import KINDS, part
-from ...hlo.devices import DeviceGroups
+from ...hlo.shardings.devices import DeviceGroups
 
 Traffic = npt.NDArray[np.float64]
 

@@ -25,21 +25,21 @@ import numpy.typing as npt
 from ...hardware import Hardware, choose, find
 from ...hlo import Instruction, Module, Target
 from ..base.dialects import needs_hlo
-from ..base.lines import lines
+from ..base.lines.lines import lines
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import per_target, table
-from . import flops as flops_module
-from .cost_branches import branch_ranges, wire_runs
-from .cost_bytes import bytes_accessed
-from .cost_pause import uncollected
-from .cost_runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
-from .cost_text import cost_table
+from .branches import branch_ranges, wire_runs
+from .bytes_accessed import bytes_accessed
+from .flops import flops as flops_module
+from .pause import uncollected
+from .runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
+from .text import cost_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .roofline import Roofline
-    from .roofline_collectives import Transfer
+    from .roofline.collectives import Transfer
+    from .roofline.roofline import Roofline
     from .timeline import Timeline
 
 Floats = npt.NDArray[np.float64]
@@ -186,7 +186,7 @@ class Cost:
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """Executed collectives as steps and bytes on the wire."""
-        from .roofline import find_transfers
+        from .roofline.roofline import find_transfers
 
         if self.roofline is not None:
             return self.roofline.transfers
@@ -201,7 +201,7 @@ class Cost:
 
     def on(self, hardware: Hardware) -> Cost:
         """The same cost with modelled seconds on ``hardware``."""
-        from .roofline import model
+        from .roofline.roofline import model
 
         return replace(self, roofline=model(self, hardware))
 

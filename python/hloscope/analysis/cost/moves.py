@@ -23,8 +23,8 @@ from ...hlo import Instruction, Module, Target
 from ..base.memory_spaces import HOST, main_spaces, memory_space, platform
 from ..base.memory_tiling import storage_bytes
 from ..base.table import per_target, table
+from .copies import copy_ends, is_asynchronous
 from .cost import estimated
-from .cost_copies import copy_ends, is_asynchronous
 
 if TYPE_CHECKING:
     from .cost import Cost

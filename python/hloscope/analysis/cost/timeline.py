@@ -21,8 +21,8 @@ from ...hlo import Module
 from ...hlo.collective_kinds import is_collective
 from ..base.table import table
 from ..comms.collectives import collectives
-from .cost_runs import Edge, Role
-from .roofline import BOUNDS
+from .roofline.roofline import BOUNDS
+from .runs import Edge, Role
 
 if TYPE_CHECKING:
     from .cost import Cost

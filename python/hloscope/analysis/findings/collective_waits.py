@@ -9,8 +9,8 @@ import numpy as np
 
 from ...hlo import Instruction
 from ...hlo.collective_kinds import KINDS
-from ...hlo.places import short_line
-from ..base.phases import BACKWARD, phases
+from ...hlo.texts.places import short_line
+from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..text.units import duration, size
 from .collective_facts import moved, moves_constants, over, sent, times

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction
-from ..base.phases import REMATERIALISED, phases
+from ..base.phases.phases import REMATERIALISED, phases
 from ..text.units import duration, quantity, size
 from .facts import Facts
 from .finding import Finding, names, percent

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, StackFrame, Target
-from ..base.frames import is_library
-from ..base.lines import lines
+from ..base.lines.frames import is_library
+from ..base.lines.lines import lines
+from ..base.lines.op_name import BACKWARD, CALLED, FORWARD, parse_op_name
 from ..base.memory_spaces import platform
-from ..base.op_name import BACKWARD, CALLED, FORWARD, parse_op_name
-from ..base.phases import PHASES, phases
+from ..base.phases.phases import PHASES, phases
 from ..base.table import Table, table
 from ..comms.collectives import Collectives, collectives
 from ..comms.sharding import is_partitioned

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, StackFrame
 from ...hlo.parts import printable
-from ...hlo.places import whole_place
+from ...hlo.texts.places import whole_place
 from ..text.units import duration, printed, size
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...hlo import Instruction
 from ...hlo.collective_kinds import is_collective
-from ...hlo.places import short_line
+from ...hlo.texts.places import short_line
 from ..base.operands import source_of
 from ..text.units import duration, size
 from .facts import Facts

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...hlo import Instruction
-from ..base.frames import own_line
+from ..base.lines.frames import own_line
 from ..base.operands import step_back
-from ..base.phases import BACKWARD, phases
+from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
-from ..memory.memory_audit import Donation
+from ..memory.audit import Donation
 from ..text.units import size
 from .facts import Facts
 from .finding import Finding, percent

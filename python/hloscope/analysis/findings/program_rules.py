@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...hlo import Instruction
 from ..base.operands import source_of
 from ..cost.moves import moves
-from ..grouping.layers import layers
+from ..grouping.layers.layers import layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
 from .collective_facts import sent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...hlo import Instruction
-from ..memory.memory_carries import Residual
+from ..memory.carries import Residual
 from ..text.units import size
 from .compute_rules import share_done_again
 from .facts import Facts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...hlo import Module, Target
 from ..base.table import NO_TARGET, per_target
-from ..cost.cost_pause import uncollected
+from ..cost.pause import uncollected
 from . import (
     collective_repeats,
     collective_slices,

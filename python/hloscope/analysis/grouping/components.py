@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.labels import telling_mask, words_of_mask
+from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.structure import mix, tokens
 from ..base.table import Ints, Table
 from .group_nodes import Node, count_boxes

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.frames import is_library
-from ..base.op_name import BACKWARD, CALLED, FORWARD
+from ..base.lines.frames import is_library
+from ..base.lines.op_name import BACKWARD, CALLED, FORWARD
+from ..base.loops.trips import trip_count
 from ..base.table import Ints, Table, per_module, table
-from ..base.trips import trip_count
 from .group_nodes import MIN_BOXES, NOTHING, Node, count_boxes
+from .layers.true_calls import own_calls
 from .scopes import inherit
-from .true_calls import own_calls
 
 if TYPE_CHECKING:
     from ...hlo import Module

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path
+from ..base.lines.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path
 from ..base.table import Ints
 
 # A scope with fewer boxes than this is not worth opening.

@@ -25,14 +25,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base.families import ID, families
-from ..base.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
-from ..base.op_name import BACKWARD, CALLED, FORWARD, LAYER, REMAT, Path, relative, without_loops
+from ..base.labels.families import ID, families
+from ..base.labels.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
+from ..base.lines.op_name import (
+    BACKWARD,
+    CALLED,
+    FORWARD,
+    LAYER,
+    REMAT,
+    Path,
+    relative,
+    without_loops,
+)
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
-from .layers import layers
+from .layers.layers import layers
 from .loop_names import loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
 from .results import gather_results

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base.flags import QUIET, flags
-from ..base.op_name import (
+from ..base.labels.flags import QUIET, flags
+from ..base.lines.op_name import (
     BACKWARD,
     CALLED,
     FORWARD,
@@ -33,9 +33,9 @@ from ..base.op_name import (
     common_to_most,
     relative,
 )
+from ..base.loops.trips import trip_count
 from ..base.operands import step_back
 from ..base.table import Ints, Table, per_module, table
-from ..base.trips import trip_count
 from .functions import Calls, Chain, calls
 from .rings import loop_label
 from .scopes import scopes

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.labels import telling_mask, words_of_mask
+from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
 from .components import cut_sections
 from .group_nodes import Node, count_boxes, within

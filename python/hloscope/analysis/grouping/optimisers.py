@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base.phases import OPTIMISER, name_phase
+from ..base.phases.phases import OPTIMISER, name_phase
 from ..base.table import Ints, table
 
 if TYPE_CHECKING:

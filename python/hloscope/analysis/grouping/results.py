@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.labels import telling_mask, words_of_mask
+from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
 from .group_nodes import Node, count_boxes
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import MATMUL
-from ...hlo.devices import parse_pairs
-from ..base.collectives_find import find
-from ..base.collectives_windowed import join_windowed, signature
-from ..base.families import ID, families
-from ..base.flags import QUIET, flags
+from ...hlo.shardings.devices import parse_pairs
+from ..base.collectives.find import find
+from ..base.collectives.windowed import join_windowed, signature
+from ..base.labels.families import ID, families
+from ..base.labels.flags import QUIET, flags
 from ..base.table import Ints, Table, per_module, table
 from .group_nodes import Node, count_boxes
 

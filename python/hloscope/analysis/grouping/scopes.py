@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import KINDS, split
-from ..base.flags import INLINE, flags
-from ..base.op_name import BACKWARD, FORWARD, REMAT, Path, common, parse_op_name
-from ..base.phases import FORWARD as EARLY
-from ..base.phases import phases
+from ..base.labels.flags import INLINE, flags
+from ..base.lines.op_name import BACKWARD, FORWARD, REMAT, Path, common, parse_op_name
+from ..base.phases.phases import FORWARD as EARLY
+from ..base.phases.phases import phases
 from ..base.table import Table, intern, per_module, table
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.families import ID, families
-from ..base.op_name import BACKWARD
+from ..base.labels.families import ID, families
+from ..base.lines.op_name import BACKWARD
+from ..base.loops.trips import multiplicity
 from ..base.table import table
-from ..base.trips import multiplicity
 from .groups import KINDS
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Shape
 from ...hlo.barriers import BARRIERS
-from ..base.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
-from .liveness import Liveness
-from .liveness_values import ARGUMENT
+from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
+from .liveness.liveness import Liveness
+from .liveness.values import ARGUMENT
 
 OTHER, PARAMETER, STATE = range(3)
 BY_USE, BY_NAME = "data flow", "name"

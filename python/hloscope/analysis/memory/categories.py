@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from ...hlo import Target
 from ...hlo.collective_kinds import is_collective
-from ..base.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
+from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
 from .argument_roles import BY_USE, STATE, argument_roles, moves_only
 from .argument_roles import PARAMETER as IS_PARAMETER
-from .liveness import Liveness
-from .liveness_values import ARGUMENT, CONSTANT, OUTPUT
+from .liveness.liveness import Liveness
+from .liveness.values import ARGUMENT, CONSTANT, OUTPUT
 
 CATEGORIES = (
     "temporary",

@@ -31,23 +31,23 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape, StackFrame, Target
 from ..base.dialects import needs_hlo
-from ..base.frames import own_line
-from ..base.lines import lines
+from ..base.lines.frames import own_line
+from ..base.lines.lines import lines
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
 from ..base.memory_tiling import storage_bytes
-from ..base.phases import PHASES, phases
+from ..base.phases.phases import PHASES, phases
 from ..base.table import per_target
-from ..cost.cost_pause import uncollected
-from ..cost.cost_runs import Role
+from ..cost.pause import uncollected
+from ..cost.runs import Role
 from ..grouping.scopes import scopes
+from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
+from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
-from .liveness import KINDS, Liveness, simulate
-from .liveness_values import ARGUMENT, OUTPUT
-from .memory_audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
-from .memory_carries import Loop, Residual, find_loops, find_residuals
-from .memory_lines import buffer_frames
-from .memory_peaks import MemorySpace, allocated, assigned, heap_padding, space_peaks
-from .memory_text import memory_table
+from .lines import buffer_frames
+from .liveness.liveness import KINDS, Liveness, simulate
+from .liveness.values import ARGUMENT, OUTPUT
+from .peaks import MemorySpace, allocated, assigned, heap_padding, space_peaks
+from .text import memory_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...hlo import Instruction
 from ..cost.cost import Cost
-from .liveness_values import TEMP
+from .liveness.values import TEMP
 from .memory import LiveValue, Memory
 
 _NOT_AGAIN = frozenset(

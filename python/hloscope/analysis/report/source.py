@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import FrameTable, Module, Target
-from ...hlo.places import short_place
-from ..base.frames import is_library
-from ..base.lines import lines
+from ...hlo.texts.places import short_place
+from ..base.lines.frames import is_library
+from ..base.lines.lines import lines
 from ..cost.cost import Cost, estimated
-from ..cost.cost_lines import cost_lines
-from ..cost.cost_pause import uncollected
+from ..cost.lines import cost_lines
+from ..cost.pause import uncollected
 from ..memory.memory import Memory, analysed
 from ..text.units import duration, grid, quantity, size
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..comms.collectives_summary import collectives_summary, shardings_summary
 from ..comms.partitions import partitions, shapes
 from ..findings.rules import findings
+from ..memory.summary import costs, peaks
 from ..why.compiler_messages import compiler_messages
-from .cost_summary import costs, peaks
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module, Target

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target, parse_shape
-from ...hlo.places import whole_place
-from ...hlo.sharding_text import parse_sharding
+from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.texts.places import whole_place
 from ..base.table import NO_TARGET, per_target
 from ..comms.collectives import collectives
 from ..comms.sharding_words import spec_words

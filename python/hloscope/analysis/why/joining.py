@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import Instruction, parse_shape
-from ...hlo.devices import DeviceGroups
-from ...hlo.slices import slices_of
-from ..base.op_name import is_autodiff
+from ...hlo.shardings.devices import DeviceGroups
+from ...hlo.shardings.slices import slices_of
+from ..base.lines.op_name import is_autodiff
 from ..base.operands import source_of, step_back
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives

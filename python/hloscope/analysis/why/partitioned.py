@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from ...hlo import Instruction, Module
 from ...hlo.collective_kinds import KINDS, is_collective, split
-from ...hlo.devices import device_counts, device_groups
-from ...hlo.sharding_text import parse_sharding
+from ...hlo.shardings.devices import device_counts, device_groups
+from ...hlo.shardings.sharding_text import parse_sharding
 from ..base.operands import callers
 from ..comms.collectives import is_inserted
 from ..comms.sharding_words import spec_words

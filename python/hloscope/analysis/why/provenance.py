@@ -17,8 +17,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
-from ...hlo.places import whole_place
-from ..base.op_name import is_autodiff
+from ...hlo.texts.places import whole_place
+from ..base.lines.op_name import is_autodiff
 from ..base.operands import Source
 from ..base.table import per_target
 from ..comms.collective import Collective

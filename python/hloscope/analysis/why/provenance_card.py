@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...hlo.places import whole_place
+from ...hlo.texts.places import whole_place
 from ..text.units import printed
 from .compiler_messages import CompilerMessage
 from .provenance_origins import Origin

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
-from ...hlo.places import whole_place
-from ...hlo.sharding_text import parse_sharding
-from ..base.frames import is_library, own_line
+from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.texts.places import whole_place
+from ..base.lines.frames import is_library, own_line
 from ..base.operands import source_of, step_back
 from .givers import givers
 from .shardy_dump import Key, ShardyDump, Spec, axis_of, spec_of

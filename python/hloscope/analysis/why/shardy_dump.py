@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...hlo import Mesh
-from ...hlo.sharding import Sharding
-from ...hlo.sharding_text import parse_sharding, shardy_meshes, split_angle
+from ...hlo.shardings.sharding import Sharding
+from ...hlo.shardings.sharding_text import parse_sharding, shardy_meshes, split_angle
 from .shardy_paths import ShardyPaths, read_paths
 
 Spec = tuple[tuple[str, ...], ...]  # mesh axes of each dimension

@@ -15,7 +15,7 @@ from ..terminal import BOLD, GREEN, RED, YELLOW
 from .shared import CommandError, add_source, existing, load, reason, write
 
 if TYPE_CHECKING:
-    from ...analysis.report.check_result import Breach, CheckReport
+    from ...analysis.check.result import Breach, CheckReport
 
 NAME = "check"
 HELP = "check a module against budgets; status 1: one is exceeded, 2: cannot be evaluated"
@@ -71,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...analysis.report.check import budgets, check_budgets
+    from ...analysis.check.check import budgets, check_budgets
 
     wanted = _wanted(arguments)
     try:

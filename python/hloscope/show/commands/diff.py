@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...analysis.report.diff_text import text
-    from ..compared import diff
+    from ...analysis.diff.text import text
+    from ..pages.compared import diff
 
     sides = [
         load(argparse.Namespace(file=file, module=module, stage=stage))

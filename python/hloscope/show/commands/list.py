@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _figures(arguments: argparse.Namespace) -> None:
-    from ..._programs import read_programs
+    from ...api.programs import read_programs
 
     try:
         found = read_programs(

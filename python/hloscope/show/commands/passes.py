@@ -44,9 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ...analysis.report.inferred import infer
-    from ...analysis.report.passes import passes
-    from ...readers.pass_dump import read_passes
+    from ...analysis.passes.passes import passes
+    from ...analysis.provenance.inferred import infer
+    from ...readers.files.pass_dump import read_passes
 
     module = arguments.module
     if module is not None and module.lstrip("-").isdigit():

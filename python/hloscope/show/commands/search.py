@@ -70,7 +70,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     fn, args = _function(arguments.function, arguments.args)
     from ...capturing import CaptureError
-    from ...plan.search import search_shardings
+    from ...plan.search.search import search_shardings
 
     try:
         found = search_shardings(
@@ -116,7 +116,7 @@ def _function(text: str, args_name: str | None) -> tuple[Any, tuple[Any, ...]]:
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         raise CommandError(f"give MODULE:FUNCTION, such as train:step, not {text!r}")
-    from ..._platforms import choose_cpu_before_jax
+    from ...hardware.platforms import choose_cpu_before_jax
 
     choose_cpu_before_jax()
     module = _module(place)

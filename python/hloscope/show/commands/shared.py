@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..terminal import colored, paint, working
 
 if TYPE_CHECKING:
-    from ..._capture import Capture
+    from ...api.capture import Capture
 
 
 # Bytes; reading and analysing more takes long enough to say so.
@@ -70,7 +70,7 @@ def add_picture(parser: argparse.ArgumentParser) -> None:
 def load(arguments: argparse.Namespace) -> Capture:
     """Reads FILE as the options say. Raises ``CommandError``."""
     source = content(arguments.file)
-    from ..._read import read
+    from ...api.read import read
     from ...readers.entries import name_or_number
 
     try:

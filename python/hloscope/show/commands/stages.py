@@ -25,8 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from ..._capture import Capture
-    from ..._read import read
+    from ...api.capture import Capture
+    from ...api.read import read
 
     try:
         log = read(content(arguments.file))

@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ...analysis.report.trace_line import trace_line
+    from ...analysis.provenance.trace_line import trace_line
 
     capture = load(arguments)
     try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.base.phases import PHASES, phases
+from ...analysis.base.phases.phases import PHASES, phases
 from ...analysis.base.table import csr
 from ...analysis.comms.apparent import apparent
 from ...analysis.comms.collective import Collective

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...analysis.cost.copies import copies
 from ...analysis.cost.cost import Cost, estimated
-from ...analysis.cost.cost_copies import copies
-from ...analysis.cost.roofline import for_target, reach, slice_of
+from ...analysis.cost.roofline.roofline import for_target, reach, slice_of
 from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...analysis.report.measured import measured_of
+from ...analysis.measured.measured import measured_of
 
 if TYPE_CHECKING:
     from ..builder import Builder

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...analysis.cost.cost import estimated
 from ...analysis.memory.categories import CATEGORIES
-from ...analysis.memory.liveness import KINDS
+from ...analysis.memory.liveness.liveness import KINDS
 from ...analysis.memory.memory import Memory, analysed
 from ...analysis.memory.remat import what_if
 

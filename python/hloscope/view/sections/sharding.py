@@ -12,7 +12,7 @@ from ...analysis.comms.collectives import collectives
 from ...analysis.comms.sharding import Shardings, shardings
 from ...analysis.comms.sharding_arrays import ShardedArray
 from ...hlo import Device
-from ...hlo.sharding import Sharding
+from ...hlo.shardings.sharding import Sharding
 
 if TYPE_CHECKING:
     from ..builder import Builder

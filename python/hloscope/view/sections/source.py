@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.base.frames import is_library
-from ...analysis.base.lines import lines
+from ...analysis.base.lines.frames import is_library
+from ...analysis.base.lines.lines import lines
 from ...analysis.cost.cost import estimated
-from ...analysis.cost.cost_lines import cost_lines
+from ...analysis.cost.lines import cost_lines
 
 if TYPE_CHECKING:
     from ..builder import Builder

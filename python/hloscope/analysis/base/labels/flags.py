@@ -1,0 +1,112 @@
+"""Bits that say how an instruction is to be drawn; ``Flag`` in js/view.ts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....hlo.barriers import BARRIERS
+from ....hlo.collective_kinds import is_collective
+from ..table import Table, per_module, table
+from .families import FAMILIES, ID, families
+
+if TYPE_CHECKING:
+    from ....hlo import Module
+
+ROOT, INLINE, PARAMETER, PLUMBING, LANDMARK, OUTPUT, ASYNC_START, ASYNC_DONE, MOVE = (
+    1 << n for n in range(9)
+)
+# Not drawn as a box of its own by default.
+QUIET = INLINE | PARAMETER | PLUMBING
+
+# A copy at least this big costs memory traffic worth seeing; a smaller one is plumbing.
+VISIBLE_COPY_BYTES = 1 << 20
+# "Big buffers": at least this big, this share of the biggest array, and no more than this many.
+BIG_BYTES = 1 << 20
+BIG_SHARE = 0.5
+BIG_COUNT = 24
+
+_INLINE = ("constant", "iota", "partition-id", "replica-id")
+_PLUMBING = (
+    "get-tuple-element", "bitcast", "tuple", "reshape", "after-all", "add-dependency",
+    "domain", *BARRIERS,
+)  # fmt: skip
+_QUIET_FAMILIES = ("constant", "plumbing")
+
+
+def output_bytes(t: Table) -> NDArray[np.float64]:
+    """Bytes of each instruction's output per device, dense."""
+    sizes = np.array([float(s.byte_size) for s in t.shapes], np.float64)
+    return sizes[t.shape] if len(sizes) else np.zeros(0)
+
+
+@per_module
+def flags(module: Module) -> NDArray[np.uint16]:
+    """One row of bits per instruction."""
+    t = table(module)
+    n = len(t.instructions)
+    out = np.zeros(n, np.int64)
+    out[t.roots[t.roots >= 0]] |= ROOT
+    short = {o: o.rsplit(".", 1)[-1].replace("_", "-") for o in t.opcodes}
+    is_ = lambda names: t.by_opcode(lambda o: short[o] in names, bool)  # noqa: E731
+    rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]
+    bytes_ = output_bytes(t)
+    inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
+    move = is_(_MOVES) | t.by_opcode(lambda o: o.endswith("-done") and is_collective(o), bool)
+    family = families(module)
+    marker = np.zeros(n, bool)
+    for i in np.flatnonzero(is_(("custom-call",))).tolist():
+        target = t.instructions[i].custom_call_target
+        inline[i] = target == "AllocateBuffer"  # memory that a loop fills: no work
+        move[i] = target == "ConcatBitcast"
+        marker[i] = family[i] == ID["plumbing"]  # how something is sharded or laid out
+    plumbing = is_(_PLUMBING) | move | marker | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
+    out[inline] |= INLINE
+    out[is_(("parameter",))] |= PARAMETER
+    out[plumbing] |= PLUMBING
+    out[move] |= MOVE
+    out[t.by_opcode(lambda o: o.endswith("-start"), bool)] |= ASYNC_START
+    out[t.by_opcode(lambda o: o.endswith("-done"), bool)] |= ASYNC_DONE
+    out[_landmarks(t, family, bytes_)] |= LANDMARK
+    _outputs(module, out)
+    return out.astype(np.uint16)
+
+
+# What only moves a value, earlier or elsewhere: a mark on the arrow (cost/moves.py).
+_MOVES = ("copy-start", "copy-done", "slice-start", "slice-done")
+
+
+def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether the only operand is a scalar."""
+    single = t.operands.counts == 1
+    out = np.zeros(len(single), bool)
+    operand = t.operands.values[t.operands.offsets[:-1][single]]
+    out[single] = rank[operand] == 0
+    return out
+
+
+def _landmarks(
+    t: Table, family: NDArray[np.uint8], bytes_: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    landmark = np.array([f.landmark for f in FAMILIES])[family]
+    landmark &= ~((family == ID["control_flow"]) & t.by_opcode(lambda o: o == "call", bool))
+    array = np.array([s.is_array for s in t.shapes], bool)[t.shape]
+    quiet = (ID["parameter"], ID["constant"], ID["plumbing"])
+    candidate = np.flatnonzero(array & ~np.isin(family, quiet))
+    if len(candidate):
+        size = bytes_[candidate]
+        big = candidate[size >= max(BIG_BYTES, BIG_SHARE * size.max())]
+        landmark[big[np.argsort(-bytes_[big], kind="stable")][:BIG_COUNT]] = True
+    return landmark
+
+
+def _outputs(module: Module, out: NDArray[np.int64]) -> None:
+    root = module.entry.root if module.entry is not None else None
+    if root is None:
+        return
+    out[root.index] |= OUTPUT
+    if root.opcode == "tuple":
+        for o in root.operands:
+            out[o.index] |= OUTPUT

@@ -1,0 +1,1 @@
+"""The source line, Python stack and op name of each instruction, its own or inferred."""

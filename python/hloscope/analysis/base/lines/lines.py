@@ -1,0 +1,290 @@
+"""A source line for every instruction: its own, or one inferred from another, with the reason.
+
+Compilers lose lines (a matmul rewritten, a layout copy inserted). What has none gets the first
+that is known of:
+
+    a fusion, loop, call     its heaviest part
+    a matmul, convolution    its reshape or transpose that is still named ``dot_general``
+    a copy, cast, prefetch   what needs the value first, through tuples, loops and fusions
+    a partial sum's reduce   what made the value
+    anything else            what needs it, else what made it, else the loop or fusion around it
+
+Arguments get none: they are the caller's. The rule is the same in Source, Cost, Memory and
+wherever a line is shown; ``Lines.why`` says what it was inferred from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....hlo import FrameTable, Instruction, Module, StackFrame
+from ....hlo.texts.places import short_place
+from ..table import Ints, Table, per_module, table
+from .flow import Flow, flow, is_move, nearest, stacks, weights
+from .frames import own_line
+
+NONE, OWN, PART, NAMED, SERVES, OF, INSIDE = range(7)
+# Collectives that finish a partial sum belong to what was summed; all else to what it is for.
+_FINISHING = ("all-reduce", "reduce-scatter", "get-tuple-element", "tuple")
+_SAYS_MATMUL = ("dot_general", "conv_general_dilated", "ragged_dot", "dot-general")
+_LOST_OFTEN = ("dot", "convolution", "custom-call")
+_TELL_NOTHING = ("while", "constant", "iota")  # only carries, or is stacked into, other values
+_FAR = 6  # at most this many reshapes and transposes between a matmul and the one that names it
+_DEEP = 12  # computations in computations
+
+_KINDS = {PART: "its heaviest part is", NAMED: "named by", INSIDE: "inside"}
+_NOUNS = {
+    "copy": "layout", "transpose": "layout", "bitcast": "layout", "reshape": "layout",
+    "convert": "conversion", "broadcast": "value", "constant": "value", "iota": "value",
+    "parameter": "argument", "get-tuple-element": "element", "all-gather": "gathering",
+    "slice": "slice", "dynamic-slice": "slice", "pad": "padding", "concatenate": "joining",
+    "copy-start": "move", "copy-done": "move", "slice-start": "move", "slice-done": "move",
+    "all-gather-start": "gathering", "all-gather-done": "gathering",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The line of each instruction of a module; arrays have one row per instruction.
+
+    ``frame`` is the innermost frame id in ``table`` (0 for none), ``kind`` how it is known,
+    ``via`` the instruction it was inferred from (-1 for own lines and for none).
+    """
+
+    module: Module
+    table: FrameTable
+    frame: Ints
+    kind: NDArray[np.uint8]
+    via: Ints
+
+    @property
+    def inferred(self) -> NDArray[np.bool_]:
+        """Whether the line is another instruction's."""
+        return self.kind > OWN
+
+    def frames(self, i: Instruction) -> tuple[StackFrame, ...]:
+        """The Python stack, own or inferred, innermost frame first; () where unknown."""
+        return self.table.stack(int(self.frame[i.index]))
+
+    def of(self, i: Instruction) -> StackFrame | None:
+        """The line shown for it: the innermost outside libraries; None where unknown."""
+        return own_line(self.frames(i))
+
+    def serves(self, i: Instruction) -> Instruction | None:
+        """The instruction whose line an instruction without its own has."""
+        via = int(self.via[i.index])
+        return self.module.instructions[via] if via >= 0 else None
+
+    def why(self, i: Instruction) -> str:
+        """How a line was inferred: "layout for `dot.89`"; '' for own lines and where unknown."""
+        other = self.serves(i)
+        if other is None:
+            return ""
+        return f"{_phrase(_work(i), int(self.kind[i.index]))} `{other.name}`"
+
+    def text(self, i: Instruction) -> str:
+        """ "model.py:8", or "model.py:8, inferred: layout for `dot.89`"; '' where unknown."""
+        return said(self.of(i), self.why(i))
+
+    def phrases(self) -> tuple[NDArray[np.uint8], list[str]]:
+        """``why`` of all instructions: indices into a list of words, which precede ``via``'s name.
+
+        0 is '', for own lines and where none is known.
+        """
+        t = table(self.module)
+        opcode = np.array(t.opcode)
+        roots = np.flatnonzero(is_move(t) & t.by_opcode(lambda o: o == "fusion", bool))
+        of = {o: n for n, o in enumerate(t.opcodes)}
+        for row in roots[self.via[roots] >= 0].tolist():
+            opcode[row] = of.get(_work(t.instructions[row]), opcode[row])
+        words = {"": 0}
+        wide = len(t.opcodes)
+        keys = np.where(self.via >= 0, self.kind.astype(np.int64) * wide + opcode, 0)
+        distinct, back = np.unique(keys, return_inverse=True)
+        said = [_phrase(t.opcodes[k % wide], k // wide) if k else "" for k in distinct.tolist()]
+        ids = [words.setdefault(s, len(words)) for s in said]
+        column = np.array(ids, np.uint8)[back] if len(ids) else np.zeros(0, np.uint8)
+        return column, list(words)
+
+
+def said(at: StackFrame | None, why: str) -> str:
+    """A line as tables show it: its file without folders, and how it was inferred."""
+    if at is None:
+        return ""
+    return short_place(at.file, at.line) + (f", inferred: {why}" if why else "")
+
+
+def _work(i: Instruction) -> str:
+    """The opcode that says what an instruction does; for a fusion of moves its root's."""
+    if i.opcode == "fusion" and is_move(table(i.module))[i.index]:
+        root = i.called_computations[0].root
+        if root is not None:
+            return root.opcode
+    return i.opcode
+
+
+def _phrase(opcode: str, kind: int) -> str:
+    """What an instruction is to the one whose line it has."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    noun = _NOUNS.get(opcode)
+    if kind == SERVES:
+        return f"{noun} for" if noun else "made for"
+    return f"{noun} of" if noun else "made from"
+
+
+@per_module
+def lines(module: Module) -> Lines:
+    """The line of every instruction; made once for a module."""
+    frames, ids = module.source_frames()
+    frame = np.array(ids, np.int64)
+    frame[frame > len(frames.frames)] = 0  # in a damaged dump
+    kind = np.where(frame > 0, OWN, NONE).astype(np.uint8)
+    via = np.full(len(frame), -1, np.int64)
+    found = Lines(module, frames, frame, kind, via)
+    if module.dialect == "hlo" and frame.any() and not frame.all():
+        _infer(found, table(module))
+    return found
+
+
+def _infer(found: Lines, t: Table) -> None:
+    frame, kind = found.frame, found.kind
+    _parts(found, t)
+    if not (frame == 0).any():
+        return
+    edges = flow(found.module)
+    _named(found, t, edges)
+    known = frame > 0
+    lost = ~known & ~_arguments(found.module, t)
+    ahead, behind = _both_ways(edges, known)
+    of_loops = _of_loops(found, t)
+    if of_loops.any():  # what a loop's own slices carry is for its users, if there are any
+        telling = ~t.by_opcode(lambda o: o in _TELL_NOTHING, bool)
+        farther = _both_ways(edges.of_arrays(t), known & telling & ~of_loops)
+        ahead = np.where(farther[0] >= 0, farther[0], ahead)
+        behind = np.where(farther[1] >= 0, farther[1], behind)
+    finishing = t.by_opcode(lambda o: o.startswith(_FINISHING), bool)
+    first = np.where(finishing, behind, ahead)
+    second = np.where(finishing, ahead, behind)
+    use = np.where(first >= 0, first, second)
+    forward = np.where(first >= 0, ~finishing, finishing)
+    rows = np.flatnonzero(lost & (use >= 0))
+    kind[rows] = np.where(forward[rows], SERVES, OF)
+    found.via[rows] = use[rows]
+    frame[rows] = frame[use[rows]]
+    _around(found, t, lost)
+
+
+def _both_ways(edges: Flow, known: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """For each row that is not known, the nearest known one ahead and behind; -1 for none."""
+    return nearest(edges.src, edges.dst, known), nearest(edges.dst, edges.src, known)
+
+
+def _of_loops(found: Lines, t: Table) -> NDArray[np.bool_]:
+    """Slices and stacks that a scan makes from what it carries: moves with the line of a loop."""
+    out = np.zeros(len(t.opcode), bool)
+    places = {_place(found, row) for row in t.where("while").tolist()} - {None}
+    if places:
+        moves = is_move(t) | stacks(t)
+        frames = np.unique(found.frame[moves])
+        inside = [f for f in frames.tolist() if _own(found, f) in places]
+        out = moves & np.isin(found.frame, inside)
+    return out
+
+
+def _place(found: Lines, row: int) -> tuple[str, int] | None:
+    return _own(found, int(found.frame[row]))
+
+
+def _own(found: Lines, frame: int) -> tuple[str, int] | None:
+    at = own_line(found.table.stack(frame)) if frame else None
+    return (at.file, at.line) if at is not None else None
+
+
+def _arguments(module: Module, t: Table) -> NDArray[np.bool_]:
+    out = np.zeros(len(t.opcode), bool)
+    if module.entry is not None:
+        rows = t.where("parameter")
+        out[rows[t.computation[rows] == module.entry.index]] = True
+    return out
+
+
+def _parts(found: Lines, t: Table) -> None:
+    """Gives callers without a line that of the heaviest part of what they call."""
+    frame, n = found.frame, len(found.frame)
+    applied = np.array([r == "to_apply" for r in t.called_roles], bool)
+    applied &= ~t.by_opcode(lambda o: o == "call", bool)[t.called.rows]  # a reducer is not a part
+    callers, called = t.called.rows[~applied], t.called.values[~applied]
+    weight = weights(t)
+    for _ in range(_DEEP):
+        order = np.argsort(weight, kind="stable")
+        rank = np.empty(n, np.int64)
+        rank[order] = np.arange(n)
+        best = t.reduce_by_computation(np.maximum, np.where(frame > 0, rank + 1, 0), 0)
+        inner = best[called]
+        lost = (frame[callers] == 0) & (inner > 0)
+        if not lost.any():
+            return
+        top = np.zeros(n, np.int64)
+        np.maximum.at(top, callers[lost], inner[lost])
+        rows = np.flatnonzero(top)
+        via = order[top[rows] - 1]
+        # A nested fusion is as heavy as the part it got its line from.
+        found.via[rows] = np.where(found.via[via] >= 0, found.via[via], via)
+        weight[rows] = np.maximum(weight[rows], weight[via])
+        frame[rows] = frame[via]
+        found.kind[rows] = PART
+
+
+def _named(found: Lines, t: Table, edges: Flow) -> None:
+    """Gives matmuls without a line that of the reshape that still has their name."""
+    wanted = t.where(*_LOST_OFTEN)
+    wanted = wanted[found.frame[wanted] == 0]
+    if not len(wanted):
+        return
+    moves = is_move(t) | t.by_opcode(lambda o: o in ("parameter", "get-tuple-element"), bool)
+    says = [n.partition("[")[0].rpartition("/")[2].startswith(_SAYS_MATMUL) for n in t.op_names]
+    told = np.array(says, bool)[t.op_name] & (found.kind == OWN) & moves
+    if not told.any():
+        return
+    for row in wanted.tolist():
+        via = _walk(row, edges.users, told, moves)
+        via = via if via >= 0 else _walk(row, edges.makers, told, moves)
+        if via >= 0:
+            found.frame[row] = found.frame[via]
+            found.kind[row] = NAMED
+            found.via[row] = via
+
+
+def _walk(row: int, step: object, told: NDArray[np.bool_], moves: NDArray[np.bool_]) -> int:
+    """The nearest row in ``told``, over moves alone; -1 for none."""
+    at, seen = [row], {row}
+    for _ in range(_FAR):
+        ahead: list[int] = []
+        for a in at:
+            for b in step(a):  # type: ignore[operator]
+                if told[b]:
+                    return int(b)
+                if moves[b] and b not in seen:
+                    seen.add(b)
+                    ahead.append(b)
+        at = ahead
+    return -1
+
+
+def _around(found: Lines, t: Table, lost: NDArray[np.bool_]) -> None:
+    """Gives the rest the line of the loop or fusion they are in."""
+    caller, _ = t.caller()
+    for _ in range(_DEEP):
+        rows = np.flatnonzero(lost & (found.frame == 0))
+        outer = caller[t.computation[rows]]
+        some = (outer >= 0) & (found.frame[outer] > 0)
+        if not some.any():
+            return
+        rows, outer = rows[some], outer[some]
+        found.frame[rows] = found.frame[outer]
+        found.kind[rows] = INSIDE
+        found.via[rows] = outer

@@ -1,0 +1,1 @@
+"""How often loop bodies and branches run."""

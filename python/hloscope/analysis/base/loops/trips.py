@@ -1,0 +1,330 @@
+"""How often a loop body runs, and with it how often every computation runs.
+
+This is hard because only some dumps state it: CPU and GPU text carries ``known_trip_count`` in
+the while's backend config, TPU text does not. Then it is derived from the loop itself, for
+loops that count:
+
+    init:       tuple(…, constant(2), …)                element k starts at 2
+    body:       tuple(…, add(get-tuple-element(k), constant(1)), …)      and moves by 1
+    condition:  compare(get-tuple-element(k), constant(9)), direction=LT       → 7 trips
+
+Anything else is unknown (None), never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....hlo import Instruction, Module
+from ....hlo.barriers import BARRIERS
+from ..table import per_module, table
+
+MAX_DEPTH = 200  # from a value to what it is made of
+_FORWARDING = frozenset({"copy", "convert", "bitcast", "reshape", *BARRIERS})
+_NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
+_MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+_RANGES = {
+    f"{sign}{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1)
+    if sign == "s"
+    else (0, (1 << bits) - 1)
+    for sign in "su"
+    for bits in (8, 16, 32, 64)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """``element + offset`` of the loop-carried tuple, or a plain number (element None)."""
+
+    element: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Compare:
+    direction: str
+    left: _Affine
+    right: _Affine
+
+
+class _Evaluator:
+    """Values of scalars of one computation as affine functions of its tuple parameter."""
+
+    def __init__(self, arguments: tuple[object, ...] | None = None, depth: int = 0):
+        self.arguments = arguments  # of a fusion or call; None: the loop's own parameter
+        self.known: dict[int, object] = {}
+        self.depth = depth  # of what is being evaluated
+
+    def value(self, at: Instruction) -> object:
+        if at.index not in self.known:
+            if at.shape.is_array and at.shape.elements > 1:  # neither a counter nor part of one
+                return None
+            self.known[at.index] = None  # cycles (malformed dumps) end here
+            self.depth += 1
+            self.known[at.index] = self._value(at) if self.depth <= MAX_DEPTH else None
+            self.depth -= 1
+        return self.known[at.index]
+
+    def element(self, whole: Instruction, k: int) -> object:
+        """Value of one element of a tuple; a loop carries hundreds, and only one is its counter."""
+        if whole.opcode == "tuple":
+            return self.value(whole.operands[k]) if k < len(whole.operands) else None
+        values = self.value(whole)
+        return values[k] if isinstance(values, tuple) and k < len(values) else None
+
+    def _value(self, at: Instruction) -> object:
+        op, operands = at.opcode, at.operands
+        if op == "constant":
+            return _constant(at)
+        if op == "parameter":
+            if self.arguments is None:
+                return "carried"
+            number = at.parameter_number
+            if number is None or number >= len(self.arguments):
+                return None
+            return self.arguments[number]
+        if op == "get-tuple-element" and operands:
+            index = _tuple_index(at)
+            whole = self.value(operands[0])
+            if index is None:
+                return None
+            if whole == "carried":
+                return _Affine(index, 0)
+            return whole[index] if isinstance(whole, tuple) and index < len(whole) else None
+        if op == "tuple":
+            return tuple(self.value(o) for o in operands)
+        if op in _FORWARDING and operands:
+            if op == "convert" and not _integers(at, operands[0]):
+                return None
+            return self.value(operands[0])
+        if op in ("fusion", "call") and at.called_computations:
+            inner = at.called_computations[0]
+            arguments = tuple(self.value(o) for o in operands)
+            root = inner.root
+            return _Evaluator(arguments, self.depth).value(root) if root else None
+        if op in ("add", "subtract", "compare", "and") and len(operands) == 2:
+            return _binary(at, *(self.value(o) for o in operands))
+        if op == "not" and len(operands) == 1:
+            inside = self.value(operands[0])
+            if isinstance(inside, _Compare):
+                return _Compare(_NEGATED[inside.direction], inside.left, inside.right)
+        return None
+
+
+def _binary(at: Instruction, left: object, right: object) -> object:
+    if at.opcode == "and":  # "and" with a true constant is the other side
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, _Affine) and one == _Affine(None, 1):
+                return other
+        return None
+    if not (isinstance(left, _Affine) and isinstance(right, _Affine)):
+        return None
+    if at.opcode == "compare":
+        direction = at.attribute("direction") or ""
+        return _Compare(direction, left, right) if direction in _NEGATED else None
+    if at.opcode == "add":
+        if left.element is not None and right.element is not None:
+            return None
+        element = left.element if left.element is not None else right.element
+        return _Affine(element, left.offset + right.offset)
+    return _Affine(left.element, left.offset - right.offset) if right.element is None else None
+
+
+def _constant(at: Instruction) -> _Affine | None:
+    text = (at.literal or "").strip()
+    if at.shape.rank or not at.shape.is_array:
+        return None
+    if at.shape.element_type == "pred":
+        return {"true": _Affine(None, 1), "false": _Affine(None, 0)}.get(text)
+    if at.shape.element_type not in _RANGES or len(text) > 20:
+        return None
+    try:
+        return _Affine(None, int(text))
+    except ValueError:
+        return None
+
+
+def _tuple_index(at: Instruction) -> int | None:
+    number = at.tuple_index
+    return number if number is not None and number < 1_000_000 else None
+
+
+def _integers(*found: Instruction) -> bool:
+    return all(i.shape.element_type in _RANGES for i in found)
+
+
+def trip_count(loop: Instruction) -> int | None:
+    """How often the body of a ``while`` runs; None when it is unknown.
+
+    From ``known_trip_count`` in the backend config where the compiler wrote it, else from
+    the induction variable's start, step and bound.
+    """
+    if loop.opcode != "while":
+        raise ValueError(f"{loop!r} is not a while")
+    known = _trips(loop.module)
+    if loop.index not in known:
+        known[loop.index] = _trip_count(loop)
+    return known[loop.index]
+
+
+@per_module
+def _trips(module: Module) -> dict[int, int | None]:
+    """Trip counts found so far, by loop."""
+    return {}
+
+
+def _trip_count(loop: Instruction) -> int | None:
+    if loop.backend_config and "known_trip_count" in loop.backend_config:
+        known = loop.backend_config_json.get("known_trip_count")
+        n = known.get("n") if isinstance(known, Mapping) else known
+        if isinstance(n, int) or (isinstance(n, str) and n.isdecimal() and len(n) < 19):
+            return int(n)
+    return _counted(loop)
+
+
+def _counted(loop: Instruction) -> int | None:
+    roles = dict(loop.called)
+    body, condition = roles.get("body"), roles.get("condition")
+    if not (body and condition and body.root and condition.root and loop.operands):
+        return None
+    test = _Evaluator().value(condition.root)
+    if not isinstance(test, _Compare):
+        return None
+    root, begin = body.root, loop.operands[0]
+    after, before = _Evaluator(), _Evaluator()
+
+    def start_and_step(value: _Affine) -> tuple[int, int] | None:
+        k = value.element
+        if k is None:
+            return value.offset, 0
+        moved, initial = after.element(root, k), before.element(begin, k)
+        if not (isinstance(moved, _Affine) and moved.element == k):
+            return None
+        if not (isinstance(initial, _Affine) and initial.element is None):
+            return None
+        return initial.offset + value.offset, moved.offset
+
+    left, right = start_and_step(test.left), start_and_step(test.right)
+    if left is None or right is None:
+        return None
+    if left[1] and right[1]:
+        return None
+    direction = test.direction
+    if right[1]:
+        left, right, direction = right, left, _MIRRORED[direction]
+    moving = test.left if left[1] or test.left.element is not None else test.right
+    kind = _element_type(loop, moving.element)
+    return count_steps(left[0], left[1], right[0], direction, kind)
+
+
+def _element_type(loop: Instruction, element: int | None) -> str:
+    shapes = loop.shape.tuple_shapes
+    return shapes[element].element_type if element is not None and element < len(shapes) else ""
+
+
+def count_steps(start: int, step: int, bound: int, direction: str, kind: str) -> int | None:
+    """Smallest n ≥ 0 for which ``start + n·step  direction  bound`` is false.
+
+    None when it never is, or when the variable would leave the range of element type
+    ``kind`` ("s32", …) on the way.
+    """
+    lowest, highest = _RANGES.get(kind, _RANGES["s64"])
+    if step > highest // 2 and lowest == 0:  # an unsigned count down, printed wrapped
+        step -= highest + 1
+    gap = bound - start
+    if direction in ("GT", "GE"):
+        gap, step, direction = -gap, -step, {"GT": "LT", "GE": "LE"}[direction]
+        sign = -1
+    else:
+        sign = 1
+    if direction == "EQ":
+        if gap:
+            return 0
+        return 1 if step else None
+    if direction == "NE":
+        if gap == 0:
+            return 0
+        n = gap // step if step and gap % step == 0 and gap // step > 0 else None
+    else:
+        if direction == "LE":
+            gap += 1
+        if gap <= 0:
+            return 0
+        n = -(-gap // step) if step > 0 else None
+    if n is None or not lowest <= start + sign * n * step <= highest:
+        return None
+    return n
+
+
+_REPEATS = ("async-update", "async-done")  # repeat what async-start calls
+
+
+@per_module
+def multiplicity(module: Module) -> tuple[int | None, ...]:
+    """How often each computation runs in one execution of ENTRY, by ``Computation.index``.
+
+    Loop bodies count their trips (conditions one more). A reducer or comparator counts as
+    often as the instruction that applies it, not once per element. None: a loop whose trip
+    count is unknown, a branch of a conditional, or, without ENTRY, anything. A computation
+    that nothing calls counts 0.
+    """
+    return counted(module, None)
+
+
+def counted(module: Module, branch: int | None) -> tuple[int | None, ...]:
+    """``multiplicity`` with a branch of a conditional taken ``branch`` times; None: unknown."""
+    t = table(module)
+    calls: list[list[tuple[int, int | None]]] = [[] for _ in module.computations]
+    trips: dict[int, int | None] = {}
+    called = t.called
+    for row, callee, role in zip(
+        called.rows.tolist(), called.values.tolist(), t.called_roles, strict=True
+    ):
+        caller = t.instructions[row]
+        times: int | None = 1
+        if caller.opcode in _REPEATS:
+            continue
+        if caller.opcode == "conditional":
+            times = branch
+        elif role in ("body", "condition") and caller.opcode == "while":
+            if row not in trips:
+                trips[row] = trip_count(caller)
+            times = trips[row]
+            if role == "condition" and times is not None:
+                times += 1
+        calls[callee].append((caller.computation.index, times))
+    if module.entry is None:
+        return (None,) * len(module.computations)
+    counts: dict[int, int | None] = {module.entry.index: 1}
+    for start in range(len(module.computations)):
+        _resolve(start, calls, counts)
+    return tuple(counts[at] for at in range(len(module.computations)))
+
+
+def _resolve(
+    start: int, calls: list[list[tuple[int, int | None]]], counts: dict[int, int | None]
+) -> None:
+    """Counts of ``start`` and of all that call it, depth first without Python recursion."""
+    stack, visiting = [start], set[int]()
+    while stack:
+        at = stack[-1]
+        if at not in counts and at not in visiting:
+            visiting.add(at)
+            waiting = [c for c, _ in calls[at] if c not in counts and c not in visiting]
+            if waiting:
+                stack.extend(dict.fromkeys(waiting))
+                continue
+        stack.pop()
+        if at in counts:
+            continue
+        total: int | None = 0
+        for caller, times in calls[at]:
+            count = counts.get(caller)  # a computation that calls itself stays unknown
+            if count == 0 or times == 0:
+                continue
+            if total is None or count is None or times is None:
+                total = None
+            else:
+                total += count * times
+        counts[at] = total

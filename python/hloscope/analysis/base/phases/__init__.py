@@ -1,0 +1,1 @@
+"""The part of a training step that each instruction belongs to."""

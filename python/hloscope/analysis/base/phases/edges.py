@@ -1,0 +1,99 @@
+"""The phases of a program, and walks along its edges that assign rows to them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..table import Ints, Table
+from ..waves import in_order
+
+Mask = npt.NDArray[np.bool_]
+Phases = npt.NDArray[np.uint8]
+
+PHASES = ("", "forward", "backward", "rematerialised", "optimiser")
+UNKNOWN, FORWARD, BACKWARD, REMATERIALISED, OPTIMISER = range(5)
+
+
+def calls_that_hold(t: Table, wanted: Mask) -> Mask:
+    """Computations that contain a wanted row, or call one that does."""
+    holds = np.zeros(len(t.first), bool)
+    holds[t.computation[wanted]] = True
+    rows, callees = t.called.rows, t.called.values
+    for _ in range(64):  # as deep as calls nest
+        inside = holds.copy()
+        inside[t.computation[rows[holds[callees]]]] = True
+        if (inside == holds).all():
+            break
+        holds = inside
+    return holds
+
+
+def depends_on(t: Table, wanted: Mask) -> Mask:
+    """Rows computed, within their computation, from a wanted row or a call that holds one.
+
+    Constants do not count: equal ones are merged, and keep the name of whichever was first.
+    """
+    wanted = wanted & ~t.silent
+    holds = calls_that_hold(t, wanted)
+    rows, callees = t.called.rows, t.called.values
+    source = wanted.copy()
+    source[rows[holds[callees]]] = True
+    seen = bytearray(source.tobytes())
+    found = np.frombuffer(seen, bool)
+    some = np.zeros(len(t.first), bool)  # elsewhere there is nothing to find
+    some[t.computation[source]] = True
+    mine = ~source[t.operands.rows] & some[t.computation[t.operands.rows]]
+    waves, (users, values) = in_order(t, mine)
+    for i, o in waves:
+        found[i[found[o]]] = True
+    for i, o in zip(users.tolist(), values.tolist(), strict=True):
+        if seen[o]:
+            seen[i] = 1
+    return found.copy()
+
+
+def into(t: Table, values: Mask) -> Mask:
+    """Which edges are uses of ``values`` by rows that come after them."""
+    edges = t.operands.values
+    return np.asarray(values[edges] & (edges < t.operands.rows))
+
+
+def used_as(t: Table, out: Phases) -> Phases:
+    """For each edge the phase of its use: for a fusion's operand, that of what reads it inside.
+
+    XLA fuses a layer's update into the product that makes its gradient: the fusion belongs to
+    the backward pass, and what it takes for the update alone to the optimiser.
+    """
+    rows, edges = t.operands.rows, t.operands.values
+    found = out[rows].copy()
+    keys, phases, most = _of_parameters(t, out)
+    mine = np.flatnonzero(out[edges] == UNKNOWN)
+    if not len(keys) or not len(mine):
+        return found
+    key = rows[mine] * most + (mine - t.operands.offsets[rows[mine]])
+    at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+    hit = keys[at] == key
+    found[mine[hit]] = phases[at[hit]]
+    return found
+
+
+def _of_parameters(t: Table, out: Phases) -> tuple[Ints, Phases, int]:
+    """Fusion operands that a single phase reads inside: key, phase; keys ascend."""
+    caller, roles = t.caller()
+    fused = t.by_opcode(lambda o: o == "fusion", bool)[caller] & (caller >= 0)
+    updates = np.bincount(t.computation[out == OPTIMISER], minlength=len(t.first)) > 0
+    some = fused & updates & np.array([r == "calls" for r in roles], bool)
+    rows, edges = t.operands.rows, t.operands.values
+    parameter = t.by_opcode(lambda o: o == "parameter", bool)
+    read = np.flatnonzero(some[t.computation[rows]] & parameter[edges])
+    low, high = np.full(len(out), 255, np.uint8), np.zeros(len(out), np.uint8)
+    np.minimum.at(low, edges[read], out[rows[read]])
+    np.maximum.at(high, edges[read], out[rows[read]])
+    of = np.unique(edges[read])
+    of = of[low[of] == high[of]]
+    number = np.array([t.instructions[p].parameter_number or 0 for p in of.tolist()], np.int64)
+    most = int(max(t.operands.counts.max(initial=0), number.max(initial=0))) + 1
+    key = caller[t.computation[of]] * most + number
+    order = np.argsort(key)
+    return key[order], low[of][order], most

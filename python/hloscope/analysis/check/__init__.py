@@ -1,0 +1,1 @@
+"""Budgets that a program must keep, for tests and CI."""

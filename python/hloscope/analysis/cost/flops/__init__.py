@@ -1,0 +1,1 @@
+"""FLOPs of every instruction, by opcode."""

@@ -1,0 +1,1 @@
+"""Modelled seconds: compute, memory, and collectives on a torus and between slices."""

@@ -1,0 +1,388 @@
+"""Modelled seconds on a chip: not measured, from the few assumptions stated here.
+
+An instruction takes as long as its scarcest resource (Williams, Waterman, Patterson 2009,
+"Roofline"), a collective as the alpha-beta model says (``roofline_collectives.py``):
+
+    seconds = max( matmul FLOPs / peak of the operand type,
+                   other FLOPs + transcendentals / peak of the vector units,
+                   bytes accessed in main memory / its bandwidth )
+    seconds = steps · latency + bytes / bandwidth of a link, near and far in parallel
+
+Instructions run one after another, but copies to VMEM and to the host run in parallel to all of
+them (``cost_copies.py``): they use the bandwidth that the others leave, and cost time only for
+the rest.
+
+An asynchronous collective runs in parallel to what is scheduled between its start and its done,
+one transfer at a time on the wire (there are two: the far one, for exchanges between slices, is
+separate):
+
+    schedule   start ─ fusion ─ fusion ─ done            compute  ████████▒▒▒
+    wire             ███████████████████                 ▒ exposed: the done waits
+
+Peaks are vendors' figures; real programs reach only part of them, so times are lower bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hardware import Hardware, choose, find
+from ....hlo import Instruction, Module, Target
+from ....hlo.collective_kinds import is_collective
+from ....hlo.shardings.devices import device_counts
+from ...base.table import table
+from ...comms.collectives import Collectives, collectives
+from ...text.units import duration
+from ..copies import copies
+from .collectives import MAX_BLOCK, Transfer, TransferMaker
+from .slices import between_slices
+from .torus import assumed_slice
+
+if TYPE_CHECKING:
+    from ..cost import Cost
+
+Floats = npt.NDArray[np.float64]
+BOUNDS = ("", "compute", "vector", "memory", "collective", "unknown", "copy")
+
+
+@dataclass(frozen=True, eq=False)
+class Roofline:
+    """Modelled seconds; columns have one row per instruction and are for one execution.
+
+    ``seconds`` of a unit is NaN if a rate or its FLOPs are unknown; it is 0 for instructions that
+    are not units. ``exposed`` is how long a done waits for its transfer, in the row of the done.
+    """
+
+    hardware: Hardware
+    seconds: Floats
+    bound_by: npt.NDArray[np.int8]  # index into BOUNDS
+    transfers: tuple[Transfer, ...]
+    transfer_seconds: Floats  # one row per transfer
+    exposed: Floats
+    runs: Floats
+    unmodelled: tuple[Instruction, ...]
+    copy_seconds: float = 0.0  # of asynchronous copies, if nothing else ran
+    copy_wait_seconds: float = 0.0  # the part that other instructions leave no room for
+    assumed_slice: tuple[int, ...] = ()  # if the devices' positions are unknown
+
+    def bound(self, n: int) -> str:
+        """ "compute", "vector", "memory", "collective", "copy", "unknown" or ""."""
+        return BOUNDS[self.bound_by[n]]
+
+    def _sum(self, *bounds: str) -> float:
+        chosen = np.isin(self.bound_by, [BOUNDS.index(b) for b in bounds])
+        return float(np.nansum(self.seconds[chosen] * self.runs[chosen]))
+
+    @cached_property
+    def compute_seconds(self) -> float:
+        """Time of instructions bound by the matrix or vector units."""
+        return self._sum("compute", "vector")
+
+    @cached_property
+    def memory_seconds(self) -> float:
+        """Time of instructions bound by memory bandwidth."""
+        return self._sum("memory")
+
+    @cached_property
+    def collective_seconds(self) -> float:
+        """Time on the wire, hidden or not."""
+        starts = np.array([t.start for t in self.transfers], np.int64)
+        return float((self.transfer_seconds * self.runs[starts]).sum()) if len(starts) else 0.0
+
+    @cached_property
+    def exposed_seconds(self) -> float:
+        """The part of ``collective_seconds`` during which nothing else runs."""
+        return float((self.exposed * self.runs).sum())
+
+    @property
+    def overlapped_seconds(self) -> float:
+        return max(0.0, self.collective_seconds - self.exposed_seconds)
+
+    @cached_property
+    def step_seconds(self) -> Floats:
+        """What each instruction adds to ``total_seconds``, all executions; NaN if unknown.
+
+        The only per-instruction seconds that may be summed; ``seconds`` overlap. A transfer adds
+        the time waited for it, in the row of its start, and an asynchronous copy its share of
+        ``copy_wait_seconds``.
+        """
+        collective, copy = BOUNDS.index("collective"), BOUNDS.index("copy")
+        beside = np.isin(self.bound_by, (collective, copy))
+        alone = ~beside & (self.runs > 0)
+        out = np.where(alone, self.seconds * self.runs, 0.0)
+        for t, waited in zip(self.transfers, self.waited_seconds.tolist(), strict=True):
+            out[t.start] += waited
+        out[(self.bound_by == collective) & np.isnan(self.seconds) & (self.runs > 0)] = np.nan
+        if self.copy_seconds > 0:
+            moved = np.where(self.bound_by == copy, self.seconds * self.runs, 0.0)
+            out += moved * (self.copy_wait_seconds / self.copy_seconds)
+        return out
+
+    @cached_property
+    def waited_seconds(self) -> Floats:
+        """Seconds waited for each transfer, all executions; those of one done share by length."""
+        wire: dict[int, float] = {}
+        for t, s in zip(self.transfers, self.transfer_seconds.tolist(), strict=True):
+            wire[t.done] = wire.get(t.done, 0.0) + s
+        return np.array([
+            float(self.exposed[t.done] * self.runs[t.done]) * (s / wire[t.done] if s else 0.0)
+            for t, s in zip(self.transfers, self.transfer_seconds.tolist(), strict=True)
+        ])  # fmt: skip
+
+    @property
+    def total_seconds(self) -> float:
+        """Compute, memory, exposed communication and copies of one execution."""
+        busy = self.compute_seconds + self.memory_seconds
+        return busy + self.exposed_seconds + self.copy_wait_seconds
+
+    @cached_property
+    def unknown_transfers(self) -> int:
+        """Number of executed collectives whose time is unknown."""
+        of = self.bound_by == BOUNDS.index("collective")
+        return int((of & np.isnan(self.seconds) & (self.runs > 0)).sum())
+
+    @property
+    def known_seconds(self) -> float | None:
+        """``total_seconds``; None if it is 0 only because the time of instructions is unknown."""
+        unknown = any(self.runs[i.index] > 0 for i in self.unmodelled)
+        return None if unknown and not self.total_seconds else self.total_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        sent, waited = (
+            None if self.unknown_transfers and not s else s
+            for s in (self.collective_seconds, self.exposed_seconds)
+        )
+        least = {"communication_is_least": True} if self.unknown_transfers else {}
+        return {
+            "hardware": self.hardware.id,
+            "modelled_seconds": {
+                "compute": self.compute_seconds,
+                "memory": self.memory_seconds,
+                "collective": sent,
+                "exposed": waited,
+                "copies": self.copy_wait_seconds,
+                "total": self.known_seconds,
+            }
+            | least,
+            "not_modelled": [i.name for i in self.unmodelled],
+        }
+
+    def text(self) -> list[str]:
+        """A few lines for the reader."""
+        found = self.to_dict()["modelled_seconds"]
+        least = "≥ " if self.unknown_transfers and found["total"] is not None else ""
+        lines = [
+            f"modelled on {self.hardware.label}: {least}{duration(found['total'])}"
+            f" = compute {duration(self.compute_seconds)} + memory"
+            f" {duration(self.memory_seconds)} + exposed communication"
+            f" {duration(found['exposed'])}"
+            + (f" + copies {duration(self.copy_wait_seconds)}" if self.copy_wait_seconds else "")
+        ]
+        hidden = self.copy_seconds - self.copy_wait_seconds
+        if self.copy_seconds and hidden > 1e-6 * self.copy_seconds:
+            lines.append(f"copies to and from VMEM and the host beside it: {duration(hidden)}")
+        if self.assumed_slice:
+            shape = "×".join(map(str, self.assumed_slice))
+            lines.append(f"the devices' places on the torus are unknown: {shape} is assumed")
+        if self.overlapped_seconds > 1e-6 * self.collective_seconds:
+            lines.append(
+                f"communication hidden behind compute: {duration(self.overlapped_seconds)}"
+            )
+        if self.unmodelled:
+            lines.append(f"without {len(self.unmodelled)} instructions whose time is unknown")
+        return lines
+
+
+def for_target(hardware: Hardware, target: Target) -> Hardware:
+    """The chip's figures per device: in some topologies each core is a device."""
+    places = [(d.slice, d.coords) for d in target.devices if d.coords is not None]
+    if not places or len(places) != len(target.devices):
+        return hardware
+    share = len(places) // max(1, len(set(places)))
+    if share == hardware.devices_per_chip or share < 1:
+        return hardware
+    factor = hardware.devices_per_chip / share
+    return replace(
+        hardware,
+        memory_bytes=hardware.memory_bytes * factor,
+        memory_bandwidth=hardware.memory_bandwidth * factor,
+        matmul={k: v * factor for k, v in hardware.matmul.items()},
+        vector=None if hardware.vector is None else hardware.vector * factor,
+        host_bandwidth=None
+        if hardware.host_bandwidth is None
+        else hardware.host_bandwidth * factor,
+        links=tuple(
+            replace(x, bytes_per_second=x.bytes_per_second * factor) for x in hardware.links
+        ),
+        devices_per_chip=share,
+    )
+
+
+def reach(hardware: Hardware) -> int:
+    """Index into ``Transfer.levels`` for the chip's near link: blocks of 2**k devices, or all."""
+    group = hardware.links[0].group if hardware.links else 0
+    return MAX_BLOCK if not group else min(MAX_BLOCK, group.bit_length() - 1)
+
+
+def transfer_time(hardware: Hardware, t: Transfer) -> float:
+    """Seconds of one execution; NaN if the chip has no interconnect."""
+    if not hardware.links:
+        return float("nan")
+    near, far = hardware.links[0], hardware.links[-1]
+    level = t.levels[reach(hardware)]
+    steps, sent = level.torus if near.kind == "torus" else level.switch
+    far_steps, far_sent = level.far
+    return (
+        steps * near.latency
+        + far_steps * far.latency
+        + max(sent / near.bytes_per_second, far_sent / far.bytes_per_second)
+    )
+
+
+def slice_of(module: Module, target: Target) -> tuple[int, ...]:
+    """The slice assumed for a program whose devices' positions are unknown."""
+    replicas, partitions = device_counts(module, target)
+    chip = find(target.hardware) if target.hardware else choose(target.device_kind)
+    near = chip.links[0] if chip is not None and chip.links else None
+    dimensions = near.axes if near is not None and near.kind == "torus" else 2
+    return assumed_slice(max(1, replicas * partitions), dimensions)
+
+
+def find_transfers(
+    module: Module, target: Target, executed: npt.NDArray[np.bool_], rows: Collectives | None = None
+) -> tuple[Transfer, ...]:
+    """Every executed collective, with the instructions at which it starts and is awaited."""
+    rows = rows if rows is not None else collectives(module, target)
+    computation = table(module).computation
+    out: list[Transfer] = []
+    maker = TransferMaker(target, slice_of(module, target))
+    for row in rows:
+        if row.is_of_permutes:
+            for part in row.parts:
+                i = part.instruction
+                if executed[computation[i.index]]:
+                    kind, done = "collective-permute", _done(i)
+                    out.append(maker.make(row, i.index, done, kind, part.bytes, part.groups))
+            continue
+        if row.network == "dcn":
+            continue  # below
+        members = [m for m in row.members if executed[computation[m]]]
+        at_start = [m for m in members if computation[m] == computation[members[0]]]
+        if at_start:
+            start, done = at_start[0], at_start[-1]
+            out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
+    out += between_slices(module, executed, rows)
+    return tuple(sorted(out, key=lambda t: (t.start, t.done)))
+
+
+def _done(start: Instruction) -> int:
+    for u in start.users:
+        if u.opcode.endswith("-done"):
+            return u.index
+    return start.index
+
+
+def model(cost: Cost, hardware: Hardware) -> Roofline:
+    """Modelled seconds of every unit of ``cost`` on ``hardware``."""
+    hardware = for_target(hardware, cost.target)
+    n = len(cost.module.instructions)
+    executed = cost.execution.calls.executed
+    transfers = cost.transfers
+    wire = np.array([transfer_time(hardware, t) for t in transfers], np.float64)
+    dtypes = sorted(set(cost.matmul_dtype))
+    rates = np.array([hardware.matmul_rate(d) or np.nan for d in dtypes], np.float64)
+    column = rates[np.searchsorted(dtypes, cost.matmul_dtype)] if n else np.zeros(0)
+    unit = cost.is_unit
+    matmul = np.divide(cost.matrix_flops, column, out=np.zeros(n), where=cost.matrix_flops > 0)
+    other = cost.flops - cost.matrix_flops + cost.transcendentals
+    vector = other / hardware.vector if hardware.vector else np.where(np.isnan(other), np.nan, 0.0)
+    memory = cost.main_bytes / hardware.memory_bandwidth
+    stacked = np.vstack([matmul, vector, memory])
+    seconds = stacked.max(axis=0, initial=0.0)
+    bound = np.where(
+        np.isnan(seconds), 5, np.where(seconds > 0, stacked.argmax(axis=0) + 1, 0)
+    ).astype(np.int8)
+    seconds = np.where(unit, seconds, 0.0)
+    bound[~unit] = 0
+    opcodes = table(cost.module).opcodes
+    alone = table(cost.module).by_opcode(is_collective, bool) if opcodes else unit
+    seconds[alone] = 0.0  # a collective is its transfer; fusions around one still compute
+    bound[alone] = 0
+    for t in transfers:
+        if alone[t.start]:
+            bound[t.start] = BOUNDS.index("collective")
+    moved = copies(cost.module)
+    aside = moved.is_copy & unit
+    link = hardware.host_bandwidth or hardware.memory_bandwidth
+    on_host = np.vstack([moved.from_host, moved.to_host]) / link
+    copying = np.where(aside, np.maximum(memory, on_host.max(axis=0)), 0.0)
+    seconds[aside] = 0.0
+    bound[aside] = 0
+    exposed = _exposed(cost.module, executed, seconds, transfers, wire)
+    for t, s in zip(transfers, wire, strict=True):
+        if alone[t.start]:
+            seconds[t.start] = s
+    runs, busy = cost.runs, np.where(alone, 0.0, np.nan_to_num(seconds))
+    waited = float((exposed * runs).sum())
+    left = np.where(unit & ~aside & ~alone, np.maximum(0.0, busy - np.nan_to_num(memory)), 0.0)
+    short = float((np.where(aside, memory, 0.0) * runs).sum() - (left * runs).sum()) - waited
+    over_link = float((np.where(aside, on_host, 0.0) * runs).sum(axis=1).max())
+    wait = max(0.0, short, over_link - float((busy * runs).sum()) - waited)
+    seconds[aside] = copying[aside]
+    bound[aside] = np.where(copying[aside] > 0, BOUNDS.index("copy"), 0)
+    rows = np.flatnonzero(np.isnan(seconds))
+    torus = bool(hardware.links) and hardware.links[0].kind == "torus"
+    assumed = torus and not all(t.torus_is_known for t in transfers)
+    return Roofline(
+        hardware=hardware,
+        seconds=seconds,
+        bound_by=bound,
+        transfers=transfers,
+        transfer_seconds=np.nan_to_num(wire),
+        exposed=exposed,
+        runs=cost.runs,
+        unmodelled=tuple(cost.module.instructions[k] for k in rows),
+        copy_seconds=float((copying * runs).sum()),
+        copy_wait_seconds=wait,
+        assumed_slice=slice_of(cost.module, cost.target) if assumed else (),
+    )
+
+
+def _exposed(
+    module: Module,
+    executed: npt.NDArray[np.bool_],
+    seconds: Floats,
+    transfers: Sequence[Transfer],
+    wire: Floats,
+) -> Floats:
+    """Seconds each done waits, from a walk through every computation's schedule."""
+    out = np.zeros(len(seconds))
+    starting: dict[int, list[int]] = {}
+    ending: dict[int, list[int]] = {}
+    for k, t in enumerate(transfers):
+        starting.setdefault(t.start, []).append(k)
+        ending.setdefault(t.done, []).append(k)
+    touched = {int(module.instructions[t.start].computation.index) for t in transfers}
+    busy = np.nan_to_num(seconds)
+    for c in touched:
+        clock = 0.0
+        wire_free = [0.0, 0.0]  # near wire, far wire
+        until: dict[int, float] = {}
+        for i in module.computations[c].instructions:
+            n = i.index
+            for k in starting.get(n, ()):
+                which = int(transfers[k].is_far)
+                until[k] = max(clock, wire_free[which]) + float(np.nan_to_num(wire[k]))
+                wire_free[which] = until[k]
+            clock += float(busy[n])
+            for k in ending.get(n, ()):
+                wait = max(0.0, until.get(k, clock) - clock)
+                out[n] += wait
+                clock += wait
+    return out

@@ -1,0 +1,260 @@
+"""Which computations execute on their own, and how often.
+
+    ENTRY ─ while ──body──▶ runs × trips          (condition: trips + 1)
+          ─ conditional ──▶ only the branch with most work counts
+          ─ call, async-start ──▶ runs of the caller
+          ─ fusion ──▶ not executed on its own: its cost is the fusion instruction's
+          ─ reduce, sort, … ──▶ a reducer: its cost belongs to the instruction that applies it
+
+A loop of unknown trip count counts once and is listed in ``unknown``, so totals with such a
+loop are lower bounds until a count is given.
+
+In a dump that was cut off before ENTRY, computations without a caller count once: figures of
+single instructions are then for one run of these, and there are no totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ...hlo import Instruction, Module
+from ..base.loops.trips import trip_count
+from ..base.table import Table, per_module, table
+
+Floats = npt.NDArray[np.float64]
+
+
+class Role(IntEnum):
+    """The role of a called computation for its caller."""
+
+    FUSED = 0
+    REDUCER = 1
+    BODY = 2
+    CONDITION = 3
+    BRANCH = 4
+    CALL = 5
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``caller`` (an instruction index) calls ``callee`` (a computation index)."""
+
+    caller: int
+    callee: int
+    role: Role
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The call graph. ``order`` has callees before callers; ``below[c]`` are c's call edges."""
+
+    edges: tuple[Edge, ...]
+    below: tuple[tuple[Edge, ...], ...]
+    order: tuple[int, ...]
+    executed: npt.NDArray[np.bool_]  # one row per computation
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """How often each computation runs in one execution of ENTRY; by computation index.
+
+    ``loop[c]`` is the innermost loop of unknown trip count around c, as a position in ``unknown``,
+    or -1; ``unknown_parent`` gives the unknown loop around each of those. ``condition[c]``: c is
+    in that loop's condition, which runs once more than its body. Fused computations run as often
+    as their fusions; reducers have 0 runs.
+    """
+
+    calls: Calls
+    runs: Floats
+    trips: Mapping[int, int | None]  # by while instruction index
+    unknown: tuple[Instruction, ...]
+    unknown_parent: tuple[int, ...]
+    loop: npt.NDArray[np.int64]
+    condition: npt.NDArray[np.bool_]
+    branches_left_out: tuple[int, ...]  # computation indices
+
+
+def _role(opcode: str, role: str) -> Role | None:
+    if opcode == "fusion" or opcode == "fusion-start":
+        return Role.FUSED
+    if opcode == "while":
+        return {"body": Role.BODY, "condition": Role.CONDITION}.get(role)
+    if opcode == "conditional":
+        return Role.BRANCH
+    if opcode in ("async-update", "async-done") or opcode.endswith(("-update", "-done")):
+        return None  # repeats what its start calls
+    if opcode in ("call", "call-start") or (opcode.endswith("-start") and role == "calls"):
+        return Role.CALL
+    return Role.REDUCER
+
+
+@per_module
+def call_graph(module: Module) -> Calls:
+    """Call edges with roles, callee-first order, and what executes on its own."""
+    t = table(module)
+    edges: list[Edge] = []
+    for caller, callee, name in zip(
+        t.called.rows.tolist(), t.called.values.tolist(), t.called_roles, strict=True
+    ):
+        role = _role(t.instructions[caller].opcode, name)
+        if role is not None:
+            edges.append(Edge(caller, callee, role))
+    below: list[list[Edge]] = [[] for _ in module.computations]
+    for e in edges:
+        below[int(t.computation[e.caller])].append(e)
+    order = _callees_first(below)
+    executed = np.zeros(len(below), bool)
+    executed[_first(module, edges)] = True
+    for c in reversed(order):
+        if executed[c]:
+            for e in below[c]:
+                if e.role >= Role.BODY:
+                    executed[e.callee] = True
+    return Calls(tuple(edges), tuple(tuple(b) for b in below), order, executed)
+
+
+def _first(module: Module, edges: Iterable[Edge]) -> list[int]:
+    """ENTRY, or without one all computations that nothing in the dump calls."""
+    if module.entry is not None:
+        return [module.entry.index]
+    called = {e.callee for e in edges}
+    return [c.index for c in module.computations if c.index not in called]
+
+
+def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
+    order: list[int] = []
+    state = bytearray(len(below))  # 1 entered, 2 done; a cycle (cut dump) is skipped
+    for start in range(len(below)):
+        stack = [start]
+        while stack:
+            c = stack[-1]
+            if state[c] == 0:
+                state[c] = 1
+                stack.extend(e.callee for e in below[c] if state[e.callee] == 0)
+                continue
+            stack.pop()
+            if state[c] == 1:
+                state[c] = 2
+                order.append(c)
+    return tuple(order)
+
+
+def count_runs(
+    module: Module,
+    calls: Calls,
+    work: Floats,
+    *,
+    trips: Mapping[str, int] | None = None,
+    once: bool = False,
+    least: bool = False,
+    counts: Mapping[int, int | None] | None = None,
+) -> Runs:
+    """Runs of every computation.
+
+    ``work`` is a figure per instruction by which the costliest branch of a conditional is
+    chosen. ``trips`` gives trip counts by name of the ``while``, overriding those of the dump;
+    a name that is not a loop of the module raises ``ValueError``. ``once`` counts every body
+    and condition once, as XLA's cost analysis does. ``least`` takes the branches with least work;
+    ``counts`` are trip counts by index of the ``while``, if already computed.
+    """
+    t = table(module)
+    if counts is None:
+        counts = _trip_counts(t, trips or {})
+    taken: dict[int, int] = {}
+    inclusive_sums(module, calls, work, {} if once else counts, least=least, taken=taken)
+    runs = np.zeros(len(module.computations))
+    loop_of = np.full(len(module.computations), -1, np.int64)
+    in_condition = np.zeros(len(module.computations), bool)
+    unknown: list[Instruction] = []
+    parents: list[int] = []
+    left_out: list[int] = []
+    runs[_first(module, calls.edges)] = 1
+    for c in reversed(calls.order):
+        for e in calls.below[c]:
+            times, inside, condition = 1.0, int(loop_of[c]), bool(in_condition[c])
+            if e.role is Role.REDUCER:
+                continue
+            if e.role is Role.BRANCH and taken[e.caller] != e.callee:
+                times = 0.0
+                left_out.append(e.callee)
+            elif e.role in (Role.BODY, Role.CONDITION) and not once:
+                n = counts[e.caller]
+                if n is None:
+                    times = 1.0
+                    loop = t.instructions[e.caller]
+                    if loop not in unknown:
+                        unknown.append(loop)
+                        parents.append(inside)
+                    inside, condition = unknown.index(loop), e.role is Role.CONDITION
+                else:
+                    times = float(n if e.role is Role.BODY else n + 1)
+            runs[e.callee] += runs[c] * times
+            loop_of[e.callee], in_condition[e.callee] = inside, condition
+    return Runs(
+        calls,
+        runs,
+        counts,
+        tuple(unknown),
+        tuple(parents),
+        loop_of,
+        in_condition,
+        tuple(sorted(left_out)),
+    )
+
+
+def _trip_counts(t: Table, trips: Mapping[str, int]) -> dict[int, int | None]:
+    given = dict(trips)
+    counts: dict[int, int | None] = {}
+    for n in t.where("while"):
+        loop = t.instructions[n]
+        counts[int(n)] = given.pop(loop.name) if loop.name in given else trip_count(loop)
+    if given:
+        have = ", ".join(t.instructions[n].name for n in counts) or "none"
+        raise ValueError(f"no loop is called {', '.join(given)}; the loops are: {have}")
+    return counts
+
+
+def inclusive_sums(
+    module: Module,
+    calls: Calls,
+    own: Floats,
+    trips: Mapping[int, int | None],
+    *,
+    least: bool = False,
+    taken: dict[int, int] | None = None,
+) -> tuple[Floats, Floats]:
+    """(per instruction, per computation): own values plus those of callees, × trips.
+
+    A conditional counts its greatest branch, the first of equals, or with ``least`` its least;
+    ``taken`` receives the choice. Loops that are not in ``trips``, or unknown there, count once.
+    NaN (unknown) counts as 0.
+    """
+    t = table(module)
+    value = np.nan_to_num(own)
+    total = np.bincount(t.computation, value, len(module.computations)).astype(np.float64)
+    chosen: dict[int, int] = {} if taken is None else taken
+    for c in calls.order:
+        branches: dict[int, float] = {}
+        for e in calls.below[c]:
+            if e.role is Role.REDUCER:
+                continue
+            inner = total[e.callee]
+            if e.role in (Role.BODY, Role.CONDITION):
+                n = trips.get(e.caller)
+                inner = inner * (1 if n is None else n + (e.role is Role.CONDITION))
+            if e.role is Role.BRANCH:
+                before = branches.get(e.caller)
+                if before is None or (inner < before if least else inner > before):
+                    branches[e.caller], chosen[e.caller] = inner, e.callee
+                continue
+            value[e.caller] += inner
+            total[c] += inner
+        for caller, inner in branches.items():
+            value[caller] += inner
+            total[c] += inner
+    return value, total

@@ -1,0 +1,1 @@
+"""The layers of a model, found by repetition, by its weights or from exact calls."""

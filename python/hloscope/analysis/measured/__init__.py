@@ -1,0 +1,1 @@
+"""Measured time from profiler traces, joined to instructions."""

@@ -1,0 +1,1 @@
+"""Live bytes over the schedule, simulated from scheduled HLO alone."""

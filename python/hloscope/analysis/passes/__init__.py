@@ -1,0 +1,1 @@
+"""What each compiler pass did to a module."""

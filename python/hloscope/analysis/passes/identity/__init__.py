@@ -1,0 +1,1 @@
+"""Which instruction of one pass each instruction of the next comes from."""

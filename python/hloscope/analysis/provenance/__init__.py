@@ -1,0 +1,1 @@
+"""Where instructions come from, and what became of each operation and source line."""

@@ -1,0 +1,1 @@
+"""What became of every operation of the StableHLO program."""

@@ -1,0 +1,1 @@
+"""The stages of one program side by side, line by line."""

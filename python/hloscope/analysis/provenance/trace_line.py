@@ -1,0 +1,102 @@
+"""What happened to one source line: its instructions, with or without marks.
+
+A capture has the fate of each operation of the line. A dump has only the stack frames that XLA
+kept: they show which instructions are there and, if every pass was dumped, which pass named them.
+That is inferred, and the result says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...hlo import Instruction, Module, StackFrame
+from ...hlo.texts.places import base_name
+from ..text.units import printed
+
+if TYPE_CHECKING:
+    from ..passes.passes import Passes
+    from .fates.fate import Fates
+
+
+def parse_place(place: str) -> tuple[str, int]:
+    """(file, line) of ``model.py:42``, or of ``42`` with file "": any. Raises ``ValueError``."""
+    file, _, line = place.rpartition(":")
+    if not line.isdecimal() or not 0 < len(line) < 9:
+        raise ValueError(f"{place[:200]!r} is not a line such as model.py:42")
+    return file, int(line)
+
+
+def at_line(frames: Sequence[StackFrame], place: str) -> bool:
+    """Whether a stack goes through a line."""
+    file, line = parse_place(place)
+    return any(f.line == line and _same_file(f.file, file) for f in frames)
+
+
+def _same_file(path: str, asked: str) -> bool:
+    if not asked:
+        return True
+    path, asked = path.replace("\\", "/"), asked.replace("\\", "/").removeprefix("./")
+    return path == asked or path.endswith("/" + asked)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The instructions of a line and the pass that first had each, "" if unknown.
+
+    ``fates`` are those of the line's operations, if every pass was dumped.
+    """
+
+    place: str
+    instructions: tuple[Instruction, ...] = field(repr=False)
+    made_by: tuple[str, ...] = field(repr=False)
+    fates: Fates | None = field(repr=False, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "place": self.place,
+            "inferred": True,
+            "instructions": [
+                {
+                    "name": i.name,
+                    "opcode": i.opcode,
+                    "computation": i.computation.name,
+                    "op_name": i.op_name,
+                    "pass": by,
+                }
+                for i, by in zip(self.instructions, self.made_by, strict=True)
+            ],
+            "fates": None if self.fates is None else self.fates.to_dict()["fates"],
+        }
+
+    def __str__(self) -> str:
+        count = len(self.instructions)
+        lines = [f"{self.place}: {count:,} instruction{'s' * (count != 1)}, by XLA's stack frames"]
+        for i, by in zip(self.instructions, self.made_by, strict=True):
+            since = f", since {by}" if by else ""
+            lines.append(f"  %{i.name} {i.opcode} in %{i.computation.name}{since}  {i.op_name}")
+        if self.fates is not None:
+            said = str(self.fates).splitlines()
+            lines += ["", f"what became of its operations: {said[0]}", *said[1:]]
+        return printed(lines)
+
+
+def trace_line(
+    module: Module, place: str, passes: Passes | None = None, fates: Fates | None = None
+) -> Traced:
+    """The instructions whose Python stack goes through a line.
+
+    Raises ``LookupError`` if there are none, ``ValueError`` for what is not a line.
+    """
+    parse_place(place)
+    table, ids = module.source_frames()
+    hit = {k: at_line(table.stack(k), place) for k in set(ids) if k}
+    found = tuple(i for i, k in zip(module.instructions, ids, strict=True) if hit.get(k))
+    if not found:
+        known = sorted({base_name(f.file) for k in hit for f in table.stack(k)})
+        files = f"; its files are {', '.join(known[:8])}" if known else "; it has no source lines"
+        raise LookupError(f"no instruction of {module.name} is at {place}{files}")
+    rows = [passes.made(i.name) if passes is not None else None for i in found]
+    made = tuple(r.title if r is not None else "" for r in rows)
+    return Traced(place, found, made, fates)

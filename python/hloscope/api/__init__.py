@@ -1,0 +1,1 @@
+"""What a user starts from: ``Capture``, ``read``, ``read_programs``."""

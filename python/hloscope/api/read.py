@@ -1,0 +1,160 @@
+"""``read``: a dump → Capture."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ..hlo import Module, ReadWarning
+from ..readers import ReadError, read_modules
+from ..readers.entries import choose_module
+from ..readers.files import archives, dump_directory
+from ..readers.files.pass_dump import LAST, pass_of
+from ..readers.files.sources import Source, bytes_of, load
+from ..readers.xplane.xplane import Trace, is_trace, read_trace
+from .capture import Capture
+
+if TYPE_CHECKING:
+    from ..hlo.snapshots import Snapshot
+    from ..plan.stages.log import StageLog
+
+
+def read(
+    source: Source,
+    *,
+    module: str | int | None = None,
+    stage: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    hardware: str | None = None,
+) -> Capture:
+    """Reads a dump: a path, a folder of ``xla_dump_to`` (or a tar or zip file of one), bytes, or
+    HLO or StableHLO text.
+
+    ``module`` chooses among several by name or index, ``stage`` one of a folder's stages
+    (``before_optimizations``, a pass name, ``after_optimizations``); the default is the largest
+    module at its last stage, or with a profile the one that took the most time. ``profile`` is a
+    profiler trace (``….xplane.pb``, or a folder such as XProf's) whose times are joined to the
+    instructions; a trace can be the source itself too, for the HLO it carries. ``hardware`` is
+    the id of a chip to model time on, such as "tpu-v5e": a dump does not name its chip.
+    Raises ``ReadError``, and ``HardwareError`` for an unknown chip.
+
+    The log of Alpa's automatic stage construction, with any text around it, is not a program: for
+    such a log a ``StageLog`` is returned.
+
+        >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
+        >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
+        >>> read("/tmp/dump", profile="/tmp/trace")
+    """
+    if hardware is not None:
+        from ..hardware import find
+
+        hardware = find(hardware).id  # report a wrong id before minutes of reading
+    data, origin, path = load(source)
+    log = _stage_log(data, origin)
+    if log is not None:
+        if module is not None or stage is not None or profile is not None:
+            raise ReadError("a stage log has no modules: read it without module, stage, profile")
+        return cast(Capture, log)  # no type distinguishes the two: the content decides
+    trace = read_trace(Path(profile)) if profile is not None else None
+    note = found_stage = ""
+    folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
+    if path is not None and path.is_dir():
+        entries = dump_directory.list_directory(path)
+        timed_name = _most_measured(trace, (e.name for e in entries)) if module is None else None
+        entry, note = dump_directory.choose_entry(
+            entries, module if timed_name is None else timed_name, stage, str(path)
+        )
+        if timed_name is not None and len({(e.index, e.name) for e in entries}) > 1:
+            note = (
+                f"{entry.name} ({entry.index}) was taken, which has most time in the trace; "
+                "choose with module=, see read_programs"
+            )
+        assert entry.path is not None
+        data, origin, found_stage = bytes_of(entry.path), entry.path.name, entry.stage
+        module = None
+        of_module = [e for e in entries if (e.index, e.name) == (entry.index, entry.name)]
+        if any(e.stage[:1].isdigit() for e in of_module):
+            folder = partial(_passes, path, entry.index, entry.name)
+    elif stage is not None:
+        raise ReadError("stage= chooses among the files of a dump folder; this is one module")
+    modules = read_modules(data, origin)
+    timed = isinstance(data, bytes) and is_trace(data)
+    if timed and module is None:
+        module = 0  # the one with the most measured time
+    elif module is None and len(modules) > 1:
+        module = _most_measured(trace, (m.name for m in modules))
+    chosen = choose_module(modules, module, origin or "the text")
+    told = (note, *archives.notes(path)) if path is not None else (note,)
+    chosen.warnings += tuple(ReadWarning(n) for n in told if n)
+    found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    if folder is not None:
+        found._snapshots = folder
+        step = pass_of(found_stage)
+        if step is not None and step[2] != LAST:
+            found._pass_number = step[0]
+    found.hardware = hardware
+    if trace is not None:
+        found._measure(trace, None)
+    elif timed:
+        assert isinstance(data, bytes)
+        with contextlib.suppress(ReadError):  # a module that did not run while it was traced
+            found.add_profile(data if path is None else _all_hosts(source, path))
+    return found
+
+
+def _most_measured(trace: Trace | None, names: Iterable[str]) -> str | None:
+    """The name with the most time in a trace; None where the trace has none of them."""
+    seconds: dict[str, float] = {}
+    for o in trace.ops if trace is not None else ():
+        if not o.beside:
+            own = o.seconds if o.self_seconds is None else o.self_seconds
+            seconds[o.module] = seconds.get(o.module, 0.0) + own
+    known = [n for n in dict.fromkeys(names) if seconds.get(n)]
+    return max(known, key=lambda n: seconds[n]) if known else None
+
+
+def _stage_log(data: bytes | str, origin: str) -> StageLog | None:
+    """The log of a planner, if the text holds one and no HLO; else None."""
+    rows, head = "ModuleProfileResult(", "HloModule"
+    raw = isinstance(data, bytes)
+    if (rows.encode() if raw else rows) not in data:  # type: ignore[operator]
+        return None
+    if (head.encode() if raw else head) in data:  # type: ignore[operator]
+        return None
+    from ..plan.stages.alpa_log import StageLogError, is_stage_log
+    from ..plan.stages.log import read_stage_log
+    from ..readers.files.decode import to_text
+
+    text = to_text(data)[0] if isinstance(data, bytes) else data
+    if not is_stage_log(text):
+        return None
+    try:
+        return read_stage_log(text, origin)
+    except StageLogError as error:
+        raise ReadError(f"{origin or 'the text'}: {error}") from None
+
+
+def _all_hosts(source: Source, file: Path) -> Path:
+    """The requested trace folder, not the one file that its HLO came from."""
+    asked = Path(source).expanduser() if isinstance(source, (str, os.PathLike)) else file
+    return asked if asked.is_dir() else file
+
+
+def _stage(module: Module, stage: str) -> str:
+    """What to call the stage: a dump's own word, else what the module looks like."""
+    if stage:
+        return stage
+    if module.dialect != "hlo":
+        return module.dialect
+    optimized = module.is_scheduled or any(i.opcode == "fusion" for i in module.instructions)
+    return "optimized" if optimized else "hlo"
+
+
+def _passes(folder: Path, number: int, name: str) -> tuple[tuple[Snapshot, ...], str]:
+    from ..readers.files.pass_dump import read_passes
+
+    return read_passes(folder, number, name), ""

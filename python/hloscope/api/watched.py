@@ -1,0 +1,147 @@
+"""What ``watch`` returns: the compiles it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..hlo.texts.places import short_line
+
+if TYPE_CHECKING:
+    import pandas
+
+    from .capture import Capture
+
+FIRST = "first"
+
+
+@dataclass(frozen=True, eq=False)
+class Compile:
+    """One compile, with seconds for tracing, lowering and compiling; ``at`` since watching began.
+
+    ``causes``: what changed from the nearest earlier compile of the same function, such as
+    ("shape",); ("first",) for the first, ("unknown",) where jax did not show the call, and
+    ("the same",) where jax had dropped what it compiled.
+    """
+
+    function: str
+    place: str  # where the function is defined: file:line
+    caller: str  # the line that called it: file:line
+    at: float
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    causes: tuple[str, ...]
+    changed: str
+    of_library: bool  # a function of jax's own, such as one for ``x + 1`` outside of jit
+    _open: Callable[[dict[str, Any]], Any] | None = field(default=None, repr=False)
+
+    @property
+    def seconds(self) -> float:
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def capture(self, **options: Any) -> Capture:
+        """What XLA made of it, by compiling it again as ``hs.capture`` does.
+
+        Raises ``ValueError`` if the call was not seen.
+        """
+        if self._open is None:
+            raise ValueError(f"the arguments of {self.function} were not seen")
+        found: Capture = self._open(options)
+        return found
+
+    @property
+    def can_open(self) -> bool:
+        """Whether ``capture`` can compile it again: jax showed the call."""
+        return self._open is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        names = (
+            "function", "place", "caller", "at", "trace_seconds", "lower_seconds",
+            "compile_seconds", "changed", "of_library",
+        )  # fmt: skip
+        return {n: getattr(self, n) for n in names} | {"causes": list(self.causes)}
+
+    def __str__(self) -> str:
+        at = f" called at {short_line(self.caller)}" if self.caller else ""
+        return f"{self.function}{at}: {self.changed} ({_seconds(self.seconds)})"
+
+
+class Watched:
+    """The compiles that ``watch`` saw, in order; of jax's own functions only with ``library``."""
+
+    def __init__(self) -> None:
+        self.everything: list[Compile] = []
+
+    @property
+    def compiles(self) -> tuple[Compile, ...]:
+        """Compiles of the user's own functions."""
+        return tuple(c for c in self.everything if not c.of_library)
+
+    @property
+    def recompiles(self) -> tuple[Compile, ...]:
+        """Compiles after the first of each function."""
+        return tuple(c for c in self.compiles if c.causes != (FIRST,))
+
+    def __len__(self) -> int:
+        return len(self.compiles)
+
+    def __iter__(self) -> Iterator[Compile]:
+        return iter(self.compiles)
+
+    def __getitem__(self, k: int) -> Compile:
+        return self.compiles[k]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"compiles": [c.to_dict() for c in self.everything]}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per compile."""
+        import pandas
+
+        return pandas.DataFrame([c.to_dict() for c in self.everything])
+
+    def __str__(self) -> str:
+        if not self.everything:
+            return "nothing was compiled"
+        from ..hlo.parts import printable
+
+        functions: dict[tuple[str, str], list[Compile]] = {}
+        for c in self.compiles:
+            functions.setdefault((c.function, c.place), []).append(c)
+        lines = []
+        for (name, place), found in functions.items():
+            total = _seconds(sum(c.seconds for c in found))
+            times = f"{len(found)} time{'s' * (len(found) > 1)}"
+            lines.append(f"{name} ({short_line(place)}) was compiled {times}, {total}")
+            for c in found:
+                at = f", line {c.caller.rpartition(':')[2]}" if c.caller else ""
+                split = "/".join(
+                    _seconds(s) for s in (c.trace_seconds, c.lower_seconds, c.compile_seconds)
+                )
+                lines.append(f"  +{_seconds(c.at)}{at}: {c.changed} (trace/lower/compile {split})")
+        own = [c for c in self.everything if c.of_library]
+        if own:
+            total = _seconds(sum(c.seconds for c in own))
+            lines.append(f"and {len(own)} of jax's own small functions, {total}")
+        return "\n".join(map(printable, lines))
+
+    __repr__ = __str__
+
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """The table and the timeline as one offline page: written to ``path``, or returned."""
+        from ..show.pages.page import save
+        from ..show.pages.watch_view import TITLE, watch_data
+
+        return save(TITLE, watch_data(self), str(self), path)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from ..show.pages.watch_view import bundle
+
+        return bundle(self)
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e3:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -1,0 +1,1 @@
+"""What the compiler dumps and prints while it compiles."""

@@ -1,0 +1,1 @@
+"""Exact provenance: numbers that operations carry through the compiler, and recorded calls."""

@@ -1,0 +1,1 @@
+"""Programs that planning compiles: cut into layers, sharded, or made from formulas."""

@@ -1,0 +1,1 @@
+"""What jax compiles while a part of a program runs, and why again."""

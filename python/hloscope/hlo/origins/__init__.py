@@ -1,0 +1,1 @@
+"""Operations and Python calls that instructions come from."""

@@ -1,0 +1,1 @@
+"""Shardings, device groups, mesh axes and slices, in every spelling."""

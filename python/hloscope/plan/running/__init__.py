@@ -1,0 +1,1 @@
+"""Candidates compiled on any executor, their figures, and a store of results."""

@@ -1,0 +1,297 @@
+"""``Search``: candidates of a sharding search, ranked, with methods to inspect them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...api.capture import Capture
+from ..running.figures import Figures
+from .space import Spec, canonical, quoted, spec_code
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...analysis.diff.result import Diff
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Wall seconds of runs on attached devices; ``deviation`` divides by their number."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.seconds)
+
+    @property
+    def deviation(self) -> float:
+        return statistics.pstdev(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to shard. ``number`` is its place in the order of evaluation, not its rank.
+
+    ``error`` says in one line why there are no figures; ``broken`` which constraints it does not
+    meet. ``cost`` is infinite if it is unknown.
+    """
+
+    number: int
+    mesh: Mapping[str, int]
+    specs: Mapping[str, Spec]  # by group of arguments
+    leaf_specs: Mapping[int, Spec]
+    cost: float
+    figures: Figures | None = None
+    error: str = ""
+    broken: tuple[str, ...] = ()
+    compile_seconds: float | None = None
+    from_store: bool = False
+    measured: Measured | None = None
+
+    @property
+    def mesh_label(self) -> str:
+        """ "data 2 × model 4"."""
+        return " × ".join(f"{a} {n}" for a, n in self.mesh.items())
+
+    @property
+    def label(self) -> str:
+        """The specs of what is sharded: "w1 P(None, "x"), w2 P("x")"."""
+        parts = [
+            f"{name} {spec_code(canonical(spec, self.mesh))}"
+            for name, spec in self.specs.items()
+            if canonical(spec, self.mesh)
+        ]
+        return ", ".join(parts) or "all replicated"
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What ``hs.search_shardings`` returns. Iterate it for candidates, best first.
+
+    ``space`` is how many candidates there are; ``left_out`` how many were not evaluated. ``notes``
+    say what else is missing. Prints a table; the last line of a cell is a view.
+    """
+
+    candidates: tuple[Candidate, ...]
+    space: int
+    cost: str
+    method: str  # "all" or "search"
+    hardware: str
+    notes: tuple[str, ...]
+    cancelled: bool
+    seconds: float  # wall time
+    compiled: int  # candidates compiled by this run; others came from the store
+    function: str
+    # compiles a candidate again
+    _open: Callable[[Candidate], Capture] = field(repr=False)
+    _opened: dict[int, Capture] = field(default_factory=dict, repr=False)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self.candidates)
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def __getitem__(self, rank: int) -> Candidate:
+        return self.candidates[rank]
+
+    @property
+    def best(self) -> Candidate:
+        """The cheapest that keeps all constraints. Raises ``ValueError`` if none does."""
+        first = self.candidates[0] if self.candidates else None
+        if first is None or first.error or first.broken or math.isinf(first.cost):
+            why = "" if first is None else f": {first.error or '; '.join(first.broken)}"
+            raise ValueError(f"no candidate compiled and met the constraints{why}")
+        return first
+
+    @property
+    def left_out(self) -> int:
+        """How many candidates of the space were not evaluated."""
+        return self.space - len(self.candidates)
+
+    @cached_property
+    def failed(self) -> tuple[Candidate, ...]:
+        """Candidates without figures; each says why in ``error``."""
+        return tuple(c for c in self.candidates if c.error)
+
+    @cached_property
+    def pareto(self) -> tuple[Candidate, ...]:
+        """Candidates that no other beats in both modelled time and peak memory, quickest first."""
+        known = [
+            c
+            for c in self.candidates
+            if c.figures is not None and c.figures.seconds is not None and not c.broken
+        ]
+        known.sort(key=lambda c: (_seconds(c), _peak(c), c.number))
+        out: list[Candidate] = []
+        for c in known:
+            if not out or _peak(c) < _peak(out[-1]):
+                out.append(c)
+        return tuple(out)
+
+    def find(self, candidate: Candidate | int) -> Candidate:
+        """A candidate by itself or by its ``number``. Raises ``ValueError``."""
+        number = candidate if isinstance(candidate, int) else candidate.number
+        for c in self.candidates:
+            if c.number == number:
+                return c
+        raise ValueError(f"there is no candidate {number}; there are {len(self.candidates)}")
+
+    def capture(self, candidate: Candidate | int) -> Capture:
+        """The candidate as a capture, compiled again the first time.
+
+        Raises ``ValueError`` for one that does not compile.
+        """
+        c = self.find(candidate)
+        if c.error:
+            raise ValueError(f"candidate {c.number} has no program: {c.error}")
+        if c.number not in self._opened:
+            self._opened[c.number] = self._open(c)
+        return self._opened[c.number]
+
+    def diff(self, a: Candidate | int, b: Candidate | int) -> Diff:
+        """The differences between the programs of two candidates."""
+        from ...analysis.diff.diff import diff
+
+        return diff(self.capture(a), self.capture(b))
+
+    def code(self, candidate: Candidate | int | None = None) -> str:
+        """The candidate's specs as Python to paste; the best's by default."""
+        c = self.best if candidate is None else self.find(candidate)
+        axes = ", ".join(map(str, c.mesh.values()))
+        names = ", ".join(map(quoted, c.mesh)) + ("," if len(c.mesh) == 1 else "")
+        lines = [
+            "import jax",
+            "from jax.sharding import NamedSharding, PartitionSpec as P",
+            "",
+            # by default, make_mesh's axes are explicit and need shardings at every step
+            f"mesh = jax.make_mesh(({axes}{',' if len(c.mesh) == 1 else ''}), ({names}),",
+            f"                     axis_types=(jax.sharding.AxisType.Auto,) * {len(c.mesh)})",
+            "specs = {",
+        ]
+        for name, spec in c.specs.items():
+            lines.append(f"    {quoted(name)}: {spec_code(canonical(spec, c.mesh))},")
+        lines += [
+            "}",
+            "# of each array: NamedSharding(mesh, specs[…]); * stands for any part of its path",
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, candidates best first."""
+        return {
+            "kind": "search",
+            "function": self.function,
+            "space": self.space,
+            "looked_at": len(self.candidates),
+            "left_out": self.left_out,
+            "compiled": self.compiled,
+            "cost": self.cost,
+            "method": self.method,
+            "hardware": self.hardware,
+            "cancelled": self.cancelled,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+            "candidates": self.rows(),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One plain row per candidate, best first; None is unknown."""
+        front = {c.number for c in self.pareto}
+        out = []
+        for rank, c in enumerate(self.candidates):
+            f = c.figures
+            out.append(
+                {
+                    "rank": rank,
+                    "number": c.number,
+                    "mesh": dict(c.mesh),
+                    "specs": {n: spec_code(s) for n, s in c.specs.items()},
+                    "cost": None if math.isinf(c.cost) else c.cost,
+                    "seconds": f and f.seconds,
+                    "wire_bytes": f and f.wire_bytes,
+                    "peak_bytes": f and f.peak_bytes,
+                    "argument_bytes": f and f.argument_bytes,
+                    "temp_bytes": f and f.temp_bytes,
+                    "flops": f and f.flops,
+                    "matmul_flops": f and f.matmul_flops,
+                    "log_cost": None if f is None or math.isinf(f.log_cost) else f.log_cost,
+                    "collectives": [list(x) for x in f.collectives] if f else None,
+                    "useless_collectives": list(f.useless) if f else None,
+                    "notes": list(f.notes) if f else [],
+                    "pareto": c.number in front,
+                    "broken": list(c.broken),
+                    "error": c.error,
+                    "compile_seconds": c.compile_seconds,
+                    "from_store": c.from_store,
+                    "measured_seconds": list(c.measured.seconds) if c.measured else None,
+                    "measured_median": c.measured.median if c.measured else None,
+                    "measured_mean": c.measured.mean if c.measured else None,
+                    "measured_deviation": c.measured.deviation if c.measured else None,
+                }
+            )
+        return out
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per candidate, best first. Needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def to_html(self, path: str | Path | None = None, *, pages: int = 0) -> str | Path:
+        """One offline page. Writes ``path`` and returns it, or returns the page.
+
+        ``pages``: that many of the best get pages of their own beside ``path``, which the table
+        links to. Raises ``ValueError`` for pages without a path.
+        """
+        from ...show.pages.page import save
+        from .view import search_data
+
+        links: dict[int, str] = {}
+        if pages:
+            if path is None:
+                raise ValueError("pages=… are written beside the page: give a path")
+            at = Path(path)
+            folder = at.with_name(at.stem + "-candidates")
+            folder.mkdir(exist_ok=True)
+            for c in [c for c in self.candidates if not c.error][:pages]:
+                name = f"candidate-{c.number}.html"
+                self.capture(c).to_html(folder / name)
+                links[c.number] = f"{folder.name}/{name}"
+        return save(self.title, search_data(self, links), repr(self), path)
+
+    @property
+    def title(self) -> str:
+        return f"Shardings of {self.function}"
+
+    def __repr__(self) -> str:
+        from .text import text
+
+        return text(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from ...show.pages.page import mimebundle
+        from .view import answer, search_data
+
+        return mimebundle(self.title, search_data(self, {}), repr(self), answer(self))
+
+
+def _seconds(c: Candidate) -> float:
+    assert c.figures is not None
+    return math.inf if c.figures.seconds is None else c.figures.seconds
+
+
+def _peak(c: Candidate) -> float:
+    assert c.figures is not None
+    return c.figures.peak_bytes

@@ -1,0 +1,407 @@
+"""``hs.search_shardings``: compiles ways to shard a function's arguments and ranks them.
+
+arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ children ─▶ figures
+            groups,   mesh and    all, or      executor,  a process   of one compiled
+            meshes    a spec per  what costs   store      per thread  program
+                      group       suggest
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...api.capture import Capture
+from ..running.children import close_all, environment, evaluate
+from ..running.figures import COSTS, Figures, from_plain
+from ..running.running import Cancelled, Job, Progress, Runner, terminal_progress
+from ..running.store import Store, key_of
+from .constraints import Check, Constraint, checks
+from .result import Candidate, Measured, Search
+from .space import Choice, Space, make_space
+from .strategy import explore
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What is the same for all candidates of a search."""
+
+    fn: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    space: Space
+    topology: str | None
+    hardware: str | None
+    donate: tuple[int, ...]
+    compiler_options: dict[str, Any] | None
+    custom: Callable[[Capture], float] | None
+    isolate: bool
+    timeout: float
+    memory_limit: float | None
+    platform: str
+    carry: bool
+
+    @cached_property
+    def program(self) -> bytes:
+        """Function, arguments (shapes) and cost, for other processes. Raises ``ValueError``."""
+        import cloudpickle
+
+        try:
+            return bytes(cloudpickle.dumps((self.fn, self.args, self.kwargs, self.custom)))
+        except Exception as error:
+            first = (str(error).splitlines() or [""])[0][:200]
+            raise ValueError(
+                f"the function cannot be sent to another process ({first}); isolate=False "
+                "compiles in this one"
+            ) from None
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What decides the results of all candidates, for the keys of the store."""
+        import hashlib
+
+        from ...capturing.planning import sharded
+
+        digest = sharded.fingerprint(self.fn, self.args, self.kwargs, self.space.meshes[0])
+        own = None
+        if self.custom is not None:
+            import cloudpickle
+
+            own = hashlib.sha256(cloudpickle.dumps(self.custom)).hexdigest()
+        return {
+            "function": digest or hashlib.sha256(self.program).hexdigest(),
+            "topology": self.topology,
+            "platform": self.platform,
+            "hardware": self.hardware,
+            "donate": list(self.donate),
+            "carry": self.carry,
+            "compiler_options": self.compiler_options,
+            "cost": own,
+            "versions": sharded.versions(),
+        }
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """Environment of the compiling processes: devices enough for the largest mesh."""
+        most = max(math.prod(m.values()) for m in self.space.meshes)
+        return environment(self.platform, self.topology, most)
+
+    def job(self, choice: Choice, want: str = "figures", **more: Any) -> dict[str, Any]:
+        """What a child is given."""
+        return {
+            "function": str(id(self)),
+            "program": self.program,
+            "axes": dict(self.space.meshes[choice.mesh]),
+            "specs": self.space.leaf_specs(choice),
+            "topology": self.topology,
+            "hardware": self.hardware,
+            "donate": self.donate,
+            "carry": self.carry,
+            "compiler_options": self.compiler_options,
+            "title": None,
+            "want": want,
+            **more,
+        }
+
+    def task(self, choice: Choice, want: str = "figures", **more: Any) -> dict[str, Any]:
+        """What an executor runs."""
+        return {
+            "job": self.job(choice, want, **more),
+            "isolate": self.isolate,
+            "environment": self.environment,
+            "path": [p for p in sys.path if p],
+            "timeout": self.timeout,
+            "memory_limit": self.memory_limit,
+        }
+
+    def store_job(self, choice: Choice) -> Job:
+        """Key, what decides the answer, and task of a candidate."""
+        mesh, specs = self.space.key(choice)
+        leaf_specs = {
+            str(leaf): spec
+            for group, spec in zip(self.space.groups, specs, strict=True)
+            for leaf in group.leaves
+        }
+        about = {**self.about, "mesh": mesh, "specs": leaf_specs}
+        return key_of(about), about, self.task(choice)
+
+
+def search_shardings(
+    fn: Any,
+    *args: Any,
+    mesh: Any = None,
+    topology: str | None = None,
+    groups: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    constraints: Sequence[Constraint] | Constraint = (),
+    cost: str | Callable[[Capture], float] = "time",
+    hardware: str | None = None,
+    budget: int = 200,
+    method: str = "auto",
+    executor: Executor | None = None,
+    workers: int | None = None,
+    isolate: bool = True,
+    timeout: float = 600.0,
+    memory_limit: float | None = None,
+    store: str | Path | None = None,
+    measure: int = 0,
+    runs: int = 8,
+    progress: Callable[[Progress], Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    donate_argnums: Sequence[int] = (),
+    carry: bool = True,
+    compiler_options: Mapping[str, Any] | None = None,
+) -> Search:
+    """Compiles ways to shard the arguments of ``fn`` and ranks them; nothing runs on devices.
+
+    fn, args, kwargs: as ``capture`` takes them; only shapes of arrays matter. A plain function,
+        or a jitted one without ``in_shardings``.
+    mesh: axis sizes, or a list of them to choose from: [{"data": 2, "model": 4}, {"data": 8}].
+    topology: a TPU topology such as "v5e:2x4", without a TPU.
+    groups: path pattern → PartitionSpecs (or tuples) to try, None for all; or just patterns.
+        "layers/*/wq" shards all layers' wq alike. Without it each array is a group of its own;
+        of more than 12 arrays, those of one shape whose paths differ only in numbers form one
+        group. An optimizer's moments go with their parameters.
+    fixed: path pattern → its one PartitionSpec.
+    constraints: "fits 16 GiB", "no all-to-all", "no all-gather over model", or functions of
+        ``Figures``; candidates that break one are ranked last.
+    cost: "time" (modelled on ``hardware``), "wire", "memory", "log" (the formula of an xmap
+        search of 2021), or a function of the ``Capture``.
+    carry: results with the structure and shapes of an argument, such as new parameters, are
+        sharded like it, so that a step can follow a step; False leaves results to XLA.
+    budget: the most candidates to compile. method: "all" compiles everything, "search"
+        lets costs decide, "auto" does all where the budget allows.
+    executor: any ``concurrent.futures.Executor``; by default ``workers`` threads with a process
+        each. ``isolate=False`` compiles in the executor's own process: a crash ends it.
+    timeout, memory_limit: seconds and bytes of a candidate's process (bytes on Linux only); a
+        candidate that exceeds them fails alone.
+    store: a file that keeps results as they come; the same search resumes from them.
+    measure: runs that many of the best ``runs`` times each on attached devices, afterwards.
+    progress: called with ``Progress``; False cancels, and so does Ctrl+C: what is finished is kept.
+
+    Raises ``ValueError`` and ``CaptureError`` for a search that cannot start. What is wrong with
+    one candidate is in its ``error``.
+
+        >>> found = hs.search_shardings(step, params, batch, mesh={"data": 2, "model": 4})
+        >>> print(found.code())
+    """
+    start = time.monotonic()
+    name = cost if isinstance(cost, str) else "custom"
+    if name not in COSTS or (name == "custom" and isinstance(cost, str)):
+        known = ", ".join(k for k in COSTS if k != "custom")
+        raise ValueError(f"there is no cost {cost!r}; there are {known}, or give a function")
+    if method not in ("auto", "all", "search"):
+        raise ValueError(f"method is {method!r}; there are auto, all, search")
+    if budget < 1:
+        raise ValueError(f"budget is {budget}; at least one candidate is looked at")
+    tests = checks(constraints)
+    setting = _setting(
+        fn, args, dict(kwargs or {}), mesh, topology, groups, dict(fixed or {}), hardware,
+        donate_argnums, compiler_options, None if isinstance(cost, str) else cost, isolate,
+        timeout, memory_limit, carry,
+    )  # fmt: skip
+    space = setting.space
+    count = space.count()
+    everything = method == "all" or (method == "auto" and count <= budget)
+    kept = Store(store) if store is not None else None
+    workers = workers or min(os.cpu_count() or 1, 8)
+    runner = Runner(executor, workers, isolate, kept, progress or terminal_progress())
+    found: dict[Choice, Candidate] = {}
+
+    def look(choices: Sequence[Choice]) -> list[tuple[float, ...]]:
+        jobs = [setting.store_job(c) for c in choices]
+        answers: Sequence[dict[str, Any] | None]
+        try:
+            answers = runner.run(jobs)
+        except Cancelled:
+            _keep(found, choices, runner.partial, setting, name, tests)
+            raise
+        _keep(found, choices, answers, setting, name, tests)
+        return [_key(found[c]) for c in choices]
+
+    cancelled = False
+    try:
+        if everything:
+            look(list(space.every()))
+        else:
+            explore(space, look, budget)
+    except Cancelled:
+        cancelled = True
+    finally:
+        runner.close()
+        if kept is not None:
+            kept.close()
+    ranked = sorted(found.values(), key=_key)
+    if measure and not cancelled:
+        ranked = _measured(setting, ranked, found, measure, runs)
+    chips = {c.figures.hardware for c in ranked if c.figures is not None}
+    return Search(
+        candidates=tuple(ranked),
+        space=count,
+        cost=name,
+        method="all" if everything else "search",
+        hardware=next(iter(chips), ""),
+        notes=(*space.notes, *_carried_note(setting)),
+        cancelled=cancelled,
+        seconds=time.monotonic() - start,
+        compiled=runner.compiled,
+        function=getattr(fn, "__name__", type(fn).__name__),
+        _open=lambda c: _opened(setting, _choice(found, c)),
+    )
+
+
+def _carried_note(setting: Setting) -> list[str]:
+    """Which results are held to an argument's sharding."""
+    if not setting.carry:
+        return []
+    from ...capturing.planning import sharded
+
+    pairs = sharded.carried(setting.fn, setting.args, setting.kwargs)
+    known = sharded.leaves(setting.fn, setting.args, setting.kwargs)
+    held = list(dict.fromkeys(known[i].path.partition("/")[0] for i in pairs.values()))
+    return [f"results are sharded like the arguments they replace: {', '.join(held)}"] * bool(held)
+
+
+def _setting(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mesh: Any, topology: str | None,
+    groups: Any, fixed: dict[str, Any], hardware: str | None, donate: Sequence[int],
+    compiler_options: Mapping[str, Any] | None, custom: Any, isolate: bool, timeout: float,
+    memory_limit: float | None, carry: bool,
+) -> Setting:  # fmt: skip
+    from ...capturing.planning import sharded
+    from ...hardware import find
+
+    if not callable(fn):
+        raise ValueError(f"a search needs a function, not a {type(fn).__name__}")
+    if hardware is not None:
+        hardware = find(hardware).id
+    plain_args, plain_kwargs = sharded.abstract(args, kwargs)
+    platform = sharded.platform_wanted()
+    return Setting(
+        fn, plain_args, plain_kwargs,
+        make_space(sharded.leaves(fn, plain_args, plain_kwargs), _meshes(mesh, topology), groups,
+                   fixed),
+        topology, hardware, tuple(donate),
+        dict(compiler_options) if compiler_options else None, custom, isolate, timeout,
+        memory_limit, platform, carry,
+    )  # fmt: skip
+
+
+def _meshes(mesh: Any, topology: str | None) -> list[dict[str, int]]:
+    if mesh is None:
+        raise ValueError('give the mesh to shard over: mesh={"data": 2, "model": 4}')
+    given = list(mesh) if isinstance(mesh, (list, tuple)) else [mesh]
+    out = []
+    for one in given:
+        axes = one if isinstance(one, Mapping) else getattr(one, "shape", None)
+        if not isinstance(axes, Mapping) or not axes:
+            raise ValueError(f'a mesh is axis sizes such as {{"data": 8}}, not {one!r}')
+        for axis, n in axes.items():
+            if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+                raise ValueError(
+                    f"mesh axis {axis!r} has size {n!r}; sizes are whole numbers of at least 1"
+                )
+        out.append({str(a): int(n) for a, n in axes.items()})
+    return out
+
+
+def _keep(
+    found: dict[Choice, Candidate],
+    choices: Sequence[Choice],
+    answers: Sequence[dict[str, Any] | None],
+    setting: Setting,
+    cost: str,
+    tests: Sequence[Check],
+) -> None:
+    """Answers as candidates, numbered in the order of asking."""
+    for choice, answer in zip(choices, answers, strict=False):
+        if answer is None:
+            continue
+        figures: Figures | None = None
+        error = str(answer.get("error", ""))
+        if not error:
+            figures = from_plain(answer["figures"])
+        found[choice] = Candidate(
+            number=len(found),
+            mesh=setting.space.meshes[choice.mesh],
+            specs=setting.space.specs(choice),
+            leaf_specs=setting.space.leaf_specs(choice),
+            cost=math.inf if figures is None else figures.cost(cost),
+            figures=figures,
+            error=error,
+            broken=tuple(said for t in tests if figures and (said := t(figures)) is not None),
+            compile_seconds=answer.get("compile_seconds"),
+            from_store=bool(answer.get("from_store")),
+        )
+
+
+def _key(c: Candidate) -> tuple[float, ...]:
+    """What ranks candidates: errors last, then broken constraints, cost, time, peak, number."""
+    time_, peak = (c.figures.cost("time"), c.figures.peak_bytes) if c.figures else (0.0, 0.0)
+    return (float(bool(c.error)), float(len(c.broken)), c.cost, time_, peak, float(c.number))
+
+
+def _choice(found: Mapping[Choice, Candidate], c: Candidate) -> Choice:
+    return next(choice for choice, other in found.items() if other.number == c.number)
+
+
+def _opened(setting: Setting, choice: Choice) -> Capture:
+    """A candidate captured: here where there are enough devices, else in another process."""
+    from ...capturing.planning import sharded
+    from ...readers import read_modules
+
+    axes = setting.space.meshes[choice.mesh]
+    enough = setting.topology is not None
+    enough = enough or sharded.local_devices()[1] >= math.prod(axes.values())
+    if enough:
+        return sharded.capture_sharded(
+            setting.fn, setting.args, setting.kwargs, axes, setting.space.leaf_specs(choice),
+            topology_name=setting.topology, hardware=setting.hardware, donate=setting.donate,
+            carry=setting.carry, compiler_options=setting.compiler_options, provenance=True,
+        )  # fmt: skip
+    task = {**setting.task(choice, "capture"), "isolate": True}
+    answer = evaluate(task)
+    close_all()
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return Capture(read_modules(answer["text"])[0], answer["target"], title=answer["title"])
+
+
+def _measured(
+    setting: Setting,
+    ranked: Sequence[Candidate],
+    found: Mapping[Choice, Candidate],
+    count: int,
+    runs: int,
+) -> list[Candidate]:
+    """The first ``count`` with wall times, one after another; the ranking stays as it was."""
+    from ...capturing.planning import sharded
+
+    if setting.topology is not None:
+        raise ValueError(f"measure= runs programs, and {setting.topology} has no devices")
+    out = list(ranked)
+    for n, c in enumerate(out[:count]):
+        if c.error:
+            continue
+        choice = _choice(found, c)
+        platform, devices = sharded.local_devices()
+        here = platform != "cpu" or devices >= math.prod(c.mesh.values())
+        if here:
+            taken = sharded.measure(_opened(setting, choice), runs)
+        else:
+            answer = evaluate({**setting.task(choice, "measure", runs=runs), "isolate": True})
+            if "error" in answer:
+                out[n] = replace(c, broken=(*c.broken, f"not measured: {answer['error']}"))
+                continue
+            taken = answer["seconds"]
+        out[n] = replace(c, measured=Measured(tuple(taken)))
+    close_all()
+    return out

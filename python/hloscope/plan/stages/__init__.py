@@ -1,0 +1,1 @@
+"""``hs.plan_stages``, pipeline schedules, and logs of Alpa's stage construction."""

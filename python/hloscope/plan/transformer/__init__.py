@@ -1,0 +1,1 @@
+"""``hs.transformer``: an analytic model of a transformer's training step."""

@@ -1,0 +1,221 @@
+"""What a transformer's layers send, by formulas and in the compiled program, and why they differ.
+
+    formulas   exchanges of layers ─────────┐
+                                            ├─ layer, pass, what is sent ─▶ a line, with its reason
+    program    collectives, each array of ──┘
+               a combined one by itself, with the card of ``cap.why``
+
+Every byte of either side is in one line, so that what XLA added has a line of its own, with
+the op that needs it and what set the sharding of its operand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...analysis.comms.collective import Collective
+from ...analysis.text.units import size
+from ...analysis.why.provenance import Provenance
+from ...analysis.why.provenance_card import Why
+from ...analysis.why.provenance_origins import Origin
+from ...api.capture import Capture
+from . import volumes
+from .lines import Line
+
+if TYPE_CHECKING:
+    from .transformer import Transformer
+
+ACTIVATIONS, PARAMETERS = "", "gradients of parameters"
+Key = tuple[str, str, str]  # layer, pass, what is sent
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Bytes that one device sends in a step, for one array. ``card``: why, in the program."""
+
+    layer: str
+    phase: str  # "forward", "backward"
+    what: str
+    kind: str
+    axes: str
+    bytes: float | None  # None: no formula
+    card: Why | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.layer, self.phase, self.what
+
+    @property
+    def how(self) -> tuple[str, str]:
+        """(kind, axes)."""
+        return self.kind, self.axes
+
+
+def wire_lines(model: Transformer, cap: Capture) -> list[Line]:
+    """Lines by kind and axes, then by layer; both halves add up to the same."""
+    ours, theirs = list(_formulas(model)), list(_counted(model, cap))
+    out = []
+    for how in sorted({x.how for x in (*ours, *theirs)}):
+        a, b = ([x for x in side if x.how == how] for side in (ours, theirs))
+        why = "equal" if _same(_sum(a), _sum(b)) else f"formulas: {_by(a)}; program: {_by(b)}"
+        out.append(Line("wire", " over ".join(how), "B", _sum(a), _sum(b), why))
+    out.append(Line("wire", "all", "B", _sum(ours), _sum(theirs), "the lines above"))
+    for key in dict.fromkeys(x.key for x in (*ours, *theirs)):
+        a, b = ([x for x in side if x.key == key] for side in (ours, theirs))
+        layer, phase, what = key
+        name = ", ".join(x for x in (layer, phase, what) if x)
+        out.append(Line("layer", name, "B", _sum(a), _sum(b), _reason(a, b)))
+    return out
+
+
+def _formulas(model: Transformer) -> Iterator[Sent]:
+    s = model.sizes
+    m, depth, width = s.size("tensor"), s.depth, s.element_bytes
+    layers = [x for half in model.blocks.values() for x in half]
+    whole = s.local_batch * s.seq * s.embed * width
+    for layer in layers:
+        for phase, found in (("forward", layer.exchanges_fwd), ("backward", layer.exchanges_bwd)):
+            for e in found:
+                yield Sent(layer.name, phase, ACTIVATIONS, e.kind, e.axis, depth * e.wire_bytes)
+        if m > 1 and layer.name in ("v_proj", "fc2"):
+            # with dropout the formulas gather the gradient at its layer; without it, here
+            e = volumes.exchange("all-gather", "tensor", m, whole)
+            yield Sent(layer.name, "backward", ACTIVATIONS, e.kind, e.axis, depth * e.wire_bytes)
+        held = depth * layer.parameters * width
+        for e in volumes.data_parallel(held, s.size("data"))[1] if held else ():
+            yield Sent(layer.name, "backward", PARAMETERS, e.kind, e.axis, e.wire_bytes)
+
+
+def _counted(model: Transformer, cap: Capture) -> Iterator[Sent]:
+    names = [x.name for half in model.blocks.values() for x in half]
+    tokens = f"[{model.sizes.batch},{model.sizes.seq},"
+    answers = Provenance(cap.target, cap.collectives)
+    for row in cap.collectives:
+        cards = answers.parts(row) if row.inserted is not False else []
+        whole = cap.why(row)
+        axes = row.axes if row.axes is not None else "devices"
+        phase = "forward" if row.phase == "forward" else "backward"
+        for n, share in enumerate(_shares(row)):
+            card = cards[n] if len(cards) == len(row.parts) else whole
+            layer = _layer(names, row, n, card)
+            sums = card.needs.startswith("summed over")
+            of_tokens = not sums or tokens in card.shape
+            what = ACTIVATIONS if of_tokens else PARAMETERS
+            yield Sent(layer, phase, what, row.kind, axes, share, card)
+
+
+def _shares(row: Collective) -> list[float | None]:
+    """Wire bytes of every array of a collective, in all executions."""
+    sent = row.total_wire_bytes
+    total = sum(p.bytes for p in row.parts)
+    if sent is None or not total:
+        return [sent] if sent is None or len(row.parts) < 2 else [sent / len(row.parts)]
+    return [sent * p.bytes / total for p in row.parts]
+
+
+def _layer(names: Sequence[str], row: Collective, n: int, card: Why) -> str:
+    """The layer by the op that needs it, else by the array, else by the collective's own name."""
+    operands = row.instruction.operands
+    own = operands[n].op_name if n < len(operands) else ""
+    for op_name in (card.op_name, own, row.op_name):
+        found = [x for x in names if re.search(rf"(?:^|[/(:]){x}(?:[/):]|$)", op_name)]
+        if len(found) == 1:
+            return found[0]
+    return "outside the layers"
+
+
+def _sum(found: Sequence[Sent]) -> float | None:
+    """Bytes; None where any are unknown."""
+    known = [x.bytes for x in found if x.bytes is not None]
+    return sum(known, 0.0) if len(known) == len(found) else None
+
+
+def _same(a: float | None, b: float | None) -> bool:
+    return a is not None and b is not None and abs(a - b) <= 1e-9 * max(a, b)
+
+
+def _by(found: Sequence[Sent]) -> str:
+    """ "fc2 12 MiB, v_proj 12 MiB"."""
+    of: dict[str, float] = {}
+    for x in found:
+        of[x.layer] = of.get(x.layer, 0.0) + (x.bytes or 0.0)
+    if not of:
+        return "none"
+    ordered = sorted(of.items(), key=lambda x: -x[1])
+    said = [f"{name} {size(round(v))}" for name, v in ordered[:5]]
+    rest = sum(v for _, v in ordered[5:])
+    return ", ".join([*said, f"others {size(round(rest))}"] if rest else said)
+
+
+def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
+    """Why the sides of a line are equal or differ."""
+    if not theirs:
+        return f"the formulas' {_kinds(ours)}; the program has none"
+    planned = {x.how for x in ours}
+    made = {x.how for x in theirs}
+    if _same(_sum(ours), _sum(theirs)) and planned == made:
+        return f"equal: {_kinds(ours)}"
+    said = []
+    left = [x for x in theirs if x.how not in planned]
+    scattered = [x for x in ours if x.kind == "reduce-scatter"]
+    summed = [x for x in left if x.kind == "all-reduce" and ("reduce-scatter", x.axes) in planned]
+    if scattered and summed:
+        n = len(summed)
+        said.append(
+            f"XLA sums whole arrays by {'an' if n == 1 else n} all-reduce{'s' * (n > 1)}, twice "
+            "the bytes of the formulas' reduce-scatter"
+            + (" each" if n > 1 else "") + f": {_causes(summed)}"
+        )  # fmt: skip
+        if n > 1 and all("dot" in x.card.opcode for x in summed if x.card):
+            said.append("the formulas add the products first and send their sum once")
+        left = [x for x in left if x not in summed]
+    extra = [x for x in left if x.what == PARAMETERS]
+    if extra:
+        axes = " and ".join(dict.fromkeys(x.axes for x in extra))
+        said.append(
+            f"XLA added {_kinds(extra)}: each device has the sum over its own tokens of what is "
+            f"whole on all, so it is summed over {axes}: {_causes(extra)}"
+        )
+        left = [x for x in left if x not in extra]
+    if left:
+        said.append(f"XLA added {_kinds(left)}: {_causes(left)}")
+    missing = [x for x in ours if x.how not in made and not (x in scattered and summed)]
+    if missing and said:
+        said.append(f"in place of the formulas' {_kinds(missing)}")
+    elif missing:
+        said.append(f"the program has no {_kinds(missing)}")
+    if not said:
+        said.append(f"formulas: {_kinds(ours)}; program: {_kinds(theirs)}: {_causes(theirs)}")
+    return "; ".join(said)
+
+
+def _kinds(found: Sequence[Sent]) -> str:
+    """ "all-gather over tensor"."""
+    return ", ".join(dict.fromkeys(" over ".join(x.how) for x in found))
+
+
+def _causes(found: Sequence[Sent]) -> str:
+    """Causes from the cards: "dot of result of max as P(…) is summed over tensor"."""
+    said: dict[tuple[str, str], dict[str, None]] = {}
+    for x in found:
+        card = x.card
+        if card is None or not card.is_known:
+            lost = card.unknown if card is not None else "it was not looked for"
+            said[f"why is unknown ({lost})", ""] = {}
+        elif card.by_user:
+            said[f"the program asks for it at {card.line}", ""] = {}
+        else:
+            key = f"{card.opcode} of {card.operand} as {card.had}", f" is {card.needs}"
+            told = said.setdefault(key, {})
+            told |= dict.fromkeys(_origin(o) for o in card.origins if o.kind != "unknown")
+    return "; ".join(
+        before + (f" (cut so by {', '.join(told)})" if told else "") + after
+        for (before, after), told in said.items()
+    )
+
+
+def _origin(o: Origin) -> str:
+    return o.name if o.kind == "argument" and o.name else f"a {o.kind}"

@@ -1,0 +1,1 @@
+"""Child processes: what surrounds them."""

@@ -1,0 +1,1 @@
+"""What surrounds a module: files, folders, archives, compression, encodings."""

@@ -1,0 +1,1 @@
+"""HLO text of every dialect."""

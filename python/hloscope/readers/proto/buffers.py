@@ -1,0 +1,80 @@
+"""BufferAssignmentProto → ``hlo.BufferAssignment``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ...hlo.buffers import (
+    Allocation,
+    Assigned,
+    BufferAssignment,
+    HeapEvent,
+    HeapTrace,
+    LogicalBuffer,
+)
+from ..errors import ReadError
+from .context import text_of
+from .schema import message_class
+
+
+def read_buffer_assignment(data: bytes) -> BufferAssignment:
+    """Reads a bare serialized ``BufferAssignmentProto``. Raises ``ReadError`` for other bytes."""
+    message = message_class("BufferAssignment")()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        raise ReadError("these bytes are not a BufferAssignmentProto") from None
+    return buffer_assignment(message, {})
+
+
+def buffer_assignment(message: Any, names: dict[int, str]) -> BufferAssignment:
+    kinds = ("ALLOC", "FREE", "SHARE_WITH")
+    return BufferAssignment(
+        tuple(
+            LogicalBuffer(
+                b.id,
+                b.size,
+                text_of(b.defined_at.instruction_name)
+                or names.get(b.defined_at.instruction_id, ""),
+                tuple(b.defined_at.shape_index),
+                b.color,
+            )
+            for b in message.logical_buffers
+        ),
+        tuple(
+            Allocation(
+                a.index,
+                a.size,
+                a.color,
+                a.is_thread_local,
+                a.is_tuple,
+                a.is_constant,
+                a.is_entry_computation_parameter,
+                a.parameter_number,
+                tuple(a.parameter_shape_index),
+                a.is_parameter_aliased_with_output,
+                a.maybe_live_out,
+                tuple(Assigned(x.logical_buffer_id, x.offset, x.size) for x in a.assigned),
+            )
+            for a in message.buffer_allocations
+        ),
+        tuple(
+            HeapTrace(
+                t.buffer_allocation_index,
+                t.whole_module_simulation,
+                tuple(
+                    HeapEvent(
+                        kinds[e.kind] if 0 <= e.kind < 3 else str(e.kind),
+                        e.buffer_id,
+                        text_of(e.computation_name),
+                        text_of(e.instruction_name),
+                        e.share_with_canonical_id,
+                    )
+                    for e in t.events
+                ),
+            )
+            for t in message.heap_simulator_traces
+        ),
+    )

@@ -1,0 +1,421 @@
+"""HloModuleProto, HloProto and HloSnapshot → Module.
+
+The attribute text is written as XLA's own printer would, so that a module read from its
+proto equals the module read from its text. Where the text drops something, so do we:
+an async operation that wraps one instruction is printed as ``slice-start``, and the
+computation that wraps it is not printed at all.
+
+What a proto does not hold is not in the header: ``num_partitions`` is only in
+``device_assignment``, which only some dumps have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ...hlo.module import Computation, Instruction, Module
+from ...hlo.parts import FrameTable, ReadWarning
+from ..errors import ReadError
+from ..hlo import checks as hlo_checks
+from .attributes import attribute_text, frontend_attributes_text
+from .buffers import buffer_assignment, read_buffer_assignment
+from .context import Context, text_of
+from .literals import literal_text
+from .schema import message_class
+from .shapes import ShapeCache, joined, shape_text
+from .shardings import numbers
+
+_OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
+_ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
+MAX_WARNINGS = 200
+
+__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_file", "read_proto"]
+
+
+def is_proto(data: bytes) -> bool:
+    """Whether the bytes look like one of the messages this file reads."""
+    return message_name(data) is not None
+
+
+def message_name(data: bytes) -> str | None:
+    """HloModule, HloProto or HloSnapshot, by how deep the module's name is."""
+    names = ("HloModule", "HloProto", "HloSnapshot")
+    at = 0
+    for name in names:
+        if at >= len(data):
+            return None
+        tag = data[at]
+        if tag in (0x12, 0x1A):  # a nameless module begins with its entry's name
+            return name if at or tag == 0x12 else None
+        if tag != 0x0A:
+            return None
+        size, inner = _varint(data, at + 1)
+        if size < 0:
+            return None
+        follows = data[inner + size : inner + size + 1]
+        if size < 4096 and _is_name(data[inner : inner + size], follows):
+            return name
+        at = inner
+    return None
+
+
+def _is_name(text: bytes, follows: bytes) -> bool:
+    """Whether a first field is a module's name and not a message, by what follows it."""
+    try:
+        printable = text.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+    if printable:
+        return follows in (b"\x12", b"\x1a", b"\x22")
+    # A name may contain anything, even line breaks; a message that begins with a name contains it.
+    # (Text that begins with an empty line is neither: it has no \x12 or \x1a.)
+    size, inner = _varint(text, 1)
+    nested = text[:1] in (b"\n", b"\x12", b"\x1a") and 0 <= size <= len(text) - inner
+    return not nested and follows in (b"\x12", b"\x1a")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, offset after it); value -1 when it does not end."""
+    value = shift = 0
+    for k in range(at, min(at + 10, len(data))):
+        value |= (data[k] & 127) << shift
+        shift += 7
+        if data[k] < 128:
+            return value, k + 1
+    return -1, at
+
+
+def read_proto(data: bytes, name: str = "") -> Module:
+    """Reads a module, and of a cut dump what is left. Raises ``ReadError`` without a module."""
+    kind = message_name(data) or "HloModule"
+    warnings: list[ReadWarning] = []
+    message, damaged = _parse(kind, data)
+    if damaged:
+        warnings.append(ReadWarning("the dump is cut off or damaged; the rest was read"))
+    assignment = None
+    if kind == "HloSnapshot":
+        message = message.hlo
+    if kind != "HloModule":
+        if message.HasField("buffer_assignment"):
+            assignment = message.buffer_assignment
+        message = message.hlo_module
+    if not message.computations:
+        raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no computation")
+    module = _ModuleBuilder(message, warnings).build()
+    if not any(c.instructions for c in module.computations):
+        raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no instruction")
+    if assignment is not None:
+        names = {i.id: text_of(i.name) for c in message.computations for i in c.instructions}
+        module.buffer_assignment = buffer_assignment(assignment, names)
+    return module
+
+
+def read_file(data: bytes, name: str) -> list[Module]:
+    """As ``read_proto``, for a file about which nothing else is known."""
+    module = read_proto(data, name)
+    hlo_checks.unsaid_devices(module)
+    return [module]
+
+
+def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
+    """The message, and whether only the fields before the damage could be kept."""
+    message = message_class(kind)()
+    try:
+        message.ParseFromString(data)
+        return message, False
+    except DecodeError:
+        pass
+    message = message_class(kind)()
+    if kind != "HloModule":  # the module is the first field: salvage that
+        _, at = _varint(data, 1)
+        inner = "HloModule" if kind == "HloProto" else "HloProto"
+        part, _ = _parse(inner, data[at:])
+        (message.hlo_module if kind == "HloProto" else message.hlo).MergeFrom(part)
+        return message, True
+    for begin, end in _fields(data):
+        part = message_class(kind)()
+        try:
+            part.ParseFromString(data[begin:end])
+        except DecodeError:
+            continue
+        message.MergeFrom(part)
+    return message, True
+
+
+def _fields(data: bytes) -> list[tuple[int, int]]:
+    """(begin, end) of the top-level fields that are whole."""
+    out = []
+    at = 0
+    while at < len(data):
+        tag, here = _varint(data, at)
+        if tag <= 0:
+            break
+        wire = tag & 7
+        if wire == 2:
+            size, here = _varint(data, here)
+            if size < 0:
+                break
+            here += size
+        elif wire == 0:
+            value, here = _varint(data, here)
+            if value < 0:
+                break
+        elif wire in (1, 5):
+            here += 8 if wire == 1 else 4
+        else:
+            break
+        if here > len(data):
+            break
+        out.append((at, here))
+        at = here
+    return out
+
+
+class _ModuleBuilder:
+    """Builds one Module from its parsed message. Made once, used once."""
+
+    def __init__(self, message: Any, warnings: list[ReadWarning]) -> None:
+        self.message = message
+        self.warnings = warnings
+        self.shapes = ShapeCache()
+        self.context = Context(message.payloads)
+        self.module = Module(text_of(message.name) or "module", (), None)
+        self.count = 0
+        self.dropped_warnings = 0
+        self.opcodes: dict[bytes, str] = {}
+        self.by_id = {c.id: c for c in message.computations}
+        self.context.computations = {c.id: text_of(c.name) for c in message.computations}
+        self.wrapped = self._wrapped_instructions()
+        entry = message.schedule.sequences if message.HasField("schedule") else ()
+        self.schedule = {s.key: s.value.instruction_ids for s in entry}
+
+    def build(self) -> Module:
+        m = self.message
+        computations: list[Computation] = []
+        for c in self._printed_order():
+            if c.id not in self.wrapped:
+                computations.append(self._computation(c, len(computations)))
+        module = self.module
+        module.computations = tuple(computations)
+        module.entry = next((c for c in computations if c.is_entry), None)
+        if module.entry is None:
+            self._warn("no computation is named as the entry")
+        module.attributes = self._header()
+        module.frames = _frames(m.stack_frame_index)
+        for text in dict.fromkeys(self.shapes.bad):
+            self._warn(f"not a shape: {text!r}")
+        for kind in self.shapes.unknown_elements:
+            self._warn(hlo_checks.unknown_element(kind))
+        if len(self.by_id) != len(m.computations):
+            self._warn("computations share an id; the last of each was kept")
+        one_of_each = {i.attribute_text: i for i in module.instructions if i.attribute_text}
+        hlo_checks.check(module, one_of_each.values(), lambda message, _: self._warn(message))
+        if self.dropped_warnings:
+            self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
+        module.warnings = tuple(self.warnings)
+        return module
+
+    def _printed_order(self) -> list[Any]:
+        """Callees before callers, as XLA prints (``HloModule::MakeComputationPostOrder``):
+        depth first from each uncalled computation, calls in order of instruction id."""
+        called = {
+            k for c in self.by_id.values() for i in c.instructions for k in i.called_computation_ids
+        }
+        order: list[Any] = []
+        seen: set[int] = set()
+        uncalled = [c for c in self.message.computations if c.id not in called]
+        for root in [*uncalled, *self.message.computations]:
+            if root.id in seen:
+                continue
+            seen.add(root.id)
+            stack = [(root, iter(_callees(root)))]
+            while stack:
+                computation, rest = stack[-1]
+                for k in rest:
+                    if k not in seen and k in self.by_id:
+                        seen.add(k)
+                        stack.append((self.by_id[k], iter(_callees(self.by_id[k]))))
+                        break
+                else:
+                    order.append(computation)
+                    stack.pop()
+        return order
+
+    def _wrapped_instructions(self) -> dict[int, tuple[Any, str]]:
+        """Computations that only wrap the instruction of an async one: id → (it, opcode)."""
+        out: dict[int, tuple[Any, str]] = {}
+        for c in self.message.computations:
+            for i in c.instructions:
+                if i.opcode != b"async-start" or len(i.called_computation_ids) != 1:
+                    continue
+                target = self.by_id.get(i.called_computation_ids[0])
+                if target is None or target.id in out:
+                    continue
+                real = [x for x in target.instructions if x.opcode != b"parameter"]
+                if len(real) == 1 and real[0].id == target.root_id:
+                    out[target.id] = (real[0], text_of(real[0].opcode))
+        return out
+
+    def _computation(self, c: Any, index: int) -> Computation:
+        out = Computation.__new__(Computation)
+        out.index = index
+        out.name = text_of(c.name)
+        out.module = self.module
+        out.attribute_text = ""
+        out.text_span = None
+        out.is_entry = c.id == self.message.entry_computation_id or (
+            not self.message.entry_computation_id and c.name == self.message.entry_computation_name
+        )
+        thread = text_of(c.execution_thread)
+        if thread and thread != "main":
+            out.attribute_text = f'execution_thread="{thread}"'
+        protos = self._ordered(c)
+        found: dict[int, Instruction] = {}
+        by_name: dict[str, Instruction] = {}
+        for p in protos:
+            i = self._instruction(p, out)
+            found[p.id] = i
+            if by_name.setdefault(i.name, i) is not i:
+                self._warn(f"two instructions named {i.name!r} in %{out.name}")
+        out.instructions = tuple(found.values())
+        if len(found) != len(protos):
+            self._warn(f"instructions of %{out.name} share an id; the last of each was kept")
+        out._names = None
+        out.root = found.get(c.root_id)
+        if out.root is not None:
+            out.root.is_root = True
+        self._finish(protos, found, out)
+        return out
+
+    def _ordered(self, c: Any) -> list[Any]:
+        order = self.schedule.get(c.id)
+        protos = list(c.instructions)
+        if not order:
+            return protos
+        by_id = {p.id: p for p in protos}
+        scheduled = [by_id.pop(k) for k in order if k in by_id]
+        return scheduled + list(by_id.values())
+
+    def _instruction(self, p: Any, computation: Computation) -> Instruction:
+        i = Instruction.__new__(Instruction)
+        i.index = 0
+        i.name = text_of(p.name)
+        raw = p.opcode
+        opcode = self.opcodes.get(raw)
+        if opcode is None:
+            if not _OPCODE.match(raw):
+                self._warn(f"strange opcode {raw[:40]!r}")
+            opcode = self.opcodes[raw] = text_of(raw)
+        i.opcode = opcode
+        i.shape = self.shapes.get(p.shape)
+        i.computation = computation
+        i.is_root = False
+        i.text_span = None
+        i._attributes = None
+        i.operands = ()
+        i.argument_text = ""
+        i.attribute_text = ""
+        return i
+
+    def _finish(self, protos: list[Any], found: dict[int, Instruction], c: Computation) -> None:
+        """Sets operands and attributes, now that every instruction of the computation exists."""
+        context = self.context
+        context.names = {k: i.name for k, i in found.items()}
+        context.kinds = {k: i.shape.element_type for k, i in found.items()}
+        started: dict[int, tuple[Any, str] | None] = {}  # async instruction → what it wraps
+        for number, (p, i) in enumerate(zip(protos, found.values(), strict=False)):
+            i.index = self.count + number
+            ids = p.operand_ids
+            if ids:
+                i.operands = tuple([found[k] for k in ids if k in found])
+                if len(i.operands) != len(ids):
+                    self._warn(f"%{i.name} has an operand that is not in %{c.name}")
+                few = len(i.operands) < 6  # no comments in between
+                i._arguments = None if few else joined(["%" + o.name for o in i.operands])
+            elif i.opcode == "parameter":
+                i.argument_text = str(p.parameter_number)
+            elif i.opcode == "constant":
+                i.argument_text = literal_text(p.literal)
+            wrapped = None
+            if i.opcode in _ASYNC:
+                wrapped = self._wrapped_by(p, i.opcode, started)
+                started[p.id] = wrapped
+            if wrapped is not None:
+                opcode = i.opcode
+                i.opcode = wrapped[1] + _ASYNC[opcode]
+                if opcode == "async-start":
+                    i.attribute_text = attribute_text(p, opcode, context, wrapped)
+                else:
+                    i.attribute_text = attribute_text(p, "async-done", context, None)
+            else:
+                i.attribute_text = attribute_text(p, i.opcode, context, None)
+        self.count += len(c.instructions)
+
+    def _wrapped_by(
+        self, p: Any, opcode: str, started: dict[int, tuple[Any, str] | None]
+    ) -> tuple[Any, str] | None:
+        if p.called_computation_ids:
+            return self.wrapped.get(p.called_computation_ids[0])
+        for k in p.operand_ids:
+            if k in started:
+                return started[k]
+        return None
+
+    def _header(self) -> dict[str, str]:
+        m = self.message
+        out: dict[str, str] = {}
+        if m.HasField("schedule") and m.schedule.sequences:
+            out["is_scheduled"] = "true"
+        if m.input_output_alias.entries:
+            kinds = {1: "may-alias", 2: "must-alias"}
+            entries = (
+                f"{{{numbers(e.output_shape_index)}}}: ({e.parameter_number}, "
+                f"{{{numbers(e.parameter_shape_index)}}}, {kinds.get(e.kind, 'may-alias')})"
+                for e in m.input_output_alias.entries
+            )
+            out["input_output_alias"] = "{ " + ", ".join(entries) + " }"
+        if m.buffer_donor.entries:
+            donors = (
+                f"({e.parameter_number}, {{{numbers(e.parameter_shape_index)}}})"
+                for e in m.buffer_donor.entries
+            )
+            out["buffer_donor"] = "{ " + ", ".join(donors) + " }"
+        if m.HasField("host_program_shape"):
+            shape = m.host_program_shape
+            parameters = joined([shape_text(p, comments=True) for p in shape.parameters])
+            result = shape_text(shape.result, comments=True)
+            out["entry_computation_layout"] = f"{{({parameters})->{result}}}"
+        if m.device_assignment.computation_count > 1:
+            out["num_partitions"] = str(m.device_assignment.computation_count)
+        if m.device_assignment.replica_count > 1:
+            out["replica_count"] = str(m.device_assignment.replica_count)
+        if m.frontend_attributes.map:
+            out["frontend_attributes"] = frontend_attributes_text(m.frontend_attributes)
+        return out
+
+    def _warn(self, message: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(ReadWarning(message))
+        else:
+            self.dropped_warnings += 1
+
+
+def _callees(computation: Any) -> list[int]:
+    callers = [(i.id, i) for i in computation.instructions if i.called_computation_ids]
+    callers.sort(key=lambda pair: pair[0])
+    return [k for _, i in callers for k in i.called_computation_ids]
+
+
+def _frames(index: Any) -> FrameTable:
+    return FrameTable(
+        tuple(text_of(f) for f in index.file_names),
+        tuple(text_of(f) for f in index.function_names),
+        tuple(
+            (x.file_name_id, x.function_name_id, x.line, x.end_line, x.column, x.end_column)
+            for x in index.file_locations
+        ),
+        tuple((f.file_location_id, f.parent_frame_id) for f in index.stack_frames),
+    )

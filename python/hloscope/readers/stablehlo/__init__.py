@@ -1,0 +1,1 @@
+"""StableHLO text, bytecode and portable artifacts."""

@@ -1,0 +1,84 @@
+"""The live widget: sends the View once, the rest on request, and follows the selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from ..static import widget_module
+from .pass_job import PassJobs
+
+if TYPE_CHECKING:
+    from ...api.capture import Capture
+
+
+def _at_once(capture: Capture) -> bytes:
+    """Analyses that are quick are sent with the View, so that they need no idle kernel."""
+    return b"" if capture.is_large else capture.analyses_bytes
+
+
+def _of_passes(capture: Capture) -> str:
+    if not capture.has_passes:
+        return ""
+    return "kept" if capture.passes_at_hand else "compile"
+
+
+class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    """A capture as a widget. ``selection`` is what is selected in the browser, and settable.
+
+    ``selection``: ``{"kind": "instruction"|"group"|"fold"|"computation"|"none", "index": int,
+    "name": str}``. Raises ``RendererMissing`` in a checkout whose renderer was not built.
+    """
+
+    _view = traitlets.Bytes().tag(sync=True)
+    _analyses = traitlets.Bytes().tag(sync=True)
+    _options = traitlets.Dict().tag(sync=True)
+    _place = traitlets.Unicode().tag(sync=True)
+    _bookmarks: Any = traitlets.List().tag(sync=True)
+    _passes = traitlets.Unicode().tag(sync=True)
+    selection = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, capture: Capture, **options: Any) -> None:
+        self._capture = capture
+        super().__init__(
+            _esm=widget_module("explorer"),
+            _view=capture.view_bytes,
+            _analyses=_at_once(capture),
+            _options=options,
+            _place=capture._place,
+            _bookmarks=list(capture.bookmarks),
+            _passes=_of_passes(capture),
+            selection={"kind": "none", "index": -1, "name": ""},
+        )
+        self._jobs = PassJobs(capture, self.send)
+        self.on_msg(self._answer)
+        self.observe(self._keep, ["_place", "_bookmarks"])
+
+    def _keep(self, change: Any) -> None:
+        """Keeps place and bookmarks for pages and widgets made of the capture later."""
+        if change["name"] == "_bookmarks":
+            self._capture.bookmarks = list(change["new"])
+        else:
+            self._capture._place = change["new"]
+
+    def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
+
+        {kind: "passes" | "cancel", id} starts and ends a job; see pass_job.py.
+        """
+        kind = content.get("kind") if isinstance(content, dict) else None
+        if kind == "passes":
+            self._jobs.start(content.get("id"))
+        elif kind == "cancel":
+            self._jobs.cancel(content.get("id"))
+        if kind not in ("text", "analyses", "stages"):
+            return
+        reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}
+        try:
+            found: bytes = getattr(self._capture, f"{kind}_bytes")
+            self.send(reply, [found])
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            self.send({**reply, "kind": "error", "message": message})

@@ -1,0 +1,1 @@
+"""Pages that are not the explorer: differences, planning, watched compiles."""

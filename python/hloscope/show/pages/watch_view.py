@@ -1,0 +1,105 @@
+"""What ``watch`` saw as a ``PlanView`` of js/plan/view.ts: a table and a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...hlo.texts.places import short_line
+from .page import mimebundle
+
+if TYPE_CHECKING:
+    from .plain import Answers
+
+TITLE = "What jax compiled"
+LISTED = 2_000
+_PARTS = ["tracing", "lowering", "compiling"]
+
+
+def watch_data(seen: Any) -> dict[str, Any]:
+    """The page of a ``Watched``: how much, when, and each compile with what changed."""
+    all_of_them = list(seen.compiles)
+    shown = all_of_them[:LISTED]
+    own = [c for c in seen.everything if c.of_library]
+    facts = [
+        ["compiles", f"{len(all_of_them):,}"],
+        ["of them again", f"{len(seen.recompiles):,}"],
+        ["seconds", f"{sum(c.seconds for c in all_of_them):.2f}"],
+        ["jax's own small functions", f"{len(own):,}, {sum(c.seconds for c in own):.2f} s"],
+    ]
+    sections: list[dict[str, Any]] = [{"type": "facts", "rows": facts}]
+    if shown:
+        sections += [_timeline(shown), _table(shown, len(all_of_them) - len(shown))]
+    return {"title": TITLE, "sections": sections}
+
+
+def _timeline(shown: list[Any]) -> dict[str, Any]:
+    lanes = list(dict.fromkeys(c.function for c in shown))
+    spans = []
+    for number, c in enumerate(shown):
+        # ``at`` is when compiling began; tracing and lowering came before
+        at = c.at - c.trace_seconds - c.lower_seconds
+        for part, seconds in enumerate((c.trace_seconds, c.lower_seconds, c.compile_seconds)):
+            if seconds > 0:
+                begin = max(0.0, at)
+                spans.append([lanes.index(c.function), begin, at + seconds, part, f"#{number}"])
+            at += seconds
+    end = max((s[2] for s in spans), default=0.0)
+    return {
+        "type": "spans",
+        "title": "When",
+        "note": "Seconds since watching began; a lane a function.",
+        "lanes": lanes,
+        "parts": _PARTS,
+        "seconds": end,
+        "spans": spans,
+    }
+
+
+def _table(shown: list[Any], more: int) -> dict[str, Any]:
+    columns = [
+        {"name": "compile"}, {"name": "function"}, {"name": "called at"}, {"name": "what changed"},
+        {"name": "traced", "unit": "s"}, {"name": "lowered", "unit": "s"},
+        {"name": "compiled", "unit": "s"},
+    ]  # fmt: skip
+    rows = [
+        [
+            k, c.function, short_line(c.caller) or "unknown", c.changed,
+            c.trace_seconds, c.lower_seconds, c.compile_seconds,
+        ]
+        for k, c in enumerate(shown)
+    ]  # fmt: skip
+    return {
+        "type": "table",
+        "title": "Compiles",
+        "note": "Marked: compiled again. "
+        + ("Opening one compiles it once more." if shown else "")
+        + (f" {more:,} more are not listed." if more else ""),
+        "columns": columns,
+        "rows": rows,
+        "ids": [k if c.can_open else None for k, c in enumerate(shown)],
+        "marked": [k for k, c in enumerate(shown) if c.causes != ("first",)],
+        "code": [f"cap = session[{k}].capture()" for k in range(len(shown))],
+    }
+
+
+def answer(seen: Any) -> Answers:
+    """Opens a compile as a capture, or the difference of two."""
+
+    def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        ids = [int(i) for i in values.get("ids", ())]
+        if what == "open" and len(ids) == 1:
+            return {"html": str(seen[ids[0]].capture().to_html())}
+        if what == "diff" and len(ids) == 2:
+            from ...analysis.diff.diff import diff
+
+            before, after = (seen[k].capture() for k in ids)
+            return {"html": str(diff(before, after).to_html())}
+        raise ValueError("select one compile to open it, two to compare them")
+
+    return answers
+
+
+def bundle(seen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(data, metadata) of ``Watched`` in a notebook."""
+    return mimebundle(TITLE, watch_data(seen), str(seen), answer(seen))
