@@ -2,7 +2,7 @@
 
     python benchmarks/calls.py [PROGRAM …]
 
-The models of tests/python/call_programs.py. "layers": calls of the layer, found and seen;
+The models of tests/python/helpers/call_programs.py. "layers": calls of the layer, found and seen;
 "calls": of all functions; "right call": of the instructions with an origin, how many come from
 the call that the profiler saw; "groups": groups that are one call of the layer, forward, backward
 and rematerialised apart, and how many there should be; "right group": of the boxes of layers,

@@ -4,7 +4,7 @@
 
 The programs are those of the tests' corpus, compiled for 8 CPU devices (half a minute) or for a
 TPU topology (libtpu, no TPU). On CPU XLA's figure is the sum of its allocations, on TPU its
-``peak_memory_in_bytes``. tests/python/test_memory_accuracy.py gives the reason for each miss.
+``peak_memory_in_bytes``. test_memory_accuracy.py gives the reason for each miss.
 """
 
 from __future__ import annotations

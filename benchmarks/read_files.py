@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
+sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python" / "helpers")]
 
 from hloscope.readers import ReadError, read_modules  # noqa: E402
 from xla_oracle import Refused, ask_xla, compare_apart  # noqa: E402

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 REPO = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
+sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python" / "helpers")]
 
 from mutations import MUTATIONS, read_every_way, window  # noqa: E402
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "project"))
 from test_hostile_data import BAD, hostile_capture
 from xplane_builder import TraceBuilder
 

@@ -3,7 +3,7 @@
     GROUP.dump.xz     XLA's dumps of each, without marked operations
     GROUP.marked.xz   a capture of each: marks, StableHLO and its jaxpr
 
-``python tests/python/kept_passes.py`` makes them again.
+``python tests/python/helpers/kept_passes.py`` makes them again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hloscope.hlo.snapshots import Snapshot
 from hloscope.hlo.target import Target
 from kept_captures import _operation
 
-FOLDER = Path(__file__).resolve().parents[1] / "golden" / "passes"
+FOLDER = Path(__file__).resolve().parents[2] / "golden" / "passes"
 
 
 def write(path: Path, made: Any) -> None:
-    text = json.dumps(made).replace(str(Path(__file__).parent), "/w")
+    text = json.dumps(made).replace(str(FOLDER.parents[1] / "python" / "provenance"), "/w")
     path.write_bytes(lzma.compress(text.encode(), preset=9))
 
 
@@ -132,6 +132,8 @@ def main() -> None:
     import jax
     from hloscope.capturing.dumps import every_pass
     from kept_passes_programs import made
+
+    sys.path.insert(0, str(FOLDER.parents[1] / "python" / "provenance"))
     from test_fates import PROGRAMS
 
     FOLDER.mkdir(exist_ok=True)

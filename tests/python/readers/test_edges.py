@@ -1,6 +1,6 @@
 """Small facts at the edges of rules: each would be wrong after a change of one character.
 
-One test a rule, without a compile: `scripts/mutate` runs them for every file they import.
+Without a compile.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(os.environ.get("HLOSCOPE_REPOSITORY") or Path(__file__).resolve().parents[2])
+REPOSITORY = Path(os.environ.get("HLOSCOPE_REPOSITORY") or Path(__file__).resolve().parents[3])
 
 
 def scripts() -> list[Path]:

@@ -9,8 +9,13 @@ from pathlib import Path
 
 from environments import environment, project
 
-HERE = Path(__file__).resolve().parent
-CASES = ["test_capture.py", "test_magic.py", "test_stages.py", "test_results.py"]
+TESTS = Path(__file__).resolve().parents[1]
+CASES = [
+    "capturing/test_capture.py",
+    "show/test_magic.py",
+    "capturing/test_stages.py",
+    "project/test_results.py",
+]
 
 
 def test_captures_work_with_the_oldest_jax() -> None:
@@ -23,7 +28,7 @@ def test_captures_work_with_the_oldest_jax() -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
     done = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *CASES],
-        cwd=HERE,
+        cwd=TESTS,
         env={**clean, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,

@@ -3,7 +3,7 @@
 Text and proto give equal Modules, XLA's own parser (in a child process) sees the same
 instructions, and printing is a fixed point. The goldens say how many of what each program
 holds for the jax version they were made with; for another one only the claims are checked.
-Regenerate with ``python tests/python/test_corpus.py``.
+Regenerate with ``python tests/python/project/test_corpus.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if __name__ != "__main__":
     import xla_oracle
     from corpus.programs import PROGRAMS
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "corpus.json"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "corpus.json"
 # what both kinds of chip are asked: all of v5e, and of v5p those whose modules differ most
 V5P = {
     "gpt_scan", "fsdp", "sequence_parallel", "ring_attention", "experts_all_to_all", "moe_einsum",
@@ -132,7 +132,7 @@ def regenerate() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     import conftest  # noqa: F401  (sets the environment before jax is imported)
     from corpus.programs import PROGRAMS
 

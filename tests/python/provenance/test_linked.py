@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
-import hloscope.analysis.report.linked_texts as linked_texts
+import hloscope.analysis.provenance.linked.texts as linked_texts
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -13,7 +13,7 @@ import pytest
 from hloscope.hlo import Instruction
 from test_diff import renamed_and_reordered
 
-KEPT = Path(__file__).resolve().parents[1] / "golden" / "programs"
+KEPT = Path(__file__).resolve().parents[2] / "golden" / "programs"
 PROGRAMS = ("cnn_step", "lstm_scan", "moe_einsum", "scan_gradient-v5e")
 EDITS_OF_A_KIND = 6
 OTHER = {

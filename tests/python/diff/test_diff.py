@@ -73,7 +73,7 @@ def renamed_and_reordered(cap: hs.Capture, seed: int) -> hs.Capture:
 
 @pytest.fixture(scope="module")
 def step() -> hs.Capture:
-    kept = Path(__file__).resolve().parents[1] / "golden" / "programs" / "moe_einsum.hlo.gz"
+    kept = Path(__file__).resolve().parents[2] / "golden" / "programs" / "moe_einsum.hlo.gz"
     return hs.read(hs.read(kept).text)
 
 

@@ -1,6 +1,6 @@
 """Small facts at the edges of the readers: each would be wrong after a change of one character.
 
-As ``test_edges.py``, for the readers: without a compile, and run by ``scripts/mutate``.
+As ``test_edges.py``, for the readers: without a compile.
 """
 
 from __future__ import annotations

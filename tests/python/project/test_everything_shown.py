@@ -1,6 +1,6 @@
 """Every figure and name of small real programs against goldens: what changes is seen and meant.
 
-    HLOSCOPE_ACCEPT=1 python -m pytest tests/python/test_everything_shown.py     accepts them
+    HLOSCOPE_ACCEPT=1 python -m pytest tests/python/project/test_everything_shown.py  accepts
 
 Each of these programs has something that few others have: loops in loops, branches, halos, a ring
 of permutes, remat, ragged products, gathers of a table over devices. Captures know what a dump
@@ -10,19 +10,17 @@ is for the tests of their subjects; here nothing may change without a word.
 
 from __future__ import annotations
 
-import difflib
 import gzip
 import os
 from pathlib import Path
 
 import hloscope as hs
 import pytest
-from everything_shown import dumped, everything
+from everything_shown import assert_same, dumped, everything
 from kept_captures import FOLDER, load
 
 FILES = sorted([*FOLDER.glob("*.capture.gz"), *FOLDER.glob("*.hlo.gz")])
 PROTOS = sorted(FOLDER.glob("*.pb.gz"))
-MOST = 40  # lines of a difference that are printed
 
 
 @pytest.mark.parametrize("kept", FILES, ids=lambda p: p.name.removesuffix(".gz"))
@@ -46,13 +44,6 @@ def in_other_dialects(cap: hs.Capture) -> list[str]:
         modules |= {"stablehlo": cap.at("stablehlo").module}
         modules |= {"before": cap.target.before_partitioning()}
     return [f"read {name} {line}" for name, m in modules.items() if m for line in dumped(m)]
-
-
-def assert_same(before: list[str], now: list[str]) -> None:
-    if now != before:
-        changed = difflib.unified_diff(before, now, "before", "now", lineterm="", n=0)
-        told = [line[:300] for line, _ in zip(changed, range(MOST), strict=False)]
-        pytest.fail("\n".join(told), pytrace=False)
 
 
 @pytest.mark.parametrize("proto", PROTOS, ids=lambda p: p.name.removesuffix(".pb.gz"))

@@ -41,7 +41,7 @@ def told(modules: Iterable[Module]) -> str:
     return "\n".join(out)
 
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "told"
+GOLDEN = Path(__file__).parents[2] / "golden" / "told"
 _CASE = re.compile(r"^===== (.*)\n((?s:.*?))^----- told\n((?s:.*?))(?=^=====|\Z)", re.M)
 
 

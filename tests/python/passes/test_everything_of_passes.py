@@ -1,6 +1,6 @@
 """Everything that is said of the passes of small programs against goldens.
 
-    HLOSCOPE_ACCEPT=1 python -m pytest tests/python/test_everything_of_passes.py    accepts it
+    HLOSCOPE_ACCEPT=1 python -m pytest tests/python/passes/test_everything_of_passes.py  accepts
 
 Each program is there twice: as a capture that marked its operations, and as a dump that nobody
 marked. What should be said is for the tests of the subjects; here nothing may change
@@ -17,10 +17,9 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from everything_shown import leaves
+from everything_shown import assert_same, leaves
 from hloscope.analysis.provenance.trace_line import trace_line
 from kept_passes import FOLDER, load, parsed, unpack
-from test_everything_shown import assert_same
 
 GROUPS = ("mixed", "gradient", "sharded", "layered", "small")
 

@@ -3,8 +3,8 @@
     save(path, capture)       the module's text, its target, the origins of its instructions
     load(path)                the same Capture, without a compiler
 
-``python tests/python/kept_captures.py NAME@TOPOLOGY …`` makes them again from ``tests/corpus/``;
-with ``--dump`` before the names, text and proto of these programs instead.
+``python tests/python/helpers/kept_captures.py NAME@TOPOLOGY …`` makes them again from
+``tests/corpus/``; with ``--dump`` before the names, text and proto of these programs instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hloscope.hlo.origins.origins import Operation, Origin, Origins
 from hloscope.hlo.origins.python_calls import Frame
 from hloscope.hlo.target import Argument, Device, Mesh, Target
 
-FOLDER = Path(__file__).resolve().parents[1] / "golden" / "programs"
+FOLDER = Path(__file__).resolve().parents[2] / "golden" / "programs"
 READERS = ("before_partitioning", "after_partitioning")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def test_the_cases_of_the_profiler() -> None:
-    cases = Path(__file__).with_name("profile_cases.py")
+    cases = Path(__file__).parents[1] / "helpers" / "profile_cases.py"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)],
         capture_output=True,

@@ -213,7 +213,7 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, nine: Search) -> N
     store = str(tmp_path / "store.db")
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "helpers"), *sys.path]),
     }
 
     def run(die: int) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import pytest
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat")
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.ipynb"))
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.ipynb"))
 
 
 def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -74,7 +74,9 @@ def ipyparallel() -> Iterator[Executor]:
 def test_the_same_ranking(
     cluster: Callable[[], Any], here: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = os.pathsep.join([str(Path(__file__).parent), *[p for p in sys.path if p]])
+    path = os.pathsep.join(
+        [str(Path(__file__).parents[1] / "helpers"), *[p for p in sys.path if p]]
+    )
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     with cluster() as executor:
