@@ -100,7 +100,7 @@ class Capture:
         ``cap.hardware = "h100"``; None restores the default. Figures, pages and widgets made
         from then on are for that chip. Raises ``HardwareError`` for an unknown chip.
         """
-        from ..analysis.cost.cost import chip_of
+        from ..analysis.cost.chip import chip_of
 
         chip = chip_of(self.target)
         return chip.id if chip is not None else None
@@ -195,7 +195,8 @@ class Capture:
         ``HardwareError`` for an unknown chip, ``ValueError`` for an unknown loop and for a
         stage that is not HLO.
         """
-        from ..analysis.cost.cost import chip_of, estimate, estimated
+        from ..analysis.cost.chip import chip_of
+        from ..analysis.cost.cost import estimate, estimated
         from ..hardware import find, load
 
         if hardware is None and not trips:

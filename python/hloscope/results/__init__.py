@@ -12,10 +12,11 @@ from ..analysis.comms.collective import Collective, Part, Total
 from ..analysis.comms.collectives import Collectives
 from ..analysis.comms.sharding import Shardings, Transition
 from ..analysis.comms.sharding_arrays import ShardedArray
-from ..analysis.cost.cost import Cost, InstructionCost, XlaComparison
+from ..analysis.cost.cost import Cost, InstructionCost
+from ..analysis.cost.counts import XlaComparison
 from ..analysis.cost.flops.flops import Work
-from ..analysis.cost.roofline.collectives import Transfer
 from ..analysis.cost.roofline.roofline import Roofline
+from ..analysis.cost.roofline.transfers import Transfer
 from ..analysis.cost.runs import Runs
 from ..analysis.cost.timeline import Timeline
 from ..analysis.diff.result import Change, CollectiveItem, Delta, Diff, Item, Place

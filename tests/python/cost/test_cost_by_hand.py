@@ -14,7 +14,6 @@ from typing import Any
 import hloscope as hs
 import pytest
 from hloscope.analysis.cost.cost import Cost, estimate
-from hloscope.analysis.cost.timeline import timeline
 from hloscope.hardware import Hardware
 from hloscope.hardware.chips import Link
 from hloscope.hlo import Target
@@ -145,7 +144,7 @@ def test_what_a_loop_repeats_counts_as_often_as_it_runs() -> None:
 
 
 def events(cost: Cost) -> list[tuple[Any, ...]]:
-    found = timeline(cost)
+    found = cost.timeline
     assert found is not None
     columns = (found.instruction, found.lane, found.start, found.duration, found.times)
     return [
@@ -165,7 +164,7 @@ def test_a_loop_on_the_time_line() -> None:
         ("w", "compute", pytest.approx(4 * check), pytest.approx(3 * trip), 3.0),
         ("last", "compute", pytest.approx(3 * trip + 4 * check), 3.0, 1.0),
     ]  # fmt: skip
-    found = timeline(cost)
+    found = cost.timeline
     assert found is not None
     assert found.seconds == pytest.approx(3 * trip + 4 * check + 3)
     assert found.total("compute") == pytest.approx(found.seconds)
@@ -233,7 +232,7 @@ def test_what_copies_to_the_host_leave_over_comes_last() -> None:
         ("w", "compute", 0.0, 3.0, 1.0),
         ("t", "copies left over", 3.0, 1.0, 1.0),
     ]
-    found = timeline(cost)
+    found = cost.timeline
     assert found is not None
     assert found.seconds == 4.0
     slower = modelled(COPY.replace("add(%x, %x)", "negate(%x)"))
@@ -247,6 +246,6 @@ def test_what_copies_to_the_host_leave_over_comes_last() -> None:
 
 def test_without_a_chip_there_is_no_time() -> None:
     cost = modelled(COPY, None)
-    assert timeline(cost) is None
+    assert cost.timeline is None
     assert of(cost, "w").seconds is None
     assert [row.instruction.name for row in cost] == ["w", "c"]  # by FLOPs

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hloscope.analysis.cost.roofline.collectives import (
+from hloscope.analysis.cost.chip import for_target
+from hloscope.analysis.cost.roofline.roofline import reach, transfer_time
+from hloscope.analysis.cost.roofline.torus import torus, torus_axes
+from hloscope.analysis.cost.roofline.transfers import (
     MAX_BLOCK,
     Levels,
     Transfer,
@@ -16,8 +19,6 @@ from hloscope.analysis.cost.roofline.collectives import (
     members_inside,
     ring,
 )
-from hloscope.analysis.cost.roofline.roofline import for_target, reach, transfer_time
-from hloscope.analysis.cost.roofline.torus import torus, torus_axes
 from hloscope.hardware import Hardware
 from hloscope.hardware.chips import Link
 from hloscope.hlo import Device, Target

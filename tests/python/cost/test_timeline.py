@@ -5,12 +5,12 @@ from __future__ import annotations
 import hloscope as hs
 import numpy as np
 import pytest
-from hloscope.analysis.cost.timeline import COPIES, timeline
+from hloscope.analysis.cost.timeline import COPIES
 
 
 def check(cap: hs.Capture, chip: str) -> None:
     cost = cap.cost(chip)
-    found = timeline(cost)
+    found = cost.timeline
     r = cost.roofline
     assert found.seconds == pytest.approx(r.total_seconds, rel=1e-9, abs=1e-15)
     assert found.total("waiting") == pytest.approx(r.exposed_seconds, rel=1e-9, abs=1e-15)
@@ -57,7 +57,7 @@ def test_a_loop_is_one_event_with_its_iterations_inside():
         return jax.lax.fori_loop(0, 12, lambda i, v: jnp.tanh(v @ v), x)
 
     cost = hs.capture(f, jax.ShapeDtypeStruct((512, 512), jnp.float32)).cost("tpu-v5e")
-    found = timeline(cost)
+    found = cost.timeline
     loops = np.flatnonzero(found.times == 12)
     assert len(loops) == 1
     body = found.inside[loops[0]]
@@ -66,4 +66,4 @@ def test_a_loop_is_one_event_with_its_iterations_inside():
 
 
 def test_without_a_chip_there_is_none(seeds):
-    assert timeline(hs.read(next(seeds.glob("004_*"))).cost()) is None
+    assert hs.read(next(seeds.glob("004_*"))).cost().timeline is None

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hloscope.analysis.base.labels.families import FAMILIES, opcode_family
 from hloscope.analysis.comms.wire import add_traffic, wire_bytes
-from hloscope.analysis.cost.roofline.collectives import ring
 from hloscope.analysis.cost.roofline.torus import torus
+from hloscope.analysis.cost.roofline.transfers import ring
 from hloscope.hlo.collective_kinds import KINDS, OPCODES, is_collective, split
 from hloscope.hlo.shardings.devices import DeviceGroups
 

@@ -17,10 +17,11 @@ from hloscope.analysis.check.sizes import parse_size
 from hloscope.analysis.comms.collectives import collectives
 from hloscope.analysis.comms.wire import wire_bytes
 from hloscope.analysis.cost.bytes_accessed import bytes_accessed
-from hloscope.analysis.cost.roofline.collectives import Levels, Transfer, ring
-from hloscope.analysis.cost.roofline.roofline import _exposed, for_target
+from hloscope.analysis.cost.chip import for_target
+from hloscope.analysis.cost.roofline.roofline import exposed_seconds
 from hloscope.analysis.cost.roofline.slices import between_slices
 from hloscope.analysis.cost.roofline.torus import torus
+from hloscope.analysis.cost.roofline.transfers import Levels, Transfer, ring
 from hloscope.analysis.diff.diff import diff
 from hloscope.analysis.why.provenance_causes import _explains, _same_kind
 from hloscope.hardware import find
@@ -217,9 +218,7 @@ def test_two_wires_at_once_but_not_one_twice():
             Transfer(-1, 0, 4, (levels[first_far],), True),
             Transfer(-1, 1, 5, (levels[second_far],), True),
         ]
-        return _exposed(
-            module, np.array([True]), np.zeros(6), transfers, np.array([2.0, 3.0])
-        ).sum()
+        return exposed_seconds(module, np.zeros(6), transfers, np.array([2.0, 3.0])).sum()
 
     assert exposed(False, True) == 3.0
     assert exposed(False, False) == 5.0

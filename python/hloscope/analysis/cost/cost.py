@@ -1,10 +1,10 @@
 """Cost of every instruction and of the whole program: FLOPs, bytes, modelled seconds.
 
-    flops.py        one execution, without called computations
-    cost_bytes.py   one execution, fusions at their boundary
-    cost_runs.py    how often each computation runs
-    roofline.py     seconds on a chip
-       └─▶ Cost: per instruction, in total, and beside XLA's own figures
+    counts.py      FLOPs, bytes and transfers, whatever the chip
+    roofline/      seconds on a chip
+    branches.py    least and most over the branches of conditionals
+    timeline.py    when each instruction runs
+       └─▶ Cost: rows by instruction, totals, and beside XLA's own figures
 
 Only *units* take time: instructions of executed computations that are not containers. The
 figures of a container (while, call, conditional, async-start) include its contents; totals sum
@@ -13,40 +13,33 @@ over units.
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...hardware import Hardware, choose, find
+from ...hardware import Hardware
 from ...hlo import Instruction, Module, Target
 from ..base.dialects import needs_hlo
 from ..base.lines.lines import lines
-from ..base.memory_spaces import main_spaces, memory_space, platform
-from ..base.table import per_target, table
+from ..base.table import per_target
+from ..comms.partitions import whose
+from ..text.units import duration, grid, printed, quantity, short
 from .branches import branch_ranges, wire_runs
-from .bytes_accessed import bytes_accessed
-from .flops import flops as flops_module
+from .chip import chip_of
+from .counts import Counts, count
 from .pause import uncollected
-from .runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
-from .text import cost_table
+from .roofline.roofline import Roofline, model
+from .timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .roofline.collectives import Transfer
-    from .roofline.roofline import Roofline
-    from .timeline import Timeline
-
 Floats = npt.NDArray[np.float64]
-CONTAINERS = frozenset(
-    "while call conditional async-start async-update async-done call-start call-update "
-    "call-done".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,74 +78,16 @@ class InstructionCost:
         return self.flops / self.bytes_accessed if self.bytes_accessed else float("nan")
 
 
-@dataclass(frozen=True, slots=True)
-class XlaComparison:
-    """One of XLA's own totals beside ours, and the parts of the difference."""
-
-    quantity: str
-    xla: float | None  # None: the capture has no cost analysis of XLA
-    ours: float
-    loops: float  # ours beyond one trip per loop; XLA counts every body once
-    custom_calls: float  # ours for custom calls; XLA counts -1 for each
-    other: float | None  # the rest: ours - xla - loops - custom_calls
-
-
 @dataclass(frozen=True, eq=False)
-class Cost:
+class Cost(Counts):
     """What ``cap.cost()`` returns. Iterate it for rows, most expensive first; it prints as a table.
 
     Columns have one row per instruction of the module: ``flops``, ``transcendentals``,
     ``matmul_flops`` and ``bytes`` are for one execution, called computations included; ``runs``
-    is the number of executions.
+    is the number of executions. ``roofline`` has the modelled seconds, None without a chip.
     """
 
-    module: Module
-    target: Target
-    runs: Floats
-    flops: Floats
-    transcendentals: Floats
-    matmul_flops: Floats
-    matrix_flops: Floats  # plus what kernel authors declare: timed on the matrix unit
-    bytes: Floats
-    main_bytes: Floats  # the part of ``bytes`` in main memory, as opposed to VMEM and the like
-    is_unit: npt.NDArray[np.bool_]
-    work: flops_module.Work  # of one execution, without called computations
-    execution: Runs
-    matmul_dtype: tuple[str, ...]  # of most of the matrix FLOPs inside; "" if there are none
     roofline: Roofline | None = None
-
-    def _total(self, column: Floats) -> float:
-        if self.module.entry is None:
-            return float("nan")  # the dump was cut off before its program
-        unit = self.is_unit
-        return float(np.nansum(column[unit] * self.runs[unit]))
-
-    @cached_property
-    def total_flops(self) -> float:
-        """FLOPs of one execution on one device, without transcendentals.
-
-        Like the other totals, NaN for a dump that was cut off before its ENTRY.
-        """
-        return self._total(self.flops)
-
-    @cached_property
-    def total_transcendentals(self) -> float:
-        return self._total(self.transcendentals)
-
-    @cached_property
-    def total_matmul_flops(self) -> float:
-        """The part of ``total_flops`` in dots, convolutions and custom-call matmuls."""
-        return self._total(self.matmul_flops)
-
-    @cached_property
-    def total_matrix_flops(self) -> float:
-        """``total_matmul_flops`` plus what kernel authors declare: timed on the matrix unit."""
-        return self._total(self.matrix_flops)
-
-    @cached_property
-    def total_bytes(self) -> float:
-        """Bytes accessed by one execution on one device."""
-        return self._total(self.bytes)
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -161,7 +96,7 @@ class Cost:
         Keys are "flops", "bytes_accessed", "transcendentals" and "seconds"; {} if none depends. The
         totals themselves count the branches with most work.
         """
-        return branch_ranges(self) if self.module.entry is not None else {}
+        return branch_ranges(self, self.roofline) if self.module.entry is not None else {}
 
     @cached_property
     def wire_runs(self) -> Floats:
@@ -181,59 +116,17 @@ class Cost:
 
     @property
     def hardware(self) -> Hardware | None:
+        """The chip on which seconds are modelled, its figures per device; None without one."""
         return self.roofline.hardware if self.roofline is not None else None
-
-    @cached_property
-    def transfers(self) -> tuple[Transfer, ...]:
-        """Executed collectives as steps and bytes on the wire."""
-        from .roofline.roofline import find_transfers
-
-        if self.roofline is not None:
-            return self.roofline.transfers
-        return find_transfers(self.module, self.target, self.execution.calls.executed)
 
     @cached_property
     def timeline(self) -> Timeline | None:
         """The modelled step as events on lanes; None if no chip is known."""
-        from .timeline import timeline
-
-        return timeline(self)
+        return None if self.roofline is None else timeline(self, self.roofline)
 
     def on(self, hardware: Hardware) -> Cost:
         """The same cost with modelled seconds on ``hardware``."""
-        from .roofline.roofline import model
-
-        return replace(self, roofline=model(self, hardware))
-
-    @property
-    def unknown_trip_counts(self) -> tuple[str, ...]:
-        """Names of loops that are counted once because their trip count is unknown."""
-        return tuple(i.name for i in self.execution.unknown)
-
-    @cached_property
-    def unknown_flops(self) -> tuple[Instruction, ...]:
-        """Executed instructions whose FLOPs are unknown, such as custom calls."""
-        rows = np.flatnonzero(self.is_unit & np.isnan(self.flops))
-        return tuple(self.module.instructions[n] for n in rows)
-
-    @cached_property
-    def estimated_cycles(self) -> dict[int, int]:
-        """XLA:TPU's ``estimated_cycles`` of one execution, by instruction index."""
-        out: dict[int, int] = {}
-        for i in self.module.instructions:
-            if "estimated_cycles" in i.attribute_text:
-                m = _CYCLES.search(i.attribute_text)
-                if m:
-                    out[i.index] = int(m.group(1))
-        return out
-
-    @cached_property
-    def total_estimated_cycles(self) -> float | None:
-        """Sum over units × runs; None if the dump has no estimates."""
-        if self.module.entry is None:
-            return None
-        found = [c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]]
-        return float(sum(found)) if found else None
+        return _with_seconds(self, hardware)
 
     def row(self, instruction: Instruction | int) -> InstructionCost:
         """The row of one instruction, container or not."""
@@ -270,32 +163,6 @@ class Cost:
 
     def __iter__(self) -> Iterator[InstructionCost]:
         return (self.row(int(n)) for n in self._order)
-
-    @cached_property
-    def xla(self) -> tuple[XlaComparison, ...]:
-        """XLA's own cost analysis beside ours: flops, transcendentals, bytes accessed."""
-        given = self.target.cost_analysis
-        once = count_runs(
-            self.module, self.execution.calls, np.nan_to_num(self.flops), once=True
-        ).runs[table(self.module).computation]
-        calls = table(self.module).by_opcode(lambda o: o == "custom-call", bool)
-        out = []
-        for key, column in (
-            ("flops", self.flops),
-            ("transcendentals", self.transcendentals),
-            ("bytes accessed", self.bytes),
-        ):
-            # inclusive columns already include loops; units contain none
-            unit = np.nan_to_num(column) * self.is_unit
-            ours = float((unit * self.runs).sum())
-            single = float((unit * once).sum())
-            custom = float((unit * once)[calls].sum())
-            if key != "transcendentals":
-                custom += float(once[calls & self.is_unit].sum())  # XLA's -1 each
-            xla = float(given[key]) if key in given else None
-            rest = None if xla is None else single - custom - xla
-            out.append(XlaComparison(key, xla, ours, ours - single, custom, rest))
-        return tuple(out)
 
     def to_dict(self) -> dict[str, Any]:
         """Totals as plain data: what ``summary --json`` shows."""
@@ -348,10 +215,7 @@ class Cost:
         )
 
     def __repr__(self) -> str:
-        return cost_table(self)
-
-
-_CYCLES = re.compile(r'"estimated_cycles"\s*:\s*"?(\d{1,15})')
+        return _text(self)
 
 
 def _whole(value: float) -> int | float | None:
@@ -360,17 +224,85 @@ def _whole(value: float) -> int | float | None:
     return int(value) if value == int(value) else value
 
 
+def _text(cost: Cost, rows: int = 12) -> str:
+    """Totals, XLA's own beside ours, and the most expensive instructions."""
+    out = [f"cost of {cost.module.name}, {whose(cost.module, cost.target)}, one execution"]
+    out.append(
+        f"  {quantity(cost.total_flops, 'FLOP')} ({quantity(cost.total_matmul_flops, 'FLOP')} in"
+        f" matmuls and convolutions), {quantity(cost.total_transcendentals)} transcendentals,"
+        f" {quantity(cost.total_bytes, 'B')} accessed"
+    )
+    declared = cost.total_matrix_flops - cost.total_matmul_flops
+    if declared > 0:
+        out.append(
+            f"  {quantity(declared, 'FLOP')} declared by the authors of kernels, timed as matmuls"
+        )
+    if cost.ranges:
+        units = {"flops": "FLOP", "bytes_accessed": "B", "seconds": "s"}
+        said = {"bytes_accessed": "bytes accessed", "flops": "FLOPs", "seconds": "modelled"}
+        each = (
+            f"{said.get(k, k)} {quantity(a, units.get(k, ''))} – {quantity(b, units.get(k, ''))}"
+            for k, (a, b) in cost.ranges.items()
+        )
+        out.append(f"  depending on which branches of conditionals run: {', '.join(each)}")
+    for x in cost.xla:
+        if x.xla is not None:
+            unit = {"flops": "FLOP", "bytes accessed": "B"}.get(x.quantity, "")
+            parts = [
+                f"{quantity(v, unit)} {w}"
+                for v, w in ((x.loops, "loops"), (x.custom_calls, "custom calls"))
+                if v
+            ]
+            if x.other and abs(x.other) > 1e-6 * max(abs(x.xla), 1):
+                parts.append(f"{quantity(x.other, unit)} other")
+            because = f" (ours adds {', '.join(parts)})" if parts else " (the same)"
+            out.append(f"  XLA's own {x.quantity}: {quantity(x.xla, unit)}{because}")
+    if cost.total_estimated_cycles is not None:
+        out.append(f"  XLA's estimated cycles: {cost.total_estimated_cycles:,.0f}")
+    if cost.module.entry is None:
+        out.append("  cut off before ENTRY: these figures are for one run of what is there")
+    elif cost.roofline is not None:
+        out += [f"  {t}" for t in cost.roofline.text()]
+    if cost.unknown_trip_counts:
+        out.append(
+            "  counted once, trip count unknown: "
+            + ", ".join(cost.unknown_trip_counts)
+            + "; set it with cap.cost(trips={name: count})"
+        )
+    if cost.unknown_flops:
+        names = ", ".join(i.name for i in cost.unknown_flops[:5])
+        out.append(f"  FLOPs unknown for {len(cost.unknown_flops)}: {names}")
+    known = lines(cost.module)
+    body = [
+        (
+            short(r.instruction.name),
+            f"{r.runs:g}",
+            quantity(r.flops, "FLOP"),
+            quantity(r.bytes_accessed, "B"),
+            "" if math.isnan(r.intensity) else quantity(r.intensity),
+            "" if r.step_seconds is None else duration(r.step_seconds),
+            "" if r.seconds is None else duration(r.seconds),
+            r.bound,
+            known.text(r.instruction),
+        )
+        for _, r in zip(range(rows), cost, strict=False)
+    ]
+    head = "instruction runs FLOPs bytes FLOP/B".split()
+    out += grid((*head, "in step", "alone", "bound", "line"), body)
+    if len(cost) > rows:
+        out.append(f"… and {len(cost) - rows} more")
+    return printed(out)
+
+
+def _with_seconds(counts: Counts, hardware: Hardware | None) -> Cost:
+    columns = {f.name: getattr(counts, f.name) for f in fields(Counts)}
+    return Cost(**columns, roofline=None if hardware is None else model(counts, hardware))
+
+
 @per_target
 def estimated(module: Module, target: Target) -> Cost:
     """``estimate`` on the target's chip, computed once per module and target."""
     return estimate(module, target, hardware=chip_of(target))
-
-
-def chip_of(target: Target) -> Hardware | None:
-    """The chip the user chose, else the one of the device kind; None if unknown."""
-    if target.hardware:
-        return find(target.hardware)
-    return choose(target.device_kind, target.platform)
 
 
 @uncollected
@@ -388,77 +320,4 @@ def estimate(
     """
     if module.dialect != "hlo":
         raise ValueError(needs_hlo("cost", module, target))
-    target = target or Target()
-    t = table(module)
-    work = flops_module.count(module)
-    calls = call_graph(module)
-    accessed = bytes_accessed(module, calls.executed)
-    spaces = any(memory_space(leaf) for s in t.shapes for leaf in s.leaves())
-    main = main_spaces(platform(module, target))
-    in_main = bytes_accessed(module, calls.executed, only=main) if spaces else accessed
-    execution = count_runs(
-        module, calls, np.nan_to_num(work.flops) + np.nan_to_num(accessed) * 1e-3, trips=trips
-    )
-    container = t.by_opcode(lambda o: o in CONTAINERS or _names_again(o), bool)
-    is_unit = calls.executed[t.computation] & ~container
-    own_flops = _with_unknown_inside(work.flops, calls, t.computation)
-    matrix = work.matrix_flops
-    columns = [
-        inclusive_sums(module, calls, c, execution.trips)[0]
-        for c in (work.flops, work.transcendentals, work.matmul_flops, matrix, accessed, in_main)
-    ]
-    columns[0][own_flops] = np.nan
-    cost = Cost(
-        module=module,
-        target=target,
-        runs=execution.runs[t.computation],
-        flops=columns[0],
-        transcendentals=columns[1],
-        matmul_flops=columns[2],
-        matrix_flops=columns[3],
-        bytes=columns[4],
-        main_bytes=columns[5],
-        is_unit=is_unit,
-        work=work,
-        execution=execution,
-        matmul_dtype=_matmul_dtypes(module, calls, work),
-    )
-    return cost if hardware is None else cost.on(hardware)
-
-
-def _matmul_dtypes(module: Module, calls: Calls, work: flops_module.Work) -> tuple[str, ...]:
-    """Operand type of most matrix FLOPs of each instruction, fused instructions included."""
-    heaviest: dict[int, tuple[float, str]] = {}  # by computation
-    own = [d if k else "" for k, d in zip(work.kind, work.dtype, strict=True)]
-    computation = table(module).computation
-    for n in np.flatnonzero(np.nan_to_num(work.matrix_flops) > 0).tolist():
-        c, own[n] = int(computation[n]), work.dtype[n]
-        heaviest[c] = max(heaviest.get(c, (0.0, "")), (float(work.matrix_flops[n]), own[n]))
-    for c in calls.order:
-        for e in calls.below[c]:
-            if e.role is Role.FUSED and e.callee in heaviest:
-                own[e.caller] = heaviest[e.callee][1]
-                heaviest[c] = max(heaviest.get(c, (0.0, "")), heaviest[e.callee])
-    return tuple(own)
-
-
-def _names_again(opcode: str) -> bool:
-    return opcode.endswith(("-update", "-done")) and not opcode.startswith(
-        ("all-", "collective-", "copy-", "send", "recv")
-    )
-
-
-def _with_unknown_inside(
-    flops: Floats, calls: Calls, computation: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
-    """Instructions whose own FLOPs, or those of something fused into them, are unknown."""
-    unknown = np.isnan(flops)
-    some = np.zeros(len(calls.below), bool)
-    some[computation[unknown]] = True
-    if some.any():
-        for c in calls.order:
-            for e in calls.below[c]:
-                if e.role is Role.FUSED and some[e.callee]:
-                    unknown[e.caller] = True
-                    some[c] = True
-    return unknown
+    return _with_seconds(count(module, target or Target(), trips), hardware)

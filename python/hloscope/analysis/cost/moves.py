@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,10 +23,7 @@ from ..base.memory_spaces import HOST, main_spaces, memory_space, platform
 from ..base.memory_tiling import storage_bytes
 from ..base.table import per_target, table
 from .copies import copy_ends, is_asynchronous
-from .cost import estimated
-
-if TYPE_CHECKING:
-    from .cost import Cost
+from .cost import Cost, estimated
 
 CONCAT = "ConcatBitcast"
 _STEPS = 4  # most updates between a start and its done

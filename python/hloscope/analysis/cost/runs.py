@@ -152,7 +152,7 @@ def count_runs(
     trips: Mapping[str, int] | None = None,
     once: bool = False,
     least: bool = False,
-    counts: Mapping[int, int | None] | None = None,
+    trip_counts: Mapping[int, int | None] | None = None,
 ) -> Runs:
     """Runs of every computation.
 
@@ -160,11 +160,10 @@ def count_runs(
     chosen. ``trips`` gives trip counts by name of the ``while``, overriding those of the dump;
     a name that is not a loop of the module raises ``ValueError``. ``once`` counts every body
     and condition once, as XLA's cost analysis does. ``least`` takes the branches with least work;
-    ``counts`` are trip counts by index of the ``while``, if already computed.
+    ``trip_counts`` are those by index of the ``while``, if already computed.
     """
     t = table(module)
-    if counts is None:
-        counts = _trip_counts(t, trips or {})
+    counts = _trip_counts(t, trips or {}) if trip_counts is None else trip_counts
     taken: dict[int, int] = {}
     inclusive_sums(module, calls, work, {} if once else counts, least=least, taken=taken)
     runs = np.zeros(len(module.computations))

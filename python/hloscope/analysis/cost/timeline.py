@@ -12,7 +12,6 @@ Times are relative to the computation of the event, so that a loop's body appear
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,9 @@ from ...hlo import Module
 from ...hlo.collective_kinds import is_collective
 from ..base.table import table
 from ..comms.collectives import collectives
-from .roofline.roofline import BOUNDS
+from .counts import Counts
+from .roofline.roofline import BOUNDS, Roofline
 from .runs import Edge, Role
-
-if TYPE_CHECKING:
-    from .cost import Cost
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -77,15 +74,12 @@ class Timeline:
         return runs
 
 
-def timeline(cost: Cost) -> Timeline | None:
-    """The timeline of a modelled program; None if no time is modelled."""
-    r = cost.roofline
-    if r is None:
-        return None
-    module = cost.module
+def timeline(counts: Counts, r: Roofline) -> Timeline:
+    """The timeline of a modelled program."""
+    module = counts.module
     t = table(module)
-    calls = cost.execution.calls
-    left_out = set(cost.execution.branches_left_out)
+    calls = counts.execution.calls
+    left_out = set(counts.execution.branches_left_out)
     alone = t.by_opcode(is_collective, bool)
     aside = r.bound_by == BOUNDS.index("copy")  # in parallel to the rest, where that leaves room
     busy = np.where(alone | aside, 0.0, np.nan_to_num(r.seconds))
@@ -96,7 +90,7 @@ def timeline(cost: Cost) -> Timeline | None:
     for e in calls.edges:
         if e.role >= Role.BODY and e.callee not in left_out:
             below.setdefault(e.caller, []).append(e)
-    rows = collectives(module, cost.target)
+    rows = collectives(module, counts.target)
     lanes = ["compute", "waiting"]
     events: list[tuple[int, int, int, float, float, int, float]] = []
     length = np.zeros(len(module.computations))
@@ -124,7 +118,7 @@ def timeline(cost: Cost) -> Timeline | None:
             for e in below.get(n, ()):
                 times = 1.0
                 if e.role in (Role.BODY, Role.CONDITION):
-                    known = cost.execution.trips.get(n)
+                    known = counts.execution.trips.get(n)
                     times = 1.0 if known is None else float(known + (e.role is Role.CONDITION))
                 took = float(length[e.callee]) * times
                 if took > 0:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...analysis.cost.chip import for_target
 from ...analysis.cost.copies import copies
 from ...analysis.cost.cost import Cost, estimated
-from ...analysis.cost.roofline.roofline import for_target, reach, slice_of
+from ...analysis.cost.roofline.executed import slice_of
+from ...analysis.cost.roofline.roofline import reach
 from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
 

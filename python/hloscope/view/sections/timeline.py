@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.cost.cost import estimated
-from ...analysis.cost.timeline import timeline
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -18,7 +17,7 @@ def add(builder: Builder, context: Context) -> None:
     if module.dialect != "hlo" or module.entry is None:
         return
     cost = estimated(module, context.target)
-    found = timeline(cost)
+    found = cost.timeline
     if found is None or not len(found) or cost.hardware is None:
         return
     builder.column("timeline.computation", "u32", found.computation)

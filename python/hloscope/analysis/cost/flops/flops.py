@@ -65,7 +65,7 @@ class Work:
     dtype: tuple[str, ...]
 
 
-def count(module: Module) -> Work:
+def count_work(module: Module) -> Work:
     """Count the work of one execution of each instruction, without called computations."""
     return _Counter(module).work()
 

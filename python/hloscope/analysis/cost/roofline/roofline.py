@@ -1,7 +1,7 @@
 """Modelled seconds on a chip: not measured, from the few assumptions stated here.
 
 An instruction takes as long as its scarcest resource (Williams, Waterman, Patterson 2009,
-"Roofline"), a collective as the alpha-beta model says (``roofline_collectives.py``):
+"Roofline"), a collective as the alpha-beta model says (``transfers.py``):
 
     seconds = max( matmul FLOPs / peak of the operand type,
                    other FLOPs + transcendentals / peak of the vector units,
@@ -9,7 +9,7 @@ An instruction takes as long as its scarcest resource (Williams, Waterman, Patte
     seconds = steps · latency + bytes / bandwidth of a link, near and far in parallel
 
 Instructions run one after another, but copies to VMEM and to the host run in parallel to all of
-them (``cost_copies.py``): they use the bandwidth that the others leave, and cost time only for
+them (``copies.py``): they use the bandwidth that the others leave, and cost time only for
 the rest.
 
 An asynchronous collective runs in parallel to what is scheduled between its start and its done,
@@ -25,30 +25,28 @@ Peaks are vendors' figures; real programs reach only part of them, so times are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ....hardware import Hardware, choose, find
-from ....hlo import Instruction, Module, Target
+from ....hardware import Hardware
+from ....hlo import Instruction, Module
 from ....hlo.collective_kinds import is_collective
-from ....hlo.shardings.devices import device_counts
 from ...base.table import table
-from ...comms.collectives import Collectives, collectives
 from ...text.units import duration
+from ..chip import for_target
 from ..copies import copies
-from .collectives import MAX_BLOCK, Transfer, TransferMaker
-from .slices import between_slices
-from .torus import assumed_slice
-
-if TYPE_CHECKING:
-    from ..cost import Cost
+from ..counts import Counts
+from .executed import slice_of
+from .transfers import MAX_BLOCK, Transfer
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 BOUNDS = ("", "compute", "vector", "memory", "collective", "unknown", "copy")
+_NOTHING, _COMPUTE, _VECTOR, _MEMORY, _COLLECTIVE, _UNKNOWN, _COPY = range(len(BOUNDS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +110,14 @@ class Roofline:
         the time waited for it, in the row of its start, and an asynchronous copy its share of
         ``copy_wait_seconds``.
         """
-        collective, copy = BOUNDS.index("collective"), BOUNDS.index("copy")
-        beside = np.isin(self.bound_by, (collective, copy))
+        beside = np.isin(self.bound_by, (_COLLECTIVE, _COPY))
         alone = ~beside & (self.runs > 0)
         out = np.where(alone, self.seconds * self.runs, 0.0)
         for t, waited in zip(self.transfers, self.waited_seconds.tolist(), strict=True):
             out[t.start] += waited
-        out[(self.bound_by == collective) & np.isnan(self.seconds) & (self.runs > 0)] = np.nan
+        out[(self.bound_by == _COLLECTIVE) & np.isnan(self.seconds) & (self.runs > 0)] = np.nan
         if self.copy_seconds > 0:
-            moved = np.where(self.bound_by == copy, self.seconds * self.runs, 0.0)
+            moved = np.where(self.bound_by == _COPY, self.seconds * self.runs, 0.0)
             out += moved * (self.copy_wait_seconds / self.copy_seconds)
         return out
 
@@ -144,7 +141,7 @@ class Roofline:
     @cached_property
     def unknown_transfers(self) -> int:
         """Number of executed collectives whose time is unknown."""
-        of = self.bound_by == BOUNDS.index("collective")
+        of = self.bound_by == _COLLECTIVE
         return int((of & np.isnan(self.seconds) & (self.runs > 0)).sum())
 
     @property
@@ -199,31 +196,6 @@ class Roofline:
         return lines
 
 
-def for_target(hardware: Hardware, target: Target) -> Hardware:
-    """The chip's figures per device: in some topologies each core is a device."""
-    places = [(d.slice, d.coords) for d in target.devices if d.coords is not None]
-    if not places or len(places) != len(target.devices):
-        return hardware
-    share = len(places) // max(1, len(set(places)))
-    if share == hardware.devices_per_chip or share < 1:
-        return hardware
-    factor = hardware.devices_per_chip / share
-    return replace(
-        hardware,
-        memory_bytes=hardware.memory_bytes * factor,
-        memory_bandwidth=hardware.memory_bandwidth * factor,
-        matmul={k: v * factor for k, v in hardware.matmul.items()},
-        vector=None if hardware.vector is None else hardware.vector * factor,
-        host_bandwidth=None
-        if hardware.host_bandwidth is None
-        else hardware.host_bandwidth * factor,
-        links=tuple(
-            replace(x, bytes_per_second=x.bytes_per_second * factor) for x in hardware.links
-        ),
-        devices_per_chip=share,
-    )
-
-
 def reach(hardware: Hardware) -> int:
     """Index into ``Transfer.levels`` for the chip's near link: blocks of 2**k devices, or all."""
     group = hardware.links[0].group if hardware.links else 0
@@ -245,98 +217,70 @@ def transfer_time(hardware: Hardware, t: Transfer) -> float:
     )
 
 
-def slice_of(module: Module, target: Target) -> tuple[int, ...]:
-    """The slice assumed for a program whose devices' positions are unknown."""
-    replicas, partitions = device_counts(module, target)
-    chip = find(target.hardware) if target.hardware else choose(target.device_kind)
-    near = chip.links[0] if chip is not None and chip.links else None
-    dimensions = near.axes if near is not None and near.kind == "torus" else 2
-    return assumed_slice(max(1, replicas * partitions), dimensions)
+@dataclass(frozen=True, eq=False)
+class _Alone:
+    """Seconds of one execution of each unit if nothing else ran, and of its memory traffic."""
+
+    seconds: Floats
+    bound_by: npt.NDArray[np.int8]
+    memory: Floats
 
 
-def find_transfers(
-    module: Module, target: Target, executed: npt.NDArray[np.bool_], rows: Collectives | None = None
-) -> tuple[Transfer, ...]:
-    """Every executed collective, with the instructions at which it starts and is awaited."""
-    rows = rows if rows is not None else collectives(module, target)
-    computation = table(module).computation
-    out: list[Transfer] = []
-    maker = TransferMaker(target, slice_of(module, target))
-    for row in rows:
-        if row.is_of_permutes:
-            for part in row.parts:
-                i = part.instruction
-                if executed[computation[i.index]]:
-                    kind, done = "collective-permute", _done(i)
-                    out.append(maker.make(row, i.index, done, kind, part.bytes, part.groups))
-            continue
-        if row.network == "dcn":
-            continue  # below
-        members = [m for m in row.members if executed[computation[m]]]
-        at_start = [m for m in members if computation[m] == computation[members[0]]]
-        if at_start:
-            start, done = at_start[0], at_start[-1]
-            out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
-    out += between_slices(module, executed, rows)
-    return tuple(sorted(out, key=lambda t: (t.start, t.done)))
-
-
-def _done(start: Instruction) -> int:
-    for u in start.users:
-        if u.opcode.endswith("-done"):
-            return u.index
-    return start.index
-
-
-def model(cost: Cost, hardware: Hardware) -> Roofline:
-    """Modelled seconds of every unit of ``cost`` on ``hardware``."""
-    hardware = for_target(hardware, cost.target)
-    n = len(cost.module.instructions)
-    executed = cost.execution.calls.executed
-    transfers = cost.transfers
-    wire = np.array([transfer_time(hardware, t) for t in transfers], np.float64)
-    dtypes = sorted(set(cost.matmul_dtype))
+def _alone(counts: Counts, hardware: Hardware) -> _Alone:
+    """The scarcest resource of each unit: matrix units, vector units or memory."""
+    n = len(counts.module.instructions)
+    dtypes = sorted(set(counts.matmul_dtype))
     rates = np.array([hardware.matmul_rate(d) or np.nan for d in dtypes], np.float64)
-    column = rates[np.searchsorted(dtypes, cost.matmul_dtype)] if n else np.zeros(0)
-    unit = cost.is_unit
-    matmul = np.divide(cost.matrix_flops, column, out=np.zeros(n), where=cost.matrix_flops > 0)
-    other = cost.flops - cost.matrix_flops + cost.transcendentals
+    rate = rates[np.searchsorted(dtypes, counts.matmul_dtype)] if n else np.zeros(0)
+    matmul = np.divide(counts.matrix_flops, rate, out=np.zeros(n), where=counts.matrix_flops > 0)
+    other = counts.flops - counts.matrix_flops + counts.transcendentals
     vector = other / hardware.vector if hardware.vector else np.where(np.isnan(other), np.nan, 0.0)
-    memory = cost.main_bytes / hardware.memory_bandwidth
-    stacked = np.vstack([matmul, vector, memory])
+    memory = counts.main_bytes / hardware.memory_bandwidth
+    stacked = np.vstack([matmul, vector, memory])  # in the order of BOUNDS from _COMPUTE
     seconds = stacked.max(axis=0, initial=0.0)
-    bound = np.where(
-        np.isnan(seconds), 5, np.where(seconds > 0, stacked.argmax(axis=0) + 1, 0)
-    ).astype(np.int8)
-    seconds = np.where(unit, seconds, 0.0)
-    bound[~unit] = 0
-    opcodes = table(cost.module).opcodes
-    alone = table(cost.module).by_opcode(is_collective, bool) if opcodes else unit
-    seconds[alone] = 0.0  # a collective is its transfer; fusions around one still compute
-    bound[alone] = 0
-    for t in transfers:
-        if alone[t.start]:
-            bound[t.start] = BOUNDS.index("collective")
-    moved = copies(cost.module)
-    aside = moved.is_copy & unit
+    scarcest = np.where(seconds > 0, stacked.argmax(axis=0) + _COMPUTE, _NOTHING)
+    bound = np.where(np.isnan(seconds), _UNKNOWN, scarcest)
+    return _Alone(
+        np.where(counts.is_unit, seconds, 0.0),
+        np.where(counts.is_unit, bound, _NOTHING).astype(np.int8),
+        memory,
+    )
+
+
+def model(counts: Counts, hardware: Hardware) -> Roofline:
+    """Modelled seconds of every unit on ``hardware``.
+
+    Collectives and asynchronous copies run in parallel to the rest: a collective takes the time
+    of its transfer, and a copy that of the bandwidth or link that it uses.
+    """
+    hardware = for_target(hardware, counts.target)
+    module, runs = counts.module, counts.runs
+    transfers = counts.transfers
+    wire = np.array([transfer_time(hardware, t) for t in transfers], np.float64)
+    alone = _alone(counts, hardware)
+    seconds, bound = alone.seconds, alone.bound_by
+    moved = copies(module)
+    is_copy = moved.is_copy & counts.is_unit
+    collective = table(module).by_opcode(is_collective, bool)
+    # a collective is its transfer; fusions around one still compute
+    seconds[collective | is_copy] = 0.0
+    bound[collective | is_copy] = _NOTHING
+    exposed = exposed_seconds(module, seconds, transfers, wire)
+    busy = np.nan_to_num(seconds)
+    for t, s in zip(transfers, wire, strict=True):
+        if collective[t.start]:
+            seconds[t.start], bound[t.start] = s, _COLLECTIVE
     link = hardware.host_bandwidth or hardware.memory_bandwidth
     on_host = np.vstack([moved.from_host, moved.to_host]) / link
-    copying = np.where(aside, np.maximum(memory, on_host.max(axis=0)), 0.0)
-    seconds[aside] = 0.0
-    bound[aside] = 0
-    exposed = _exposed(cost.module, executed, seconds, transfers, wire)
-    for t, s in zip(transfers, wire, strict=True):
-        if alone[t.start]:
-            seconds[t.start] = s
-    runs, busy = cost.runs, np.where(alone, 0.0, np.nan_to_num(seconds))
+    copying = np.where(is_copy, np.maximum(alone.memory, on_host.max(axis=0)), 0.0)
+    seconds[is_copy] = copying[is_copy]
+    bound[copying > 0] = _COPY
+    # Copies have the bandwidth that computation leaves over, and the host link for the whole step.
     waited = float((exposed * runs).sum())
-    left = np.where(unit & ~aside & ~alone, np.maximum(0.0, busy - np.nan_to_num(memory)), 0.0)
-    short = float((np.where(aside, memory, 0.0) * runs).sum() - (left * runs).sum()) - waited
-    over_link = float((np.where(aside, on_host, 0.0) * runs).sum(axis=1).max())
-    wait = max(0.0, short, over_link - float((busy * runs).sum()) - waited)
-    seconds[aside] = copying[aside]
-    bound[aside] = np.where(copying[aside] > 0, BOUNDS.index("copy"), 0)
-    rows = np.flatnonzero(np.isnan(seconds))
+    beside = counts.is_unit & ~is_copy & ~collective
+    left = np.where(beside, np.maximum(0.0, busy - np.nan_to_num(alone.memory)), 0.0)
+    too_little = float((np.where(is_copy, alone.memory, 0.0) * runs).sum() - (left * runs).sum())
+    over_link = float((np.where(is_copy, on_host, 0.0) * runs).sum(axis=1).max())
     torus = bool(hardware.links) and hardware.links[0].kind == "torus"
     assumed = torus and not all(t.torus_is_known for t in transfers)
     return Roofline(
@@ -346,17 +290,18 @@ def model(cost: Cost, hardware: Hardware) -> Roofline:
         transfers=transfers,
         transfer_seconds=np.nan_to_num(wire),
         exposed=exposed,
-        runs=cost.runs,
-        unmodelled=tuple(cost.module.instructions[k] for k in rows),
+        runs=runs,
+        unmodelled=tuple(module.instructions[k] for k in np.flatnonzero(np.isnan(seconds))),
         copy_seconds=float((copying * runs).sum()),
-        copy_wait_seconds=wait,
-        assumed_slice=slice_of(cost.module, cost.target) if assumed else (),
+        copy_wait_seconds=max(
+            0.0, too_little - waited, over_link - float((busy * runs).sum()) - waited
+        ),
+        assumed_slice=slice_of(module, counts.target) if assumed else (),
     )
 
 
-def _exposed(
+def exposed_seconds(
     module: Module,
-    executed: npt.NDArray[np.bool_],
     seconds: Floats,
     transfers: Sequence[Transfer],
     wire: Floats,

@@ -1,7 +1,7 @@
 """Transfers between TPU slices, which XLA compiles to sends and receives through the host.
 
 A multi-slice program is compiled for one slice. A reduction over all slices becomes, as in
-``roofline_collectives.py``, a reduce-scatter in the slice, an exchange between slices and an
+``transfers.py``, a reduce-scatter in the slice, an exchange between slices and an
 all-gather; the exchange is a send and a receive of one rendezvous, with attributes such as
 
     _xla_host_transfer_rendezvous="all-reduce_0", _xla_megascale_transfer_type="ALL_REDUCE",
@@ -17,7 +17,7 @@ from ....hlo import Module
 from ....hlo.shardings.slices import meant_slices
 from ...comms.collectives import Collectives
 from ...comms.collectives_slices import exchanged, find_between_slices
-from .collectives import MAX_BLOCK, Levels, Transfer, ring
+from .transfers import MAX_BLOCK, Levels, Transfer, ring
 
 
 def between_slices(

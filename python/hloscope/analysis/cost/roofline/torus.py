@@ -3,7 +3,7 @@
     x ─ x ─ x ─ x     a line of 4: 3 steps, in one direction
     └───────────┘     a ring of 4: 2 steps, in both directions at once
 
-The formulas and their sources are in ``roofline_collectives.py``.
+The formulas and their sources are in ``transfers.py``.
 """
 
 from __future__ import annotations

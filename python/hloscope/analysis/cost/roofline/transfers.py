@@ -44,7 +44,7 @@ from .torus import Spanned, torus, torus_axes
 MAX_BLOCK = 16
 
 
-Cost = tuple[float, float]  # (steps, bytes of the busiest link)
+StepsAndBytes = tuple[float, float]  # (steps, bytes of the busiest link)
 _At = tuple[tuple[str, object] | None, str | None]  # groups, mesh axes
 
 
@@ -52,9 +52,9 @@ _At = tuple[tuple[str, object] | None, str | None]  # groups, mesh axes
 class Levels:
     """Near link, as a switch and as a torus, and far link; (0, 0) if not used."""
 
-    switch: Cost
-    torus: Cost
-    far: Cost
+    switch: StepsAndBytes
+    torus: StepsAndBytes
+    far: StepsAndBytes
 
 
 _UNKNOWN = Levels(*[(float("nan"), float("nan"))] * 3)
