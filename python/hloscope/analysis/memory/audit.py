@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ...hlo import Instruction, Shape
+from ...hlo import Instruction, Shape, Target
+from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT, OUTPUT, leaf_span
-
-if TYPE_CHECKING:
-    from .memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +29,13 @@ class Donation:
     why: str = ""  # reason, if donated without effect
 
 
-def audit_donations(memory: Memory) -> tuple[Donation, ...]:
+def audit_donations(live: Liveness, target: Target) -> tuple[Donation, ...]:
     """One row per argument that is aliased, donated without effect, or worth donating.
 
     An argument is worth donating if an output of the same shape and layout has its own memory;
     each output is matched to one argument only, largest outputs first.
     """
-    module, target, live = memory.module, memory.target, memory.liveness
+    module = live.module
     entry = module.entry
     if entry is None or entry.root is None:
         return ()
@@ -54,7 +52,7 @@ def audit_donations(memory: Memory) -> tuple[Donation, ...]:
         aliased[a.parameter_number].append(a.output_index)
     taken = {index for indices in aliased.values() for index in indices}
     free = sorted(
-        (index for index in results if index not in taken and _owns(memory, index)),
+        (index for index in results if index not in taken and _owns(live, index)),
         key=lambda index: -results[index].byte_size,
     )
     out: list[Donation] = []
@@ -104,10 +102,9 @@ def _why_in_vain(results: Shape, shape: Shape) -> str:
     return f"no output is {shape.dense_text} on a device"
 
 
-def _owns(memory: Memory, index: tuple[int, ...]) -> bool:
+def _owns(live: Liveness, index: tuple[int, ...]) -> bool:
     """Whether the output has its own allocation."""
-    live = memory.liveness
-    entry = memory.module.entry
+    entry = live.module.entry
     if entry is None or entry.root is None:
         return False
     at, count = leaf_span(entry.root.shape, index)
@@ -138,14 +135,18 @@ _MOVES = frozenset(
 )
 
 
-def find_parameter_copies(memory: Memory) -> tuple[ParameterCopy, ...]:
-    """Copies and conversions of whole parameters, largest first."""
-    live = memory.liveness
+def find_parameter_copies(
+    live: Liveness, argument_names: Mapping[int, str]
+) -> tuple[ParameterCopy, ...]:
+    """Copies and conversions of whole parameters, largest first.
+
+    ``argument_names`` are by buffer of ``live``; an argument without one has that of its parameter.
+    """
     out: list[ParameterCopy] = []
     for b in range(len(live.size)):
         if live.size[b] == 0 or live.kind[b] == ARGUMENT:
             continue
-        i = memory.module.instructions[int(live.defined_by[b])]
+        i = live.module.instructions[int(live.defined_by[b])]
         source = _moved_from(i)
         if source is None or len(live.values.nodes(source)) != 1:
             continue
@@ -161,7 +162,7 @@ def find_parameter_copies(memory: Memory) -> tuple[ParameterCopy, ...]:
         out.append(
             ParameterCopy(
                 i,
-                memory.value(a).name,
+                argument_names.get(a, source.name),
                 int(live.size[b]),
                 changes or "memory space",
                 int(live.start[b]),

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Shape
 from ..base.loops.trips import trip_count
@@ -25,9 +24,6 @@ from ..base.phases.phases import PHASES, phases
 from ..cost.runs import Calls, Role
 from .argument_roles import moves_only
 from .liveness.liveness import Liveness
-
-if TYPE_CHECKING:
-    from .memory import Memory
 
 ROLES = ("stacked", "read by slices", "updated", "passed through", "counter")
 
@@ -87,9 +83,9 @@ class Residual:
         return self.stored.op_name if self.stored is not None else ""
 
 
-def find_loops(memory: Memory) -> tuple[Loop, ...]:
+def find_loops(live: Liveness) -> tuple[Loop, ...]:
     """Executed while loops in the order of the schedule."""
-    module, live = memory.module, memory.liveness
+    module = live.module
     calls = live.values.calls
     phase = phases(module)
     bodies = {
@@ -104,16 +100,16 @@ def find_loops(memory: Memory) -> tuple[Loop, ...]:
                     loop,
                     trip_count(loop),
                     PHASES[int(phase[n])],
-                    _carries(memory, calls, loop, bodies.get(loop.index)),
+                    _carries(live, calls, loop, bodies.get(loop.index)),
                 )
             )
     return tuple(out)
 
 
 def _carries(
-    memory: Memory, calls: Calls, loop: Instruction, body: int | None
+    live: Liveness, calls: Calls, loop: Instruction, body: int | None
 ) -> tuple[Carry, ...]:
-    live, module = memory.liveness, memory.module
+    module = live.module
     nodes = list(live.values.nodes(loop))
     leaves = list(loop.shape.leaves())
     written: dict[int, Instruction] = {}
@@ -143,7 +139,7 @@ def _carries(
         stored = slice_shape = None
         if b in written:
             role = "stacked"
-            stored, slice_shape = _stored(written[b], inner, memory)
+            stored, slice_shape = _stored(written[b], live)
         elif b in made:
             role = "counter" if not shape.rank and shape.element_type[:1] in "su" else "updated"
         else:
@@ -207,9 +203,7 @@ def _updates_own(fusion: Instruction, update: Instruction, buffer: int, live: Li
 _SAME_VALUE = frozenset({"bitcast", "reshape", "broadcast", "copy", "transpose", "convert"})
 
 
-def _stored(
-    update: Instruction, inner: list[int], memory: Memory
-) -> tuple[Instruction | None, Shape | None]:
+def _stored(update: Instruction, live: Liveness) -> tuple[Instruction | None, Shape | None]:
     """The value written, looking through moves and conversions, and the shape of one slice."""
     if len(update.operands) < 2:
         return None, None
@@ -218,7 +212,7 @@ def _stored(
         return None, None
     value = update.operands[position]
     shape = value.shape
-    callers = _fusion_callers(memory)
+    callers = _fusion_callers(live)
     seen_carry = False
     for _ in range(64):
         if value.opcode in _SAME_VALUE and value.operands:
@@ -252,20 +246,19 @@ def _element(whole: Instruction | None, i: Instruction) -> Instruction | None:
     return next(islice(whole.operands, int(m[1]), None), None)
 
 
-def _fusion_callers(memory: Memory) -> dict[int, Instruction]:
+def _fusion_callers(live: Liveness) -> dict[int, Instruction]:
     out: dict[int, Instruction] = {}
-    for e in memory.liveness.values.calls.edges:
+    for e in live.values.calls.edges:
         if e.role is Role.FUSED:
-            out.setdefault(e.callee, memory.module.instructions[e.caller])
+            out.setdefault(e.callee, live.module.instructions[e.caller])
     return out
 
 
-def _whole_copies(memory: Memory) -> dict[int, int]:
+def _whole_copies(live: Liveness) -> dict[int, int]:
     """Buffer → the one of which it is only a copy or conversion."""
-    live = memory.liveness
     out: dict[int, int] = {}
     for n in live.schedule.tolist():
-        i = memory.module.instructions[n]
+        i = live.module.instructions[n]
         if len(i.operands) != 1 or i.operands[0].shape.is_tuple or not moves_only(i):
             continue
         made, given = live.values.nodes(i), live.values.nodes(i.operands[0])
@@ -286,13 +279,12 @@ def _stack_behind(buffer: int, origin: Mapping[int, int], writers: Container[int
     return buffer if buffer in writers else None
 
 
-def find_residuals(memory: Memory) -> tuple[Residual, ...]:
+def find_residuals(live: Liveness, loops: Sequence[Loop]) -> tuple[Residual, ...]:
     """Buffers stacked by one loop and only read, or passed through, by a later one; largest first.
 
     The later one may carry a copy or conversion of the stack.
     """
-    loops = memory.loops
-    origin = _whole_copies(memory)
+    origin = _whole_copies(live)
     position = {loop.instruction.index: k for k, loop in enumerate(loops)}
     writers: dict[int, tuple[Loop, Carry]] = {}
     readers: dict[int, list[Loop]] = defaultdict(list)

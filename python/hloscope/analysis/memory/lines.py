@@ -7,27 +7,25 @@ an argument                      none: it belongs to the caller
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..base.lines.lines import lines
+from .carries import Residual
+from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT
-
-if TYPE_CHECKING:
-    from .memory import Memory
 
 Ints = npt.NDArray[np.int64]
 
 
-def buffer_frames(memory: Memory) -> Ints:
+def buffer_frames(live: Liveness, residuals: Iterable[Residual]) -> Ints:
     """Innermost frame id, in ``module.source_frames()``, of each buffer; 0 for none."""
-    live = memory.liveness
-    frame = lines(memory.module).frame
+    frame = lines(live.module).frame
     found = frame[live.defined_by] if len(live.defined_by) else live.defined_by.copy()
     found[live.kind == ARGUMENT] = 0
-    for r in memory.residuals:
+    for r in residuals:
         if r.stored is not None and frame[r.stored.index] and live.kind[r.buffer] != ARGUMENT:
             found[r.buffer] = frame[r.stored.index]
     return np.asarray(found)

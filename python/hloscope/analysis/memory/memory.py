@@ -1,10 +1,11 @@
 """Memory of one device: live bytes over the schedule, what holds them, and XLA's own figures.
 
-    liveness.py           live ranges, simulated from the schedule
+    liveness/             live ranges, simulated from the schedule
     categories.py         what each buffer is for
-    memory_audit.py       donation, copies of parameters, padding
-    memory_carries.py     what loops carry: what a remat policy actually stores
-    memory_lines.py       the source line of each buffer
+    audit.py              donation, copies of parameters
+    carries.py            what loops carry: what a remat policy actually stores
+    lines.py              the source line of each buffer
+    peaks.py              the peak of each memory
        └─▶ Memory
 
 Four peaks of the device's main memory, each labelled; ``spaces`` has those of other memories:
@@ -32,22 +33,24 @@ import numpy.typing as npt
 from ...hlo import Instruction, Module, Shape, StackFrame, Target
 from ..base.dialects import needs_hlo
 from ..base.lines.frames import own_line
-from ..base.lines.lines import lines
+from ..base.lines.lines import lines, said
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
 from ..base.memory_tiling import storage_bytes
 from ..base.phases.phases import PHASES, phases
 from ..base.table import per_target
+from ..comms.partitions import whose
 from ..cost.pause import uncollected
 from ..cost.runs import Role
 from ..grouping.scopes import scopes
+from ..text.units import grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
 from .lines import buffer_frames
-from .liveness.liveness import KINDS, Liveness, simulate
-from .liveness.values import ARGUMENT, OUTPUT
-from .peaks import MemorySpace, allocated, assigned, heap_padding, space_peaks
-from .text import memory_table
+from .liveness.liveness import KINDS, Liveness
+from .liveness.simulate import simulate
+from .liveness.values import ARGUMENT, OUTPUT, TEMP
+from .peaks import MemorySpace, allocated, assigned, heap_padding, peaks_beside_main
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +145,7 @@ class Memory:
     @cached_property
     def heap_padding_bytes(self) -> int:
         """Bytes that TPU's heap takes beyond the values in it; 0 on other platforms."""
-        return heap_padding(self)
+        return heap_padding(self.liveness, self.timeline) if self.platform == "tpu" else 0
 
     @cached_property
     def constant_bytes(self) -> int:
@@ -169,7 +172,7 @@ class Memory:
     def assigned_bytes(self) -> int | None:
         """Sum of XLA's allocations in main memory except thread-local ones and constants; None
         if unknown."""
-        return assigned(self, self.main_spaces)
+        return assigned(self.module, self.main_spaces)
 
     @property
     def allocated_bytes(self) -> int | None:
@@ -229,7 +232,7 @@ class Memory:
         """The part of the simulated peak held by temporaries."""
         live = self.liveness
         counted = live.live_at(self.peak_point, self.main_spaces)
-        return int(live.size[counted][live.kind[counted] == 2].sum())
+        return int(live.size[counted][live.kind[counted] == TEMP].sum())
 
     @cached_property
     def peak_temp_dense_bytes(self) -> int:
@@ -251,7 +254,8 @@ class Memory:
     @cached_property
     def spaces(self) -> tuple[MemorySpace, ...]:
         """Each memory that the program uses, with name and peak, the device's main memory first."""
-        return space_peaks(self)
+        main = MemorySpace(MAIN, self.space_name(MAIN), self.peak_bytes, self.peak_source)
+        return (main, *peaks_beside_main(self.liveness, self.target, self.platform))
 
     def space_name(self, number: int) -> str:
         """Name of a layout's ``S(n)`` on this platform: "HBM", "VMEM", "host", …"""
@@ -308,7 +312,7 @@ class Memory:
     @cached_property
     def frames(self) -> Ints:
         """Frame id of each buffer of ``liveness``, in ``module.source_frames()``; 0 for none."""
-        return buffer_frames(self)
+        return buffer_frames(self.liveness, self.residuals)
 
     def _scope(self, i: Instruction) -> str:
         found = scopes(self.module)
@@ -379,12 +383,12 @@ class Memory:
     @cached_property
     def donations(self) -> tuple[Donation, ...]:
         """Arguments that share memory with outputs, that could, or are donated without effect."""
-        return audit_donations(self)
+        return audit_donations(self.liveness, self.target)
 
     @cached_property
     def parameter_copies(self) -> tuple[ParameterCopy, ...]:
         """Copies and transposes of whole parameters, such as ``wrapped_transpose`` of a weight."""
-        return find_parameter_copies(self)
+        return find_parameter_copies(self.liveness, self._names)
 
     @cached_property
     def padding_at_peak(self) -> int:
@@ -394,12 +398,12 @@ class Memory:
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """What each while loop carries, element by element."""
-        return find_loops(self)
+        return find_loops(self.liveness)
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
         """Values that one loop stacks and a later one reads: what is stored for backward."""
-        return find_residuals(self)
+        return find_residuals(self.liveness, self.loops)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: peaks, peak instruction, bytes by category, by line and by memory space."""
@@ -446,7 +450,45 @@ class Memory:
         )
 
     def __repr__(self) -> str:
-        return memory_table(self)
+        return _text(self)
+
+
+def _text(memory: Memory, rows: int = 12) -> str:
+    """Text with peaks, categories and the largest values live at the peak."""
+    at = memory.peak_instruction
+    out = [
+        f"memory of {memory.module.name}, {whose(memory.module, memory.target)}",
+        f"  peak of {memory.space_name(0)} {size(memory.peak_bytes)} ({memory.peak_bytes:,} B,"
+        f" {memory.peak_source})",
+    ]
+    if memory.peak_source != "simulated":
+        out.append(f"  simulated {size(memory.simulated_bytes)} ({memory.simulated_bytes:,} B)")
+    if memory.xla_peak_bytes is not None and memory.peak_bytes != memory.xla_peak_bytes:
+        note = memory.xla_peak_note
+        out.append(f"  XLA's peak_memory_in_bytes {memory.xla_peak_bytes:,} B{note}")
+    for s in memory.spaces[1:]:
+        out.append(f"  {s.name} {size(s.peak_bytes)} ({s.peak_bytes:,} B, {s.source})")
+    if at is not None:
+        out.append(f"  highest at %{at.name} ({memory.peak_point + 1} of {len(memory.schedule)})")
+    out.append("  " + ", ".join(f"{c} {size(b)}" for c, b in memory.by_category.items()))
+    if memory.residuals:
+        total = sum(r.bytes for r in memory.residuals)
+        out.append(f"  stored between loops for backward: {size(total)}")
+    body = [
+        (
+            short(v.name),
+            size(v.bytes),
+            v.category,
+            v.shape.dense_text,
+            f"{v.start}–{v.end}",
+            said(own_line(v.frames), v.inferred),
+        )
+        for _, v in zip(range(rows), memory, strict=False)
+    ]
+    out += grid(("live at the peak", "bytes", "category", "shape", "live", "line"), body)
+    if len(memory) > rows:
+        out.append(f"… and {len(memory) - rows} more")
+    return printed(out)
 
 
 def _sums(rows: Iterable[tuple[str, int]]) -> dict[str, int]:

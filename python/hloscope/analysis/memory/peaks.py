@@ -15,18 +15,18 @@ programs, and the others differ by places of a few scalars.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from ...hlo import Target
+from ...hlo import Module, Target
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
 from ..cost.flops.elementwise import ELEMENTWISE
 from ..cost.runs import Role
+from .liveness.liveness import Liveness
 from .liveness.values import TEMP
 
-if TYPE_CHECKING:
-    from .memory import Memory
+Ints = npt.NDArray[np.int64]
 
 HEAP_PLACE = 16_384
 # ops of the scalar core, whose scalar results need no place in HBM
@@ -60,9 +60,9 @@ def allocated(target: Target, prefix: str = "") -> int | None:
     return held - stats.get(f"{prefix}alias_size_in_bytes", 0)
 
 
-def assigned(memory: Memory, spaces: tuple[int, ...]) -> int | None:
+def assigned(module: Module, spaces: tuple[int, ...]) -> int | None:
     """Sum of XLA's allocations in some memories, without thread-local ones and constants."""
-    assignment = memory.module.buffer_assignment
+    assignment = module.buffer_assignment
     if assignment is None or not assignment.allocations:
         return None
     return sum(
@@ -72,29 +72,24 @@ def assigned(memory: Memory, spaces: tuple[int, ...]) -> int | None:
     )
 
 
-def space_peaks(memory: Memory) -> tuple[MemorySpace, ...]:
-    """Peaks of every memory that the program uses, main memory first."""
-    live, on = memory.liveness, memory.platform
-    main = main_spaces(on)
-    used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(main)
-    out = [MemorySpace(MAIN, space_name(MAIN, on), memory.peak_bytes, memory.peak_source)]
+def peaks_beside_main(live: Liveness, target: Target, platform: str) -> tuple[MemorySpace, ...]:
+    """Peaks of every memory that the program uses beside the device's main memory."""
+    used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(main_spaces(platform))
+    out = []
     for space in sorted(used):
-        best, source = assigned(memory, (space,)), "XLA's buffer assignment"
-        if space == HOST and (given := allocated(memory.target, "host_")):
+        best, source = assigned(live.module, (space,)), "XLA's buffer assignment"
+        if space == HOST and (given := allocated(target, "host_")):
             best, source = given, "XLA's memory_analysis"
         if not best:
             best, source = int(live.timeline(space).max(initial=0)), "simulated"
-        out.append(MemorySpace(space, space_name(space, on), best, source))
+        out.append(MemorySpace(space, space_name(space, platform), best, source))
     return tuple(out)
 
 
-def heap_padding(memory: Memory) -> int:
-    """Bytes that TPU's heap in HBM takes beyond the values at the peak; 0 on other platforms."""
-    if memory.platform != "tpu":
-        return 0
-    live = memory.liveness
+def heap_padding(live: Liveness, timeline: Ints) -> int:
+    """Bytes that TPU's heap in HBM takes beyond the values at the peak of ``timeline``."""
     on_heap = (live.space == MAIN) & (live.kind == TEMP) & (live.size > 0)
-    if not any(_needs_place(memory, int(b)) for b in np.flatnonzero(on_heap)):
+    if not any(_needs_place(live, int(b)) for b in np.flatnonzero(on_heap)):
         return 0
     buffer, start, end = live.reserved.T
     size = live.size[buffer]
@@ -103,19 +98,18 @@ def heap_padding(memory: Memory) -> int:
     line = np.zeros(len(live.schedule) + 1, np.int64)
     np.add.at(line, start, places)
     np.add.at(line, end + 1, -places)
-    rounded = int(line.cumsum().max(initial=0) - memory.timeline.max(initial=0))
-    return rounded + HEAP_PLACE * _tuple_tables(memory)
+    rounded = int(line.cumsum().max(initial=0) - timeline.max(initial=0))
+    return rounded + HEAP_PLACE * _tuple_tables(live)
 
 
-def _needs_place(memory: Memory, buffer: int) -> bool:
-    live = memory.liveness
-    i = memory.module.instructions[int(live.defined_by[buffer])]
+def _needs_place(live: Liveness, buffer: int) -> bool:
+    i = live.module.instructions[int(live.defined_by[buffer])]
     return i.opcode not in _SCALAR or i.shape.elements > 1
 
 
-def _tuple_tables(memory: Memory) -> int:
+def _tuple_tables(live: Liveness) -> int:
     """Number of places for tuple tables: one per tuple, shared within a loop or conditional."""
-    module, calls = memory.module, memory.liveness.values.calls
+    module, calls = live.module, live.values.calls
     parent: dict[int, int] = {}
 
     def find(n: int) -> int:

@@ -12,17 +12,14 @@ live range, as in ``BufferAssigner::AssignSingleHloBuffer``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Shape
+from .liveness import Liveness
 from .sharing import Sharing
 from .values import OUTPUT, TEMP
-
-if TYPE_CHECKING:
-    from .liveness import Liveness
 
 Ints = npt.NDArray[np.int64]
 # (size, host, last point before, first point after, buffer before, buffer after) of a free window

@@ -6,18 +6,14 @@ t            ├── %b ──┤           → one place for both; otherwise 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Instruction
 from ...base.memory_spaces import VMEM
 from ...cost.flops.elementwise import ELEMENTWISE, TRANSCENDENTAL
+from .liveness import Liveness
 from .values import TEMP
-
-if TYPE_CHECKING:
-    from .liveness import Liveness
 
 Ints = npt.NDArray[np.int64]
 _ELEMENTWISE = ELEMENTWISE | TRANSCENDENTAL

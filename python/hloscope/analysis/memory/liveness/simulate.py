@@ -1,0 +1,203 @@
+"""Live bytes over the schedule, simulated from scheduled HLO alone.
+
+    program points   0 ─────────────────────────────────────────▶ n     (called bodies inline)
+    arguments        ███████████████████████████████████████████        held by the caller
+    outputs          ███████████████████████████████████████████        reserved when it starts
+    temp %dot.3            ├──────────┤                                 definition .. last use
+    temp %tanh.4                      ├────────┤                        may reuse %dot.3's place
+
+    temp loop carry        ├───┤     ├───┤                              free from a step's last use
+                                                                        to the next step's value
+
+The order is the printed one, which in a scheduled module is the schedule; bodies of loops,
+branches and calls come before their caller, as in XLA's ``HloLiveRange``. Values that must
+share a buffer are one (``values.py``). A temporary may take the place of an operand
+that dies where it is made (elementwise, same shape: ``CanShareOperandBufferWithUser``), and
+may be in an output's buffer before that is written, as in ``BufferAssignment``.
+
+Offsets are not simulated: heap fragmentation is extra.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hlo import Instruction, Module
+from ....hlo.barriers import BARRIERS
+from ...base.memory_spaces import memory_space
+from ...base.memory_tiling import storage_bytes
+from ...cost.runs import Calls, Role, call_graph
+from .homes import homes
+from .liveness import Liveness
+from .sharing import Sharing, shared_places
+from .values import ARGUMENT, CONSTANT, OUTPUT, TEMP, Values
+
+Ints = npt.NDArray[np.int64]
+
+_NEVER = np.iinfo(np.int64).max
+_TRANSPARENT = frozenset({"tuple", "get-tuple-element", "bitcast", "domain", *BARRIERS})
+
+
+def flatten(module: Module, calls: Calls) -> Ints:
+    """Executed instructions in order, called computations before their caller."""
+    out: list[int] = []
+    if module.entry is None:
+        return np.zeros(0, np.int64)
+    callees: dict[int, list[int]] = {}
+    for below in calls.below:
+        for e in below:
+            if e.role >= Role.BODY:
+                callees.setdefault(e.caller, []).append(e.callee)
+    seen = {module.entry.index}
+    stack = [iter(module.entry.instructions)]
+    waiting: list[list[Instruction]] = [[]]
+    while stack:
+        i = next(stack[-1], None)
+        if i is None:
+            stack.pop()
+            out.extend(w.index for w in waiting.pop())
+            continue
+        inner = [c for c in callees.get(i.index, ()) if c not in seen]
+        if not inner:
+            out.append(i.index)
+            continue
+        seen.update(inner)
+        # the caller comes after the last computation that it calls
+        for position, c in enumerate(reversed(inner)):
+            stack.append(iter(module.computations[c].instructions))
+            waiting.append([i] if position == 0 else [])
+    return np.array(out, np.int64)
+
+
+def simulate(module: Module) -> Liveness:
+    """Live ranges of every buffer of the executed computations."""
+    calls = call_graph(module)
+    values = Values(module, calls)
+    schedule = flatten(module, calls)
+    point = np.full(len(module.instructions), -1, np.int64)
+    point[schedule] = np.arange(len(schedule))
+    value_roots, roots = values.groups()
+    distinct, buffer_of = np.unique(roots, return_inverse=True) if len(roots) else (roots, roots)
+    kept, value_of = np.unique(value_roots, return_inverse=True) if len(roots) else (roots, roots)
+    count = len(distinct)
+    origin = np.array(values.origin, np.int64)
+    defines = np.frombuffer(bytes(values.defines), np.uint8).astype(bool)
+    at = point[origin] if len(origin) else origin
+    reached = at >= 0
+    begin = np.full(len(kept), _NEVER)
+    np.minimum.at(begin, value_of[reached], at[reached])
+    # a value is in use where it is defined, and where anything other than plumbing reads it
+    until = begin.copy()
+    np.maximum.at(until, value_of[reached & defines], at[reached & defines])
+    _uses(module, values, calls, point, value_of, until)
+    begin = np.where(begin == _NEVER, 0, begin)
+    first = np.full(count, len(origin), np.int64)
+    candidates = np.flatnonzero(defines & reached)
+    np.minimum.at(first, buffer_of[candidates], candidates)
+    first = np.where(first == len(origin), distinct, first)
+    by_id: dict[int, tuple[int, int]] = {}
+    size = np.zeros(count, np.int64)
+    space = np.zeros(count, np.int64)
+    per_node = np.empty((len(origin), 2), np.int64)
+    for v, shape in enumerate(values.shapes):
+        found = by_id.get(id(shape))
+        if found is None:
+            found = by_id[id(shape)] = (storage_bytes(shape), memory_space(shape))
+        per_node[v] = found
+    if len(origin):
+        np.maximum.at(size, buffer_of, per_node[:, 0])
+        space = per_node[first, 1]
+    defined_by = origin[first] if count else origin
+    kind = np.full(count, TEMP, np.int64)
+    opcodes = [module.instructions[n].opcode for n in defined_by.tolist()]
+    kind[[o == "constant" for o in opcodes]] = CONSTANT
+    last = len(schedule) - 1
+    entry = module.entry
+    if entry is not None and count:
+        if entry.root is not None:
+            held = list(values.nodes(entry.root))
+            until[value_of[held]] = last
+            kind[buffer_of[held]] = OUTPUT
+        for p in entry.parameters:
+            held = list(values.nodes(p))
+            begin[value_of[held]], kind[buffer_of[held]] = 0, ARGUMENT
+    ranges = _ranges(buffer_of[kept], begin, np.where(until == _NEVER, 0, until))
+    start, end = np.full(count, last), np.zeros(count, np.int64)
+    np.minimum.at(start, ranges[:, 0], ranges[:, 1])
+    np.maximum.at(end, ranges[:, 0], ranges[:, 2])
+    home = np.full(count, -1, np.int64)
+    for parameter, result in values.donations():
+        a, b = int(buffer_of[parameter]), int(buffer_of[result])
+        if a != b and kind[b] == OUTPUT:
+            home[b] = a
+    definitions: list[list[int]] = [[] for _ in range(count)]
+    for v in candidates.tolist():
+        definitions[int(buffer_of[v])].append(int(origin[v]))
+    has_several = np.bincount(buffer_of[candidates], minlength=count) > 1
+    has_several[buffer_of[np.flatnonzero(np.frombuffer(bytes(values.merges), np.uint8))]] = True
+    live = Liveness(
+        module=module,
+        values=values,
+        schedule=schedule,
+        buffer_of=buffer_of,
+        defined_by=defined_by,
+        leaf=first - np.array(values.first, np.int64)[defined_by] if count else first,
+        size=size,
+        space=space,
+        start=start,
+        end=end,
+        ranges=ranges,
+        kind=kind,
+        shared=np.full(count, -1, np.int64),
+        home=home,
+        definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
+        has_several=has_several,
+    )
+    can = Sharing(live)
+    live = replace(live, home=homes(live, can))
+    return replace(live, shared=shared_places(live, can))
+
+
+def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
+    """Rows (buffer, first point, last point) without overlaps, sorted by buffer and point."""
+    order = np.lexsort((start, buffer))
+    rows = np.stack([buffer, start, end], axis=1)[order]
+    several = np.flatnonzero(np.bincount(buffer)[rows[:, 0]] > 1) if len(rows) else order
+    drop = np.zeros(len(rows), bool)
+    for at, after in zip(several[:-1].tolist(), several[1:].tolist(), strict=True):
+        b, _, until = rows[at].tolist()
+        if rows[after, 0] == b and rows[after, 1] <= until + 1:
+            rows[after, 1:] = rows[at, 1], max(until, int(rows[after, 2]))
+            drop[at] = True
+    return rows[~drop]
+
+
+def _uses(
+    module: Module, values: Values, calls: Calls, point: Ints, value_of: Ints, end: Ints
+) -> None:
+    """Extend ``end`` to the last use of each value."""
+    users: list[int] = []
+    nodes: list[int] = []
+    first = values.first
+    for c in module.computations:
+        if not calls.executed[c.index]:
+            continue
+        for i in c.instructions:
+            if i.opcode in _TRANSPARENT or i.opcode == "while":
+                continue
+            for o in i.operands:
+                span = values.nodes(o) if o.shape.is_tuple else (first[o.index],)
+                for v in span:
+                    users.append(i.index)
+                    nodes.append(v)
+        if c.root is not None:
+            # what a computation returns lives until it returns, plumbing or not
+            for v in values.nodes(c.root):
+                users.append(c.instructions[-1].index)
+                nodes.append(v)
+    if nodes:
+        when = point[np.array(users, np.int64)]
+        np.maximum.at(end, value_of[np.array(nodes, np.int64)], when)
