@@ -8,10 +8,10 @@ programs and their parts in ``hloscope.hlo``, chips in ``hloscope.hardware``.
 from __future__ import annotations
 
 from ..analysis.check.result import Breach, CheckReport
+from ..analysis.comms.arrays import ShardedArray
 from ..analysis.comms.collective import Collective, Part, Total
 from ..analysis.comms.collectives import Collectives
 from ..analysis.comms.sharding import Shardings, Transition
-from ..analysis.comms.sharding_arrays import ShardedArray
 from ..analysis.cost.cost import Cost, InstructionCost
 from ..analysis.cost.counts import XlaComparison
 from ..analysis.cost.flops.flops import Work

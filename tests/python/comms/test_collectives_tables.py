@@ -12,7 +12,7 @@ import pytest
 from hloscope.analysis.comms.apparent import apparent
 from hloscope.analysis.comms.collective import total_of
 from hloscope.analysis.comms.collectives import is_inserted
-from hloscope.analysis.comms.sharding_words import spec_words
+from hloscope.analysis.comms.spec_text import spec_words
 from hloscope.hlo import Device, Mesh, Target
 
 SUM = """%sum (a: f32[], b: f32[]) -> f32[] {

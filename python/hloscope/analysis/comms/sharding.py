@@ -26,7 +26,7 @@ from ...hlo.shardings.slices import slices_of
 from ..base.meshes import module_mesh
 from ..base.table import NO_TARGET, per_target, table
 from ..text.units import printed, size
-from .sharding_arrays import ArrayMaker, ShardedArray
+from .arrays import ArrayMaker, ShardedArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,18 +140,18 @@ def _made(module: Module, target: Target) -> Shardings:
     replicas, partitions = device_counts(module, target)
     partitions *= max(1, len(slices_of(module, target)))
     mesh = module_mesh(module, target)
-    maker = ArrayMaker(target, mesh, partitions)
-    rows: list[ShardedArray] = []
     local = is_partitioned(module)
+    maker = ArrayMaker(target, mesh, partitions, local)
+    rows: list[ShardedArray] = []
     if module.entry is not None:
         for p in module.entry.parameters:
-            rows += maker.parameter(p, local)
-        rows += maker.outputs(module, local)
+            rows += maker.parameter(p)
+        rows += maker.outputs(module)
     root = module.entry.root if module.entry is not None else None
-    told = any(r.role == "output" for r in rows)
-    values = [] if local else [i for i in _annotated(module) if not (told and i is root)]
+    has_outputs = any(r.role == "output" for r in rows)
+    values = [] if local else [i for i in _annotated(module) if not (has_outputs and i is root)]
     for i in values:
-        rows += maker.leaves("value", i.name, i, i.sharding_text or "", False)
+        rows += maker.leaves("value", i.name, i, i.sharding_text or "")
     return Shardings(
         tuple(rows),
         _transitions(values, mesh, partitions),
@@ -166,8 +166,8 @@ def _unannotated(module: Module, rows: list[ShardedArray], local: bool) -> dict[
     """Bytes by role of arrays without an annotation; known only if shapes are local."""
     if module.entry is None:
         return {}
-    told = {id(r.instruction) for r in rows if r.role == "parameter"}
-    left = [p.shape.byte_size for p in module.entry.parameters if id(p) not in told]
+    annotated = {id(r.instruction) for r in rows if r.role == "parameter"}
+    left = [p.shape.byte_size for p in module.entry.parameters if id(p) not in annotated]
     found = {"parameter": left}
     root = module.entry.root
     outputs = [r for r in rows if r.role == "output"]

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..comms.collectives_summary import collectives_summary, shardings_summary
 from ..comms.partitions import partitions, shapes
+from ..comms.summary import collectives_summary, shardings_summary
 from ..findings.rules import findings
 from ..memory.summary import costs, peaks
 from ..why.compiler_messages import compiler_messages

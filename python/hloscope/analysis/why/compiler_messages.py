@@ -20,7 +20,7 @@ from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.texts.places import whole_place
 from ..base.table import NO_TARGET, per_target
 from ..comms.collectives import collectives
-from ..comms.sharding_words import spec_words
+from ..comms.spec_text import spec_words
 from .provenance_origins import line_of
 from .shardy_dump import Spec, axis_of, spec_of
 

@@ -21,7 +21,7 @@ from ...hlo.shardings.devices import device_counts, device_groups
 from ...hlo.shardings.sharding_text import parse_sharding
 from ..base.operands import callers
 from ..comms.collectives import is_inserted
-from ..comms.sharding_words import spec_words
+from ..comms.spec_text import spec_words
 from .alignment import Alignment, place
 from .provenance_causes import Cause, summed_dimensions
 from .provenance_origins import Origins

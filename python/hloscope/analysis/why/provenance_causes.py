@@ -13,7 +13,7 @@ from itertools import combinations
 from ...hlo import Instruction, parse_shape
 from ...hlo.collective_kinds import KINDS, MATMUL
 from ..comms.collective import Collective
-from ..comms.sharding_words import spec_words
+from ..comms.spec_text import spec_words
 from .provenance_origins import Origins
 from .shardy_dump import Spec, axis_of, tile_count
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...analysis.base.table import csr
+from ...analysis.comms.arrays import ShardedArray
 from ...analysis.comms.collectives import collectives
 from ...analysis.comms.sharding import Shardings, shardings
-from ...analysis.comms.sharding_arrays import ShardedArray
 from ...hlo import Device
 from ...hlo.shardings.sharding import Sharding
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ....hlo import Module
 from ....hlo.shardings.slices import meant_slices
 from ...comms.collectives import Collectives
-from ...comms.collectives_slices import exchanged, find_between_slices
+from ...comms.slices import exchanged, find_between_slices
 from .transfers import MAX_BLOCK, Levels, Transfer, ring
 
 

@@ -48,16 +48,17 @@ class ShardedArray:
 
 
 class ArrayMaker:
-    """Makes the rows of one module's arrays."""
+    """Makes the rows of one module's arrays; ``is_local``: its shapes are one device's part."""
 
-    def __init__(self, target: Target, mesh: Mesh | None, num_devices: int):
+    def __init__(self, target: Target, mesh: Mesh | None, num_devices: int, is_local: bool):
         self.target, self.mesh, self.num_devices = target, mesh, num_devices
+        self.is_local = is_local
         # Shardings repeat: hundreds of parameters share a handful of them.
         self._parsed: dict[str, Sharding] = {}
         self._words: dict[tuple[str, str, int], str] = {}
         self.arguments = {a.parameter: a for a in target.arguments if a.parameter is not None}
 
-    def parameter(self, p: Instruction, is_local: bool) -> list[ShardedArray]:
+    def parameter(self, p: Instruction) -> list[ShardedArray]:
         argument = self.arguments.get(p.parameter_number or 0)
         name = argument.name if argument is not None else p.op_name or p.name
         text = p.sharding_text
@@ -65,14 +66,14 @@ class ArrayMaker:
             if self.num_devices > 1 and not (argument and argument.sharding):
                 return []
             text = (argument.sharding if argument else None) or "{replicated}"
-        return self.leaves("parameter", name, p, text, is_local, argument, p.parameter_number)
+        return self.leaves("parameter", name, p, text, argument, p.parameter_number)
 
     @property
     def several(self) -> bool:
         """Whether the program is for several devices."""
         return max(self.num_devices, len(self.target.devices)) > 1
 
-    def outputs(self, module: Module, is_local: bool) -> list[ShardedArray]:
+    def outputs(self, module: Module) -> list[ShardedArray]:
         """Rows of the outputs, from the target's results if any: dumps rarely annotate the root."""
         root = module.entry.root if module.entry is not None else None
         if root is None:
@@ -80,18 +81,18 @@ class ArrayMaker:
         shapes = list(root.shape.leaves())
         text = root.sharding_text or _of_marked(root)
         if len(self.target.results) != len(shapes):
-            return self.leaves("output", root.name, root, text, is_local) if text else []
+            return self.leaves("output", root.name, root, text) if text else []
         whole = parse_sharding(text) if text else None
         parts = whole.parts if whole is not None and len(whole.parts) == len(shapes) else ()
         out = []
         for leaf, (result, shape) in enumerate(zip(self.target.results, shapes, strict=True)):
             own = parts[leaf] if parts else (whole if whole and len(shapes) == 1 else None)
-            if own is None and result.sharding is None and not is_local and self.several:
+            if own is None and result.sharding is None and not self.is_local and self.several:
                 continue  # the compiler has yet to choose
             sharding = own or self._parse(result.sharding or "{replicated}")
             made = root if root.opcode != "tuple" else root.operands[leaf]
             name = result.name or "result"
-            out.append(self.array("output", name, made, leaf, sharding, shape, is_local, result))
+            out.append(self.array("output", name, made, leaf, sharding, shape, result))
         return out
 
     def leaves(
@@ -100,7 +101,6 @@ class ArrayMaker:
         name: str,
         i: Instruction,
         text: str,
-        is_local: bool,
         argument: Argument | None = None,
         parameter: int | None = None,
     ) -> list[ShardedArray]:
@@ -110,7 +110,7 @@ class ArrayMaker:
         many = len(shapes) > 1
         return [
             self.array(
-                role, f"{name}[{k}]" if many else name, i, k, part, shape, is_local,
+                role, f"{name}[{k}]" if many else name, i, k, part, shape,
                 None if many else argument, parameter,
             )
             for k, (part, shape) in enumerate(zip(parts, shapes, strict=True))
@@ -139,7 +139,6 @@ class ArrayMaker:
         leaf: int,
         sharding: Sharding,
         shape: Shape,
-        is_local: bool,
         argument: Argument | None = None,
         parameter: int | None = None,
     ) -> ShardedArray:
@@ -148,8 +147,8 @@ class ArrayMaker:
         if known and argument is not None:
             whole = tuple(argument.shape)
         else:
-            whole = sharding.global_shape(shape.dimensions) if is_local else shape.dimensions
-        local = shape.dimensions if is_local else sharding.tile_shape(whole)
+            whole = sharding.global_shape(shape.dimensions) if self.is_local else shape.dimensions
+        local = shape.dimensions if self.is_local else sharding.tile_shape(whole)
         element = shape.element_type
         return ShardedArray(
             role=role,
@@ -161,10 +160,10 @@ class ArrayMaker:
             global_shape=whole,
             local_shape=local,
             element_type=element,
-            bytes_per_device=shape.byte_size if is_local else _size(element, local),
+            bytes_per_device=shape.byte_size if self.is_local else _size(element, local),
             global_bytes=_size(element, whole),
             replicas=sharding.replicas(self.num_devices),
-            is_padded_shape=is_local and not known and sharding.is_sharded,
+            is_padded_shape=self.is_local and not known and sharding.is_sharded,
             parameter=parameter,
         )
 
