@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .hardware import HardwareError
     from .plan.running.store import StoreError
     from .plan.search.search import search_shardings
-    from .plan.stages.alpa_log import StageLogError
     from .plan.stages.stages import plan_stages
     from .plan.transformer.transformer import transformer
     from .readers import ReadError, list_modules
+    from .readers.alpa_log import StageLogError
     from .show.dot import DotFailed, DotMissing
     from .show.pages.compared import diff
     from .show.static import RendererMissing
@@ -62,7 +62,7 @@ __all__ = [
 _LAZY = {
     "BudgetError": "analysis.check.result",
     "HardwareError": "hardware",
-    "StageLogError": "plan.stages.alpa_log",
+    "StageLogError": "readers.alpa_log",
     "StoreError": "plan.running.store",
     "DotMissing": "show.dot",
     "DotFailed": "show.dot",

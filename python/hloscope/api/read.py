@@ -125,8 +125,8 @@ def _stage_log(data: bytes | str, origin: str) -> StageLog | None:
         return None
     if (head.encode() if raw else head) in data:  # type: ignore[operator]
         return None
-    from ..plan.stages.alpa_log import StageLogError, is_stage_log
     from ..plan.stages.log import read_stage_log
+    from ..readers.alpa_log import StageLogError, is_stage_log
     from ..readers.files.decode import to_text
 
     text = to_text(data)[0] if isinstance(data, bytes) else data

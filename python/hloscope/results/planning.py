@@ -9,8 +9,7 @@ from __future__ import annotations
 from ..plan.running.figures import Figures
 from ..plan.running.running import Progress
 from ..plan.search.result import Candidate, Measured, Search
-from ..plan.stages.alpa_log import Chosen, Profile
-from ..plan.stages.choices import Choice, Interval
+from ..plan.stages.choices import Choice
 from ..plan.stages.log import Identity, StageLog
 from ..plan.stages.plan import StagePlan
 from ..plan.stages.schedules import Schedule, Work
@@ -24,6 +23,7 @@ from ..plan.transformer.sizes import Sizes
 from ..plan.transformer.totals import Totals
 from ..plan.transformer.transformer import LayerTime, Transformer
 from ..plan.transformer.volumes import Method
+from ..readers.alpa_log import Chosen, Interval, Profile
 
 __all__ = [
     "Candidate",

@@ -9,7 +9,7 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from hloscope.analysis.passes.lines import Line, _line
+from hloscope.readers.hlo.pass_lines import Line, _line
 
 
 def line(text: str, op_name: str = "", frame: str = "") -> Line:

@@ -12,7 +12,7 @@ import pytest
 from hloscope.analysis.passes.identity import known as identity_known
 from hloscope.analysis.passes.identity.how import How
 from hloscope.analysis.passes.identity.known import Known, _was
-from hloscope.analysis.passes.lines import Body, Line
+from hloscope.readers.hlo.pass_lines import Body, Line
 from identity_nodes import line, walk
 
 

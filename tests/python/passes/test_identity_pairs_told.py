@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hloscope.analysis.passes.identity import pairs as identity_pairs
 from hloscope.analysis.passes.identity.pairs import Pairs
-from hloscope.analysis.passes.lines import Body
+from hloscope.readers.hlo.pass_lines import Body
 from identity_nodes import line, walk
 
 

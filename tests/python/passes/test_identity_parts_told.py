@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hloscope.analysis.passes.identity.pairs import Pairs, _passes, element
 from hloscope.analysis.passes.identity.parts import Wholes
-from hloscope.analysis.passes.lines import Body
+from hloscope.readers.hlo.pass_lines import Body
 from identity_nodes import line, walk
 
 

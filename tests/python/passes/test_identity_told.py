@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hloscope.analysis.passes.identity.evidence import Evidence, _alike
 from hloscope.analysis.passes.identity.how import How
-from hloscope.analysis.passes.lines import Line
+from hloscope.readers.hlo.pass_lines import Line
 from identity_nodes import line, walk
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.passes.lines import Body, Line, Reader, called
 from hloscope.analysis.passes.match import another, computations, instructions, stem, written_anew
 from hloscope.analysis.provenance.trace_line import at_line, parse_place
 from hloscope.hlo import StackFrame
+from hloscope.readers.hlo.pass_lines import Body, Line, Reader, called
 
 TEXT = r"""HloModule m, entry_computation_layout={()->f32[]} {
 

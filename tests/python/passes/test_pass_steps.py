@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from corpus.by_hand import write_passes
-from hloscope.analysis.passes.lines import Reader
 from hloscope.analysis.passes.passes import Passes, passes
 from hloscope.analysis.passes.steps import LAYOUT, OPERANDS, RENAMED, RESULT, USERS, Node, follow
 from hloscope.analysis.passes.union import union
 from hloscope.readers.files.pass_dump import read_passes
+from hloscope.readers.hlo.pass_lines import Reader
 from hloscope.show.cli import main
 from hloscope.show.notebook.pass_job import PassJobs
 from hloscope.view import passes as view_passes

@@ -7,7 +7,6 @@ dump are 0, 1, … from left to right.
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.passes.lines import Reader
 from hloscope.analysis.passes.steps import (
     ATTRIBUTES,
     BORN,
@@ -23,6 +22,7 @@ from hloscope.analysis.passes.steps import (
     Walk,
     follow,
 )
+from hloscope.readers.hlo.pass_lines import Reader
 from pass_dumps import dump
 
 

@@ -11,8 +11,9 @@ import hloscope as hs
 import pytest
 from hloscope.analysis.why.provenance_causes import Causes, summed_dimensions
 from hloscope.analysis.why.provenance_origins import Origins
-from hloscope.analysis.why.shardy_dump import axis_of, read_shardy_dump, tile_count
 from hloscope.hlo import Argument, Target
+from hloscope.hlo.shardings.specs import axis_of, tile_count
+from hloscope.readers.stablehlo.shardy_dump import read_shardy_dump
 from why_written import MESH, cards, text, written
 
 # a mesh of data=2 and model=4

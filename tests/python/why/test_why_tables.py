@@ -13,9 +13,8 @@ from hloscope.analysis.why.givers import givers
 from hloscope.analysis.why.provenance_card import Why
 from hloscope.analysis.why.provenance_causes import Causes, _explains, _same_kind, summed_dimensions
 from hloscope.analysis.why.provenance_origins import Origin, Origins, callers_of, is_constraint
-from hloscope.analysis.why.shardy_dump import read_shardy_dump
-from hloscope.analysis.why.shardy_paths import read_paths
 from hloscope.hlo import StackFrame, Target
+from hloscope.readers.stablehlo.shardy_dump import read_paths, read_shardy_dump
 from why_written import MESH, cards, text, written
 
 D, M = frozenset({"data"}), frozenset({"model"})

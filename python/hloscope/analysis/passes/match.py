@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from .lines import Body, Line
+from ...readers.hlo.pass_lines import Body, Line
 
 T = TypeVar("T")
 _STEM = re.compile(r"(?:\.(?:\d+|clone|remat\d*))+\Z")

@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ...readers.hlo.pass_lines import Body, Line, Reader
 from . import match as pass_match
 from .line_diff import difference
-from .lines import Body, Line, Reader
 
 # Bits of a version: what changed from the one before.
 BORN, OPCODE, SHAPE, LAYOUT, OPERANDS, ATTRIBUTES, RENAMED = 1, 2, 4, 8, 16, 32, 64

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from ...hlo import Instruction, Module, Operation, Origin, Origins
+from ...readers.hlo.pass_lines import called
 from ..passes.identity.how import How
 from ..passes.identity.walk import IdentityWalk, follow_identity
-from ..passes.lines import called
 from ..passes.passes import Passes
 
 _NO_OPERATION = frozenset(["parameter", "tuple", "get-tuple-element"])

@@ -17,12 +17,12 @@ from typing import Any
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target, parse_shape
 from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.specs import Spec, axis_of, spec_of
 from ...hlo.texts.places import whole_place
 from ..base.table import NO_TARGET, per_target
 from ..comms.collectives import collectives
 from ..comms.spec_text import spec_words
 from .provenance_origins import line_of
-from .shardy_dump import Spec, axis_of, spec_of
 
 REMATERIALIZED = "involuntary full rematerialization"
 

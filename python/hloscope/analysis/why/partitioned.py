@@ -19,13 +19,13 @@ from ...hlo import Instruction, Module
 from ...hlo.collective_kinds import KINDS, is_collective, split
 from ...hlo.shardings.devices import device_counts, device_groups
 from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.specs import Spec, axis_of, spec_of, tile_count
 from ..base.operands import callers
 from ..comms.collectives import is_inserted
 from ..comms.spec_text import spec_words
 from .alignment import Alignment, place
 from .provenance_causes import Cause, summed_dimensions
 from .provenance_origins import Origins
-from .shardy_dump import Spec, axis_of, spec_of, tile_count
 
 REDUCTIONS = tuple(k.name for k in KINDS.values() if k.reduces)
 _COMBINED = {

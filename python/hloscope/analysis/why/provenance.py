@@ -17,7 +17,9 @@ from dataclasses import replace
 from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo.shardings.specs import axis_of
 from ...hlo.texts.places import whole_place
+from ...readers.stablehlo.shardy_dump import ShardyDump, read_shardy_dump
 from ..base.lines.op_name import is_autodiff
 from ..base.operands import Source
 from ..base.table import per_target
@@ -31,7 +33,6 @@ from .partitioned import Partitioned
 from .provenance_card import Why
 from .provenance_causes import Cause
 from .provenance_origins import Origin, Origins, callers_of, line_of
-from .shardy_dump import ShardyDump, axis_of, read_shardy_dump
 
 ORIGINS = "shardy/02.after_propagation"
 

@@ -12,10 +12,10 @@ from itertools import combinations
 
 from ...hlo import Instruction, parse_shape
 from ...hlo.collective_kinds import KINDS, MATMUL
+from ...hlo.shardings.specs import Spec, axis_of, tile_count
 from ..comms.collective import Collective
 from ..comms.spec_text import spec_words
 from .provenance_origins import Origins
-from .shardy_dump import Spec, axis_of, tile_count
 
 
 @dataclass(frozen=True)

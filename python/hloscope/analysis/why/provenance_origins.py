@@ -13,11 +13,12 @@ from functools import cached_property
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target
 from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.specs import Spec, axis_of, spec_of
 from ...hlo.texts.places import whole_place
+from ...readers.stablehlo.shardy_dump import Key, ShardyDump
 from ..base.lines.frames import is_library, own_line
 from ..base.operands import source_of, step_back
 from .givers import givers
-from .shardy_dump import Key, ShardyDump, Spec, axis_of, spec_of
 
 
 @dataclass(frozen=True, slots=True)

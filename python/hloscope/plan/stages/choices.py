@@ -5,22 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A figure and the range it can be in: for a printed one, half a unit of its last digit."""
-
-    value: float
-    low: float
-    high: float
-
-    def __add__(self, other: Interval) -> Interval:
-        return Interval(self.value + other.value, self.low + other.low, self.high + other.high)
-
-    def __str__(self) -> str:
-        if self.low == self.high:
-            return f"{self.value:.6g}"
-        return f"{self.value:.4g} [{self.low:.4g}–{self.high:.4g}]"
+from ...readers.alpa_log import Interval
 
 
 def exactly(value: float) -> Interval:

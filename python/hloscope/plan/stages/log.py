@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .alpa_log import Chosen, Parsed, Profile, config_names, parse
-from .choices import Choice, Interval, objective
+from ...readers.alpa_log import Chosen, Interval, Parsed, Profile, config_names, parse
+from .choices import Choice, objective
 from .plan import StagePlan, make_plan
 from .solver import Solution
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from .choices import Choice, Interval, objective
+from ...readers.alpa_log import Interval
+from .choices import Choice, objective
 
 
 @dataclass(frozen=True, slots=True)

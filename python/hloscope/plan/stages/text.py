@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.text.units import duration, printed, size
+from ...readers.alpa_log import Interval
 from ...show.pages.words import columns
-from .choices import Interval
 
 if TYPE_CHECKING:
     from .log import StageLog

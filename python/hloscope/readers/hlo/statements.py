@@ -17,12 +17,12 @@ from ...hlo.texts.regex import regex
 from .. import scan
 from ..scan import SPACE
 
-_NAME = r"[^\s=(),{}\"]+"
-_ASSIGNS = regex(rf"(?:(ROOT)\b{SPACE})?%?({_NAME}){SPACE}={SPACE}")
+NAME = r"[^\s=(),{}\"]+"
+_ASSIGNS = regex(rf"(?:(ROOT)\b{SPACE})?%?({NAME}){SPACE}={SPACE}")
 _OPCODE = regex(rf"([a-zA-Z][\w.\-]*){SPACE}\(")
-_HEADER = regex(rf"(?:(ENTRY)\b{SPACE})?%?({_NAME}){SPACE}(?=[({{])")
+_HEADER = regex(rf"(?:(ENTRY)\b{SPACE})?%?({NAME}){SPACE}(?=[({{])")
 _ARROW = regex(rf"{SPACE}->{SPACE}")
-_BODY = regex(rf"{SPACE}(?:ROOT\b|%?{_NAME}{SPACE}=[^=>]|\}}|\Z)")
+_BODY = regex(rf"{SPACE}(?:ROOT\b|%?{NAME}{SPACE}=[^=>]|\}}|\Z)")
 # Where any statement that began before must end: the next one's first line.
 _FIRST_LINE = (
     r"HloModule\b|ENTRY\b|[ \t]*(?:ROOT )?%?[^\s=(),{}\"]+ = (?:\(|[a-z]\w*\[)"
@@ -168,7 +168,7 @@ def _first(find, text: str, at: int, limits: list[int]) -> int:  # type: ignore[
     return -1
 
 
-_FIRST = rf"(?={SPACE}(?:ROOT\b{SPACE})?%?{_NAME} = )"
+_FIRST = rf"(?={SPACE}(?:ROOT\b{SPACE})?%?{NAME} = )"
 IN_PLACE = regex(rf"\b({'|'.join(CALL_ROLES)})={SPACE}(\{{{SPACE})?\{{{_FIRST}")
 _ANOTHER = regex(rf"{SPACE},?{SPACE}\{{{_FIRST}")
 

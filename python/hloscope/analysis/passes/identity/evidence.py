@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ....readers.hlo.pass_lines import called
 from .. import match as pass_match
-from ..lines import called
 from .how import How
 
 if TYPE_CHECKING:

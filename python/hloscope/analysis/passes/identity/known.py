@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from difflib import SequenceMatcher
 
+from ....readers.hlo.pass_lines import Line
 from .. import match as pass_match
-from ..lines import Line
 from .evidence import Evidence
 from .how import How
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ....hlo.collective_kinds import is_collective
-from ..lines import called
+from ....readers.hlo.pass_lines import called
 
 if TYPE_CHECKING:
-    from ..lines import Body, Line
+    from ....readers.hlo.pass_lines import Body, Line
     from .walk import IdentityWalk
 
 Calls = tuple[int, ...]

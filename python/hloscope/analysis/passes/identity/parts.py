@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..lines import called
+from ....readers.hlo.pass_lines import called
 from .op_names import components
 from .pairs import PASSING, element
 

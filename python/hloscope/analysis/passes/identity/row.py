@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ....readers.hlo.pass_lines import called
 from .. import match as pass_match
-from ..lines import called
 from ..steps import SOURCE
 from .how import How
 from .known import Known
@@ -23,7 +23,7 @@ from .pairs import Pairs
 from .parts import Wholes
 
 if TYPE_CHECKING:
-    from ..lines import Line
+    from ....readers.hlo.pass_lines import Line
     from .walk import Ids
 
 # What has no op name unless it was inlined from a call that has one.

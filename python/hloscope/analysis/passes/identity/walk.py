@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from ..lines import Body, Line, Reader, called
+from ....readers.hlo.pass_lines import Body, Line, Reader, called
 from ..steps import Walk
 from .how import How
 from .op_names import components

@@ -19,8 +19,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .choices import Interval
-
 GB = 2**30
 _NUMBER = r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)"
 _ROW = re.compile(
@@ -39,6 +37,23 @@ _MICROBATCHES = re.compile(r"num_micro_batches\s*=\s*(\d{1,6})")
 
 class StageLogError(ValueError):
     """A text without a readable stage log; says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure and the range it can be in: for a printed one, half a unit of its last digit."""
+
+    value: float
+    low: float
+    high: float
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.value:.6g}"
+        return f"{self.value:.4g} [{self.low:.4g}–{self.high:.4g}]"
 
 
 @dataclass(frozen=True, slots=True)

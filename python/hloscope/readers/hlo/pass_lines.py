@@ -12,11 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_BEGIN = re.compile(r"[ \t]+(ROOT )?%?([^\s=(){},\"]+) = ")
+from .. import scan
+from .statements import NAME
+
+_BEGIN = re.compile(rf"[ \t]+(ROOT )?%?({NAME}) = ")
 _OPCODE = re.compile(r" ([a-zA-Z][\w.\-]*)\(")
-_BRACKETS = re.compile(r"[()\"]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
-_HEADER = re.compile(r"(ENTRY )?%?([^\s(){}=,\"]+) (?:\(.*\) -> .*)?\{\s*\Z", re.S)
+_HEADER = re.compile(rf"(ENTRY )?%?({NAME}) (?:\(.*\) -> .*)?\{{\s*\Z", re.S)
 _METADATA = re.compile(r',? ?metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _FRAME = re.compile(r"stack_frame_id=(\d+)|source_line=(\d+)")
@@ -130,7 +132,9 @@ def _line(raw: str) -> Line | None:
     opcode = _OPCODE.search(raw, m.end() - 1)
     if opcode is None:
         return None
-    end = _closing(raw, opcode.end() - 1)
+    end = scan.closing(raw, opcode.end() - 1, len(raw))
+    if end == -1:
+        end = len(raw)
     arguments = raw[opcode.end() : end]
     rest = raw[end + 1 :]
     bare = _METADATA.sub("", rest)
@@ -153,25 +157,6 @@ def _line(raw: str) -> Line | None:
         m[1] is not None,
         raw[: end + 1].strip() + bare,
     )
-
-
-def _closing(raw: str, at: int) -> int:
-    """The bracket that closes the one at ``at``; the end if none does."""
-    depth = 0
-    while True:
-        m = _BRACKETS.search(raw, at)
-        if m is None:
-            return len(raw)
-        at = m.end()
-        if m[0] == "(":
-            depth += 1
-        elif m[0] == ")":
-            depth -= 1
-            if depth == 0:
-                return m.start()
-        else:
-            quoted = _QUOTED.match(raw, m.start())
-            at = quoted.end() if quoted else at
 
 
 def called(line: Line) -> list[str]:
