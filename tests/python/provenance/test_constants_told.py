@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hloscope.analysis.provenance.fates.constants import Constants, _number, same_value
-from hloscope.analysis.provenance.fates.fate import Fate
+from hloscope.analysis.provenance.fates.fate import Fate, FateKind
 from hloscope.hlo import Module, Operation
 from hloscope.readers.hlo.text import read_hlo_text
 
@@ -141,7 +141,7 @@ def test_what_its_users_tell(
         SimpleNamespace(origins=[SimpleNamespace(operation=k)]) for k in range(1, len(users) + 1)
     ]
     constant: Any = SimpleNamespace(users=origins)
-    rows = {k: Fate(ME, u[0], by=u[1]) if u else None for k, u in enumerate(users, 1)}
+    rows = {k: Fate(ME, FateKind(u[0]), by=u[1]) if u else None for k, u in enumerate(users, 1)}
     found = Constants(PROGRAM, None)._with_users(ME, constant, rows)
     assert (found.kind, found.by) == expected
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hloscope.analysis.provenance.fates.fate import Fate, Fates
-from hloscope.analysis.provenance.linked.sentences import Program, Teller, _counted, _how, _list
+from hloscope.analysis.provenance.fates.fate import Cause, Fate, FateKind, Fates, Named
+from hloscope.analysis.provenance.linked.sentences import Program, Teller, _counted, _list
 from hloscope.hlo import Operation, StackFrame
 from hloscope.hlo.origins.python_calls import Frame
 from numbered_hlo import read
@@ -62,7 +62,7 @@ def teller(
         Operation(k, o.opcode, o.name, o.function, callee=o.callee, frames=o.frames)
         for k, (o, _) in enumerate(rows)
     )
-    kept = {o.number: Fate(o, "kept") for o in made}
+    kept = {o.number: Fate(o, FateKind.KEPT) for o in made}
     told = None if fates is None else Fates(tuple((kept | fates).values()))
     lines = [*(at for _, at in rows), *more]
     module = read(f"{inner}p = f32[4] parameter(0)" + (f"; {hlo}" if hlo else ""), made)
@@ -260,7 +260,7 @@ A = "a = f32[4] tanh(p)@0"
 )
 def test_fates(kind: str, hlo: str, said: str) -> None:
     row = op("tanh", TANH)
-    fates = {0: Fate(row[0], kind, by="dce")}
+    fates = {0: Fate(row[0], FateKind(kind), by="dce")}
     assert teller([row], hlo, fates).of_operations([0]) == f"`jnp.tanh(h)` in `f` (line 3) {said}."
 
 
@@ -274,8 +274,8 @@ def test_fates(kind: str, hlo: str, said: str) -> None:
 )
 def test_calls_were_inlined(fate: str | None, said: str) -> None:
     row = op("call", TANH, callee="g")
-    detail = "3 instructions came from it" if fate == "inlined" else ""
-    fates = None if fate is None else {0: Fate(row[0], fate, detail=detail)}
+    cause = Cause.CAME_THROUGH if fate == "inlined" else None
+    fates = None if fate is None else {0: Fate(row[0], FateKind(fate), cause=cause, count=3)}
     assert teller([row], A, fates).of_operations([0]) == f"`jnp.tanh(h)` in `f` (line 3) {said}."
 
 
@@ -286,8 +286,10 @@ BESIDE = "`x @ w.T` in `f` (line 2) became the matmul `d`"
 D = "d = f32[4] dot(p, p)@0"
 
 
-def gone(opcode: str, kind: str, **more: str) -> Fate:
-    return Fate(Operation(1, opcode), kind, **more)  # type: ignore[arg-type]
+def gone(opcode: str, kind: str, by: str = "", became: str = "") -> Fate:
+    cause = Cause.AS_OPCODES if became else None
+    names = (Named(became, "r"),) if became else ()
+    return Fate(Operation(1, opcode), FateKind(kind), by=by, cause=cause, names=names)
 
 
 REST: dict[str, tuple[list[str], str, dict[int, Fate], str]] = {
@@ -303,7 +305,7 @@ REST: dict[str, tuple[list[str], str, dict[int, Fate], str]] = {
                                   "; with its transpose (`t`)"),
     "a different fate in this call": (["transpose"], "", {}, ""),
     "a call": (["call"], "t = f32[4] tanh(p)@1", {}, ""),
-    "removed": (["transpose"], "", {1: gone("transpose", "rewritten", by="x", detail="as copy")},
+    "removed": (["transpose"], "", {1: gone("transpose", "rewritten", by="x", became="copy")},
                 "; its transpose was rewritten by x as copy"),
     "merged though it has an instruction": (["transpose"], "t = f32[4] transpose(p)@1",
                                             {1: gone("transpose", "merged", by="x")},
@@ -311,11 +313,11 @@ REST: dict[str, tuple[list[str], str, dict[int, Fate], str]] = {
     "a constant that was folded": (["constant"], "", {1: gone("constant", "folded", by="x")},
                                    "; its constant was folded by x"),
     "two the same way": (["transpose", "transpose"], "",
-                         {k: gone("transpose", "rewritten", by="x", detail="as copy")
+                         {k: gone("transpose", "rewritten", by="x", became="copy")
                           for k in (1, 2)},
                          "; its 2 transposes were rewritten by x as copy"),
     "two almost the same way": (["transpose", "transpose"], "",
-                                {k: gone("transpose", "rewritten", by="x", detail=f"as c{k}")
+                                {k: gone("transpose", "rewritten", by="x", became=f"c{k}")
                                  for k in (1, 2)},
                                 "; its 2 transposes were rewritten by x"),
     "since which pass": (["transpose"], "", {1: gone("transpose", "unknown", by="x")},
@@ -611,19 +613,20 @@ def test_nouns_are_counted(nouns: dict[str, int], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "by", "detail", "said"),
+    ("kind", "by", "cause", "said"),
     [
-        ("rewritten", "x", "away: %p took its place", "was simplified away by x"),
-        ("rewritten", "x", "as copy", "was rewritten by x"),
-        ("rewritten", "", "as copy", "was rewritten"),
-        ("merged", "x", "away: y", "was merged by x"),
-        ("folded", "x", "to a constant", "was folded by x"),
-        ("dead", "x", "its loop is gone", "was removed by x"),
-        ("inlined", "x", "it is there", "was inlined: it is there"),
+        ("rewritten", "x", Cause.SIMPLIFIED_TO_OPERAND, "was simplified away by x"),
+        ("rewritten", "x", Cause.UNROLLED, "was simplified away by x"),
+        ("rewritten", "x", Cause.AS_OPCODES, "was rewritten by x"),
+        ("rewritten", "", Cause.AS_OPCODES, "was rewritten"),
+        ("merged", "x", Cause.WITH_EQUAL, "was merged by x"),
+        ("folded", "x", Cause.TO_CONSTANT, "was folded by x"),
+        ("dead", "x", Cause.LOOP_REMOVED, "was removed by x"),
+        ("inlined", "x", Cause.NOTHING_CAME_THROUGH, "was inlined: nothing of it is left"),
     ],
 )
-def test_fates_in_short(kind: str, by: str, detail: str, said: str) -> None:
-    assert _how(Fate(Operation(0, "tanh"), kind, by=by, detail=detail)) == said
+def test_fates_in_short(kind: str, by: str, cause: Cause, said: str) -> None:
+    assert Fate(Operation(0, "tanh"), FateKind(kind), by=by, cause=cause).short == said
 
 
 def test_lists() -> None:

@@ -21,12 +21,11 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from ....hlo import Instruction, Module, Operation
-from .fate import Fate, hlo_opcode, names
+from .fate import Cause, Fate, FateKind, Named, hlo_opcode
 
 _DEPTH = 24
 _MOST = 64
 _THROUGH = frozenset(["broadcast", "reshape", "bitcast", "copy", "convert", "transpose"])
-_TELLS_NOT = "XLA's import gives constants no names"
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan)|true|false")
 _FORMATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
@@ -41,22 +40,21 @@ class Constants:
         """``rows``: the fates that are already known, by operation."""
         constant = self._written.get(operation.number)
         if constant is None:
-            return Fate(operation, "unknown", detail=_TELLS_NOT)
+            return Fate(operation, FateKind.UNKNOWN, cause=Cause.NAMELESS_CONSTANT)
         there = [i for i in self._at_uses(constant) if i.opcode == "constant"]
         there = list(dict.fromkeys(there))
         equal = [i for i in there if same_value(constant, i)]
         if equal:
             into = tuple(dict.fromkeys(f for i in equal if (f := self._around(i)) is not None))
             every = all(self._around(i) is not None for i in equal)
-            kind = "fused" if every else "kept"
+            kind = FateKind.FUSED if every else FateKind.KEPT
             return Fate(operation, kind, tuple(equal), into if every else ())
-        untold = [i for i in there if same_value(constant, i) is None]
-        if untold:
-            said = f"{_TELLS_NOT}, and the value of {names(untold)} is not printed"
-            return Fate(operation, "unknown", detail=said)
+        unprinted = tuple(Named.of(i) for i in there if same_value(constant, i) is None)
+        if unprinted:
+            cause = Cause.UNPRINTED_CONSTANT
+            return Fate(operation, FateKind.UNKNOWN, cause=cause, names=unprinted)
         if there:
-            said = f"into another constant ({names(there)})"
-            return Fate(operation, "folded", tuple(there), detail=said)
+            return Fate(operation, FateKind.FOLDED, tuple(there), cause=Cause.INTO_CONSTANT)
         return self._with_users(operation, constant, rows)
 
     def _with_users(
@@ -65,15 +63,16 @@ class Constants:
         users = [rows.get(o.operation) for u in constant.users for o in u.origins[:1]]
         known = [f for f in users if f is not None]
         if not constant.users:
-            return Fate(operation, "dead")
+            return Fate(operation, FateKind.DEAD, cause=Cause.UNUSED)
         if len(known) == len(constant.users):
             kinds, by = {f.kind for f in known}, {f.by for f in known}
             one = by.pop() if len(by) == 1 else ""
-            if kinds == {"dead"}:
-                return Fate(operation, "dead", by=one, detail="what used it was removed")
-            if kinds == {"folded"}:
-                return Fate(operation, "folded", by=one, detail="to a constant with what used it")
-        return Fate(operation, "unknown", detail=_TELLS_NOT)
+            if kinds == {FateKind.DEAD}:
+                return Fate(operation, FateKind.DEAD, by=one, cause=Cause.USERS_REMOVED)
+            if kinds == {FateKind.FOLDED}:
+                cause = Cause.TO_CONSTANT_WITH_USERS
+                return Fate(operation, FateKind.FOLDED, by=one, cause=cause)
+        return Fate(operation, FateKind.UNKNOWN, cause=Cause.NAMELESS_CONSTANT)
 
     # -- the StableHLO program ---------------------------------------------------------
 

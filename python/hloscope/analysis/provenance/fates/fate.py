@@ -1,19 +1,19 @@
-"""One operation's fate, and the fates of a whole program: see ``fates.py``."""
+"""One operation's fate, the fates of a whole program, and their sentences: see ``fates.py``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ....hlo import Instruction, Operation
+from ....hlo.texts.listed import listed
 from ...text.units import printed
 
 if TYPE_CHECKING:
     import pandas
-
-KINDS = ("kept", "fused", "rewritten", "merged", "folded", "inlined", "dead", "unknown")
 
 _OPCODES = {
     "dot_general": "dot", "broadcast_in_dim": "broadcast", "case": "conditional",
@@ -22,10 +22,9 @@ _OPCODES = {
     "dynamic_reshape": "reshape", "real_dynamic_slice": "slice", "round_nearest_afz":
     "round-nearest-afz", "bitcast_convert": "bitcast-convert",
 }  # fmt: skip
-
-
 _CONSTANT = frozenset(["constant", "iota"])
 _THROUGH = frozenset(["broadcast", "reshape", "bitcast", "convert", "copy", "transpose"])
+_MOST_PRINTED = 200  # fates of one program, as text
 
 
 def is_constant(i: Instruction, depth: int = 4) -> bool:
@@ -40,66 +39,207 @@ def hlo_opcode(opcode: str) -> str:
     return _OPCODES.get(opcode, opcode.replace("_", "-"))
 
 
+class FateKind(StrEnum):
+    """What happened to an operation; exactly one of these. ``fates.py`` describes each."""
+
+    KEPT = "kept"
+    FUSED = "fused"
+    REWRITTEN = "rewritten"
+    MERGED = "merged"
+    FOLDED = "folded"
+    INLINED = "inlined"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+class Cause(Enum):
+    """How an operation met its fate, or why that is not known."""
+
+    # unknown
+    NOT_SHOWN = "the passes around its removal do not show it"
+    PASSES_NOT_KEPT = "the passes were not kept"
+    NO_PASS_REMOVED_IT = "no pass is known that removed it"
+    MAY_BE_AN_EQUAL_ONE = "as above; in a dump without marks equal ones are not distinguished"
+    NAMELESS_CONSTANT = "XLA's import gives constants no names"
+    UNPRINTED_CONSTANT = "as above, and the value of its possible instruction is not printed"
+    # inlined
+    CAME_THROUGH = "``count`` instructions came through the call"
+    BODY_IN_PLACE = "its region took its place"
+    NOTHING_CAME_THROUGH = "no instruction of its function is left"
+    NOT_KNOWN_TO_COME_THROUGH = "instructions of its function are left, none known to be of it"
+    # dead
+    UNUSED = "nothing used its result"
+    USERS_REMOVED = "its users were removed"
+    USER_STOPPED_READING = "its user, ``names[0]``, did not need it any more"
+    LOOP_REMOVED = "it decided when a loop ends that is gone"
+    # folded
+    TO_CONSTANT = "its value was computed"
+    INTO_CONSTANT = "a constant is part of another"
+    TO_CONSTANT_WITH_USERS = "the value of its users was computed"
+    # rewritten
+    AS_OPCODES = "``names`` do its work"
+    AS_NAMELESS = "``names[0]`` does its work and bears no name of an operation"
+    AS_OTHER = "``names[0]``, which was there already, took its place"
+    ABSORBED = "``names[0]`` of the operation ``other`` reads its operand"
+    SIMPLIFIED_TO_OPERAND = "``names[0]``, from which it was computed, took its place"
+    UNROLLED = "its body took its place, ``count`` times"
+    # merged
+    IN = "``names`` do its work too"
+    WITH_EQUAL = "it and its users were merged with equal ones"
+
+
+_SIMPLIFIED_AWAY = frozenset([Cause.SIMPLIFIED_TO_OPERAND, Cause.UNROLLED])
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Opcode and name of an instruction; it may be in a module that is not kept."""
+
+    opcode: str
+    name: str
+
+    @classmethod
+    def of(cls, i: Instruction) -> Named:
+        return cls(i.opcode, i.name)
+
+    def __str__(self) -> str:
+        return f"{self.opcode} %{self.name}"
+
+
 @dataclass(frozen=True)
 class Fate:
     """What happened to one operation.
 
     ``instructions`` of the optimised program do its work, ``into`` are the fusions around
     them; ``by`` is the pass that removed it, "" if it is still there or the pass is unknown;
-    ``other`` is the operation that it was merged with.
+    ``other`` is the operation that it was merged with. ``cause`` says how, with the ``names`` of
+    instructions and the ``count`` that it speaks of; ``with_users``: its users met the same fate.
     """
 
     operation: Operation
-    kind: str
+    kind: FateKind
     instructions: tuple[Instruction, ...] = ()
     into: tuple[Instruction, ...] = ()
     by: str = ""
     other: Operation | None = None
-    detail: str = ""
+    cause: Cause | None = None
+    names: tuple[Named, ...] = ()
+    count: int = 0
+    with_users: bool = False
 
     def __str__(self) -> str:
         return f"{called(self.operation)} {self.what}"
 
     @property
-    def what(self) -> str:
-        """The sentence without its subject."""
-        by = f" by {self.by}" if self.by else ""
-        if self.kind == "kept":
-            return f"is {names(self.instructions)}"
-        if self.kind == "fused":
-            return f"is {names(self.instructions)} in {names(self.into)}"
-        if self.kind == "inlined":
-            return f"was inlined: {self.detail}"
-        if self.kind == "dead":
-            return f"was removed{by}: {self.detail or 'nothing used its result'}"
-        if self.kind == "unknown":
-            since = f" since {self.by}" if self.by else ""
-            return f"is gone{since}; {self.detail or 'how is unknown'}"
-        if self.kind == "merged" and self.other is not None:
-            return f"was merged{by} with {called(self.other)}{self._detail}"
-        if self.detail.startswith("away: "):
-            return f"was simplified away{by}: {self.detail.removeprefix('away: ')}"
-        if self.kind == "folded":
-            return f"was folded{self._detail}{by}"
-        verb = {"rewritten": "was rewritten", "merged": "was merged"}
-        return f"{verb[self.kind]}{by}{self._detail}"
+    def is_simplified_away(self) -> bool:
+        """Whether nothing new does its work."""
+        return self.cause in _SIMPLIFIED_AWAY
 
     @property
-    def _detail(self) -> str:
-        return f" {self.detail}" if self.detail else ""
+    def what(self) -> str:
+        """The sentence without its subject."""
+        how = _HOW[self.cause](self) if self.cause is not None else ""
+        after = f" {how}" if how else ""
+        by = f" by {self.by}" if self.by else ""
+        users = ", together with what used it" if self.with_users else ""
+        match self.kind:
+            case FateKind.KEPT:
+                return f"is {names(self.instructions)}"
+            case FateKind.FUSED:
+                return f"is {names(self.instructions)} in {names(self.into)}"
+            case FateKind.INLINED:
+                return f"was inlined: {how}"
+            case FateKind.DEAD:
+                return f"was removed{by}: {how or 'nothing used its result'}"
+            case FateKind.UNKNOWN:
+                since = f" since {self.by}" if self.by else ""
+                return f"is gone{since}; {how or 'how is unknown'}"
+            case FateKind.FOLDED:
+                return f"was folded{after}{by}"
+            case FateKind.MERGED:
+                other = f" with {called(self.other)}" if self.other is not None else ""
+                return f"was merged{by}{other}{after}"
+            case FateKind.REWRITTEN:
+                if self.is_simplified_away:
+                    return f"was simplified away{by}: {how}{users}"
+                return f"was rewritten{by}{after}{users}"
+
+    @property
+    def short(self) -> str:
+        """The sentence without its subject, and without names of instructions if possible."""
+        by = f" by {self.by}" if self.by else ""
+        if self.is_simplified_away:
+            return f"was simplified away{by}"
+        if self.kind in (FateKind.REWRITTEN, FateKind.FOLDED, FateKind.MERGED):
+            return f"was {self.kind}{by}"
+        return f"was removed{by}" if self.kind is FateKind.DEAD else self.what
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "operation": self.operation.number,
             "opcode": self.operation.opcode,
             "name": self.operation.name,
-            "fate": self.kind,
+            "fate": str(self.kind),
             "pass": self.by,
             "instructions": [i.name for i in self.instructions],
             "into": [i.name for i in self.into],
             "with": None if self.other is None else self.other.number,
             "sentence": str(self),
         }
+
+
+def _opcodes(fate: Fate) -> str:
+    """``as dot, copy (%dot.3 and 2 more)``: in brackets those of the optimised program."""
+    opcodes = ", ".join(dict.fromkeys(n.opcode for n in fate.names))
+    return f"as {opcodes}" + (f" ({names(fate.instructions)})" if fate.instructions else "")
+
+
+def _constant(fate: Fate) -> str:
+    return "constant" + (f" ({names(fate.instructions)})" if fate.instructions else "")
+
+
+_NAMELESS = "XLA's import gives constants no names"
+_NO_PASS = "no pass is known that removed it"
+# How an operation met its fate, as part of the sentence.
+_HOW = {
+    Cause.NOT_SHOWN: lambda fate: "",
+    Cause.PASSES_NOT_KEPT: lambda fate: "its passes were not kept",
+    Cause.NO_PASS_REMOVED_IT: lambda fate: _NO_PASS,
+    Cause.MAY_BE_AN_EQUAL_ONE: lambda fate: (
+        f"{_NO_PASS}; it may be one of several equal ones that cannot be told apart"
+    ),
+    Cause.NAMELESS_CONSTANT: lambda fate: _NAMELESS,
+    Cause.UNPRINTED_CONSTANT: lambda fate: (
+        f"{_NAMELESS}, and the value of {names(fate.names)} is not printed"
+    ),
+    Cause.CAME_THROUGH: lambda fate: (
+        f"{fate.count:,} instruction{'s' * (fate.count != 1)} came from it"
+    ),
+    Cause.BODY_IN_PLACE: lambda fate: "what it holds took its place",
+    Cause.NOTHING_CAME_THROUGH: lambda fate: "nothing of it is left",
+    Cause.NOT_KNOWN_TO_COME_THROUGH: lambda fate: "no instruction is known to have come through it",
+    Cause.UNUSED: lambda fate: "",
+    Cause.USERS_REMOVED: lambda fate: "what used it was removed",
+    Cause.USER_STOPPED_READING: lambda fate: f"what used it, {fate.names[0]}, no longer needed it",
+    Cause.LOOP_REMOVED: lambda fate: "the loop whose end it decides is gone",
+    Cause.TO_CONSTANT: lambda fate: f"to a {_constant(fate)}",
+    Cause.INTO_CONSTANT: lambda fate: f"into another {_constant(fate)}",
+    Cause.TO_CONSTANT_WITH_USERS: lambda fate: "to a constant with what used it",
+    Cause.AS_OPCODES: _opcodes,
+    Cause.AS_NAMELESS: lambda fate: f"as {fate.names[0].opcode} without a name",
+    Cause.AS_OTHER: lambda fate: f"as {fate.names[0]}, there already",
+    Cause.ABSORBED: lambda fate: (
+        f"into {fate.other.opcode if fate.other else 'another'} (%{fate.names[0].name}),"
+        " which reads its operand"
+    ),
+    Cause.SIMPLIFIED_TO_OPERAND: lambda fate: f"{fate.names[0]} took its place",
+    Cause.UNROLLED: lambda fate: (
+        "what its body does stands in its place"
+        + (f", {fate.count:,} times" if fate.count > 1 else "")
+    ),
+    Cause.IN: lambda fate: f"in {names(fate.instructions)}",
+    Cause.WITH_EQUAL: lambda fate: "with an equal one, as was what used it",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +266,7 @@ class Fates:
     def counts(self) -> dict[str, int]:
         """How many operations have each fate; adds up to ``len(self)``."""
         found = Counter(r.kind for r in self.rows)
-        return {k: found[k] for k in KINDS if found[k]}
+        return {str(k): found[k] for k in FateKind if found[k]}
 
     def to_dict(self) -> dict[str, Any]:
         fates = [r.to_dict() for r in self.rows]
@@ -139,12 +279,12 @@ class Fates:
         return pandas.DataFrame([r.to_dict() for r in self.rows])
 
     def __str__(self) -> str:
-        said = ", ".join(f"{n:,} {kind}" for kind, n in self.counts.items())
+        counted = ", ".join(f"{n:,} {kind}" for kind, n in self.counts.items())
         how = " (inferred: this dump has no marks)" if self.inferred else ""
-        lines = [f"{len(self):,} operations: {said}{how}"]
-        lines += [f"  {r}" for r in self.rows[:200]]
-        if len(self) > 200:
-            lines.append(f"  … {len(self) - 200:,} more")
+        lines = [f"{len(self):,} operations: {counted}{how}"]
+        lines += [f"  {r}" for r in self.rows[:_MOST_PRINTED]]
+        if len(self) > _MOST_PRINTED:
+            lines.append(f"  … {len(self) - _MOST_PRINTED:,} more")
         return printed(lines)
 
 
@@ -163,9 +303,9 @@ def combined(operation: Operation, found: Sequence[Instruction]) -> Instruction 
     return whole if base == opcode and own and operation.number not in own else None
 
 
-def names(found: Sequence[Instruction]) -> str:
-    said = ", ".join(f"%{i.name}" for i in found[:3])
-    return said + (f" and {len(found) - 3:,} more" if len(found) > 3 else "")
+def names(found: Sequence[Instruction | Named]) -> str:
+    """``%dot.3, %dot.4``, at most three."""
+    return listed([f"%{i.name}" for i in found])
 
 
 def called(operation: Operation) -> str:

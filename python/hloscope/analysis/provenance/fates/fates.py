@@ -10,7 +10,7 @@
     unknown     it is gone, and the passes do not show how
 
 Every operation has exactly one fate. The optimised program shows what is still there; for what is
-gone, the passes show after which one it was gone and what was in its place.
+gone, the passes show after which one it was removed and what was in its place.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from ....hlo import Instruction, Module, Operation, Origins
 from .constants import Constants
-from .fate import Fate, Fates, combined, hlo_opcode, is_constant, names
-from .gone import NOTHING_LEFT, Gone
+from .fate import Cause, Fate, FateKind, Fates, Named, combined, hlo_opcode, is_constant
+from .removed import RemovedOperations
 
 if TYPE_CHECKING:
     from ...passes.passes import Passes
@@ -51,18 +51,24 @@ def fates(
         )
     callers = _fusions(module)
     called = _through_calls(origins)
-    gone = Gone(origins.operations, passes, stablehlo) if passes is not None else None
-    if gone is not None and module.origins is None:
-        gone.untold += "; it may be one of several equal ones that cannot be told apart"
+    removed = (
+        RemovedOperations(origins.operations, passes, stablehlo) if passes is not None else None
+    )
+    if removed is not None and module.origins is None:
+        removed.if_no_pass = Cause.MAY_BE_AN_EQUAL_ONE
     rows = {o.number: _present(module, origins, o, callers, called) for o in origins.operations}
     missing = [o for o in origins.operations if rows[o.number] is None]
-    nameless = [o for o in missing if o.opcode == "constant" and (gone is None or gone.never(o))]
+    nameless = [
+        o for o in missing if o.opcode == "constant" and (removed is None or removed.never(o))
+    ]
     without = {o.number for o in nameless}
     missing = [o for o in missing if o.number not in without]
-    if gone is not None:
-        missing.sort(key=gone.order)  # each snapshot is read once
+    if removed is not None:
+        missing.sort(key=removed.order)  # each snapshot is read once
     for operation in missing:
-        rows[operation.number] = gone.fate(operation) if gone is not None else _not_told(operation)
+        rows[operation.number] = (
+            removed.fate(operation) if removed is not None else _not_kept(operation)
+        )
     constants = Constants(module, stablehlo)
     for operation in nameless:
         rows[operation.number] = constants.fate(operation, rows)
@@ -81,15 +87,16 @@ def _calls_left(rows: list[Fate]) -> list[Fate]:
         if not more:
             break
         left |= more
-    said = "no instruction is known to have come through it"
     return [
-        replace(r, detail=said) if r.detail == NOTHING_LEFT and r.operation.callee in left else r
+        replace(r, cause=Cause.NOT_KNOWN_TO_COME_THROUGH)
+        if r.cause is Cause.NOTHING_CAME_THROUGH and r.operation.callee in left
+        else r
         for r in rows
     ]
 
 
-def _not_told(operation: Operation) -> Fate:
-    return Fate(operation, "unknown", detail="its passes were not kept")
+def _not_kept(operation: Operation) -> Fate:
+    return Fate(operation, FateKind.UNKNOWN, cause=Cause.PASSES_NOT_KEPT)
 
 
 def _fusions(module: Module) -> dict[int, Instruction]:
@@ -121,13 +128,12 @@ def _present(
 ) -> Fate | None:
     number = operation.number
     if operation.opcode == "sdy.manual_computation":  # instructions without a name have its name
-        return Fate(operation, "inlined", detail="what it holds took its place")
+        return Fate(operation, FateKind.INLINED, cause=Cause.BODY_IN_PLACE)
     if operation.is_call:
         count = called.get(number)
         if not count:
             return None
-        said = f"{count:,} instruction{'s' * (count != 1)} came from it"
-        return Fate(operation, "inlined", detail=said)
+        return Fate(operation, FateKind.INLINED, cause=Cause.CAME_THROUGH, count=count)
     found = [module.instructions[k] for k in origins.instructions.get(number, ())]
     if not found:
         return None
@@ -136,27 +142,32 @@ def _present(
     if same:
         outside = [i for i in same if i.computation.index not in callers]
         if outside:
-            return Fate(operation, "kept", tuple(outside))
+            return Fate(operation, FateKind.KEPT, tuple(outside))
         into = dict.fromkeys(callers[i.computation.index] for i in same)
-        return Fate(operation, "fused", tuple(same), tuple(into))
+        return Fate(operation, FateKind.FUSED, tuple(same), tuple(into))
     whole = combined(operation, found)
     if whole is not None:
         other = origins.operations[whole.origins[0].operation]
-        return Fate(operation, "merged", (whole,), other=other, detail=f"in {names([whole])}")
+        return Fate(operation, FateKind.MERGED, (whole,), other=other, cause=Cause.IN)
     first = [i for i in found if origins.of[i.index][0].operation == number]
     if not first:
         other = origins.operations[origins.of[found[0].index][0].operation]
-        return Fate(operation, "merged", tuple(found), other=other, detail=f"in {names(found)}")
+        return Fate(operation, FateKind.MERGED, tuple(found), other=other, cause=Cause.IN)
     if hlo_opcode(operation.opcode) not in _NOT_FOLDED and all(is_constant(i) for i in first):
-        return Fate(operation, "folded", tuple(first), detail=f"to a constant ({names(first)})")
+        return Fate(operation, FateKind.FOLDED, tuple(first), cause=Cause.TO_CONSTANT)
     # the instruction inside a fusion says more than the fusion that is named after it
     inner = [i for i in first if i.opcode != "fusion"] or first
     into = dict.fromkeys(
         callers[i.computation.index] for i in inner if i.computation.index in callers
     )
-    opcodes = ", ".join(dict.fromkeys(i.opcode for i in inner))
-    said = f"as {opcodes} ({names(inner)})"
-    return Fate(operation, "rewritten", tuple(inner), tuple(into), detail=said)
+    return Fate(
+        operation,
+        FateKind.REWRITTEN,
+        tuple(inner),
+        tuple(into),
+        cause=Cause.AS_OPCODES,
+        names=tuple(map(Named.of, inner)),
+    )
 
 
 def _is(i: Instruction, opcode: str) -> bool:

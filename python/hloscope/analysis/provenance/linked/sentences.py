@@ -360,7 +360,7 @@ class Teller:
                     name = noun if there else f"{noun} ({_list(found)})"
                     stayed[name] = stayed.get(name, 0) + 1
             elif fate is not None and (fate.kind != "unknown" or fate.by):
-                gone.setdefault((noun, _how(fate)), []).append(fate.what)
+                gone.setdefault((noun, fate.short), []).append(fate.what)
             elif noun not in ("constant", "iota"):
                 untold[noun] = untold.get(noun, 0) + 1
         out = []
@@ -460,16 +460,6 @@ def _list(found: Iterable[Instruction]) -> str:
     if len(names) > 3:
         return f"{names[0]} and {len(names) - 1:,} others"
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
-
-
-def _how(fate: Fate) -> str:
-    """A fate in short, without names."""
-    by = f" by {fate.by}" if fate.by else ""
-    if fate.kind == "rewritten" and fate.detail.startswith("away: "):
-        return f"was simplified away{by}"
-    if fate.kind in ("rewritten", "folded", "merged"):
-        return f"was {fate.kind}{by}"
-    return f"was removed{by}" if fate.kind == "dead" else fate.what
 
 
 def _tail(function: str) -> str:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ....hlo import Instruction, Module, Operation
-from .fate import Fate, combined, hlo_opcode, is_constant
+from .fate import Cause, Fate, FateKind, Named, combined, hlo_opcode, is_constant
 
 if TYPE_CHECKING:
     from ...passes.passes import Passes
@@ -29,8 +30,6 @@ _DEPTH = 12
 _CARRIES = ("parameter", "constant", "tuple", "get-tuple-element")
 _BACK = 5  # snapshots before what removed it, in which something else may have taken its place
 IMPORT = "StableHLO's simplifier (before XLA's first pass)"
-WITH = ", together with what used it"
-NOTHING_LEFT = "nothing of it is left"
 _LOOPS = ("while", "case", "if")
 _COMMUTE = frozenset(["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
 _REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
@@ -38,7 +37,7 @@ _REMOVERS = ("dce", "hlo-module-dce", "tuple-simplifier")
 _CHOOSES = {"select": 1, "concatenate": 0, "pad": 0, "dynamic-update-slice": 0}
 
 
-class Gone:
+class RemovedOperations:
     """Finds the fate of operations that have no instruction in the optimised program."""
 
     def __init__(
@@ -51,13 +50,13 @@ class Gone:
                 self.lost[n] = row
         self.read = lru_cache(maxsize=_BACK + 2)(passes.module)
         self.first = passes.snapshots[0].operations if passes.snapshots else None
-        self.steps: dict[int, _Step] = {}
-        self.untold = "no pass is known that removed it"
-        self.importing: _Import | None = None
+        self.steps: dict[int, RemovalStep] = {}
+        self.if_no_pass = Cause.NO_PASS_REMOVED_IT
+        self.importing: ImportStep | None = None
         if stablehlo is not None and stablehlo.origins is not None and passes.snapshots:
             first = self.read(0)
             if first.origins is not None:
-                self.importing = _Import(operations, stablehlo, first)
+                self.importing = ImportStep(operations, stablehlo, first)
 
     def order(self, operation: Operation) -> int:
         """A sort key: operations that one pass removed come together."""
@@ -69,24 +68,24 @@ class Gone:
         row = self.lost.get(operation.number)
         if operation.is_call or operation.opcode.startswith("sdy."):
             by = row.title if row is not None else ""
-            what = NOTHING_LEFT if operation.is_call else "what it holds took its place"
+            cause = Cause.NOTHING_CAME_THROUGH if operation.is_call else Cause.BODY_IN_PLACE
             if operation.opcode in ("func.call", "call", "sdy.manual_computation"):
-                return Fate(operation, "inlined", by=by, detail=what)
+                return Fate(operation, FateKind.INLINED, by=by, cause=cause)
         if row is None or row.index == 0:
             if self.never(operation):
                 return self._never(operation)
-            return Fate(operation, "unknown", detail=self.untold)
+            return Fate(operation, FateKind.UNKNOWN, cause=self.if_no_pass)
         if operation.opcode in _LOOPS:
             row = self._last_of_itself(operation, row)
         step = self.steps.get(row.index)
         if step is None:
             self.steps.clear()  # operations of one pass mostly come together
             before, after = self.read(row.index - 1), self.read(row.index)
-            step = self.steps[row.index] = _Step(
+            step = self.steps[row.index] = RemovalStep(
                 self.operations, before, after, row.title, self.made
             )
         fate = step.fate(operation)
-        if fate.kind == "dead" and not fate.detail:
+        if fate.cause is Cause.UNUSED:
             return self._replaced_before(operation, row) or fate
         return fate
 
@@ -112,7 +111,7 @@ class Gone:
             ]
             if any(i.users or i.is_root for i in found):
                 title = self.passes.rows[k].title
-                step = _Step(self.operations, before, self.read(k), title, self.made)
+                step = RemovalStep(self.operations, before, self.read(k), title, self.made)
                 return step.rewired(operation, found)
         return None
 
@@ -127,11 +126,11 @@ class Gone:
 
     def _never(self, operation: Operation) -> Fate:
         if self.importing is None:
-            return Fate(operation, "unknown", by=IMPORT)
+            return _not_shown(operation, IMPORT)
         return self.importing.fate(operation)
 
 
-class _Step:
+class RemovalStep:
     """One pass: the module before and after."""
 
     def __init__(
@@ -156,38 +155,39 @@ class _Step:
         opcode = hlo_opcode(operation.opcode)
         mine = [i for i in mine if hlo_opcode(i.opcode) == opcode] or mine
         if not mine:
-            return Fate(operation, "unknown", by=by)
+            return _not_shown(operation, by)
         whole = combined(operation, mine)
         if whole is not None:
             other = self.operations[whole.origins[0].operation]
             made = self.made(whole.name)
-            return Fate(operation, "merged", by=made, other=other)
+            return Fate(operation, FateKind.MERGED, by=made, other=other)
         return self._of(operation, mine[0], 0)
 
     def rewired(self, operation: Operation, found: Sequence[Instruction]) -> Fate | None:
         """The fate if the instructions may still be there, but their users read something else."""
         for gone in found:
             for user in gone.users:
-                put = self._in_place(gone, user)
+                put = self.read_instead_by(gone, user)
                 if put is not None and put.name != gone.name:
                     return self._replaced(operation, gone, put)
         return None
 
     def _of(self, operation: Operation, gone: Instruction, depth: int) -> Fate:
         by = self.by
-        still = self._same(gone)
+        still = self.same(gone)
         if still is not None and still.opcode == gone.opcode:
-            return Fate(operation, "rewritten", by=by, detail=f"as {still.opcode} without a name")
-        unrolled = self._unrolled(gone)
-        if unrolled:
-            return Fate(operation, "rewritten", by=by, detail=unrolled)
+            return self._rewritten(operation, Cause.AS_NAMELESS, still)
+        times = self._times_unrolled(gone)
+        if times:
+            kind, cause = FateKind.REWRITTEN, Cause.UNROLLED
+            return Fate(operation, kind, by=by, cause=cause, count=times)
         if gone.is_root and self._ends_a_loop(gone):
-            return Fate(operation, "dead", by=by, detail="the loop whose end it decides is gone")
+            return Fate(operation, FateKind.DEAD, by=by, cause=Cause.LOOP_REMOVED)
         users = [u for u in gone.users if not _is_all_results(u)]
         if not gone.users and not gone.is_root:
-            return Fate(operation, "dead", by=by)
+            return Fate(operation, FateKind.DEAD, by=by, cause=Cause.UNUSED)
         for user in gone.users:
-            put = self._in_place(gone, user)
+            put = self.read_instead_by(gone, user)
             if put is not None:
                 return self._replaced(operation, gone, put)
         if gone.is_root:
@@ -199,14 +199,14 @@ class _Step:
             return absorbed
         if depth < _DEPTH:
             return self._with_users(operation, gone, users, depth)
-        return Fate(operation, "unknown", by=by)
+        return _not_shown(operation, by)
 
-    def _unrolled(self, gone: Instruction) -> str:
-        """The detail for a loop that its body replaced, once or several times; "" for others."""
+    def _times_unrolled(self, gone: Instruction) -> int:
+        """How often its body stands in the place of a loop; 0 for others."""
         after = self.after.find_computation(gone.computation.name)
         body = next((c for role, c in gone.called if role == "body"), None)
         if gone.opcode != "while" or body is None or after is None:
-            return ""
+            return 0
         own = {
             (o.operation, i.opcode)
             for i in body.instructions
@@ -221,11 +221,7 @@ class _Step:
             for o in i.origins
             if (o.operation, i.opcode) in own
         )
-        if not turns:
-            return ""
-        most = max(turns.values())
-        times = f", {most:,} times" if most > 1 else ""
-        return f"away: what its body does stands in its place{times}"
+        return max(turns.values(), default=0)
 
     def _ends_a_loop(self, gone: Instruction) -> bool:
         """Whether this is in the condition of a loop that is gone."""
@@ -237,38 +233,38 @@ class _Step:
             if i.opcode == "while"
             and any(role == "condition" and c is gone.computation for role, c in i.called)
         ]
-        return bool(loops) and all(self._same(i) is None for i in loops)
+        return bool(loops) and all(self.same(i) is None for i in loops)
 
-    def _same(self, i: Instruction) -> Instruction | None:
+    def same(self, i: Instruction) -> Instruction | None:
         """The same instruction afterwards."""
         return self.by_name.get(i.name)
 
-    def _was_there(self, put: Instruction) -> bool:
+    def was_there(self, put: Instruction) -> bool:
         return put.name in self.names_before
 
-    def _made_from(self, put: Instruction, gone: Instruction) -> bool:
+    def made_from(self, put: Instruction, gone: Instruction) -> bool:
         """Whether an instruction was replaced by something that it was computed from."""
         return put.name in {o.name for o in _ancestors(gone)}
 
-    def _in_place(self, gone: Instruction, user: Instruction) -> Instruction | None:
+    def read_instead_by(self, gone: Instruction, user: Instruction) -> Instruction | None:
         """What a user that is still there reads instead."""
-        same = self._same(user)
+        same = self.same(user)
         if same is None or same.opcode != user.opcode or len(same.operands) != len(user.operands):
             return None
-        return self._read_instead(gone, user, same)
+        return self.swapped_or_not(gone, user, same)
 
-    def _read_instead(
+    def swapped_or_not(
         self, gone: Instruction, user: Instruction, same: Instruction
     ) -> Instruction | None:
         if gone not in user.operands:
             return None
         k = user.operands.index(gone)
         two = user.opcode in _COMMUTE and len(user.operands) == 2
-        if two and self._is(same.operands[k], user.operands[1 - k]):
+        if two and self.is_same(same.operands[k], user.operands[1 - k]):
             return same.operands[1 - k]  # they were swapped
         return same.operands[k]
 
-    def _is(self, put: Instruction, before: Instruction) -> bool:
+    def is_same(self, put: Instruction, before: Instruction) -> bool:
         """Whether an instruction is the same as one before."""
         return put.name == before.name
 
@@ -277,17 +273,17 @@ class _Step:
         put, first = self.puts.get(user.index), _CHOOSES.get(hlo_opcode(user.opcode))
         if put is None or first is None or gone in user.operands[:first]:
             return False
-        read = [put] if self._was_there(put) else put.operands
+        read = [put] if self.was_there(put) else put.operands
         others = [o for o in user.operands[first:] if o is not gone]
         return bool(read) and all(self._is_of_others(r, gone, others) for r in read)
 
     def _is_of_others(
         self, put: Instruction, gone: Instruction, others: Sequence[Instruction]
     ) -> bool:
-        if any(self._is(put, o) for o in others):
+        if any(self.is_same(put, o) for o in others):
             return True
-        mine = any(self._is(put, o) for o in [gone, *_ancestors(gone)])
-        return not mine and any(self._is(put, a) for o in others for a in _ancestors(o))
+        mine = any(self.is_same(put, o) for o in [gone, *_ancestors(gone)])
+        return not mine and any(self.is_same(put, a) for o in others for a in _ancestors(o))
 
     def _root(self, gone: Instruction) -> Instruction | None:
         name = gone.computation.name
@@ -297,21 +293,32 @@ class _Step:
     def _replaced(self, operation: Operation, gone: Instruction, put: Instruction) -> Fate:
         by = self.by
         self.puts[gone.index] = put
-        if self._same(gone) is put or put.opcode == "iota":
-            return Fate(operation, "rewritten", by=by, detail=f"as {put.opcode}")
+        if self.same(gone) is put or put.opcode == "iota":
+            return self._rewritten(operation, Cause.AS_OPCODES, put)
         if is_constant(put):
-            if operation.opcode in ("constant", "iota"):
-                return Fate(operation, "folded", by=by, detail="into another constant")
-            return Fate(operation, "folded", by=by, detail="to a constant")
+            was_constant = operation.opcode in ("constant", "iota")
+            cause = Cause.INTO_CONSTANT if was_constant else Cause.TO_CONSTANT
+            return Fate(operation, FateKind.FOLDED, by=by, cause=cause)
         own = [o.operation for o in put.origins]
-        if self._was_there(put):
-            if self._made_from(put, gone):
-                what = f"away: {_said(put)} took its place"
-                return Fate(operation, "rewritten", by=by, detail=what)
+        if self.was_there(put):
+            if self.made_from(put, gone):
+                return self._rewritten(operation, Cause.SIMPLIFIED_TO_OPERAND, put)
             if own and own[0] != operation.number and put.opcode == gone.opcode:
-                return Fate(operation, "merged", by=by, other=self.operations[own[0]])
-            return Fate(operation, "rewritten", by=by, detail=f"as {_said(put)}, there already")
-        return Fate(operation, "rewritten", by=by, detail=f"as {put.opcode}")
+                return Fate(operation, FateKind.MERGED, by=by, other=self.operations[own[0]])
+            return self._rewritten(operation, Cause.AS_OTHER, put)
+        return self._rewritten(operation, Cause.AS_OPCODES, put)
+
+    def _rewritten(
+        self, operation: Operation, cause: Cause, put: Instruction, other: Operation | None = None
+    ) -> Fate:
+        return Fate(
+            operation,
+            FateKind.REWRITTEN,
+            by=self.by,
+            other=other,
+            cause=cause,
+            names=(Named.of(put),),
+        )
 
     def _absorbed(
         self, operation: Operation, gone: Instruction, users: Sequence[Instruction]
@@ -325,13 +332,7 @@ class _Step:
                     new = self.after.instructions[k]
                     if new.opcode == user.opcode and read & {o.name for o in new.operands}:
                         other = self.operations[origin.operation]
-                        return Fate(
-                            operation,
-                            "rewritten",
-                            by=self.by,
-                            other=other,
-                            detail=f"into {other.opcode} (%{new.name}), which reads its operand",
-                        )
+                        return self._rewritten(operation, Cause.ABSORBED, new, other)
         return None
 
     def _with_users(
@@ -339,30 +340,35 @@ class _Step:
     ) -> Fate:
         """Its users were removed in the same pass: it went with them, or was not needed."""
         by = self.by
-        gone_too = [u for u in users[:4] if self._same(u) is None]
+        gone_too = [u for u in users[:4] if self.same(u) is None]
         fates = [(u, self._of(operation, u, depth + 1)) for u in gone_too]
         for user, _ in fates:
             if user.index in self.puts:
                 self.puts.setdefault(gone.index, self.puts[user.index])
         found = [f for u, f in fates if not self._drops(u, gone)]
-        kinds = {f.kind for f in found} | ({"dead"} if len(found) < len(fates) else set())
-        if kinds and kinds <= {"dead", "folded"}:
-            if "folded" in kinds and all(is_constant(o) for o in gone.operands):
-                return Fate(operation, "folded", by=by, detail="to a constant with what used it")
-            what = f"what used it, {_said(users[0])}, no longer needed it"
-            return Fate(operation, "dead", by=by, detail=what)
-        if "rewritten" in kinds:
-            first = next(f for f in found if f.kind == "rewritten")
-            what = first.detail.removesuffix(WITH) + WITH
-            return Fate(operation, "rewritten", by=by, detail=what)
-        if "merged" in kinds:
-            return Fate(operation, "merged", by=by, detail="with an equal one, as was what used it")
+        kinds = {f.kind for f in found} | ({FateKind.DEAD} if len(found) < len(fates) else set())
+        if kinds and kinds <= {FateKind.DEAD, FateKind.FOLDED}:
+            if FateKind.FOLDED in kinds and all(is_constant(o) for o in gone.operands):
+                cause = Cause.TO_CONSTANT_WITH_USERS
+                return Fate(operation, FateKind.FOLDED, by=by, cause=cause)
+            named = (Named.of(users[0]),)
+            cause = Cause.USER_STOPPED_READING
+            return Fate(operation, FateKind.DEAD, by=by, cause=cause, names=named)
+        if FateKind.REWRITTEN in kinds:
+            first = next(f for f in found if f.kind is FateKind.REWRITTEN)
+            return replace(first, operation=operation, by=by, with_users=True)
+        if FateKind.MERGED in kinds:
+            return Fate(operation, FateKind.MERGED, by=by, cause=Cause.WITH_EQUAL)
         if any(self.by.startswith(r) for r in _REMOVERS):
-            return Fate(operation, "dead", by=by)
-        return Fate(operation, "unknown", by=by)
+            return Fate(operation, FateKind.DEAD, by=by, cause=Cause.UNUSED)
+        return _not_shown(operation, by)
 
 
-class _Import(_Step):
+def _not_shown(operation: Operation, by: str) -> Fate:
+    return Fate(operation, FateKind.UNKNOWN, by=by, cause=Cause.NOT_SHOWN)
+
+
+class ImportStep(RemovalStep):
     """From StableHLO to XLA's first module: names differ, so operations show what is the same."""
 
     def __init__(self, operations: Sequence[Operation], before: Module, after: Module) -> None:
@@ -370,7 +376,7 @@ class _Import(_Step):
         assert after.origins is not None
         self.of = after.origins.instructions
 
-    def _same(self, i: Instruction) -> Instruction | None:
+    def same(self, i: Instruction) -> Instruction | None:
         opcode = hlo_opcode(i.opcode)
         for origin in i.origins:
             for k in self.of.get(origin.operation, ()):
@@ -378,10 +384,10 @@ class _Import(_Step):
                     return self.after.instructions[k]
         return None
 
-    def _was_there(self, put: Instruction) -> bool:
+    def was_there(self, put: Instruction) -> bool:
         return bool(put.origins) or put.opcode == "parameter" or _is_passed(put)
 
-    def _made_from(self, put: Instruction, gone: Instruction) -> bool:
+    def made_from(self, put: Instruction, gone: Instruction) -> bool:
         own = {o.operation for o in put.origins}
         for before in _ancestors(gone):
             if own & {o.operation for o in before.origins}:
@@ -391,7 +397,7 @@ class _Import(_Step):
                 return True
         return False
 
-    def _in_place(self, gone: Instruction, user: Instruction) -> Instruction | None:
+    def read_instead_by(self, gone: Instruction, user: Instruction) -> Instruction | None:
         if user.opcode == "return" and user.computation is self.before.entry:
             root = self.after.entry.root if self.after.entry is not None else None
             k = user.operands.index(gone)
@@ -399,17 +405,17 @@ class _Import(_Step):
                 return root
             whole = root.opcode == "tuple" and len(root.operands) == len(user.operands)
             return root.operands[k] if whole else None
-        same = self._same(user)
+        same = self.same(user)
         if same is None or len(same.operands) != len(user.operands):
             return None
-        return self._read_instead(gone, user, same)
+        return self.swapped_or_not(gone, user, same)
 
-    def _is(self, put: Instruction, before: Instruction) -> bool:
+    def is_same(self, put: Instruction, before: Instruction) -> bool:
         if before.opcode == "parameter":
             entry = put.computation.is_entry and before.computation.is_entry
             number = _argument(put)
             return entry and number is not None and number == _argument(before)
-        same = self._same(before)
+        same = self.same(before)
         return same is not None and same is put
 
 
@@ -441,7 +447,3 @@ def _ancestors(i: Instruction, depth: int = 4) -> list[Instruction]:
         level = [o for j in level for o in j.operands]
         out += level
     return out
-
-
-def _said(i: Instruction) -> str:
-    return f"{i.opcode} %{i.name}"

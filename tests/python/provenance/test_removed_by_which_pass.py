@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hloscope.analysis.provenance.fates.gone import IMPORT, NOTHING_LEFT, Gone, _Import
+from hloscope.analysis.provenance.fates.removed import IMPORT, RemovedOperations
 from hloscope.hlo import Module, Operation
 from numbered_hlo import read
-from test_gone_told import operations
+from test_removed import operations
 
 P = "p = f32[4] parameter(0); q = f32[4] parameter(1)"
 WITH = f"{P}; a = f32[4] tanh(p)@1; ROOT r = f32[4] log(a)@2"
@@ -47,13 +47,15 @@ class Dumps:
         return next(first, None)
 
 
-def gone(*texts: str, stablehlo: str = "", known: bool = True) -> Gone:
+def gone(*texts: str, stablehlo: str = "", known: bool = True) -> RemovedOperations:
     dumps: Any = Dumps(*texts, known=known)
     source = read(stablehlo) if stablehlo else None
-    return Gone(operations(*([source] if source else []), *dumps.modules), dumps, source)
+    return RemovedOperations(
+        operations(*([source] if source else []), *dumps.modules), dumps, source
+    )
 
 
-def told(found: Gone, number: int = 1, **more: Any) -> str:
+def told(found: RemovedOperations, number: int = 1, **more: Any) -> str:
     operation = found.operations[number]
     fields = {"opcode": operation.opcode, "callee": "", **more}
     return found.fate(Operation(number, **fields)).what
@@ -76,20 +78,20 @@ def test_what_no_pass_is_known_to_have_removed() -> None:
     assert told(found, 3) == f"is gone since {IMPORT}; how is unknown"
     assert told(gone(WITH, WITH, known=False), 3) == "is gone; no pass is known that removed it"
     empty: Any = Dumps()
-    nothing = Gone([Operation(0, "tanh")], empty, None)
+    nothing = RemovedOperations([Operation(0, "tanh")], empty, None)
     assert told(nothing, 0) == "is gone; no pass is known that removed it"
 
 
 @pytest.mark.parametrize(
     ("opcode", "callee", "number", "said"),
     [
-        ("call", "f", 1, f"was inlined: {NOTHING_LEFT}"),
-        ("func.call", "f", 1, f"was inlined: {NOTHING_LEFT}"),
+        ("call", "f", 1, "was inlined: nothing of it is left"),
+        ("func.call", "f", 1, "was inlined: nothing of it is left"),
         ("sdy.manual_computation", "", 1, "was inlined: what it holds took its place"),
         ("custom_call", "f", 1, "was rewritten by p1 as sine"),
         ("sdy.sharding_constraint", "", 1, "was rewritten by p1 as sine"),
         ("call", "", 1, "was rewritten by p1 as sine"),
-        ("call", "f", 9, f"was inlined: {NOTHING_LEFT}"),
+        ("call", "f", 9, "was inlined: nothing of it is left"),
     ],
 )
 def test_calls_are_inlined(opcode: str, callee: str, number: int, said: str) -> None:
@@ -276,31 +278,15 @@ def test_a_return_of_another_function() -> None:
     assert told(found) == f"is gone since {IMPORT}; how is unknown"
 
 
-def test_which_arguments_are_the_same() -> None:
-    inner = "f: x = f32[4] parameter(0); ROOT t = f32[4] tanh(x) | "
-    before = read(f"{inner}{ARGUMENTS}; ROOT k = f32[4] call(x), to_apply=f")
-    after = read(f"{inner}{P}; odd = f32[4] parameter(1x); ROOT k = f32[4] call(p), to_apply=f")
-    found = _Import([], before, after)
-    was, now = ({(i.computation.name, i.name): i for i in m.instructions} for m in (before, after))
-    x, y, inside = was["e", "x"], was["e", "y"], was["f", "x"]
-    assert found._is(now["e", "p"], x)
-    assert not found._is(now["e", "q"], x)
-    assert found._is(now["e", "q"], y)
-    assert not found._is(now["f", "x"], x), "an argument of another function"
-    assert not found._is(now["e", "p"], inside)
-    assert not found._is(now["e", "odd"], y)
-    assert not found._is(now["e", "k"], x)
-
-
 def test_without_origins_nothing_is_said_of_what_was_before() -> None:
     dumps: Any = Dumps(f"{P}; ROOT u.1 = f32[4] log(p)@2")
     text = f"{ARGUMENTS}; t = f32[4] tanh(x)@1; u = f32[4] log(t)@2; ROOT z = f32[4] return(u)"
     source = read(text)
     every = operations(source)
-    assert Gone(every, dumps, source).importing is not None
+    assert RemovedOperations(every, dumps, source).importing is not None
     dumps.modules[0].origins = None
-    assert Gone(every, dumps, source).importing is None
+    assert RemovedOperations(every, dumps, source).importing is None
     source.origins = None
-    assert Gone(every, dumps, source).importing is None
+    assert RemovedOperations(every, dumps, source).importing is None
     empty: Any = Dumps()
-    assert Gone(every, empty, read(text)).importing is None
+    assert RemovedOperations(every, empty, read(text)).importing is None

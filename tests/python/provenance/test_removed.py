@@ -6,7 +6,7 @@ Dumps are written as in ``numbered_hlo.py``; an operation's opcode is that of it
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.provenance.fates.gone import _ancestors, _Step
+from hloscope.analysis.provenance.fates.removed import RemovalStep
 from hloscope.hlo import Module, Operation
 from numbered_hlo import read
 
@@ -23,9 +23,9 @@ def operations(*modules: Module) -> list[Operation]:
     return [Operation(n, opcodes.get(n, "tanh")) for n in range(12)]
 
 
-def step(before: str, after: str, by: str = "fuse") -> _Step:
+def step(before: str, after: str, by: str = "fuse") -> RemovalStep:
     a, b = read(before), read(after)
-    return _Step(operations(a, b), a, b, by, lambda name: f"maker of {name}")
+    return RemovalStep(operations(a, b), a, b, by, lambda name: f"maker of {name}")
 
 
 def told(before: str, after: str, number: int = 1, by: str = "fuse") -> str:
@@ -144,9 +144,10 @@ def test_its_own_instruction_tells_before_its_helpers() -> None:
     before = f"{P}; h = f32[4] convert(p)@1; a = f32[4] tanh(h)@1; ROOT r = f32[4] add(a, h)"
     after = f"{P}; b = f32[4] sine(p); ROOT r = f32[4] add(b, q)"
     found = step(before, after)
-    assert found.fate(Operation(1, "tanh")).detail == "as sine"
-    assert found.fate(Operation(1, "convert")).detail == "as parameter %q, there already"
-    assert found.fate(Operation(1, "log")).detail == "as parameter %q, there already", "the first"
+    other = "was rewritten by fuse as parameter %q, there already"
+    assert found.fate(Operation(1, "tanh")).what == "was rewritten by fuse as sine"
+    assert found.fate(Operation(1, "convert")).what == other
+    assert found.fate(Operation(1, "log")).what == other, "the first"
 
 
 WHILE = "body: x = f32[4] parameter(0); {} | cond: y = f32[4] parameter(0); {} | "
@@ -379,9 +380,3 @@ def test_what_was_rewired() -> None:
     assert fate.what == "was rewritten by fuse as parameter %q, there already"
     same = step(text, text)
     assert same.rewired(found.operations[1], [*same.before.instructions]) is None
-
-
-def test_ancestors_of_four_generations() -> None:
-    chain = "".join(f"; x{k} = f32[4] log({f'x{k - 1}' if k else 'p'})" for k in range(6))
-    module = read(P + chain)
-    assert [i.name for i in _ancestors(module.instructions[-1])] == ["x4", "x3", "x2", "x1"]
