@@ -3,9 +3,10 @@
 // The chips and colourings offered in the settings come from chips.toml and from the explorer.
 
 import { execFileSync } from "node:child_process";
-import { createRequire } from "node:module";
 import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { build } from "esbuild";
+import { css } from "./bundle.mjs";
 import { bundled } from "./licenses.mjs";
 
 const require = createRequire(import.meta.url);
@@ -18,6 +19,7 @@ const made = await build({
   target: "es2022",
   legalComments: "none",
   charset: "utf8",
+  plugins: [css],
   external: ["@jupyterlab/*", "@lumino/*"],
   metafile: true,
 });
@@ -50,6 +52,7 @@ const explorer = await build({
   entryPoints: ["js/panels/colorings.ts"],
   bundle: true,
   format: "esm",
+  plugins: [css],
   write: false,
 });
 const code = Buffer.from(explorer.outputFiles[0].contents).toString("base64");

@@ -4,6 +4,7 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build, context } from "esbuild";
+import { css } from "./bundle.mjs";
 import { banner, bundled, text } from "./licenses.mjs";
 
 const out = "python/hloscope/static";
@@ -17,6 +18,7 @@ const common = {
   target: "es2022",
   legalComments: "none",
   charset: "utf8",
+  plugins: [css],
 };
 const targets = [
   { ...common, entryPoints: ["js/renderer.ts"], outfile: `${out}/explorer.js` },

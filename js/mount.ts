@@ -13,10 +13,8 @@ import { fill, h } from "./base/dom.ts";
 import { decodeView } from "./base/model.ts";
 import { type Explorer, explorer } from "./explorer.ts";
 import { DEFAULT_OPTIONS } from "./state/store.ts";
-import { resolveTheme, watchTheme } from "./theme.ts";
-import { CSS } from "./theme-css.ts";
-import { CODE_CSS } from "./theme-css-code.ts";
-import { PASSES_CSS } from "./theme-css-passes.ts";
+import { styleSheet } from "./theme/sheet.ts";
+import { resolveTheme, watchTheme } from "./theme/theme.ts";
 import type { Host, Mounted, Options, Selection } from "./view.ts";
 
 export function mount(element: HTMLElement, host: Host): Mounted {
@@ -25,9 +23,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
   // Typing here must not edit the notebook: this stops Lumino's shortcuts, the listeners below the rest.
   element.dataset.lmSuppressShortcuts = "true";
   const shadow = element.shadowRoot ?? element.attachShadow({ mode: "open" });
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync(CSS + CODE_CSS + PASSES_CSS);
-  shadow.adoptedStyleSheets = [sheet];
+  shadow.adoptedStyleSheets = [styleSheet()];
   const root = h("div", { class: "root", role: "region", "aria-label": "hloscope" });
   shadow.replaceChildren(root);
   for (const type of ["keydown", "keyup", "keypress", "paste", "copy", "cut"] as const) {

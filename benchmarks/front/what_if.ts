@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { decodeAnalyses, decodeView } from "../../js/base/model.ts";
 import { paintInstructions } from "../../js/draw/coloring.ts";
-import { LIGHT } from "../../js/draw/theme.ts";
+import { LIGHT } from "../../js/theme/graph.ts";
 import { COST_COLORINGS } from "../../js/panels/cost/cost-colorings.ts";
 import { costsOf } from "../../js/state/costs.ts";
 

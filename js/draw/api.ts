@@ -1,9 +1,9 @@
 /** What the graph pane offers to the rest of the explorer. */
 import type { ViewModel } from "../base/model.ts";
 import type { EdgeNote } from "../scene/marks.ts";
+import type { GraphTheme } from "../theme/graph.ts";
 import type { Selection } from "../view.ts";
 import type { LifeStep } from "./life.ts";
-import type { GraphTheme } from "./theme.ts";
 
 /** Something that can be opened: a group, a fold, or an instruction that calls computations. */
 export interface Target {

@@ -1,8 +1,8 @@
 /** A colouring as a palette and an index per instruction, with its legend. */
 import type { ViewModel } from "../base/model.ts";
 import { type Colors, LEAST, ZERO } from "../scene/looks.ts";
+import { familyColor, type GraphTheme } from "../theme/graph.ts";
 import type { BoxColoring, LegendEntry } from "./api.ts";
-import { familyColor, type GraphTheme } from "./theme.ts";
 
 const STEPS = 32;
 /** Values below this fraction of the largest share the lowest colour: otherwise a few bytes would

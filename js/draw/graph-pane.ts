@@ -9,6 +9,7 @@ import type { Opened } from "../graph/opened.ts";
 import { ItemKind } from "../graph/projection.ts";
 import { type EdgeNote, edgeMarks } from "../scene/marks.ts";
 import type { Store } from "../state/store.ts";
+import type { GraphTheme } from "../theme/graph.ts";
 import type { Selection } from "../view.ts";
 import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./api.ts";
 import { paintInstructions } from "./coloring.ts";
@@ -20,9 +21,9 @@ import { touched } from "./overlay.ts";
 import { look, readPlace, type Sight, sightOf, writePlace } from "./place.ts";
 import { handlePointer } from "./pointer.ts";
 import { Renderer } from "./renderer.ts";
-import type { GraphTheme } from "./theme.ts";
 import { type Links, neighbourhood, nextItem, pathBetween, usersOf } from "./walk.ts";
 
+export { DARK, familyColor, type GraphTheme, LIGHT } from "../theme/graph.ts";
 export type {
   BoxColoring,
   Direction,
@@ -32,7 +33,6 @@ export type {
   ScreenRect,
   Target,
 } from "./api.ts";
-export { DARK, familyColor, type GraphTheme, LIGHT } from "./theme.ts";
 
 /** Size assumed for a pane that is not on the page yet. */
 const UNSEEN = { width: 960, height: 560 };

@@ -2,8 +2,8 @@
 import type { TextMetrics } from "../graph/metrics.ts";
 import { type Colors, type ItemLooks, UNKNOWN } from "../scene/looks.ts";
 import type { Rect } from "../scene/scene.ts";
+import type { GraphTheme } from "../theme/graph.ts";
 import type { SceneLife } from "./life.ts";
-import type { GraphTheme } from "./theme.ts";
 
 export interface PaintState {
   theme: GraphTheme;

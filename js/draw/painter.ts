@@ -9,12 +9,11 @@ import * as M from "../graph/metrics.ts";
 import { ItemKind } from "../graph/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 import type { Surface } from "../scene/surface.ts";
+import type { GraphTheme } from "../theme/graph.ts";
 import { box, plainBox } from "./boxes.ts";
 import { direct } from "./direct.ts";
 import { Being } from "./life.ts";
-
 import { alphaOf, DIM_LINES, fillOf, isThere, type PaintState, range } from "./paint-state.ts";
-import type { GraphTheme } from "./theme.ts";
 import { paintTitles } from "./titles.ts";
 
 /** Boxes shorter than this on screen are merged into rows. */

@@ -4,6 +4,7 @@ import { EdgeShapes } from "../scene/edge-shapes.ts";
 import { type Colors, type ItemLooks, itemLooks } from "../scene/looks.ts";
 import type { EdgeMark } from "../scene/marks.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
+import type { GraphTheme } from "../theme/graph.ts";
 import { Camera, type Target } from "./camera.ts";
 import { CanvasSurface } from "./canvas-surface.ts";
 import { paintEdgeShapes } from "./edge-shapes.ts";
@@ -15,7 +16,6 @@ import { Overview } from "./overview.ts";
 import type { PaintState } from "./paint-state.ts";
 import { PLAIN_SCALE, paintBase, paintScene } from "./painter.ts";
 import { SvgSurface } from "./svg-surface.ts";
-import type { GraphTheme } from "./theme.ts";
 import { paintTitles } from "./titles.ts";
 import { DURATION, Transition } from "./transition.ts";
 

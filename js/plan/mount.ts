@@ -3,12 +3,12 @@
  * A section that fails shows an error, and the others are still shown.
  */
 import { fill, h } from "../base/dom.ts";
-import { resolveTheme, watchTheme } from "../theme.ts";
+import { resolveTheme, watchTheme } from "../theme/theme.ts";
 import { heatmap, scatter } from "./charts.ts";
-import { CSS } from "./css.ts";
 import { explorer } from "./explorer.ts";
 import { gantt } from "./gantt.ts";
 import { bars, facts, grid, words } from "./parts.ts";
+import css from "./plan.css";
 import { spans } from "./spans.ts";
 import { type Selecting, table } from "./table.ts";
 import type { PlanHost, PlanView, Section } from "./view.ts";
@@ -21,7 +21,7 @@ export function mountPlan(
   const life = new AbortController();
   const shadow = element.shadowRoot ?? element.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(CSS);
+  sheet.replaceSync(css);
   shadow.adoptedStyleSheets = [sheet];
   const root = h("div", {
     class: page ? "plan page" : "plan",

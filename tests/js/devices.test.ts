@@ -16,7 +16,7 @@ import {
 } from "../../js/state/collectives.ts";
 import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
 import { shortLine } from "../../js/state/places.ts";
-import { classColor, heatColor, inkOf } from "../../js/theme-colors.ts";
+import { classColor, heatColor, inkOf } from "../../js/theme/inks.ts";
 
 const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   index: 0,

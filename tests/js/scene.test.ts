@@ -5,13 +5,13 @@ import { Engine } from "../../js/draw/engine.ts";
 import type { PaintState } from "../../js/draw/paint-state.ts";
 import { paintScene } from "../../js/draw/painter.ts";
 import { escapeXml, SvgSurface } from "../../js/draw/svg-surface.ts";
-import { DARK, type GraphTheme, LIGHT } from "../../js/draw/theme.ts";
 import { nextItem, pathBetween } from "../../js/draw/walk.ts";
 import { CHIP_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
 import { ItemKind } from "../../js/graph/projection.ts";
 import { itemLooks } from "../../js/scene/looks.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
+import { DARK, type GraphTheme, LIGHT } from "../../js/theme/graph.ts";
 import { Flag } from "../../js/view.ts";
 import {
   buildModel,

@@ -3,7 +3,7 @@ import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Costs } from "../../state/costs.ts";
 import { PARTS, type ScopeCost, scopeCosts } from "../../state/scope-costs.ts";
-import type { Ink } from "../../theme-colors.ts";
+import type { Ink } from "../../theme/inks.ts";
 import type { PanelContext } from "../panel.ts";
 import { painting } from "../parts/canvas.ts";
 import { bars, note, reveal } from "../parts/parts.ts";

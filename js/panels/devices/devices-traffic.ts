@@ -2,7 +2,7 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Devices } from "../../state/devices.ts";
-import { heatColor, type Ink } from "../../theme-colors.ts";
+import { heatColor, type Ink } from "../../theme/inks.ts";
 import { painting } from "../parts/canvas.ts";
 import { extent } from "../parts/heat.ts";
 

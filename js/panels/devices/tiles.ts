@@ -2,7 +2,7 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { type ArrayRow, type Devices, type ShardingRow, tileRanges } from "../../state/devices.ts";
-import { classColor, type Ink } from "../../theme-colors.ts";
+import { classColor, type Ink } from "../../theme/inks.ts";
 import { painting } from "../parts/canvas.ts";
 
 const MOST_WIDTH = 460;

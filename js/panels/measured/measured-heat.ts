@@ -2,7 +2,7 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Measured, MeasuredRow } from "../../state/measured.ts";
-import { againstColor, heatColor, type Ink } from "../../theme-colors.ts";
+import { againstColor, heatColor, type Ink } from "../../theme/inks.ts";
 import type { PanelContext } from "../panel.ts";
 import { painting } from "../parts/canvas.ts";
 import { selectionLink } from "../parts/parts.ts";

@@ -1,6 +1,6 @@
 /** A canvas that panels paint on: sharp on any screen, and repainted when the theme changes. */
 import { h, type Props } from "../../base/dom.ts";
-import { type Ink, inkOf } from "../../theme-colors.ts";
+import { type Ink, inkOf } from "../../theme/inks.ts";
 
 export interface Painting {
   canvas: HTMLCanvasElement;

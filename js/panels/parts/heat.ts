@@ -2,7 +2,7 @@
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Spot } from "../../state/devices.ts";
-import { classColor, heatColor, type Ink } from "../../theme-colors.ts";
+import { classColor, heatColor, type Ink } from "../../theme/inks.ts";
 import { painting } from "./canvas.ts";
 
 export interface Cells {

@@ -53,20 +53,16 @@ PYTHON = {
 JAXLIB = {"python/hloscope/readers/stablehlo/child.py"}
 # The same of js/ and src/. "panels/cost" and its like may import only "panels/*" below.
 VIEW = {"view", "view-extras"}
-PARTS = {"base", "theme-colors", *VIEW, "state", "panels/panel", "panels/parts"}
+PARTS = {"base", "theme", *VIEW, "state", "panels/panel", "panels/parts"}
 JS = {
     "view": {"view-extras"},
     "view-extras": set(),
     "theme": {"view"},
-    "theme-css": set(),
-    "theme-css-code": set(),
-    "theme-css-passes": set(),
-    "theme-colors": set(),
     "base": VIEW,
     "state": {"base", *VIEW},
     "graph": {"base", *VIEW},
     "scene": {"base", *VIEW, "graph"},
-    "draw": {"base", *VIEW, "scene", "graph", "state"},
+    "draw": {"base", *VIEW, "theme", "scene", "graph", "state"},
     "panels/panel": {"base", *VIEW, "state"},
     "panels/parts": PARTS,
     "panels/*": PARTS,
@@ -94,9 +90,6 @@ JS = {
         "state",
         "explorer",
         "theme",
-        "theme-css",
-        "theme-css-code",
-        "theme-css-passes",
     },
     "widget": {"mount", "view", "base"},
     "saved-page": {"base", "state", "view"},

@@ -1,4 +1,4 @@
-/** Colours for what panels paint on a canvas, in both themes; theme-css.ts has those of the page. */
+/** Colours for what panels paint on canvases, in both themes; css/colors.css has those of the page. */
 
 export interface Ink {
   dark: boolean;

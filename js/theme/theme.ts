@@ -1,5 +1,5 @@
 /** The theme to use: the option's, else the host's, else the system's. Follows changes. */
-import type { Options } from "./view.ts";
+import type { Options } from "../view.ts";
 
 export type HostKind = "jupyter" | "vscode" | "none";
 
