@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ import hloscope as hs
 open("module_0001.jit_loss.hlo", "w").write(step.text)"""
 
 
-def take(file: Path, width: int, height: int, browser: Any) -> None:
-    """Writes the picture."""
+def take(save: Callable[[Any], None], width: int, height: int, browser: Any) -> None:
+    """Saves the picture of its page."""
     tests = str(REPOSITORY / "tests" / "ui")
     if tests not in sys.path:
         sys.path.append(tests)
@@ -56,5 +57,5 @@ def take(file: Path, width: int, height: int, browser: Any) -> None:
         document.get_by_role("tab", name="Cost", exact=True).wait_for()
         page.locator("#hloscope-captures li button").first.click()
         page.wait_for_timeout(1500)  # until scrolling and animations end
-        page.screenshot(path=file)
+        save(page)
         context.close()

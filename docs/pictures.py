@@ -3,14 +3,15 @@
     python docs/pictures.py [FOLDER] [--only NAME ...] [--pages FOLDER]
 
 The program is the training step of examples/start.ipynb, compiled for a TPU v5e:2x4 where
-libtpu is installed and for eight CPU devices elsewhere. FOLDER is docs/pictures by default;
-only the pictures in COMMITTED are kept by git. ``--pages`` keeps the compiled pages there and
-uses those it finds. Chromium is the system's, or the one HLOSCOPE_CHROMIUM names.
+libtpu is installed and for eight CPU devices elsewhere. FOLDER is docs/pictures by default,
+which git keeps: each picture takes at most MOST_BYTES. ``--pages`` keeps the compiled pages there
+and uses those it finds. Chromium is the system's, or the one HLOSCOPE_CHROMIUM names.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import importlib.util
 import json
 import os
@@ -28,7 +29,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-COMMITTED = ("explorer.png", "layers.png", "convolutions.png")
+MOST_BYTES = 80_000  # of one picture: pages of the repository stay quick to open
+
+
+def save(page: Page, file: Path) -> None:
+    """A screenshot as WebP, which Chromium encodes, in the best quality within MOST_BYTES."""
+    session = page.context.new_cdp_session(page)
+    for quality in range(90, 0, -5):
+        request = {"format": "webp", "quality": quality}
+        data = base64.b64decode(session.send("Page.captureScreenshot", request)["data"])
+        if len(data) <= MOST_BYTES:
+            file.write_bytes(data)
+            return
+    raise ValueError(f"{file.name} takes over {MOST_BYTES} bytes in the lowest quality")
 
 
 def _tab(name: str) -> Callable[[Page], None]:
@@ -136,29 +149,29 @@ class Picture:
 
 
 PICTURES: dict[str, Picture] = {
-    "explorer.png": Picture("step", width=1400, height=860),
-    "layers.png": Picture("unrolled", width=1120, height=680),
-    "convolutions.png": Picture("resnet", width=1120, height=700, dark=True),
-    "findings.png": Picture("step", _tab("Findings")),
-    "graph.png": Picture("step", _graph),
-    "details.png": Picture("step", _details),
-    "text.png": Picture("step", _text),
-    "outline.png": Picture("step", _tab("Outline")),
-    "search.png": Picture("step", _search),
-    "devices.png": Picture("step", _devices, height=1140),
-    "collectives.png": Picture("step", _collectives, height=1180),
-    "cost.png": Picture("step", _cost, height=1240),
-    "timeline.png": Picture("step", _tab("Timeline")),
-    "passes.png": Picture("passes", _passes, width=1500, height=900),
-    "memory.png": Picture("step", _memory, height=1000),
-    "source.png": Picture("step", _source),
-    "code.png": Picture("step", _code, width=1500, height=860),
-    "measured.png": Picture("measured", _measured, height=1000),
-    "diff.png": Picture("diff", width=1000, height=820),
-    "sharding.png": Picture("sharding", _row, width=1200, height=860),
-    "stages.png": Picture("stages", width=1200, height=900),
-    "transformer.png": Picture("transformer", width=1200, height=980),
-    "jupyterlab.png": Picture("jupyterlab", width=1600, height=900),  # see picture_lab.py
+    "explorer.webp": Picture("step", width=1400, height=860),
+    "layers.webp": Picture("unrolled", width=1120, height=680),
+    "convolutions.webp": Picture("resnet", width=1120, height=700, dark=True),
+    "findings.webp": Picture("step", _tab("Findings")),
+    "graph.webp": Picture("step", _graph),
+    "details.webp": Picture("step", _details),
+    "text.webp": Picture("step", _text),
+    "outline.webp": Picture("step", _tab("Outline")),
+    "search.webp": Picture("step", _search),
+    "devices.webp": Picture("step", _devices, height=1140),
+    "collectives.webp": Picture("step", _collectives, height=1180),
+    "cost.webp": Picture("step", _cost, height=1240),
+    "timeline.webp": Picture("step", _tab("Timeline")),
+    "passes.webp": Picture("passes", _passes, width=1500, height=900),
+    "memory.webp": Picture("step", _memory, height=1000),
+    "source.webp": Picture("step", _source),
+    "code.webp": Picture("step", _code, width=1500, height=860),
+    "measured.webp": Picture("measured", _measured, height=1000),
+    "diff.webp": Picture("diff", width=1000, height=820),
+    "sharding.webp": Picture("sharding", _row, width=1200, height=860),
+    "stages.webp": Picture("stages", width=1200, height=900),
+    "transformer.webp": Picture("transformer", width=1200, height=980),
+    "jupyterlab.webp": Picture("jupyterlab", width=1600, height=900),  # see picture_lab.py
 }
 
 
@@ -302,7 +315,12 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
             sys.path.append(str(REPOSITORY / "docs"))
             import picture_lab
 
-            picture_lab.take(folder / name, picture.width, picture.height, browser)
+            picture_lab.take(
+                lambda page, name=name: save(page, folder / name),
+                picture.width,
+                picture.height,
+                browser,
+            )
             continue
         size: Any = {"width": picture.width, "height": picture.height}
         context = browser.new_context(
@@ -324,7 +342,7 @@ def take(folder: Path, names: list[str], pages: Path, browser: Any) -> list[str]
             page.get_by_role("tab", name="Cost", exact=True).wait_for()
         picture.act(page)
         page.wait_for_timeout(600)  # until animations end
-        page.screenshot(path=folder / name)
+        save(page, folder / name)
         context.close()
     return said
 

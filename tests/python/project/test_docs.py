@@ -124,7 +124,7 @@ def test_readme_has_blocks() -> None:
 
 
 def test_readme_reads_anywhere() -> None:
-    """PyPI shows it without the repository: no relative link, and how to install comes first."""
+    """PyPI shows it without the repository: no relative link, and how to start comes first."""
     pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
     spec = importlib.util.spec_from_file_location("hatch_build", REPOSITORY / "hatch_build.py")
     assert spec is not None
@@ -132,31 +132,32 @@ def test_readme_reads_anywhere() -> None:
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
     here = (REPOSITORY / "README.md").read_text("utf-8")
-    assert "](docs/pictures/explorer.png)" in here
+    assert "](docs/pictures/explorer.webp)" in here
     text = build.absolute(here, "https://github.com/hloscope/hloscope")
-    assert "/hloscope/main/docs/pictures/explorer.png)" in text
+    assert "/hloscope/main/docs/pictures/explorer.webp)" in text
     relative = [t for t in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match("https://|#", t)]
     assert relative == []
-    assert 0 < text.find("pip install") < text.find("import jax")
+    assert 0 < text.find("scripts/lab") < text.find("import jax")
 
 
 def declared_pictures() -> set[Path]:
-    """What docs/pictures.py takes; only some of it is committed."""
+    """What docs/pictures.py takes, which is in the repository, compressed."""
     spec = importlib.util.spec_from_file_location("docs_pictures", DOCS / "pictures.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    for kept in module.COMMITTED:
-        assert (DOCS / "pictures" / kept).exists(), f"docs/pictures/{kept} is not committed"
-    return {DOCS / "pictures" / picture for picture in module.PICTURES}
+    pictures = {DOCS / "pictures" / picture for picture in module.PICTURES}
+    for picture in pictures:
+        assert picture.exists(), f"docs/pictures/{picture.name} is not there: docs/pictures.py"
+        assert picture.stat().st_size <= module.MOST_BYTES, f"{picture.name} is too large"
+    return pictures
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text("utf-8")
-    pictures = declared_pictures()
     missing = []
     own = "https://github.com/hloscope/hloscope/(?:blob|tree)/main/"
     own += "|https://raw.githubusercontent.com/hloscope/hloscope/main/"
@@ -164,7 +165,7 @@ def test_links_and_paths_exist(page: Path) -> None:
         target = re.sub(own, f"{REPOSITORY}/", target)  # README is read on PyPI too
         if "://" not in target:
             path = page.parent / target
-            if not path.exists() and path not in pictures:
+            if not path.exists():
                 missing.append(target)
     folders = "python|js|src|tests|examples|scripts|docs|benchmarks|schema|requirements"
     for path in re.findall(rf"`((?:{folders})/[\w./-]*)`", text):
