@@ -60,7 +60,8 @@ def site(
     shutil.copy(REPO / "mkdocs.yml", folder)
     pages = folder / "pages"
     pages.mkdir()
-    said = pictures.take(folder / "docs" / "pictures", ["collectives.webp", "passes.webp"], pages, browser)
+    anew = ["collectives.webp", "passes.webp"]
+    said = pictures.take(folder / "docs" / "pictures", anew, pages, browser)
     assert said == []
     # a proxy that does not exist: any network access fails
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hloscope.analysis.base import waves
 from hloscope.analysis.base.phases.edges import calls_that_hold, depends_on, into, used_as
-from hloscope.analysis.base.phases.flow import _of_both, _parting, held_to_flow
+from hloscope.analysis.base.phases.flow import held_to_flow
 from hloscope.analysis.base.phases.optimiser import beside_model, serve_optimiser
-from hloscope.analysis.base.phases.phases import _with_what_they_fuse
 from small_graphs import Small
 
 F, B, R, OPT = 1, 2, 3, 4  # forward, backward, rematerialised, optimiser
@@ -208,27 +207,6 @@ def test_of_equal_parting_points_the_last_without_a_contradiction_counts() -> No
     assert moved("x! e:x a:x c:a g:c t=tuple:g d:t,e k:d", **known) == {"e": F}
 
 
-def test_the_parting_point_has_the_fewest_on_the_wrong_side() -> None:
-    for said, wanted in (
-        ("ffbb", [2]), ("fbfbb", [1, 3]), ("fbffbb", [4]), ("bbff", [0]), ("bfb", [0]),
-        ("f", [1]), ("b", [0]), ("--ff-bb", [4, 5]), ("ffbff", [5]), ("ffbbf", [2]),
-    ):  # fmt: skip
-        rows = np.array(list(said))
-        assert _parting(rows == "f", rows == "b") == wanted, said
-
-
-def test_only_computations_that_run_by_themselves_hold_passes() -> None:
-    s = nested()
-    names = [c.name for c in s.module.computations]
-
-    def both(early: str, late: str) -> list[str]:
-        return [names[c] for c in _of_both(s.t, mask(s, early), mask(s, late))]
-
-    assert both("p u a", "q w c") == ["outer", "main"]  # not a fusion's
-    assert both("u a", "q c") == ["main"]
-    assert both("u a", "") == []
-
-
 def test_a_fusion_is_renamed_with_what_it_holds() -> None:
     s = Small("x! a=fusion:x c:a d:c g:d", more={"a": "kind=kLoop, calls=inner"},
               before=NESTED.partition("outer")[0])  # fmt: skip
@@ -307,10 +285,3 @@ def test_what_shares_a_power_with_updates_is_the_optimisers() -> None:
     far = "x! m! f:x,m w:m u:f,w d:w e:d g:e h:m r=tuple:f,u,g,h"
     assert beside(far, "w d e g h", f=F, u=OPT) == "w d e g"
     assert beside("x! m! f:x,m u:f d:u,m r=tuple:f,u,d", "d", f=F, u=OPT) == ""
-
-
-def test_what_an_update_fuses_is_the_optimisers_unless_it_is_known() -> None:
-    s = Small("x! a=fusion:x b=sine:a", more={"a": "kind=kLoop, calls=aside"})
-    out = phases(s, q=F)  # in the fusion
-    _with_what_they_fuse(s.t, out, mask(s, "a"))
-    assert out.tolist() == [OPT, F, OPT, 0, OPT, 0]

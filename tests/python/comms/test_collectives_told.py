@@ -7,7 +7,7 @@ from hloscope.analysis.base.collectives.find import Found, find, payload
 from hloscope.analysis.base.collectives.halo import join_halos
 from hloscope.analysis.base.collectives.windowed import join_windowed
 from hloscope.hlo import Module
-from read_told import told_as_written
+from text_tables import assert_table
 
 
 def one(module: Module, found: Found, sized: bool = True) -> str:
@@ -31,4 +31,4 @@ def collectives_told(text: str) -> str:
 
 
 def test_every_collective() -> None:
-    told_as_written("collectives", collectives_told)
+    assert_table("collectives", collectives_told)

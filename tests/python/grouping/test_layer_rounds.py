@@ -6,7 +6,6 @@ import re
 
 import pytest
 from hloscope.analysis.grouping.layers.layers import layers
-from hloscope.analysis.grouping.layers.rounds import _between
 from hloscope.readers import read_modules
 
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -71,20 +70,6 @@ def test_rounds_with_weights_of_their_own_are_layers() -> None:
         program(4, 3, own=True),
     )  # fmt: skip
     assert 12 in counts(levels)  # numbered in each layer anew
-
-
-@pytest.mark.parametrize(
-    ("weighted", "wanted"),
-    [
-        ([1, 5], True),
-        ([0, 6], False),  # inside the second block
-        ([3, 5], False),  # inside the first
-        ([1, 3], False),
-        ([9, 5], False),
-    ],
-)
-def test_weights_stand_between_the_blocks_of_rounds(weighted: list[int], wanted: bool) -> None:
-    assert _between(weighted, [(2, 4), (6, 8)]) is wanted
 
 
 def test_weights_that_are_not_beside_every_layer_join_nothing() -> None:

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import hloscope as hs
-import pytest
 from hloscope.analysis.base.phases.phases import OPTIMISER, phases
-from hloscope.analysis.grouping.optimisers import _named, after_updates
+from hloscope.analysis.grouping.optimisers import after_updates
 
 CONTRACTS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BACK = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
 CHAIN = "chain.<locals>.update_fn"
-
-
-@pytest.mark.parametrize(
-    ("functions", "name"),
-    [
-        (["scale_by_adam.<locals>.update_fn"], "adam"),
-        (["scale_by_adam.<locals>.update_fn", "add_decayed_weights.<locals>.update_fn"], "adamw"),
-        (["scale_by_adam.<locals>.f", "add_decayed_weights.f", "scale_by_trust_ratio.f"], "lamb"),
-        (["scale_by_trust_ratio.<locals>.update_fn", "trace.<locals>.update_fn"], "lars"),
-        (["scale_by_trust_ratio.<locals>.update_fn"], ""),  # optax.fromage, or somebody's own
-        (["trace.<locals>.update_fn"], "momentum"),
-        (["scale_by_rms.<locals>.update_fn", "trace.<locals>.update_fn"], "rmsprop"),
-        (["scale_by_amsgrad.<locals>.update_fn"], "amsgrad"),
-        (["scale_by_muon.<locals>.update_fn", "scale_by_adam.<locals>.update_fn"], "muon"),
-        (["trace", "stack_trace"], ""),  # of a matrix, of an error
-        ([], ""),
-    ],
-)
-def test_an_optimiser_is_called_by_all_that_it_is_made_of(functions: list[str], name: str) -> None:
-    assert _named([CHAIN, *functions]) == name
 
 
 def _named_op(name: str, shape: str, op: str, op_name: str) -> str:

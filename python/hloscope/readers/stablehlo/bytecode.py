@@ -51,7 +51,7 @@ def read_bytecode(data: bytes, name: str = "") -> list[Module]:
     environment = child_environment() | {"JAX_PLATFORMS": "cpu"}
     try:
         child = subprocess.run(
-            [sys.executable, str(_CHILD)],
+            [sys.executable, "-P", str(_CHILD)],
             input=data,
             capture_output=True,
             timeout=TIME_LIMIT_SECONDS,
