@@ -2,6 +2,8 @@
 
 ==================  ==========================================================
 ``module.py``       Module, Computation, Instruction
+``opcodes.py``      what every opcode does to a value, and the classes that follow
+``walk.py``         follow a value back or forth through classes of opcodes
 ``parts.py``        ReadWarning, FrameTable, Metadata, Alias; attribute text → pairs
 ``columns.py``      operands, calls, op_names, frames of all instructions at once
 ``buffers.py``      BufferAssignment, where a dump holds one

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -382,6 +382,22 @@ class Module:
         ``values[offsets[k]:offsets[k + 1]]`` in the roles (``calls``, ``body``, …) at the
         same positions of ``roles``."""
         return self._called_csr
+
+    def call_sites(self, computation: Computation) -> tuple[Instruction, ...]:
+        """The instructions that call a computation; both halves of an async one count once."""
+        return self._call_sites[computation.index]
+
+    @cached_property
+    def _call_sites(self) -> tuple[tuple[Instruction, ...], ...]:
+        offsets, values, _ = self.called_csr()
+        sites: list[dict[Instruction, None]] = [{} for _ in self.computations]
+        counts = (offsets[1:] - offsets[:-1]).tolist()
+        calling = chain.from_iterable(repeat(k, n) for k, n in enumerate(counts) if n)
+        for k, callee in zip(calling, values.tolist(), strict=True):
+            caller = self.instructions[k]
+            if not caller.opcode.endswith(("-update", "-done")):
+                sites[callee][caller] = None
+        return tuple(map(tuple, sites))
 
     def op_names(self) -> list[str]:
         """``metadata.op_name`` of each instruction, '' if there is none."""

@@ -1,0 +1,557 @@
+"""Follow a value back to what it is made of, or forth to what uses it: the one walker.
+
+A caller says through which opcodes the value is still "the same" to it, by a class of
+``opcodes.py``. How to get there is known here: tuples and their elements, operands that carry
+data and those that are mere offsets, parameters and call sites, loops, branches, fusions, and
+both halves of asynchronous operations.
+
+    all-gather ← convert ← get-tuple-element 3 ← while ← tuple ← copy ← parameter w
+    └─ source(operand, SAME_NUMBERS | LOOPS | CALLS) ─────────────────────────────┘
+
+    source(value, through)    where it comes from while there is only one answer
+    back(value, through)      all positions that it is made from, nearest first
+    sources(value, through)   those of them where the way back ends
+    forward(value, through)   all positions that hold it, nearest first
+    uses(value, through)      what uses it for something else
+
+``through`` is a class of opcodes, or a predicate of an instruction for what an opcode cannot say.
+Tuples are always looked into. ``LOOPS``, ``BRANCHES``, ``CALLS`` and ``FUSIONS`` in ``through``
+cross into and out of computations; without ``LOOPS`` a walk stays within one trip. A fusion is
+passed when everything on the way through it is in ``through``, and is otherwise an end itself;
+``inside_fusions=True`` goes on among what it fuses.
+
+    from ..hlo import opcodes, walk
+
+    walk.source(value, opcodes.PART_OF_ONE | opcodes.FUSIONS).instruction.opcode == "parameter"
+    any(p.instruction.opcode in opcodes.PRODUCTS for p in walk.back(value, opcodes.MOVES))
+    [use.instruction for use in walk.uses(value, opcodes.SAME_NUMBERS)]
+
+All walks are lazy, so a caller takes what it needs; each position comes once, and ``MOST`` of
+them at most. A walk means one value's neighbourhood. For a column over all instructions, ask the
+table's classes in numpy (``Table.by_opcode(MOVES.__contains__, bool)``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from .opcodes import LITERALS, acts_as, async_half, data_operands
+
+if TYPE_CHECKING:
+    from .module import Computation, Instruction
+
+# Positions that one walk visits at most. The longest known way from a value to an argument, in
+# an unrolled model of 96 layers, has some 2,000; a dump made to be slow has no end.
+MOST = 10_000
+_NESTED = 40  # fusions in fusions, loops in loops: Python's stack is finite, and dumps can lie
+_MEETING = 16  # positions in which the branches of a fork have to meet again
+
+Through = Container[str] | Callable[["Instruction"], bool]
+
+
+class Position(NamedTuple):
+    """A value: an instruction's result, or one element of it (XLA's ``HloPosition``).
+
+    ``index`` is the way into a tuple, outermost first; () is all of it. ``calls`` are the call
+    sites that the walk entered, for computations that are called from several.
+    """
+
+    instruction: Instruction
+    index: tuple[int, ...] = ()
+    calls: tuple[Instruction, ...] = ()
+
+
+class Use(NamedTuple):
+    """``instruction`` takes the value, which is at ``position``, as operand ``operand``."""
+
+    instruction: Instruction
+    operand: int
+    position: Position
+
+
+def back(
+    value: Instruction | Position,
+    through: Through,
+    *,
+    where: Callable[[Position], bool] | None = None,
+    reach: int = MOST,
+    inside_fusions: bool = False,
+) -> Iterator[Position]:
+    """``value`` and all positions it is made from, nearest first, each once.
+
+    ``where`` leaves out positions, with all that is only reached by them. ``reach`` is the most
+    steps from ``value``, for a caller that means its neighbourhood.
+    """
+    step = _Walk(through, inside_fusions).before
+    for position, _ in _visit(value, step, where, reach):
+        yield position
+
+
+def sources(
+    value: Instruction | Position,
+    through: Through,
+    *,
+    where: Callable[[Position], bool] | None = None,
+    reach: int = MOST,
+    inside_fusions: bool = False,
+) -> Iterator[Position]:
+    """The positions of ``back`` from which ``through`` does not lead further."""
+    step = _Walk(through, inside_fusions).before
+    for position, is_end in _visit(value, step, where, reach):
+        if is_end:
+            yield position
+
+
+def source(
+    value: Instruction | Position, through: Through, *, inside_fusions: bool = False
+) -> Position:
+    """Where ``value`` comes from, as far back as there is only one answer.
+
+    A loop's element has one if every trip hands it on unchanged; a conditional's, if all branches
+    return the same. Where there are two, the position before them is the answer.
+    """
+    return deque(path(value, through, inside_fusions=inside_fusions), maxlen=1)[0]
+
+
+def path(
+    value: Instruction | Position, through: Through, *, inside_fusions: bool = False
+) -> Iterator[Position]:
+    """``value`` and each position on the way to its ``source``."""
+    yield from _Walk(through, inside_fusions).path(_at(value))
+
+
+def forward(
+    value: Instruction | Position,
+    through: Through,
+    *,
+    where: Callable[[Position], bool] | None = None,
+    reach: int = MOST,
+    inside_fusions: bool = False,
+) -> Iterator[Position]:
+    """``value`` and all positions that hold it, or what ``through`` makes of it, nearest first."""
+    walk = _Walk(through, inside_fusions)
+    for position, _ in _visit(value, lambda p: walk.after(p)[0], where, reach):
+        yield position
+
+
+def uses(
+    value: Instruction | Position,
+    through: Through,
+    *,
+    where: Callable[[Position], bool] | None = None,
+    reach: int = MOST,
+    inside_fusions: bool = False,
+) -> Iterator[Use]:
+    """What uses ``value``, or what ``through`` makes of it, for something else; nearest first."""
+    walk = _Walk(through, inside_fusions)
+    found: deque[Use] = deque()
+    seen: set[tuple[int, int]] = set()
+
+    def step(position: Position) -> list[Position]:
+        ahead, used = walk.after(position)
+        found.extend(used)
+        return ahead
+
+    for _ in _visit(value, step, where, reach):
+        while found:
+            use = found.popleft()
+            if (use.instruction.index, use.operand) not in seen:
+                seen.add((use.instruction.index, use.operand))
+                yield use
+
+
+def _at(value: Instruction | Position) -> Position:
+    return value if isinstance(value, Position) else Position(value)
+
+
+def _visit(
+    value: Instruction | Position,
+    step: Callable[[Position], list[Position]],
+    where: Callable[[Position], bool] | None,
+    reach: int,
+) -> Iterator[tuple[Position, bool]]:
+    """Positions nearest first, and whether ``step`` leads nowhere from there."""
+    start = _at(value)
+    seen = {start}
+    waiting = deque([(start, 0)])
+    while waiting:
+        position, distance = waiting.popleft()
+        ahead = step(position) if distance < reach else []
+        yield position, not ahead
+        for p in ahead:
+            if p not in seen and len(seen) < MOST and (where is None or where(p)):
+                seen.add(p)
+                waiting.append((p, distance + 1))
+
+
+class _Walk:
+    """Single steps back and forth for one ``through``."""
+
+    def __init__(self, through: Through, inside_fusions: bool) -> None:
+        self.through = through
+        self.inside_fusions = inside_fusions
+        self.depth = 0
+        self.meets = False
+
+    def passes(self, i: Instruction) -> bool:
+        """Whether a value may be followed through an instruction."""
+        if callable(self.through):
+            return self.through(i)
+        if i.opcode == "custom-call":
+            return acts_as(i.opcode, i.custom_call_target) in self.through
+        return i.opcode in self.through
+
+    # -- back ----------------------------------------------------------------------------------
+
+    def before(self, p: Position) -> list[Position]:
+        """What the value at a position is made from, one step back; [] where it ends."""
+        i, index, calls = p
+        opcode, operands = i.opcode, i.operands
+        if opcode == "parameter":
+            return self._outside(p)
+        if not operands and not _calls(i):
+            return []
+        if opcode == "get-tuple-element":
+            k = i.tuple_index
+            return [] if k is None else [Position(operands[0], (k, *index), calls)]
+        if opcode == "tuple":
+            return _elements(operands, index, calls)
+        if not self.passes(i):
+            return []
+        if opcode == "while":
+            return self._round(i, index, calls)
+        if opcode == "fusion":
+            return self._fused(p)
+        half = async_half(opcode)
+        if half is not None:
+            return self._half(p, *half)
+        if _calls(i):
+            return [_entered(i, c, index, calls) for c in i.called_computations if c.root]
+        if index and len(operands) == len(i.shape.tuple_shapes):  # as an all-reduce of several
+            return _elements(operands, index, calls)
+        acting = acts_as(opcode, i.custom_call_target) if opcode == "custom-call" else opcode
+        rest = index if len(operands) == 1 and operands[0].shape.is_tuple else ()
+        return [Position(operands[k], rest, calls) for k in data_operands(acting, len(operands))]
+
+    def _round(
+        self, loop: Instruction, index: tuple[int, ...], calls: tuple[Instruction, ...]
+    ) -> list[Position]:
+        """A loop's value: what it starts with, and what each trip returns."""
+        body = dict(loop.called).get("body")
+        begun = [Position(o, index, calls) for o in loop.operands[:1]]
+        if body is None or body.root is None:
+            return begun
+        return [*begun, _entered(loop, body, index, calls)]
+
+    def _fused(self, p: Position) -> list[Position]:
+        """Into a fusion, or past one through which the value merely passes."""
+        i, index, calls = p
+        inside = i.called_computations[0] if i.called_computations else None
+        if inside is None or inside.root is None:
+            return []
+        if self.inside_fusions:
+            return [_entered(i, inside, index, calls)]
+        if self.depth > _NESTED:
+            return []
+        out = []
+        self.depth += 1
+        inner = _visit(Position(inside.root, index), self._before_within(inside), None, MOST)
+        for end, is_end in inner:
+            own = end.instruction.computation is inside
+            number = end.instruction.parameter_number if own else None
+            if number is not None and number < len(i.operands):
+                out.append(Position(i.operands[number], end.index, calls))
+            elif is_end and end.instruction.opcode not in LITERALS:
+                out = []
+                break
+        self.depth -= 1
+        return out
+
+    def _before_within(self, inside: Computation) -> Callable[[Position], list[Position]]:
+        def step(p: Position) -> list[Position]:
+            own = p.instruction.opcode == "parameter" and p.instruction.computation is inside
+            return [] if own else self.before(p)
+
+        return step
+
+    def _half(self, p: Position, base: str, half: str) -> list[Position]:
+        """``copy-done(copy-start(x))``: a start is a tuple of operands, results and context."""
+        i, index, calls = p
+        if half == "update":
+            return [Position(i.operands[0], index, calls)]
+        if half == "done":
+            start = i.operands[0]
+            if not start.shape.is_tuple or start.shape == i.shape:  # as of an all-reduce
+                return [Position(start, index, calls)]
+            first = 0 if base in _RESULT_FIRST else 1
+            return [Position(start, (first, *index), calls)]
+        which, rest = (index[0], index[1:]) if index else (1, ())
+        if not i.shape.is_tuple:
+            which, rest = 1, index
+        if which == 1 and i.called_computations:
+            return [_entered(i, c, rest, calls) for c in i.called_computations[:1] if c.root]
+        if which > 1:  # the context
+            return []
+        if len(i.operands) > 1 and rest:
+            return _elements(i.operands, rest, calls)
+        data = data_operands(base, len(i.operands)) if which else range(len(i.operands))
+        return [Position(i.operands[k], (), calls) for k in data]
+
+    def _outside(self, p: Position) -> list[Position]:
+        """What the call sites of a parameter's computation pass for it."""
+        i, index, calls = p
+        inside, number = i.computation, i.parameter_number
+        if inside.is_entry or number is None:
+            return []
+        sites = i.module.call_sites(inside)
+        if calls and calls[-1] in sites:
+            sites, calls = (calls[-1],), calls[:-1]
+        out: list[Position] = []
+        for site in sites:
+            if not self.passes(site):
+                return []
+            if site.opcode == "while":
+                out += self._round(site, index, calls)
+            else:
+                given = _given(site, inside, number)
+                if not given:
+                    return []
+                out += [Position(site.operands[k], index, calls) for k in given]
+        return list(dict.fromkeys(out))
+
+    # -- the one way back ------------------------------------------------------------------------
+
+    def path(self, start: Position) -> Iterator[Position]:
+        seen: set[Position] = set()
+        at: Position | None = start
+        while at is not None and at not in seen and len(seen) < MOST:
+            yield at
+            seen.add(at)
+            at = self.single(at)
+
+    def single(self, p: Position) -> Position | None:
+        """The one position that a value is made from; None if there is none, or several."""
+        ahead = self.before(p)
+        if len(ahead) < 2:
+            return ahead[0] if ahead else None
+        self.depth += 1
+        try:
+            if self.depth > _NESTED:
+                return None
+            loop = _loop(p)
+            if loop is not None:
+                return ahead[0] if self._is_invariant(loop, p.index) else None
+            return self._meeting(ahead)
+        finally:
+            self.depth -= 1
+
+    def _is_invariant(self, loop: Instruction, index: tuple[int, ...]) -> bool:
+        """Whether every trip of a loop hands on this element as it is."""
+        body = dict(loop.called).get("body")
+        if body is None or body.root is None:
+            return False
+        at: Position | None = Position(body.root, index)
+        seen: set[Position] = set()
+        while at is not None and at not in seen and len(seen) < MOST:
+            i = at.instruction
+            if i.opcode == "parameter" and i.computation is body:
+                return at.index == index
+            seen.add(at)
+            at = self.single(at)
+        return False
+
+    def _meeting(self, ahead: list[Position]) -> Position | None:
+        """The nearest position from which all branches of a fork come."""
+        if self.meets:  # forks within forks would take exponentially long
+            return None
+        self.meets = True
+        ways = [list(islice(self.path(branch), _MEETING)) for branch in ahead]
+        self.meets = False
+        return next((p for p in ways[0] if all(p in way for way in ways[1:])), None)
+
+    # -- forth -----------------------------------------------------------------------------------
+
+    def after(self, p: Position) -> tuple[list[Position], list[Use]]:
+        """Positions that hold a value one step on, and its uses for something else."""
+        ahead: list[Position] = []
+        used: list[Use] = []
+        for user in p.instruction.users:
+            for k, operand in enumerate(user.operands):
+                if operand is p.instruction:
+                    self._taken(p, user, k, ahead, used)
+        if p.instruction.is_root:
+            self._returned(p, ahead)
+        return ahead, used
+
+    def _taken(
+        self, p: Position, user: Instruction, k: int, ahead: list[Position], used: list[Use]
+    ) -> None:
+        _, index, calls = p
+        opcode = user.opcode
+        if opcode == "tuple":
+            ahead.append(Position(user, (k, *index), calls))
+        elif opcode == "get-tuple-element":
+            if not index or index[0] == user.tuple_index:
+                ahead.append(Position(user, index[1:], calls))
+        elif not self.passes(user):
+            used.append(Use(user, k, p))
+        elif opcode == "fusion" and not self.inside_fusions:
+            self._through_fusion(p, user, k, ahead, used)
+        elif _calls(user):
+            if not self._into(p, user, k, ahead):  # a predicate, or a dump without the computation
+                used.append(Use(user, k, p))
+        elif (half := async_half(opcode)) is not None:
+            self._taken_by_half(p, user, k, half, ahead)
+        elif k not in data_operands(_acting(user), len(user.operands)):
+            used.append(Use(user, k, p))
+        elif user.shape.is_tuple and len(user.operands) == len(user.shape.tuple_shapes) > 1:
+            ahead.append(Position(user, (k, *index), calls))
+        else:
+            ahead.append(Position(user, index if user.shape.is_tuple else (), calls))
+
+    def _into(self, p: Position, user: Instruction, k: int, ahead: list[Position]) -> bool:
+        """Adds the parameters that take operand ``k`` in the computations that are called."""
+        _, index, calls = p
+        found = False
+        for c in dict.fromkeys(user.called_computations):
+            several = len(user.module.call_sites(c)) > 1
+            for parameter in c.parameters:
+                number = parameter.parameter_number
+                if user.opcode == "while" or k in _given(user, c, -1 if number is None else number):
+                    inner = (*calls, user) if several else calls
+                    ahead.append(Position(parameter, index, inner))
+                    found = True
+        return found
+
+    def _through_fusion(
+        self, p: Position, user: Instruction, k: int, ahead: list[Position], used: list[Use]
+    ) -> None:
+        inside = user.called_computations[0] if user.called_computations else None
+        parameters = inside.parameters if inside is not None else ()
+        entry = next((q for q in parameters if q.parameter_number == k), None)
+        if entry is None or self.depth > _NESTED:
+            used.append(Use(user, k, p))
+            return
+        self.depth += 1
+        other = False
+
+        def step(q: Position) -> list[Position]:
+            nonlocal other
+            on, uses_here = self.after(q)
+            other |= bool(uses_here)
+            return [r for r in on if r.instruction.computation is inside]
+
+        for q, _ in _visit(Position(entry, p.index), step, None, MOST):
+            if inside is not None and q.instruction is inside.root:
+                ahead.append(Position(user, q.index, p.calls))
+        self.depth -= 1
+        if other:
+            used.append(Use(user, k, p))
+
+    def _taken_by_half(
+        self, p: Position, user: Instruction, k: int, half: tuple[str, str], ahead: list[Position]
+    ) -> None:
+        _, index, calls = p
+        base, which = half
+        if which == "update":
+            ahead.append(Position(user, index, calls))
+        elif which == "done":
+            start = p.instruction
+            whole = not index or not start.shape.is_tuple or start.shape == user.shape
+            if whole:
+                ahead.append(Position(user, index, calls))
+            elif index[0] == (0 if base in _RESULT_FIRST else 1):
+                ahead.append(Position(user, index[1:], calls))
+        elif k in data_operands(base, len(user.operands)):
+            if not user.shape.is_tuple or user.shape == p.instruction.shape:
+                ahead.append(Position(user, index, calls))
+            else:
+                several = (k, *index) if len(user.operands) > 1 else index
+                first = 0 if base in _RESULT_FIRST else 1
+                ahead.append(Position(user, (first, *several), calls))
+
+    def _returned(self, p: Position, ahead: list[Position]) -> None:
+        """From a computation's root to the results of its call sites, and a loop's next trip."""
+        i, index, calls = p
+        inside = i.computation
+        sites = i.module.call_sites(inside)
+        if calls and calls[-1] in sites:
+            sites, calls = (calls[-1],), calls[:-1]
+        for site in sites:
+            if not self.passes(site):
+                continue
+            if site.opcode == "while":
+                roles = dict(site.called)
+                if roles.get("body") is not inside:
+                    continue
+                ahead.append(Position(site, index, calls))
+                for c in roles.values():
+                    ahead += [Position(q, index, calls) for q in c.parameters[:1]]
+            elif site.opcode in _STARTS:
+                ahead.append(Position(site, (1, *index) if site.shape.is_tuple else index, calls))
+            elif _runs(site):
+                ahead.append(Position(site, index, calls))
+
+
+# Starts whose first element is the result: (destination, source, context) of a copy.
+_RESULT_FIRST = ("copy", "send", "recv")
+_STARTS = ("async-start", "call-start")
+
+
+def _acting(i: Instruction) -> str:
+    if i.opcode != "custom-call":
+        return i.opcode
+    return acts_as(i.opcode, i.custom_call_target)
+
+
+def _runs(i: Instruction) -> bool:
+    """Whether its value is that of the computation it calls, rather than of applying it."""
+    return i.opcode in ("fusion", "call", "conditional", "map", *_STARTS)
+
+
+def _calls(i: Instruction) -> bool:
+    return i.opcode == "while" or _runs(i)
+
+
+def _given(site: Instruction, called: Computation, number: int) -> list[int]:
+    """The operands that a call site passes for a parameter of a computation that it calls."""
+    if site.opcode == "conditional":  # the predicate or the index, then one operand per branch
+        branches = enumerate(site.called_computations, 1)
+        found = [k for k, c in branches if c is called]
+    else:
+        found = [number] if _runs(site) and number >= 0 else []
+    return [k for k in found if k < len(site.operands)]
+
+
+def _elements(
+    operands: tuple[Instruction, ...], index: tuple[int, ...], calls: tuple[Instruction, ...]
+) -> list[Position]:
+    if not index:
+        return [Position(o, (), calls) for o in operands]
+    return [Position(o, index[1:], calls) for o in operands[index[0] : index[0] + 1]]
+
+
+def _entered(
+    site: Instruction,
+    called: Computation,
+    index: tuple[int, ...],
+    calls: tuple[Instruction, ...],
+) -> Position:
+    """The result of a computation; of one with several call sites, as called from ``site``."""
+    assert called.root is not None
+    several = len(site.module.call_sites(called)) > 1
+    return Position(called.root, index, (*calls, site) if several else calls)
+
+
+def _loop(p: Position) -> Instruction | None:
+    """The loop whose carried value a position is."""
+    i = p.instruction
+    if i.opcode == "while":
+        return i
+    if i.opcode != "parameter":
+        return None
+    sites = i.module.call_sites(i.computation)
+    return sites[0] if len(sites) == 1 and sites[0].opcode == "while" else None
