@@ -55,12 +55,12 @@ Through = Container[str] | Callable[["Instruction"], bool]
 class Position(NamedTuple):
     """A value: an instruction's result, or one element of it (XLA's ``HloPosition``).
 
-    ``index`` is the way into a tuple, outermost first; () is all of it. ``calls`` are the call
+    ``element`` is the way into a tuple, outermost first; () is all of it. ``calls`` are the call
     sites that the walk entered, for computations that are called from several.
     """
 
     instruction: Instruction
-    index: tuple[int, ...] = ()
+    element: tuple[int, ...] = ()
     calls: tuple[Instruction, ...] = ()
 
 
@@ -208,7 +208,7 @@ class _Walk:
 
     def before(self, p: Position) -> list[Position]:
         """What the value at a position is made from, one step back; [] where it ends."""
-        i, index, calls = p
+        i, element, calls = p
         opcode, operands = i.opcode, i.operands
         if opcode == "parameter":
             return self._outside(p)
@@ -216,54 +216,54 @@ class _Walk:
             return []
         if opcode == "get-tuple-element":
             k = i.tuple_index
-            return [] if k is None else [Position(operands[0], (k, *index), calls)]
+            return [] if k is None else [Position(operands[0], (k, *element), calls)]
         if opcode == "tuple":
-            return _elements(operands, index, calls)
+            return _elements(operands, element, calls)
         if not self.passes(i):
             return []
         if opcode == "while":
-            return self._round(i, index, calls)
+            return self._round(i, element, calls)
         if opcode == "fusion":
             return self._fused(p)
         half = async_half(opcode)
         if half is not None:
             return self._half(p, *half)
         if _calls(i):
-            return [_entered(i, c, index, calls) for c in i.called_computations if c.root]
-        if index and len(operands) == len(i.shape.tuple_shapes):  # as an all-reduce of several
-            return _elements(operands, index, calls)
+            return [_entered(i, c, element, calls) for c in i.called_computations if c.root]
+        if element and len(operands) == len(i.shape.tuple_shapes):  # as an all-reduce of several
+            return _elements(operands, element, calls)
         acting = acts_as(opcode, i.custom_call_target) if opcode == "custom-call" else opcode
-        rest = index if len(operands) == 1 and operands[0].shape.is_tuple else ()
+        rest = element if len(operands) == 1 and operands[0].shape.is_tuple else ()
         return [Position(operands[k], rest, calls) for k in data_operands(acting, len(operands))]
 
     def _round(
-        self, loop: Instruction, index: tuple[int, ...], calls: tuple[Instruction, ...]
+        self, loop: Instruction, element: tuple[int, ...], calls: tuple[Instruction, ...]
     ) -> list[Position]:
         """A loop's value: what it starts with, and what each trip returns."""
         body = dict(loop.called).get("body")
-        begun = [Position(o, index, calls) for o in loop.operands[:1]]
+        begun = [Position(o, element, calls) for o in loop.operands[:1]]
         if body is None or body.root is None:
             return begun
-        return [*begun, _entered(loop, body, index, calls)]
+        return [*begun, _entered(loop, body, element, calls)]
 
     def _fused(self, p: Position) -> list[Position]:
         """Into a fusion, or past one through which the value merely passes."""
-        i, index, calls = p
+        i, element, calls = p
         inside = i.called_computations[0] if i.called_computations else None
         if inside is None or inside.root is None:
             return []
         if self.inside_fusions:
-            return [_entered(i, inside, index, calls)]
+            return [_entered(i, inside, element, calls)]
         if self.depth > _NESTED:
             return []
         out = []
         self.depth += 1
-        inner = _visit(Position(inside.root, index), self._before_within(inside), None, MOST)
+        inner = _visit(Position(inside.root, element), self._before_within(inside), None, MOST)
         for end, is_end in inner:
             own = end.instruction.computation is inside
             number = end.instruction.parameter_number if own else None
             if number is not None and number < len(i.operands):
-                out.append(Position(i.operands[number], end.index, calls))
+                out.append(Position(i.operands[number], end.element, calls))
             elif is_end and end.instruction.opcode not in LITERALS:
                 out = []
                 break
@@ -279,18 +279,18 @@ class _Walk:
 
     def _half(self, p: Position, base: str, half: str) -> list[Position]:
         """``copy-done(copy-start(x))``: a start is a tuple of operands, results and context."""
-        i, index, calls = p
+        i, element, calls = p
         if half == "update":
-            return [Position(i.operands[0], index, calls)]
+            return [Position(i.operands[0], element, calls)]
         if half == "done":
             start = i.operands[0]
             if not start.shape.is_tuple or start.shape == i.shape:  # as of an all-reduce
-                return [Position(start, index, calls)]
+                return [Position(start, element, calls)]
             first = 0 if base in _RESULT_FIRST else 1
-            return [Position(start, (first, *index), calls)]
-        which, rest = (index[0], index[1:]) if index else (1, ())
+            return [Position(start, (first, *element), calls)]
+        which, rest = (element[0], element[1:]) if element else (1, ())
         if not i.shape.is_tuple:
-            which, rest = 1, index
+            which, rest = 1, element
         if which == 1 and i.called_computations:
             return [_entered(i, c, rest, calls) for c in i.called_computations[:1] if c.root]
         if which > 1:  # the context
@@ -302,7 +302,7 @@ class _Walk:
 
     def _outside(self, p: Position) -> list[Position]:
         """What the call sites of a parameter's computation pass for it."""
-        i, index, calls = p
+        i, element, calls = p
         inside, number = i.computation, i.parameter_number
         if inside.is_entry or number is None:
             return []
@@ -314,12 +314,12 @@ class _Walk:
             if not self.passes(site):
                 return []
             if site.opcode == "while":
-                out += self._round(site, index, calls)
+                out += self._round(site, element, calls)
             else:
                 given = _given(site, inside, number)
                 if not given:
                     return []
-                out += [Position(site.operands[k], index, calls) for k in given]
+                out += [Position(site.operands[k], element, calls) for k in given]
         return list(dict.fromkeys(out))
 
     # -- the one way back ------------------------------------------------------------------------
@@ -343,22 +343,22 @@ class _Walk:
                 return None
             loop = _loop(p)
             if loop is not None:
-                return ahead[0] if self._is_invariant(loop, p.index) else None
+                return ahead[0] if self._is_invariant(loop, p.element) else None
             return self._meeting(ahead)
         finally:
             self.depth -= 1
 
-    def _is_invariant(self, loop: Instruction, index: tuple[int, ...]) -> bool:
+    def _is_invariant(self, loop: Instruction, element: tuple[int, ...]) -> bool:
         """Whether every trip of a loop hands on this element as it is."""
         body = dict(loop.called).get("body")
         if body is None or body.root is None:
             return False
-        at: Position | None = Position(body.root, index)
+        at: Position | None = Position(body.root, element)
         seen: set[Position] = set()
         while at is not None and at not in seen and len(seen) < MOST:
             i = at.instruction
             if i.opcode == "parameter" and i.computation is body:
-                return at.index == index
+                return at.element == element
             seen.add(at)
             at = self.single(at)
         return False
@@ -389,13 +389,13 @@ class _Walk:
     def _taken(
         self, p: Position, user: Instruction, k: int, ahead: list[Position], used: list[Use]
     ) -> None:
-        _, index, calls = p
+        _, element, calls = p
         opcode = user.opcode
         if opcode == "tuple":
-            ahead.append(Position(user, (k, *index), calls))
+            ahead.append(Position(user, (k, *element), calls))
         elif opcode == "get-tuple-element":
-            if not index or index[0] == user.tuple_index:
-                ahead.append(Position(user, index[1:], calls))
+            if not element or element[0] == user.tuple_index:
+                ahead.append(Position(user, element[1:], calls))
         elif not self.passes(user):
             used.append(Use(user, k, p))
         elif opcode == "fusion" and not self.inside_fusions:
@@ -408,13 +408,13 @@ class _Walk:
         elif k not in data_operands(_acting(user), len(user.operands)):
             used.append(Use(user, k, p))
         elif user.shape.is_tuple and len(user.operands) == len(user.shape.tuple_shapes) > 1:
-            ahead.append(Position(user, (k, *index), calls))
+            ahead.append(Position(user, (k, *element), calls))
         else:
-            ahead.append(Position(user, index if user.shape.is_tuple else (), calls))
+            ahead.append(Position(user, element if user.shape.is_tuple else (), calls))
 
     def _into(self, p: Position, user: Instruction, k: int, ahead: list[Position]) -> bool:
         """Adds the parameters that take operand ``k`` in the computations that are called."""
-        _, index, calls = p
+        _, element, calls = p
         found = False
         for c in dict.fromkeys(user.called_computations):
             several = len(user.module.call_sites(c)) > 1
@@ -422,7 +422,7 @@ class _Walk:
                 number = parameter.parameter_number
                 if user.opcode == "while" or k in _given(user, c, -1 if number is None else number):
                     inner = (*calls, user) if several else calls
-                    ahead.append(Position(parameter, index, inner))
+                    ahead.append(Position(parameter, element, inner))
                     found = True
         return found
 
@@ -444,9 +444,9 @@ class _Walk:
             other |= bool(uses_here)
             return [r for r in on if r.instruction.computation is inside]
 
-        for q, _ in _visit(Position(entry, p.index), step, None, MOST):
+        for q, _ in _visit(Position(entry, p.element), step, None, MOST):
             if inside is not None and q.instruction is inside.root:
-                ahead.append(Position(user, q.index, p.calls))
+                ahead.append(Position(user, q.element, p.calls))
         self.depth -= 1
         if other:
             used.append(Use(user, k, p))
@@ -454,28 +454,28 @@ class _Walk:
     def _taken_by_half(
         self, p: Position, user: Instruction, k: int, half: tuple[str, str], ahead: list[Position]
     ) -> None:
-        _, index, calls = p
+        _, element, calls = p
         base, which = half
         if which == "update":
-            ahead.append(Position(user, index, calls))
+            ahead.append(Position(user, element, calls))
         elif which == "done":
             start = p.instruction
-            whole = not index or not start.shape.is_tuple or start.shape == user.shape
+            whole = not element or not start.shape.is_tuple or start.shape == user.shape
             if whole:
-                ahead.append(Position(user, index, calls))
-            elif index[0] == (0 if base in _RESULT_FIRST else 1):
-                ahead.append(Position(user, index[1:], calls))
+                ahead.append(Position(user, element, calls))
+            elif element[0] == (0 if base in _RESULT_FIRST else 1):
+                ahead.append(Position(user, element[1:], calls))
         elif k in data_operands(base, len(user.operands)):
             if not user.shape.is_tuple or user.shape == p.instruction.shape:
-                ahead.append(Position(user, index, calls))
+                ahead.append(Position(user, element, calls))
             else:
-                several = (k, *index) if len(user.operands) > 1 else index
+                several = (k, *element) if len(user.operands) > 1 else element
                 first = 0 if base in _RESULT_FIRST else 1
                 ahead.append(Position(user, (first, *several), calls))
 
     def _returned(self, p: Position, ahead: list[Position]) -> None:
         """From a computation's root to the results of its call sites, and a loop's next trip."""
-        i, index, calls = p
+        i, element, calls = p
         inside = i.computation
         sites = i.module.call_sites(inside)
         if calls and calls[-1] in sites:
@@ -487,13 +487,15 @@ class _Walk:
                 roles = dict(site.called)
                 if roles.get("body") is not inside:
                     continue
-                ahead.append(Position(site, index, calls))
+                ahead.append(Position(site, element, calls))
                 for c in roles.values():
-                    ahead += [Position(q, index, calls) for q in c.parameters[:1]]
+                    ahead += [Position(q, element, calls) for q in c.parameters[:1]]
             elif site.opcode in _STARTS:
-                ahead.append(Position(site, (1, *index) if site.shape.is_tuple else index, calls))
+                ahead.append(
+                    Position(site, (1, *element) if site.shape.is_tuple else element, calls)
+                )
             elif _runs(site):
-                ahead.append(Position(site, index, calls))
+                ahead.append(Position(site, element, calls))
 
 
 # Starts whose first element is the result: (destination, source, context) of a copy.
@@ -527,23 +529,23 @@ def _given(site: Instruction, called: Computation, number: int) -> list[int]:
 
 
 def _elements(
-    operands: tuple[Instruction, ...], index: tuple[int, ...], calls: tuple[Instruction, ...]
+    operands: tuple[Instruction, ...], element: tuple[int, ...], calls: tuple[Instruction, ...]
 ) -> list[Position]:
-    if not index:
+    if not element:
         return [Position(o, (), calls) for o in operands]
-    return [Position(o, index[1:], calls) for o in operands[index[0] : index[0] + 1]]
+    return [Position(o, element[1:], calls) for o in operands[element[0] : element[0] + 1]]
 
 
 def _entered(
     site: Instruction,
     called: Computation,
-    index: tuple[int, ...],
+    element: tuple[int, ...],
     calls: tuple[Instruction, ...],
 ) -> Position:
     """The result of a computation; of one with several call sites, as called from ``site``."""
     assert called.root is not None
     several = len(site.module.call_sites(called)) > 1
-    return Position(called.root, index, (*calls, site) if several else calls)
+    return Position(called.root, element, (*calls, site) if several else calls)
 
 
 def _loop(p: Position) -> Instruction | None:

@@ -21,7 +21,7 @@ def at(module: Module, name: str) -> Instruction:
 
 def source(module: Module, name: str, through: walk.Through, **how: bool) -> str:
     found = walk.source(at(module, name), through, **how)
-    return found.instruction.name + "".join(f"[{k}]" for k in found.index)
+    return found.instruction.name + "".join(f"[{k}]" for k in found.element)
 
 
 def used_by(module: Module, name: str, through: walk.Through, **how: bool) -> set[tuple[str, int]]:
