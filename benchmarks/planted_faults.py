@@ -3,10 +3,11 @@
     python benchmarks/planted_faults.py [--check] [--every 5] [--only cost wire …]
 
 Each fault of ``planted_faults.toml`` is one exact text of one file, its replacement, and what a
-user would see that is false. They are planted one at a time in a copy of this checkout (``git worktree``), and the tests
-of that subject run there, then the goldens of everything shown. ``--check`` only says which texts
-are not in the sources any more; ``--every 5`` plants every fifth; ``--only`` those whose file has
-one of the words in its path. Chromium is not started: faults of the renderer are for vitest.
+user would see that is false. They are planted one at a time in a copy of this checkout (``git
+worktree``), and the tests of that subject run there, then the goldens of everything shown.
+``--check`` only says which texts are not in the sources any more; ``--every 5`` plants every
+fifth; ``--only`` those whose file has one of the words in its path. Chromium is not started:
+faults of the renderer are for vitest.
 """
 
 from __future__ import annotations
