@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hloscope.analysis.cost.assumptions import BLOCK_SIZES
 from hloscope.analysis.cost.chip import for_target
 from hloscope.analysis.cost.roofline.roofline import reach, transfer_time
 from hloscope.analysis.cost.roofline.torus import torus, torus_axes
 from hloscope.analysis.cost.roofline.transfers import (
-    MAX_BLOCK,
     Levels,
     Transfer,
     TransferMaker,
@@ -50,8 +50,8 @@ def groups(text: str, pairs: bool = False) -> DeviceGroups:
 def test_members_of_a_group_in_a_block(text: str, pairs: bool, inside: list[int]) -> None:
     found = members_inside(groups(text, pairs))
     assert found[:4] == inside
-    assert found[4:] == [inside[3]] * (MAX_BLOCK - 4)
-    assert members_inside(None) == [1] * MAX_BLOCK
+    assert found[4:] == [inside[3]] * (BLOCK_SIZES - 4)
+    assert members_inside(None) == [1] * BLOCK_SIZES
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ NOTHING = (0.0, 0.0)
     ("kind", "text", "block", "near", "far"),
     [
         # one link for all: a ring of four
-        ("all-gather", "{{0,1,2,3}}", MAX_BLOCK, (3, 600), NOTHING),
+        ("all-gather", "{{0,1,2,3}}", BLOCK_SIZES, (3, 600), NOTHING),
         ("all-gather", "{{0,1,2,3}}", 2, (3, 600), NOTHING),
         # blocks of two: each gathers half over the far link, then its block the rest
         ("all-gather", "{{0,1,2,3}}", 1, (1, 400), (1, 200)),
@@ -129,7 +129,7 @@ NOTHING = (0.0, 0.0)
 def test_blocks_of_neighbours(kind: str, text: str, block: int, near: Any, far: Any) -> None:
     found = made(kind, groups(text), NOWHERE)
     assert (found.levels[block].switch, found.levels[block].far) == (near, far)
-    assert len(found.levels) == MAX_BLOCK + 1
+    assert len(found.levels) == BLOCK_SIZES + 1
     assert (found.collective, found.start, found.done, found.torus_is_known) == (7, 1, 2, False)
     assert found.wire_bytes == made(kind, groups(text), NOWHERE).levels[-1].switch[1]
     assert not found.is_far
@@ -141,7 +141,7 @@ def test_pairs_are_near_or_far() -> None:
     assert (found.levels[1].switch, found.levels[1].far) == ((1, 800), NOTHING)
     idle = made("collective-permute", groups("{{0,0},{3,3}}", pairs=True), NOWHERE)
     assert set(idle.levels) == {Levels(NOTHING, NOTHING, NOTHING)}
-    assert len(idle.levels) == MAX_BLOCK + 1
+    assert len(idle.levels) == BLOCK_SIZES + 1
     mixed = made("collective-permute", groups("{{0,0},{3,2}}", pairs=True), NOWHERE)
     assert mixed.levels[-1].switch == (1, 800)
 
@@ -150,7 +150,7 @@ def test_who_communicates_may_be_unknown() -> None:
     unknown = made("all-gather", None, NOWHERE, wire_bytes=None)
     assert math.isnan(unknown.wire_bytes)
     assert math.isnan(unknown.levels[0].switch[0])
-    assert len(unknown.levels) == MAX_BLOCK + 1
+    assert len(unknown.levels) == BLOCK_SIZES + 1
     of_four = made("all-gather", None, NOWHERE)
     assert of_four.levels[-1].switch == (3, 600)
     assert of_four.levels[0].far == (3, 600)
@@ -230,8 +230,8 @@ def chip(*links: Link, **fields: Any) -> Hardware:
 def test_seconds_of_a_transfer() -> None:
     gather = made("all-gather", groups("{{0,1,2,3}}"), NOWHERE)
     assert reach(chip(FAST, SLOW)) == 1
-    assert reach(chip(SLOW)) == MAX_BLOCK
-    assert reach(chip()) == MAX_BLOCK
+    assert reach(chip(SLOW)) == BLOCK_SIZES
+    assert reach(chip()) == BLOCK_SIZES
     assert reach(chip(Link("n", "switch", 1.0, 1.0, group=5))) == 2  # blocks of four
     # a step near, a step far; 400 bytes near take 4 s, 200 far 20
     assert transfer_time(chip(FAST, SLOW), gather) == 1 + 3 + 20

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.table import table
+from .assumptions import ROUNDING_SHARE
 from .counts import Counts
 from .roofline.roofline import Roofline, model
 from .runs import Role, Runs, count_runs
@@ -56,7 +57,7 @@ def branch_ranges(counts: Counts, roofline: Roofline | None) -> Mapping[str, tup
             other = replace(counts, runs=taken.runs[owner], execution=taken)
             sides.append(model(other, roofline.hardware).total_seconds)
         found["seconds"] = (min(sides), max(sides))
-    return {k: v for k, v in found.items() if v[0] < v[1] * (1 - 1e-12)}
+    return {k: v for k, v in found.items() if v[0] < v[1] * (1 - ROUNDING_SHARE)}
 
 
 def wire_runs(counts: Counts) -> Floats:

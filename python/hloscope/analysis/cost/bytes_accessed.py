@@ -10,7 +10,9 @@ its operands, and its results, but not the values inside it.
     tuple, get-tuple-element, bitcast, parameter, constant: none
 
 Differences from XLA: tuple index tables are not counted, results that are tuples count in
-full, and an asynchronous pair counts at its start only.
+full, an asynchronous pair counts at its start only, a fusion whose result is a scatter updates
+its operand in place as a scatter alone does, and custom calls that only allocate, mark or rename
+access nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from ..base.collectives.async_opcodes import produced, wrapped
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
 from ..base.table import Table, table
-from .flops.calls import author_estimate, is_sharding_marker
+from .assumptions import IMMEDIATE_ELEMENTS
+from .flops.calls import accesses_nothing, author_estimate
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -41,7 +44,6 @@ NOTHING = frozenset(
 _STARTS = frozenset(
     {"copy-start", "send", "recv"} | {f"{k.name}-start" for k in KINDS.values() if k.is_async}
 )
-_LARGE_CONSTANT = 8  # elements; smaller ones become immediates
 
 
 def bytes_accessed(
@@ -117,7 +119,7 @@ def _special(i: Instruction, size: Floats) -> float:
         reads = sum(size[o.index] for o in i.operands)
         return float(max(size[i.index], 2 * reads if i.opcode in _SAME_SIZE else reads))
     if i.opcode == "custom-call":
-        if is_sharding_marker(i.custom_call_target or ""):
+        if accesses_nothing(i.custom_call_target or ""):
             return 0.0
         estimate = author_estimate(i)
         sized = float(size[i.index] + sum(size[o.index] for o in i.operands))
@@ -186,7 +188,7 @@ def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
     parameters = t.by_opcode(lambda o: o == "parameter", bool)
     constants = t.by_opcode(lambda o: o == "constant", bool) & inner[t.computation]
     elements = np.array([s.elements for s in t.shapes])[t.shape]
-    constants &= elements > _LARGE_CONSTANT
+    constants &= elements > IMMEDIATE_ELEMENTS
     touched = np.where(parameters, reads, 0.0) + np.where(constants, size, 0.0)
     per_computation = np.bincount(t.computation, touched, len(t.first))
     for n in fusions:
@@ -203,16 +205,24 @@ def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
 def _written(root: Instruction, size: Floats) -> float:
     if root.opcode == "dynamic-update-slice" and len(root.operands) > 1:
         return _b(root, 1, size)
+    if root.opcode == "scatter":
+        return sum(size[u.index] for u in scatter_updates(root))
     if root.opcode == "tuple":
         return sum(_written(o, size) for o in root.operands)
     return float(size[root.index])
 
 
+def scatter_updates(i: Instruction) -> tuple[Instruction, ...]:
+    """The last of the three kinds of operands of a scatter: n arrays, indices, n updates."""
+    return i.operands[len(i.operands) // 2 + 1 :]
+
+
 def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     """Bytes read of each fused parameter (``FusionParameterReadBytes``), 0 elsewhere.
 
-    Slices read what they return; an array that is updated in place is not read; broadcasts and
-    reshapes read it each; all other users share one read. ``body`` maps fusions to computations.
+    Slices read what they return; an array that is updated in place is not read, and one that is
+    scattered into only where it is updated; broadcasts and reshapes read it each; all other users
+    share one read. ``body`` maps fusions to computations.
     """
     opcode = t.by_opcode(lambda o: _KIND.get(o, _TRIVIAL), np.int64)
     is_parameter = t.by_opcode(lambda o: o == "parameter", bool)
@@ -225,28 +235,43 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     kind = opcode[user]
     sliced = (kind == _SLICE) | ((kind == _DYNAMIC_SLICE) & (position == 0))
     in_place = (kind == _UPDATE) & (position == 0)
+    arrays = (t.operands.counts[user] - 1) // 2  # of a scatter
+    scattered = (kind == _SCATTER) & (position < arrays) & _is_result(t)[user]
     again = kind == _EACH
     nested = kind == _FUSION
     reads = np.zeros(len(size))
     np.add.at(reads, used[sliced], size[user[sliced]])
     np.add.at(reads, used[again], size[used[again]])
+    updates = t.operands.offsets[user] + arrays + 1 + position
+    np.add.at(reads, used[scattered], size[t.operands.values[updates[scattered]]])
     shared = np.zeros(len(size), bool)
-    shared[used[~(sliced | in_place | again | nested)]] = True
+    shared[used[~(sliced | in_place | scattered | again | nested)]] = True
     reads[shared] += size[shared]
     reads[size == 0] = 0.0  # slices of a parameter that is elsewhere cost nothing here either
     _nested(t, body, reads, list(zip(used[nested], user[nested], position[nested], strict=True)))
     return reads
 
 
-_TRIVIAL, _SLICE, _DYNAMIC_SLICE, _UPDATE, _EACH, _FUSION = range(6)
+_TRIVIAL, _SLICE, _DYNAMIC_SLICE, _UPDATE, _SCATTER, _EACH, _FUSION = range(7)
 _KIND = {
     "slice": _SLICE,
     "dynamic-slice": _DYNAMIC_SLICE,
     "dynamic-update-slice": _UPDATE,
+    "scatter": _SCATTER,
     "broadcast": _EACH,
     "reshape": _EACH,
     "fusion": _FUSION,
 }
+
+
+def _is_result(t: Table) -> Bools:
+    """Whether an instruction is the result of its computation, or an element of it."""
+    out = np.zeros(len(t.instructions), bool)
+    roots = t.roots[t.roots >= 0]
+    out[roots] = True
+    for n in roots[t.by_opcode(lambda o: o == "tuple", bool)[roots]].tolist():
+        out[t.operands.values[t.operands.offsets[n] : t.operands.offsets[n + 1]]] = True
+    return out
 
 
 def _nested(

@@ -66,13 +66,18 @@ def copies(module: Module) -> Copies:
 
 
 def copy_ends(i: Instruction) -> tuple[Shape, Shape] | None:
-    """Shapes of the source and destination of a copy or its start; None unless both are arrays."""
-    if not i.operands:
+    """Shapes of the source and destination of a copy or its start; None unless both are arrays.
+
+    The source of a ``dynamic-update-slice-start`` is the update that it writes.
+    """
+    inside = wrapped(i.opcode)
+    number = 1 if inside is not None and inside[0] == "dynamic-update-slice" else 0
+    if len(i.operands) <= number:
         return None
     target = i.shape
     if i.opcode == "copy-start":
         target = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     elif i.opcode != "copy":
         target = produced(i)
-    source = i.operands[0].shape
+    source = i.operands[number].shape
     return None if source.is_tuple or target.is_tuple else (source, target)

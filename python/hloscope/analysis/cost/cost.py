@@ -29,6 +29,7 @@ from ..base.lines.lines import lines
 from ..base.table import per_target
 from ..comms.partitions import whose
 from ..text.units import duration, grid, printed, quantity, short
+from .assumptions import NEGLIGIBLE_SHARE
 from .branches import branch_ranges, wire_runs
 from .chip import chip_of
 from .counts import Counts, count
@@ -253,7 +254,7 @@ def _text(cost: Cost, rows: int = 12) -> str:
                 for v, w in ((x.loops, "loops"), (x.custom_calls, "custom calls"))
                 if v
             ]
-            if x.other and abs(x.other) > 1e-6 * max(abs(x.xla), 1):
+            if x.other and abs(x.other) > NEGLIGIBLE_SHARE * max(abs(x.xla), 1):
                 parts.append(f"{quantity(x.other, unit)} other")
             because = f" (ours adds {', '.join(parts)})" if parts else " (the same)"
             out.append(f"  XLA's own {x.quantity}: {quantity(x.xla, unit)}{because}")

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ...hlo import Instruction, Module, Target
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import table
+from .assumptions import FLOPS_PER_BYTE_OF_BRANCH
 from .bytes_accessed import bytes_accessed
 from .flops.flops import Work, count_work
 from .roofline.executed import find_transfers
@@ -181,9 +182,8 @@ def count(module: Module, target: Target, trips: Mapping[str, int] | None = None
     spaces = any(memory_space(leaf) for s in t.shapes for leaf in s.leaves())
     main = main_spaces(platform(module, target))
     in_main = bytes_accessed(module, calls.executed, only=main) if spaces else accessed
-    execution = count_runs(
-        module, calls, np.nan_to_num(work.flops) + np.nan_to_num(accessed) * 1e-3, trips=trips
-    )
+    heaviest = np.nan_to_num(work.flops) + np.nan_to_num(accessed) * FLOPS_PER_BYTE_OF_BRANCH
+    execution = count_runs(module, calls, heaviest, trips=trips)
     container = t.by_opcode(lambda o: o in CONTAINERS or _names_again(o), bool)
 
     def inclusive(own: Floats) -> Floats:

@@ -22,11 +22,11 @@ from ...hlo import Instruction, Module, Target
 from ..base.memory_spaces import HOST, main_spaces, memory_space, platform
 from ..base.memory_tiling import storage_bytes
 from ..base.table import per_target, table
+from .assumptions import ASYNC_UPDATES
 from .copies import copy_ends, is_asynchronous
 from .cost import Cost, estimated
 
 CONCAT = "ConcatBitcast"
-_STEPS = 4  # most updates between a start and its done
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _collectives(cost: Cost) -> list[Move]:
 
 def _done(start: Instruction) -> Instruction | None:
     at = start
-    for _ in range(_STEPS):
+    for _ in range(ASYNC_UPDATES):
         users = at.users
         if len(users) != 1 or not users[0].opcode.endswith(("-update", "-done")):
             return None

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ...hlo import Instruction, Shape
 from ...hlo.barriers import BARRIERS
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
+from .limits import UPDATE_BUFFERS
 from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT
 
@@ -113,7 +114,7 @@ class Uses:
         if b in self.results or b in self.overwritten:
             return True
         seen, waiting = {b}, [b]
-        for _ in range(4096):
+        for _ in range(UPDATE_BUFFERS):
             if not waiting:
                 return False
             for i in self.readers.get(waiting.pop(), ()):

@@ -46,6 +46,7 @@ from ..text.units import grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
+from .limits import POINTER_BYTES, TPU_RESULT_TABLE_BYTES
 from .lines import buffer_frames
 from .liveness.liveness import KINDS, Liveness
 from .liveness.simulate import simulate
@@ -135,7 +136,7 @@ class Memory:
         entry = self.module.entry
         if entry is None or entry.root is None or not entry.root.shape.is_tuple:
             return 0
-        return 512 if self.platform == "tpu" else _tables(entry.root.shape)
+        return TPU_RESULT_TABLE_BYTES if self.platform == "tpu" else _tables(entry.root.shape)
 
     @cached_property
     def main_spaces(self) -> tuple[int, ...]:
@@ -501,7 +502,7 @@ def _sums(rows: Iterable[tuple[str, int]]) -> dict[str, int]:
 def _tables(shape: Shape) -> int:
     if not shape.is_tuple:
         return 0
-    return 8 * len(shape.tuple_shapes) + sum(_tables(s) for s in shape.tuple_shapes)
+    return POINTER_BYTES * len(shape.tuple_shapes) + sum(_tables(s) for s in shape.tuple_shapes)
 
 
 @per_target

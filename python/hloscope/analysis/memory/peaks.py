@@ -23,12 +23,12 @@ from ...hlo import Module, Target
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
 from ..cost.flops.elementwise import ELEMENTWISE
 from ..cost.runs import Role
+from .limits import HEAP_PLACE_BYTES
 from .liveness.liveness import Liveness
 from .liveness.values import TEMP
 
 Ints = npt.NDArray[np.int64]
 
-HEAP_PLACE = 16_384
 # ops of the scalar core, whose scalar results need no place in HBM
 _SCALAR = ELEMENTWISE | {"copy", "convert", "clamp", "while", "constant", "parameter", "iota"}
 _PARTS = ("argument", "output", "temp")
@@ -93,13 +93,13 @@ def heap_padding(live: Liveness, timeline: Ints) -> int:
         return 0
     buffer, start, end = live.reserved.T
     size = live.size[buffer]
-    places = np.where(on_heap[buffer], -(-size // HEAP_PLACE) * HEAP_PLACE, size)
+    places = np.where(on_heap[buffer], -(-size // HEAP_PLACE_BYTES) * HEAP_PLACE_BYTES, size)
     places = np.where(live.space[buffer] == MAIN, places, 0)
     line = np.zeros(len(live.schedule) + 1, np.int64)
     np.add.at(line, start, places)
     np.add.at(line, end + 1, -places)
     rounded = int(line.cumsum().max(initial=0) - timeline.max(initial=0))
-    return rounded + HEAP_PLACE * _tuple_tables(live)
+    return rounded + HEAP_PLACE_BYTES * _tuple_tables(live)
 
 
 def _needs_place(live: Liveness, buffer: int) -> bool:

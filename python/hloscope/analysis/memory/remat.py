@@ -19,6 +19,7 @@ import numpy as np
 
 from ...hlo import Instruction
 from ..cost.cost import Cost
+from .limits import RECOMPUTE_DEPTH, RECOMPUTE_INSTRUCTIONS
 from .liveness.values import TEMP
 from .memory import LiveValue, Memory
 
@@ -121,7 +122,7 @@ def _chain(
         return ""
     if not _may_run_again(i):
         return f"it depends on {i.opcode} %{i.name}, which must not run twice"
-    if depth > 24 or len(chain) > 64:
+    if depth > RECOMPUTE_DEPTH or len(chain) > RECOMPUTE_INSTRUCTIONS:
         return "recomputing it would reach too far back"
     live = memory.liveness
     if i.opcode not in _FREE:

@@ -22,12 +22,18 @@ FREE_CALLS = frozenset(
 )
 
 
-_MARKERS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+# Of these, those that also move no data: they state a sharding, layout or fact, allocate a buffer
+# without writing it, or join slices that were written side by side.
+_ACCESS_NOTHING = frozenset(
+    "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint AllocateBuffer "
+    "CreateBuffer Pin Unpin AssumeGatherIndicesInBound AssumeGatherIndicesInBounds ConcatBitcast "
+    "InspectSharding BarrierStart BarrierDone inter_host_barrier".split()
+)
 
 
-def is_sharding_marker(target: str) -> bool:
-    """Whether the call only states how a value is sharded; partitioning removes such calls."""
-    return target in _MARKERS or target.startswith("xla.sdy.")
+def accesses_nothing(target: str) -> bool:
+    """Whether the call only marks, allocates or renames, as all Shardy's do (xla.sdy.…)."""
+    return target in _ACCESS_NOTHING or target.startswith("xla.sdy.")
 
 
 def is_free_call(target: str) -> bool:
@@ -127,6 +133,10 @@ def operand(i: Instruction, number: int) -> Shape | None:
     return next(i.operands[number].shape.leaves(), None)
 
 
-def attributes_head(attribute_text: str) -> str:
-    """The attributes before the metadata, which include window and dimension labels."""
-    return attribute_text.partition("metadata=")[0]
+_WINDOWED = ("window", "dim_labels", "feature_group_count", "batch_group_count")
+
+
+def window_attributes(i: Instruction) -> str:
+    """Window, dimension labels and group counts as printed, wherever they stand in the text."""
+    named = ((name, i.attribute(name)) for name in _WINDOWED)
+    return ", ".join(f"{name}={value}" for name, value in named if value is not None)

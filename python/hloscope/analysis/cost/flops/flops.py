@@ -29,13 +29,13 @@ from ....hlo.collective_kinds import KINDS
 from ...base.collectives.async_opcodes import produced, wrapped
 from .calls import (
     CONVOLUTION_CALLS,
-    attributes_head,
     author_estimate,
     custom_matmul_flops,
     is_free_call,
     is_matmul_call,
     kernel_dtype,
     operand,
+    window_attributes,
 )
 from .convolution import convolution_flops
 from .dot import dot_flops
@@ -141,7 +141,7 @@ class _Counter:
             flops = math.nan
             if len(operands) >= 2:
                 flops = convolution_flops(
-                    operands[0].shape, operands[1].shape, i.shape, attributes_head(i.attribute_text)
+                    operands[0].shape, operands[1].shape, i.shape, window_attributes(i)
                 )
             self._matmul(i, "convolution", flops, operands[0].shape if operands else None)
         elif opcode == "custom-call":
@@ -187,7 +187,7 @@ class _Counter:
             ]
             flops = math.nan
             if all(shapes):
-                flops = convolution_flops(*shapes, attributes_head(i.attribute_text))
+                flops = convolution_flops(*shapes, window_attributes(i))
             self._matmul(i, "convolution", flops, operand(i, 0))
             return
         if is_matmul_call(target):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....hlo import Instruction, Shape
 from ....hlo.collective_kinds import KINDS
-from .calls import attributes_head
+from .calls import window_attributes
 
 _SIZES = re.compile(r"\bsize=([\dx]+)")
 _PADS = re.compile(r"\bpad=([-\d_x]+)")
@@ -22,7 +22,7 @@ def _first(shape: Shape) -> Shape:
 
 
 def _window_sizes(i: Instruction) -> list[int]:
-    m = _SIZES.search(attributes_head(i.attribute_text))
+    m = _SIZES.search(window_attributes(i))
     return [int(s) for s in m.group(1).split("x")] if m else []
 
 
@@ -32,7 +32,7 @@ def _reduce_window_times(i: Instruction, role: str) -> float:
     out = _first(i.shape)
     window = math.prod(sizes)
     times = (window - 1) * out.elements
-    m = _PADS.search(attributes_head(i.attribute_text))
+    m = _PADS.search(window_attributes(i))
     pads = [tuple(map(int, p.split("_"))) for p in m.group(1).split("x")] if m else []
     reduced = [d for d, s in enumerate(sizes) if s != 1]
     padded = [d for d, p in enumerate(pads) if p != (0, 0)]

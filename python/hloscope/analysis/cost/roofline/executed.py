@@ -9,6 +9,7 @@ from ....hlo import Instruction, Module, Target
 from ....hlo.shardings.devices import device_counts
 from ...base.table import table
 from ...comms.collectives import Collectives, collectives
+from ..assumptions import ASSUMED_DIMENSIONS
 from ..chip import chip_of
 from .slices import between_slices
 from .torus import assumed_slice
@@ -20,7 +21,7 @@ def slice_of(module: Module, target: Target) -> tuple[int, ...]:
     replicas, partitions = device_counts(module, target)
     chip = chip_of(target)
     near = chip.links[0] if chip is not None and chip.links else None
-    dimensions = near.axes if near is not None and near.kind == "torus" else 2
+    dimensions = near.axes if near is not None and near.kind == "torus" else ASSUMED_DIMENSIONS
     return assumed_slice(max(1, replicas * partitions), dimensions)
 
 

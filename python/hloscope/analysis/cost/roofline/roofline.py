@@ -37,11 +37,12 @@ from ....hlo import Instruction, Module
 from ....hlo.collective_kinds import is_collective
 from ...base.table import table
 from ...text.units import duration
+from ..assumptions import BLOCK_SIZES, NEGLIGIBLE_SHARE
 from ..chip import for_target
 from ..copies import copies
 from ..counts import Counts
 from .executed import slice_of
-from .transfers import MAX_BLOCK, Transfer
+from .transfers import Transfer
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -182,12 +183,12 @@ class Roofline:
             + (f" + copies {duration(self.copy_wait_seconds)}" if self.copy_wait_seconds else "")
         ]
         hidden = self.copy_seconds - self.copy_wait_seconds
-        if self.copy_seconds and hidden > 1e-6 * self.copy_seconds:
+        if self.copy_seconds and hidden > NEGLIGIBLE_SHARE * self.copy_seconds:
             lines.append(f"copies to and from VMEM and the host beside it: {duration(hidden)}")
         if self.assumed_slice:
             shape = "×".join(map(str, self.assumed_slice))
             lines.append(f"the devices' places on the torus are unknown: {shape} is assumed")
-        if self.overlapped_seconds > 1e-6 * self.collective_seconds:
+        if self.overlapped_seconds > NEGLIGIBLE_SHARE * self.collective_seconds:
             lines.append(
                 f"communication hidden behind compute: {duration(self.overlapped_seconds)}"
             )
@@ -199,7 +200,7 @@ class Roofline:
 def reach(hardware: Hardware) -> int:
     """Index into ``Transfer.levels`` for the chip's near link: blocks of 2**k devices, or all."""
     group = hardware.links[0].group if hardware.links else 0
-    return MAX_BLOCK if not group else min(MAX_BLOCK, group.bit_length() - 1)
+    return BLOCK_SIZES if not group else min(BLOCK_SIZES, group.bit_length() - 1)
 
 
 def transfer_time(hardware: Hardware, t: Transfer) -> float:

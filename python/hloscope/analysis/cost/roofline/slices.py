@@ -17,7 +17,8 @@ from ....hlo import Module
 from ....hlo.shardings.slices import meant_slices
 from ...comms.collectives import Collectives
 from ...comms.slices import exchanged, find_between_slices
-from .transfers import MAX_BLOCK, Levels, Transfer, ring
+from ..assumptions import BLOCK_SIZES
+from .transfers import Levels, Transfer, ring
 
 
 def between_slices(
@@ -38,7 +39,7 @@ def between_slices(
         nothing = (0.0, 0.0)
         payload = float(exchanged(one)[0][1])
         level = Levels(nothing, nothing, ring(one.kind, max(2, slices), payload))
-        levels = (level,) * (MAX_BLOCK + 1)
+        levels = (level,) * (BLOCK_SIZES + 1)
         index = row.index if row is not None else -1
         out.append(Transfer(index, send, max(send, done), levels, True))
     return out

@@ -18,6 +18,7 @@ import numpy as np
 from ....hlo import Target
 from ....hlo.collective_kinds import KINDS, part
 from ....hlo.shardings.devices import DeviceGroups
+from ..assumptions import CUBE_SIDE, WRAPPING_AXIS
 
 
 def torus(
@@ -70,13 +71,13 @@ def assumed_slice(count: int, dimensions: int) -> tuple[int, ...]:
 
 def assumed_axes(size: int, sliced: tuple[int, ...]) -> list[tuple[int, bool]]:
     """Axes of an assumed slice that a group of ``size`` spans, wrapping as in a real one."""
-    cubes = len(sliced) == 3 and all(s % 4 == 0 for s in sliced)
+    cubes = len(sliced) == 3 and all(s % CUBE_SIDE == 0 for s in sliced)
     rest, out = size, []
     exact = [s for s in sliced if s == size]
     for whole in exact[:1] or sorted(sliced, reverse=True):
         part = math.gcd(rest, whole)
         if part > 1:
-            out.append((part, part == whole and (whole == 16 or cubes)))
+            out.append((part, part == whole and (whole == WRAPPING_AXIS or cubes)))
             rest //= part
     return out if rest == 1 else [(size, False)]
 
@@ -99,8 +100,8 @@ def torus_axes(
         return Spanned(assumed_axes(size, sliced))
     where = np.array([coords[p] for p in sorted(coords)], np.int64)
     extent = where.max(axis=0) - where.min(axis=0) + 1
-    cubes = where.shape[1] == 3 and bool(((extent % 4 == 0) & (extent > 1)).all())
-    closes = [int(e) == 16 or cubes for e in extent]
+    cubes = where.shape[1] == 3 and bool(((extent % CUBE_SIDE == 0) & (extent > 1)).all())
+    closes = [int(e) == WRAPPING_AXIS or cubes for e in extent]
     if groups.pairs is not None:
         moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
         if not len(moving) or moving.max() >= len(where):

@@ -38,11 +38,8 @@ from ....hlo import Target
 from ....hlo.collective_kinds import KINDS
 from ....hlo.shardings.devices import DeviceGroups
 from ...comms.collective import Collective
+from ..assumptions import BLOCK_SIZES
 from .torus import Spanned, torus, torus_axes
-
-# Near links reach blocks of 2**k consecutive devices, for k in range(MAX_BLOCK).
-MAX_BLOCK = 16
-
 
 StepsAndBytes = tuple[float, float]  # (steps, bytes of the busiest link)
 _At = tuple[tuple[str, object] | None, str | None]  # groups, mesh axes
@@ -93,7 +90,7 @@ def members_inside(groups: DeviceGroups | None) -> list[int]:
     For pairs: 0 if some pair crosses blocks of that size, else 2.
     """
     if groups is None:
-        return [1] * MAX_BLOCK
+        return [1] * BLOCK_SIZES
     if groups.pairs is not None:
         moving = groups.pairs
         inside = [bool((p := moving >> k).size == 0 or (p[:, 0] == p[:, 1]).all()) for k in _BLOCKS]
@@ -114,7 +111,7 @@ def members_inside(groups: DeviceGroups | None) -> list[int]:
     return out
 
 
-_BLOCKS = range(MAX_BLOCK)
+_BLOCKS = range(BLOCK_SIZES)
 
 
 def _longest_run(rows: npt.NDArray[np.int64]) -> int:
@@ -162,7 +159,7 @@ class TransferMaker:
     ) -> Transfer:
         """The parameters of one collective, or of one permute of a collective matmul."""
         if row.wire_bytes is None and groups is None:  # unknown which devices communicate
-            return Transfer(row.index, start, done, (_UNKNOWN,) * (MAX_BLOCK + 1), True)
+            return Transfer(row.index, start, done, (_UNKNOWN,) * (BLOCK_SIZES + 1), True)
         size = groups.group_size if groups is not None else row.group_size
         at = groups.key if groups is not None else None, row.axes
         if at not in self._groups:
@@ -178,7 +175,7 @@ class TransferMaker:
             idle = pairs is not None and not (pairs[:, 0] != pairs[:, 1]).any()
             nothing = Levels((0.0, 0.0), (0.0, 0.0), (0.0, 0.0))
             self._levels[key] = (
-                (nothing,) * (MAX_BLOCK + 1) if idle else _levels(kind, size, payload, group)
+                (nothing,) * (BLOCK_SIZES + 1) if idle else _levels(kind, size, payload, group)
             )
         return Transfer(row.index, start, done, self._levels[key], group.spanned.known)
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Shape
+from ..limits import NEGLIGIBLE_SHARE, WINDOW_TRIES
 from .liveness import Liveness
 from .sharing import Sharing
 from .values import OUTPUT, TEMP
@@ -24,8 +25,6 @@ from .values import OUTPUT, TEMP
 Ints = npt.NDArray[np.int64]
 # (size, host, last point before, first point after, buffer before, buffer after) of a free window
 Window = tuple[int, int, int, int, int, int]
-# The smallest temporaries, together below this share of all other buffers, stay on the heap.
-_NEGLIGIBLE = 1 / 500
 
 
 def homes(live: Liveness, can: Sharing) -> Ints:
@@ -42,7 +41,7 @@ def homes(live: Liveness, can: Sharing) -> Ints:
     temps = np.flatnonzero((live.kind == TEMP) & (live.size > 0) & (live.size <= rooms.largest))
     temps = temps[np.lexsort((position[temps], -live.size[temps]))]
     rest = np.cumsum(live.size[temps][::-1])[::-1]
-    temps = temps[rest > _NEGLIGIBLE * float(live.size[live.kind != TEMP].sum())]
+    temps = temps[rest > NEGLIGIBLE_SHARE * float(live.size[live.kind != TEMP].sum())]
     made_by = live.module.instructions
     instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
     several = _several_ranges(live)
@@ -83,8 +82,6 @@ def _rank(windows: Ints, made: Ints) -> Ints:
     return out
 
 
-# The best window nearly always fits: sorting all pays off only after this many failures.
-_TRIES = 8
 _GONE = np.iinfo(np.int64).max
 
 
@@ -97,7 +94,7 @@ def _in_turn(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[i
     keys = rank[places]
     for place in mine:
         keys[(places == place) & (keys >= 0)] -= len(rank)
-    for _ in range(_TRIES):
+    for _ in range(WINDOW_TRIES):
         best = int(keys.argmin())  # the first of equals
         if keys[best] == _GONE:
             return
