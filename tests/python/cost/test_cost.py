@@ -59,14 +59,10 @@ def test_flops_equal_xlas_cost_analysis(name: str, compiled: Callable[..., Any])
     rows = {x.quantity: x for x in cost.xla}
     for quantity in ("flops", "transcendentals"):
         x = rows[quantity]
-        if x.xla is None or (quantity == "transcendentals" and _has_branches(cost)):
-            continue  # XLA takes the greatest of each figure over the branches
+        if x.xla is None:
+            continue
         assert x.other == pytest.approx(0, abs=max(1e-6 * abs(x.xla), 0.5)), (quantity, x)
-        assert x.ours == pytest.approx(x.xla + x.loops + x.custom_calls + x.other)
-
-
-def _has_branches(cost: Any) -> bool:
-    return bool(cost.execution.branches_left_out)
+        assert x.ours == pytest.approx(x.xla + x.loops + x.custom_calls + x.branches + x.other)
 
 
 def test_the_difference_to_xlas_figures_is_explained() -> None:

@@ -249,3 +249,47 @@ def test_without_a_chip_there_is_no_time() -> None:
     assert cost.timeline is None
     assert of(cost, "w").seconds is None
     assert [row.instruction.name for row in cost] == ["w", "c"]  # by FLOPs
+
+
+CHOICE = """
+%reads (e: f32[250]) -> f32[250] {
+  %e = f32[250] parameter(0)
+  %turned = f32[250] reverse(%e), dimensions={0}
+  ROOT %again = f32[250] reverse(%turned), dimensions={0}
+}
+%computes (f: f32[250]) -> f32[250] {
+  %f = f32[250] parameter(0)
+  ROOT %doubled = f32[250] add(%f, %f)
+}
+%sends (g: f32[250]) -> f32[250] {
+  %g = f32[250] parameter(0)
+  ROOT %summed = f32[250] all-reduce(%g), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%sum
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "seconds", "total"),
+    [
+        # 4,000 bytes and no FLOP against 3,000 bytes and 250 FLOPs
+        ("reads", "computes", 4.0, (0, 4000)),
+        ("computes", "reads", 4.0, (0, 4000)),
+        # two steps of half a second and 1,000 bytes on the wire against 3,000 bytes of memory
+        ("sends", "computes", 3.0, (250, 3000)),
+    ],
+)
+def test_the_branch_that_takes_most_time_is_the_step(
+    first: str, second: str, seconds: float, total: tuple[float, float]
+) -> None:
+    entry = f"""%p = pred[] parameter(1)
+%x = f32[250] parameter(0)
+ROOT %c = f32[250] conditional(%p, %x, %x), true_computation=%{first}, false_computation=%{second}"""
+    text = f"HloModule m, is_scheduled=true, num_partitions=2\n{BEFORE}{CHOICE}\nENTRY %main {{\n{entry}\n}}\n"
+    cost = estimate(hs.read(text).module, Target(cost_analysis={"flops": 250.0}), hardware=CHIP)
+    assert cost.roofline is not None
+    assert cost.roofline.total_seconds == pytest.approx(seconds)
+    assert cost.ranges["seconds"][1] == pytest.approx(seconds)
+    assert (cost.total_flops, cost.total_bytes) == total
+    # XLA counts the greatest branch of each quantity: no loop explains the difference
+    flops = cost.xla[0]
+    assert (flops.loops, flops.branches, flops.other) == (0, total[0] - 250, 0)

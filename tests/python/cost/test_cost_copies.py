@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from corpus.programs import PROGRAMS
 from hloscope.analysis.cost.cost import estimate
+from hloscope.analysis.cost.moves import moves
 from hloscope.analysis.cost.roofline.torus import assumed_axes, assumed_slice
 from hloscope.hardware import find, load
 from hloscope.hlo import Target
@@ -184,3 +185,23 @@ def test_a_kernel_without_floats_is_the_vector_units() -> None:
     cost = hs.read(text).cost("tpu-v5e")
     kernel = next(r for r in cost if r.instruction.name == "k")
     assert kernel.seconds == pytest.approx(17_179_869_184 / V5E.vector)
+
+
+WRITTEN_TO_HOST = """HloModule jit_f, is_scheduled=true
+
+ENTRY main {
+  h = f32[12,1024,1024]{2,1,0:T(8,128)S(5)} parameter(0)
+  u = f32[1,1024,1024]{2,1,0:T(8,128)} parameter(1)
+  z = s32[] constant(0)
+  s = ((f32[12,1024,1024]{2,1,0:T(8,128)S(5)}, f32[1,1024,1024]{2,1,0:T(8,128)}, s32[], s32[], s32[]), f32[12,1024,1024]{2,1,0:T(8,128)S(5)}, u32[]{:S(2)}) dynamic-update-slice-start(h, u, z, z, z)
+  ROOT d = f32[12,1024,1024]{2,1,0:T(8,128)S(5)} dynamic-update-slice-done(s)
+}
+"""  # noqa: E501
+
+
+def test_a_slice_written_to_the_host_goes_over_its_link() -> None:
+    cost = hs.read(WRITTEN_TO_HOST, hardware="tpu-v6e").cost()
+    link = find("tpu-v6e").host_bandwidth
+    assert cost.roofline.total_seconds == pytest.approx(4 * MIB / link)
+    (move,) = moves(cost.module, cost.target)
+    assert (move.kind, move.bytes) == ("to host", 4 * MIB)

@@ -3,6 +3,7 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
@@ -289,3 +290,61 @@ def test_what_is_cut_off_is_unknown() -> None:
         assert math.isnan(bytes_accessed(module, np.ones(1, bool))[1])
     assert math.isnan(row("f32[6] reduce(%x), dimensions={1}", x=X).flops)
     assert math.isnan(row("f32[4,6] triangular-solve(%x)", x="f32[4,4]").flops)
+
+
+@pytest.mark.parametrize("target", ["AllocateBuffer", "ConcatBitcast", "LayoutConstraint"])
+def test_calls_that_only_allocate_or_rename_access_nothing(target: str) -> None:
+    cost = row(f'f32[100,10] custom-call(%x), custom_call_target="{target}"', x=BIG)
+    assert (cost.flops, cost.bytes_accessed) == (0, 0)
+
+
+CONVOLUTION = (
+    "window={size=3x3 pad=1_1x1_1}",
+    "dim_labels=b01f_01io->b01f",
+    'metadata={op_name="window={size=9x9} dim_labels=x"}',
+)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(CONVOLUTION)))
+def test_attributes_stand_in_any_order(order: tuple[str, ...]) -> None:
+    attributes = ", ".join(order)
+    cost = row(
+        f"f32[1,4,4,1] convolution(%x, %k), {attributes}", x="f32[1,4,4,1]", k="f32[3,3,1,1]"
+    )
+    assert cost.flops == 2 * (3 + 3 + 2 + 2) ** 2  # 10 valid positions along each side
+
+
+SCATTER = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum"
+
+
+@pytest.mark.parametrize(
+    ("root", "size"),
+    [
+        # 3 times the two rows of 40 bytes, and two indices of 4 bytes
+        (f"ROOT %s = f32[100,10] scatter(%a, %i, %u), {SCATTER}", 3 * 80 + 8),
+        # computed further, the whole result is written and all of the array read
+        (
+            f"%s = f32[100,10] scatter(%a, %i, %u), {SCATTER}\n  ROOT %n = f32[100,10] negate(%s)",
+            2 * 4000 + 80 + 8,
+        ),
+    ],
+)
+def test_a_scatter_in_place_accesses_what_it_updates(root: str, size: float) -> None:
+    text = f"""HloModule m
+{CALLED}
+%into (a: f32[100,10], i: s32[2,1], u: f32[2,10]) -> f32[100,10] {{
+  %a = f32[100,10] parameter(0)
+  %i = s32[2,1] parameter(1)
+  %u = f32[2,10] parameter(2)
+  {root}
+}}
+ENTRY %main {{
+  %x = f32[100,10] parameter(0)
+  %at = s32[2,1] parameter(1)
+  %new = f32[2,10] parameter(2)
+  ROOT %r = f32[100,10] fusion(%x, %at, %new), kind=kLoop, calls=%into
+}}
+""".replace("(a: f32[], b: f32[])", "(a.1: f32[], b: f32[])")
+    cap = hs.read(text)
+    assert not cap.module.warnings
+    assert cap.cost().row(cap.module.find("r").index).bytes_accessed == size

@@ -1,23 +1,23 @@
 """Least and most of figures over the branches of conditionals, only one of which runs.
 
-``Counts`` count the branch of each conditional with most work. The actual figure of a step is
-between those of the branches with least and with most; a conditional in a loop may take another
-branch each time.
+Totals count the branch of each conditional that takes most time on the chip, or does most work if
+none is known. The actual figure of a step is between those of the branches with least and with
+most; a conditional in a loop may take another branch each time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ...hardware import Hardware
 from ..base.table import table
 from .assumptions import ROUNDING_SHARE
 from .counts import Counts
 from .roofline.roofline import Roofline, model
-from .runs import Role, Runs, count_runs
+from .runs import Role, Runs, branches_by_work, count_runs
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +36,8 @@ def branch_ranges(counts: Counts, roofline: Roofline | None) -> Mapping[str, tup
 
     def runs(own: Floats, least: bool) -> Runs:
         trips = counts.execution.trips
-        return count_runs(counts.module, calls, own, trip_counts=trips, least=least)
+        taken = branches_by_work(counts.module, calls, own, trips, least=least)
+        return count_runs(counts.module, calls, taken, trips)
 
     def total(own: Floats, least: bool) -> float:
         return float((own * runs(own, least).runs[owner]).sum())
@@ -53,20 +54,29 @@ def branch_ranges(counts: Counts, roofline: Roofline | None) -> Mapping[str, tup
         own = np.where(unit, np.nan_to_num(roofline.seconds), 0.0)
         sides = []
         for least in (True, False):
-            taken = runs(own, least)
-            other = replace(counts, runs=taken.runs[owner], execution=taken)
-            sides.append(model(other, roofline.hardware).total_seconds)
+            sides.append(model(counts.running(runs(own, least)), roofline.hardware).total_seconds)
         found["seconds"] = (min(sides), max(sides))
     return {k: v for k, v in found.items() if v[0] < v[1] * (1 - ROUNDING_SHARE)}
 
 
+def slowest_branches(counts: Counts, hardware: Hardware) -> Counts:
+    """The counts if each conditional takes the branch that takes most time on ``hardware``."""
+    calls = counts.execution.calls
+    if not any(e.role is Role.BRANCH for e in calls.edges):
+        return counts
+    seconds = np.where(counts.is_unit, np.nan_to_num(model(counts, hardware).seconds), 0.0)
+    trips = counts.execution.trips
+    taken = branches_by_work(counts.module, calls, seconds, trips)
+    return counts.running(count_runs(counts.module, calls, taken, trips))
+
+
 def wire_runs(counts: Counts) -> Floats:
     """Runs of each instruction if each conditional takes the branch that sends most."""
-    calls = counts.execution.calls
+    calls, trips = counts.execution.calls, counts.execution.trips
     if not any(e.role is Role.BRANCH for e in calls.edges):
         return counts.runs
     sent = np.zeros(len(counts.runs))
     for t in counts.transfers:
         sent[t.start] += np.nan_to_num(t.wire_bytes)
-    counted = count_runs(counts.module, calls, sent, trip_counts=counts.execution.trips)
-    return np.asarray(counted.runs[table(counts.module).computation])
+    taken = branches_by_work(counts.module, calls, sent, trips)
+    return counts.running(count_runs(counts.module, calls, taken, trips)).runs

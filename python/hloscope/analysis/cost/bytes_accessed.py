@@ -206,7 +206,7 @@ def _written(root: Instruction, size: Floats) -> float:
     if root.opcode == "dynamic-update-slice" and len(root.operands) > 1:
         return _b(root, 1, size)
     if root.opcode == "scatter":
-        return sum(size[u.index] for u in scatter_updates(root))
+        return float(sum(size[u.index] for u in scatter_updates(root)))
     if root.opcode == "tuple":
         return sum(_written(o, size) for o in root.operands)
     return float(size[root.index])

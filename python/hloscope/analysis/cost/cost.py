@@ -30,7 +30,7 @@ from ..base.table import per_target
 from ..comms.partitions import whose
 from ..text.units import duration, grid, printed, quantity, short
 from .assumptions import NEGLIGIBLE_SHARE
-from .branches import branch_ranges, wire_runs
+from .branches import branch_ranges, slowest_branches, wire_runs
 from .chip import chip_of
 from .counts import Counts, count
 from .pause import uncollected
@@ -95,7 +95,7 @@ class Cost(Counts):
         """(least, most) of each total that depends on which branches of conditionals run.
 
         Keys are "flops", "bytes_accessed", "transcendentals" and "seconds"; {} if none depends. The
-        totals themselves count the branches with most work.
+        totals themselves count the branches that take most time, or do most work without a chip.
         """
         return branch_ranges(self, self.roofline) if self.module.entry is not None else {}
 
@@ -126,7 +126,7 @@ class Cost(Counts):
         return None if self.roofline is None else timeline(self, self.roofline)
 
     def on(self, hardware: Hardware) -> Cost:
-        """The same cost with modelled seconds on ``hardware``."""
+        """The same cost with modelled seconds on ``hardware``; branches are those that count."""
         return _with_seconds(self, hardware)
 
     def row(self, instruction: Instruction | int) -> InstructionCost:
@@ -251,7 +251,11 @@ def _text(cost: Cost, rows: int = 12) -> str:
             unit = {"flops": "FLOP", "bytes accessed": "B"}.get(x.quantity, "")
             parts = [
                 f"{quantity(v, unit)} {w}"
-                for v, w in ((x.loops, "loops"), (x.custom_calls, "custom calls"))
+                for v, w in (
+                    (x.loops, "loops"),
+                    (x.custom_calls, "custom calls"),
+                    (x.branches, "other branches"),
+                )
                 if v
             ]
             if x.other and abs(x.other) > NEGLIGIBLE_SHARE * max(abs(x.xla), 1):
@@ -321,4 +325,7 @@ def estimate(
     """
     if module.dialect != "hlo":
         raise ValueError(needs_hlo("cost", module, target))
-    return _with_seconds(count(module, target or Target(), trips), hardware)
+    counts = count(module, target or Target(), trips)
+    return _with_seconds(
+        counts if hardware is None else slowest_branches(counts, hardware), hardware
+    )

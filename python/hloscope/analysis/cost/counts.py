@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +28,19 @@ from .bytes_accessed import bytes_accessed
 from .flops.flops import Work, count_work
 from .roofline.executed import find_transfers
 from .roofline.transfers import Transfer
-from .runs import Calls, Role, Runs, call_graph, count_runs, inclusive_sums
+from .runs import (
+    Calls,
+    Role,
+    Runs,
+    branches_by_work,
+    call_graph,
+    count_runs,
+    inclusive_sums,
+    trip_counts,
+)
 
 Floats = npt.NDArray[np.float64]
+C = TypeVar("C", bound="Counts")
 CONTAINERS = frozenset(
     "while call conditional async-start async-update async-done call-start call-update "
     "call-done".split()
@@ -45,7 +56,8 @@ class XlaComparison:
     ours: float
     loops: float  # ours beyond one trip per loop; XLA counts every body once
     custom_calls: float  # ours for custom calls; XLA counts -1 for each
-    other: float | None  # the rest: ours - xla - loops - custom_calls
+    branches: float  # ours of the branches that count, beyond those with most of this quantity
+    other: float | None  # the rest: ours - xla - loops - custom_calls - branches
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +156,10 @@ class Counts:
     def xla(self) -> tuple[XlaComparison, ...]:
         """XLA's own cost analysis beside ours: flops, transcendentals, bytes accessed."""
         given = self.target.cost_analysis
-        once = count_runs(
-            self.module, self.execution.calls, np.nan_to_num(self.flops), once=True
-        ).runs[table(self.module).computation]
-        calls = table(self.module).by_opcode(lambda o: o == "custom-call", bool)
+        module, calls = self.module, self.execution.calls
+        owner = table(module).computation
+        once = count_runs(module, calls, self.execution.taken, {}).runs[owner]
+        is_call = table(module).by_opcode(lambda o: o == "custom-call", bool)
         out = []
         for key, column in (
             ("flops", self.flops),
@@ -158,13 +170,22 @@ class Counts:
             unit = np.nan_to_num(column) * self.is_unit
             ours = float((unit * self.runs).sum())
             single = float((unit * once).sum())
-            custom = float((unit * once)[calls].sum())
+            # XLA takes the branch with most of each quantity
+            most = branches_by_work(module, calls, unit, {})
+            as_xla = count_runs(module, calls, most, {}).runs[owner]
+            every = float((unit * as_xla).sum())
+            custom = float((unit * as_xla)[is_call].sum())
             if key != "transcendentals":
-                custom += float(once[calls & self.is_unit].sum())  # XLA's -1 each
+                custom += float(as_xla[is_call & self.is_unit].sum())  # XLA's -1 each
             xla = float(given[key]) if key in given else None
-            rest = None if xla is None else single - custom - xla
-            out.append(XlaComparison(key, xla, ours, ours - single, custom, rest))
+            rest = None if xla is None else every - custom - xla
+            out.append(XlaComparison(key, xla, ours, ours - single, custom, single - every, rest))
         return tuple(out)
+
+    def running(self: C, execution: Runs) -> C:
+        """The same counts if computations run as often as ``execution`` says."""
+        runs = execution.runs[table(self.module).computation]
+        return replace(self, runs=runs, execution=execution)
 
 
 _CYCLES = re.compile(r'"estimated_cycles"\s*:\s*"?(\d{1,15})')
@@ -183,11 +204,13 @@ def count(module: Module, target: Target, trips: Mapping[str, int] | None = None
     main = main_spaces(platform(module, target))
     in_main = bytes_accessed(module, calls.executed, only=main) if spaces else accessed
     heaviest = np.nan_to_num(work.flops) + np.nan_to_num(accessed) * FLOPS_PER_BYTE_OF_BRANCH
-    execution = count_runs(module, calls, heaviest, trips=trips)
+    by_loop = trip_counts(module, trips or {})
+    taken = branches_by_work(module, calls, heaviest, by_loop)
+    execution = count_runs(module, calls, taken, by_loop)
     container = t.by_opcode(lambda o: o in CONTAINERS or _names_again(o), bool)
 
     def inclusive(own: Floats) -> Floats:
-        return inclusive_sums(module, calls, own, execution.trips)[0]
+        return inclusive_sums(module, calls, own, by_loop)
 
     flops = inclusive(work.flops)
     flops[_with_unknown_inside(work.flops, calls, t.computation)] = np.nan

@@ -1,7 +1,7 @@
 """Which computations execute on their own, and how often.
 
     ENTRY ─ while ──body──▶ runs × trips          (condition: trips + 1)
-          ─ conditional ──▶ only the branch with most work counts
+          ─ conditional ──▶ only one branch counts: the one with most work
           ─ call, async-start ──▶ runs of the caller
           ─ fusion ──▶ not executed on its own: its cost is the fusion instruction's
           ─ reduce, sort, … ──▶ a reducer: its cost belongs to the instruction that applies it
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Module
 from ..base.loops.trips import trip_count
-from ..base.table import Table, per_module, table
+from ..base.table import per_module, table
 
 Floats = npt.NDArray[np.float64]
 
@@ -76,7 +76,8 @@ class Runs:
     unknown_parent: tuple[int, ...]
     loop: npt.NDArray[np.int64]
     condition: npt.NDArray[np.bool_]
-    branches_left_out: tuple[int, ...]  # computation indices
+    taken: Mapping[int, int]  # the branch, a computation, that each conditional takes
+    branches_left_out: tuple[int, ...]  # computations that run 0 times because of that
 
 
 def _role(opcode: str, role: str) -> Role | None:
@@ -147,25 +148,16 @@ def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
 def count_runs(
     module: Module,
     calls: Calls,
-    work: Floats,
-    *,
-    trips: Mapping[str, int] | None = None,
-    once: bool = False,
-    least: bool = False,
-    trip_counts: Mapping[int, int | None] | None = None,
+    taken: Mapping[int, int],
+    trips: Mapping[int, int | None],
 ) -> Runs:
     """Runs of every computation.
 
-    ``work`` is a figure per instruction by which the costliest branch of a conditional is
-    chosen. ``trips`` gives trip counts by name of the ``while``, overriding those of the dump;
-    a name that is not a loop of the module raises ``ValueError``. ``once`` counts every body
-    and condition once, as XLA's cost analysis does. ``least`` takes the branches with least work;
-    ``trip_counts`` are those by index of the ``while``, if already computed.
+    ``taken`` is the branch that each conditional takes, see ``branches_by_work``; ``trips`` are
+    trip counts by index of the ``while``. Loops that are not in ``trips`` count once, their
+    conditions too, as in XLA's cost analysis.
     """
     t = table(module)
-    counts = _trip_counts(t, trips or {}) if trip_counts is None else trip_counts
-    taken: dict[int, int] = {}
-    inclusive_sums(module, calls, work, {} if once else counts, least=least, taken=taken)
     runs = np.zeros(len(module.computations))
     loop_of = np.full(len(module.computations), -1, np.int64)
     in_condition = np.zeros(len(module.computations), bool)
@@ -181,8 +173,8 @@ def count_runs(
             if e.role is Role.BRANCH and taken[e.caller] != e.callee:
                 times = 0.0
                 left_out.append(e.callee)
-            elif e.role in (Role.BODY, Role.CONDITION) and not once:
-                n = counts[e.caller]
+            elif e.role in (Role.BODY, Role.CONDITION) and e.caller in trips:
+                n = trips[e.caller]
                 if n is None:
                     times = 1.0
                     loop = t.instructions[e.caller]
@@ -197,46 +189,68 @@ def count_runs(
     return Runs(
         calls,
         runs,
-        counts,
+        trips,
         tuple(unknown),
         tuple(parents),
         loop_of,
         in_condition,
+        taken,
         tuple(sorted(left_out)),
     )
 
 
-def _trip_counts(t: Table, trips: Mapping[str, int]) -> dict[int, int | None]:
-    given = dict(trips)
+def trip_counts(module: Module, given: Mapping[str, int]) -> dict[int, int | None]:
+    """Trip count of each ``while``, by index; None if unknown.
+
+    ``given`` are counts by name that override those of the dump; a name that is not a loop of the
+    module raises ``ValueError``.
+    """
+    t = table(module)
+    left = dict(given)
     counts: dict[int, int | None] = {}
     for n in t.where("while"):
         loop = t.instructions[n]
-        counts[int(n)] = given.pop(loop.name) if loop.name in given else trip_count(loop)
-    if given:
+        counts[int(n)] = left.pop(loop.name) if loop.name in left else trip_count(loop)
+    if left:
         have = ", ".join(t.instructions[n].name for n in counts) or "none"
-        raise ValueError(f"no loop is called {', '.join(given)}; the loops are: {have}")
+        raise ValueError(f"no loop is called {', '.join(left)}; the loops are: {have}")
     return counts
 
 
-def inclusive_sums(
+def branches_by_work(
     module: Module,
     calls: Calls,
-    own: Floats,
+    work: Floats,
     trips: Mapping[int, int | None],
     *,
     least: bool = False,
-    taken: dict[int, int] | None = None,
-) -> tuple[Floats, Floats]:
-    """(per instruction, per computation): own values plus those of callees, × trips.
+) -> Mapping[int, int]:
+    """The branch, as a computation, with most ``work`` of each conditional, or with least.
 
-    A conditional counts its greatest branch, the first of equals, or with ``least`` its least;
-    ``taken`` receives the choice. Loops that are not in ``trips``, or unknown there, count once.
-    NaN (unknown) counts as 0.
+    ``work`` is a figure per instruction, such as its seconds.
     """
+    return _inclusive(module, calls, work, trips, least)[1]
+
+
+def inclusive_sums(
+    module: Module, calls: Calls, own: Floats, trips: Mapping[int, int | None]
+) -> Floats:
+    """Own values of each instruction plus those of callees, × trips.
+
+    A conditional counts its greatest branch, the first of equals. Loops that are not in ``trips``,
+    or unknown there, count once. NaN (unknown) counts as 0.
+    """
+    return _inclusive(module, calls, own, trips, False)[0]
+
+
+def _inclusive(
+    module: Module, calls: Calls, own: Floats, trips: Mapping[int, int | None], least: bool
+) -> tuple[Floats, dict[int, int]]:
+    """Inclusive values by instruction, and the branch that each conditional counts."""
     t = table(module)
     value = np.nan_to_num(own)
     total = np.bincount(t.computation, value, len(module.computations)).astype(np.float64)
-    chosen: dict[int, int] = {} if taken is None else taken
+    taken: dict[int, int] = {}
     for c in calls.order:
         branches: dict[int, float] = {}
         for e in calls.below[c]:
@@ -249,11 +263,11 @@ def inclusive_sums(
             if e.role is Role.BRANCH:
                 before = branches.get(e.caller)
                 if before is None or (inner < before if least else inner > before):
-                    branches[e.caller], chosen[e.caller] = inner, e.callee
+                    branches[e.caller], taken[e.caller] = inner, e.callee
                 continue
             value[e.caller] += inner
             total[c] += inner
         for caller, inner in branches.items():
             value[caller] += inner
             total[c] += inner
-    return value, total
+    return value, taken

@@ -99,7 +99,7 @@ def add(builder: Builder, context: Context) -> None:
                 "ours": x.ours,
                 "loops": x.loops,
                 "customCalls": x.custom_calls,
-                "other": x.other,
+                "other": None if x.other is None else x.other + x.branches,
             }
             for x in cost.xla
             if x.xla is not None
