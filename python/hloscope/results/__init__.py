@@ -19,7 +19,8 @@ from ..analysis.cost.roofline.roofline import Roofline
 from ..analysis.cost.roofline.transfers import Transfer
 from ..analysis.cost.runs import Runs
 from ..analysis.cost.timeline import Timeline
-from ..analysis.diff.result import Change, CollectiveItem, Delta, Diff, Item, Place
+from ..analysis.diff.differences import Change, CollectiveItem, Delta, Item, Place
+from ..analysis.diff.result import Diff
 from ..analysis.findings.finding import Finding, Findings, Headline
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction

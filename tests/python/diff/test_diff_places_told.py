@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from hloscope.analysis.diff import places as diff_places
+from hloscope.analysis.diff.differences import Place
 from hloscope.analysis.diff.places import _differs, _lines
-from hloscope.analysis.diff.result import Place
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hloscope.analysis.passes.identity.how import How
 from hloscope.analysis.passes.identity.row import Row
 from hloscope.analysis.passes.identity.walk import follow_identity
-from hloscope.analysis.passes.steps import RESULT, SOURCE, USERS, Link
+from hloscope.analysis.passes.steps import RESULT, SOURCE, USERS, Replacement
 from identity_nodes import line, walk
 from pass_dumps import dump
 
@@ -316,8 +316,10 @@ def test_source_lines_count_while_four_of_five_stay(same: int, of: int, hold: bo
 
 def test_what_took_a_place_counts_once_and_op_names_do_not() -> None:
     found = row()
-    found.w.steps.links = [Link(2, 1, 2, USERS), Link(3, 5, 6, USERS), Link(3, 5, 7, SOURCE),
-                           Link(3, 8, 9, RESULT)]  # fmt: skip
+    found.w.steps.links = [
+        Replacement(2, 1, 2, USERS), Replacement(3, 5, 6, USERS),
+        Replacement(3, 5, 7, SOURCE), Replacement(3, 8, 9, RESULT),
+    ]  # fmt: skip
     found.w.links_seen = 1
     found._collect()
     assert found.replaced == {6: {5}, 9: {8}}

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from corpus.by_hand import write_passes
+from hloscope.analysis.passes.follow import follow
 from hloscope.analysis.passes.passes import Passes, passes
-from hloscope.analysis.passes.steps import LAYOUT, OPERANDS, RENAMED, RESULT, USERS, Node, follow
+from hloscope.analysis.passes.steps import LAYOUT, OPERANDS, RENAMED, RESULT, USERS, PassNode
 from hloscope.analysis.passes.union import union
 from hloscope.readers.files.pass_dump import read_passes
 from hloscope.readers.hlo.pass_lines import Reader
@@ -36,7 +37,7 @@ def found(folder: Path) -> Passes:
     return passes(read_passes(folder))
 
 
-def by_name(found: Passes, name: str) -> Node:
+def by_name(found: Passes, name: str) -> PassNode:
     steps = found.steps
     return next(n for n in steps.nodes if steps.versions[n.versions[0]].line.name == name)
 

@@ -1,4 +1,4 @@
-"""Instructions followed from dump to dump: each rule of ``pass_steps.py`` on a few lines.
+"""Instructions followed from dump to dump: each rule of ``follow.py`` on a few lines.
 
 Dumps are written as in ``pass_dumps.py``. Nodes are numbered as they appear, so those of the first
 dump are 0, 1, … from left to right.
@@ -7,6 +7,7 @@ dump are 0, 1, … from left to right.
 from __future__ import annotations
 
 import pytest
+from hloscope.analysis.passes.follow import PassWalk, follow
 from hloscope.analysis.passes.steps import (
     ATTRIBUTES,
     BORN,
@@ -19,8 +20,6 @@ from hloscope.analysis.passes.steps import (
     SOURCE,
     USERS,
     Steps,
-    Walk,
-    follow,
 )
 from hloscope.readers.hlo.pass_lines import Reader
 from pass_dumps import dump
@@ -346,7 +345,7 @@ def test_progress_is_told_before_each_dump_and_may_stop() -> None:
 
 def test_what_is_there_lasts_while_dumps_are_still_read() -> None:
     """Of three dumps two were read: identities are found meanwhile."""
-    walk, reader = Walk(3), Reader()
+    walk, reader = PassWalk(3), Reader()
     walk.step(0, reader.read(dump("p = f32[] parameter(0); ROOT a = f32[] tanh(p)")))
     walk.step(1, reader.read(dump("p = f32[] parameter(0); ROOT b = f32[] sine(p)")))
     assert lives(walk.steps) == [("p", 0, 3), ("a", 0, 1), ("b", 1, 3)]

@@ -6,7 +6,7 @@ Dumps are written as in ``pass_dumps.py``.
 from __future__ import annotations
 
 import pytest
-from hloscope.analysis.passes.steps import follow
+from hloscope.analysis.passes.follow import follow
 from hloscope.analysis.passes.union import _shape, union
 from hloscope.hlo import Instruction, Module
 from pass_dumps import dump

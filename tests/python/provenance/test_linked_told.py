@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hloscope.analysis.provenance.fates.fate import Cause, Fate, FateKind, Fates, Named
-from hloscope.analysis.provenance.linked.sentences import Program, Teller, _counted, _list
+from hloscope.analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, Named
+from hloscope.analysis.provenance.linked.sentences import LinkedProgram, Teller, _counted, _list
 from hloscope.hlo import Operation, StackFrame
 from hloscope.hlo.origins.python_calls import Frame
 from numbered_hlo import read
@@ -66,7 +66,7 @@ def teller(
     told = None if fates is None else Fates(tuple((kept | fates).values()))
     lines = [*(at for _, at in rows), *more]
     module = read(f"{inner}p = f32[4] parameter(0)" + (f"; {hlo}" if hlo else ""), made)
-    return Teller(Program(module, made, lines, names or {}, {"f.py": source}, told))
+    return Teller(LinkedProgram(module, made, lines, names or {}, {"f.py": source}, told))
 
 
 # -- of what a sentence is ---------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_fates(kind: str, hlo: str, said: str) -> None:
 )
 def test_calls_were_inlined(fate: str | None, said: str) -> None:
     row = op("call", TANH, callee="g")
-    cause = Cause.CAME_THROUGH if fate == "inlined" else None
+    cause = FateCause.CAME_THROUGH if fate == "inlined" else None
     fates = None if fate is None else {0: Fate(row[0], FateKind(fate), cause=cause, count=3)}
     assert teller([row], A, fates).of_operations([0]) == f"`jnp.tanh(h)` in `f` (line 3) {said}."
 
@@ -287,7 +287,7 @@ D = "d = f32[4] dot(p, p)@0"
 
 
 def gone(opcode: str, kind: str, by: str = "", became: str = "") -> Fate:
-    cause = Cause.AS_OPCODES if became else None
+    cause = FateCause.AS_OPCODES if became else None
     names = (Named(became, "r"),) if became else ()
     return Fate(Operation(1, opcode), FateKind(kind), by=by, cause=cause, names=names)
 
@@ -615,17 +615,17 @@ def test_nouns_are_counted(nouns: dict[str, int], said: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "by", "cause", "said"),
     [
-        ("rewritten", "x", Cause.SIMPLIFIED_TO_OPERAND, "was simplified away by x"),
-        ("rewritten", "x", Cause.UNROLLED, "was simplified away by x"),
-        ("rewritten", "x", Cause.AS_OPCODES, "was rewritten by x"),
-        ("rewritten", "", Cause.AS_OPCODES, "was rewritten"),
-        ("merged", "x", Cause.WITH_EQUAL, "was merged by x"),
-        ("folded", "x", Cause.TO_CONSTANT, "was folded by x"),
-        ("dead", "x", Cause.LOOP_REMOVED, "was removed by x"),
-        ("inlined", "x", Cause.NOTHING_CAME_THROUGH, "was inlined: nothing of it is left"),
+        ("rewritten", "x", FateCause.SIMPLIFIED_TO_OPERAND, "was simplified away by x"),
+        ("rewritten", "x", FateCause.UNROLLED, "was simplified away by x"),
+        ("rewritten", "x", FateCause.AS_OPCODES, "was rewritten by x"),
+        ("rewritten", "", FateCause.AS_OPCODES, "was rewritten"),
+        ("merged", "x", FateCause.WITH_EQUAL, "was merged by x"),
+        ("folded", "x", FateCause.TO_CONSTANT, "was folded by x"),
+        ("dead", "x", FateCause.LOOP_REMOVED, "was removed by x"),
+        ("inlined", "x", FateCause.NOTHING_CAME_THROUGH, "was inlined: nothing of it is left"),
     ],
 )
-def test_fates_in_short(kind: str, by: str, cause: Cause, said: str) -> None:
+def test_fates_in_short(kind: str, by: str, cause: FateCause, said: str) -> None:
     assert Fate(Operation(0, "tanh"), FateKind(kind), by=by, cause=cause).short == said
 
 

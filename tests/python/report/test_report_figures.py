@@ -8,7 +8,8 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.diff.result import Change, CollectiveItem, Delta, Diff, Item, Place
+from hloscope.analysis.diff.differences import Change, CollectiveItem, Delta, Item, Place
+from hloscope.analysis.diff.result import Diff
 from hloscope.analysis.diff.text import amount, signed, text
 from hloscope.hlo import Argument, Target
 from round_chip import GATHERED, SUMMED, chip_file, mib, program, said

@@ -1,16 +1,17 @@
 """Budgets: limits that a program must keep, for tests and CI.
 
-    budgets ─▶ RULES (check_rules.py), each ─▶ breaches   over the limit
+    budgets ─▶ RULES (rules.py), each ─▶ breaches   over the limit
                                               problems   cannot be evaluated, so do not pass
 
-A new budget needs a field in check_result.py, a keyword here and a rule in check_rules.py.
+A new budget needs a field in result.py, a keyword here and a rule in rules.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .result import MAIN_MEMORY, BudgetError, Budgets, CheckReport, Program, Size
+from ..base.captured import Captured
+from .result import MAIN_MEMORY, BudgetError, Budgets, CheckReport, Size
 from .rules import RULES, Result
 from .sizes import parse_size
 
@@ -53,7 +54,7 @@ def _sizes(given: Size | Mapping[str, Size] | None, single: str) -> dict[str, in
 
 
 def check(
-    cap: Program,
+    cap: Captured,
     *,
     max_peak: Size | Mapping[str, Size] | None = None,
     max_wire_bytes: Size | Mapping[str, Size] | None = None,
@@ -88,7 +89,7 @@ def check(
     return report
 
 
-def check_budgets(cap: Program, wanted: Budgets) -> CheckReport:
+def check_budgets(cap: Captured, wanted: Budgets) -> CheckReport:
     """The report for ``Budgets``."""
     result = Result()
     for rule in RULES:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from ...hlo import Module, Target
 from ...hlo.texts.places import whole_place
 from ..text.units import printed
 
 Size = int | str  # bytes, or "12GiB"
 MAIN_MEMORY = "device"  # the memory that ``max_peak`` is for if it names none
-
-
-class Program(Protocol):
-    """What is checked: a ``Capture``."""
-
-    @property
-    def module(self) -> Module: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def title(self) -> str: ...
 
 
 class BudgetError(AssertionError):

@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from ...hlo import Instruction, Module, StackFrame
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.shape import ELEMENT_BITS
+from ...hlo.texts.listed import and_more
+from ..base.captured import Captured
 from ..base.labels.families import OPCODES
 from ..base.lines.frames import own_line
 from ..base.memory_spaces import HOST, space_names
@@ -23,7 +25,7 @@ from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
 from ..memory.memory import analysed
 from ..text.units import size
-from .result import MAIN_MEMORY, Breach, Budgets, Program
+from .result import MAIN_MEMORY, Breach, Budgets
 
 FINDING_RULES = tuple(name for name, *_ in FINDINGS)
 
@@ -41,7 +43,7 @@ class Result:
         self.problems.append(_made(budget, message, at))
 
 
-Rule = Callable[[Program, Budgets, Result], None]
+Rule = Callable[[Captured, Budgets, Result], None]
 
 
 def _made(budget: str, message: str, at: StackFrame | None) -> Breach:
@@ -62,12 +64,12 @@ def incomplete(module: Module) -> str:
     return ""
 
 
-def peak(cap: Program, wanted: Budgets, result: Result) -> None:
+def peak(cap: Captured, wanted: Budgets, result: Result) -> None:
     for name, limit in (wanted.max_peak or {}).items():
         _peak_of(cap, name, limit, result)
 
 
-def _peak_of(cap: Program, name: str, limit: int, result: Result) -> None:
+def _peak_of(cap: Captured, name: str, limit: int, result: Result) -> None:
     budget = "max_peak" if name == MAIN_MEMORY else f"max_peak[{name}]"
     why = incomplete(cap.module)
     if not why:
@@ -98,7 +100,7 @@ def _peak_of(cap: Program, name: str, limit: int, result: Result) -> None:
     result.breach(budget, said, frame)
 
 
-def wire_bytes(cap: Program, wanted: Budgets, result: Result) -> None:
+def wire_bytes(cap: Captured, wanted: Budgets, result: Result) -> None:
     if wanted.max_wire_bytes is None:
         return
     why = incomplete(cap.module)
@@ -170,7 +172,7 @@ def _crosses(r: Collective) -> bool:
     return r.group_size != 1
 
 
-def forbidden(cap: Program, wanted: Budgets, result: Result) -> None:
+def forbidden(cap: Captured, wanted: Budgets, result: Result) -> None:
     for what in wanted.forbid:
         budget = f"forbid: {what}"
         try:
@@ -187,7 +189,7 @@ def forbidden(cap: Program, wanted: Budgets, result: Result) -> None:
 Found = Iterator[tuple[str, StackFrame | None]]
 
 
-def _matches(cap: Program, what: str) -> Found:
+def _matches(cap: Captured, what: str) -> Found:
     kind, over, axis = what.strip().partition(" over ")
     kind, axis = kind.strip(), axis.strip()
     if kind in (*KINDS, *OF_PERMUTES, "collective"):
@@ -219,7 +221,7 @@ def _matches(cap: Program, what: str) -> Found:
     raise ValueError(f"not a collective, a type, an opcode or host-transfer{hint}")
 
 
-def _findings(cap: Program, kind: str) -> Found:
+def _findings(cap: Captured, kind: str) -> Found:
     """What ``cap.findings`` says, for one rule or all; it needs a compiled program."""
     found = findings(cap.module, cap.target)
     for failure in found.failed:
@@ -234,7 +236,7 @@ def _has(i: Instruction, kind: str) -> bool:
     return any(s.element_type == kind for s in i.shape.leaves())
 
 
-def _collectives(cap: Program, kind: str, axis: str) -> Found:
+def _collectives(cap: Captured, kind: str, axis: str) -> Found:
     found = collectives(cap.module, cap.target)
     rows = [r for r in found if kind in ("collective", r.kind) or kind in _opcodes(r)]
     if axis and rows:
@@ -290,12 +292,11 @@ def _instructions(module: Module, test: Callable[[Instruction], bool]) -> Found:
             groups.setdefault((at.file, at.line) if at else ("", 0), []).append(i)
     for found in groups.values():
         first = found[0]
-        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-        said = f"%{first.name} = {first.shape.dense_text} {first.opcode}{more}"
-        yield said, source_frame(first)
+        more = and_more(len(found) - 1)
+        yield f"%{first.name} = {first.shape.dense_text} {first.opcode}{more}", source_frame(first)
 
 
-def instructions(cap: Program, wanted: Budgets, result: Result) -> None:
+def instructions(cap: Captured, wanted: Budgets, result: Result) -> None:
     limit = wanted.max_instructions
     if limit is None:
         return
@@ -309,7 +310,7 @@ def instructions(cap: Program, wanted: Budgets, result: Result) -> None:
         result.kept.append(f"max_instructions: {count:,} of {limit:,}")
 
 
-def donation(cap: Program, wanted: Budgets, result: Result) -> None:
+def donation(cap: Captured, wanted: Budgets, result: Result) -> None:
     patterns = wanted.require_donation
     if not patterns:
         return

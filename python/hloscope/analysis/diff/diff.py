@@ -1,9 +1,9 @@
 """What differs between two programs: totals, and instruction by instruction.
 
-    a, b ─▶ diff_match.sides ─▶ pairs of computations, from ENTRY on ─▶ diff_match.match
-                                  ▲                                          │
-                                  └── what matched instructions call ◀───────┤
-                                                                             ▼
+    a, b ─▶ match.sides ─▶ pairs of computations, from ENTRY on ─▶ match.match
+                             ▲                                         │
+                             └──── what matched instructions call ◀────┤
+                                                                       ▼
                                                    removed, added, changed, and the totals
 
 Names, numbers in names, order and metadata are not differences. Layouts are.
@@ -14,34 +14,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from ...hlo import Computation, Instruction, Module, Target
+from ...hlo import Computation, Instruction, Module
+from ...hlo.texts.listed import shortened
+from ..base.captured import Captured
 from ..base.lines.frames import own_line
 from ..comms.collective import Collective, total_of
 from ..comms.collectives import collectives
 from ..memory.memory import analysed
 from ..report.summary import summarize
+from .differences import Change, CollectiveItem, Delta, Item
 from .match import Side, match, meaning, sides
 from .places import by_line, by_scope
-from .result import Change, CollectiveItem, Delta, Diff, Item
+from .result import Diff
 
 # Instructions that hold values together and do nothing: only the number that differ is given.
 PLUMBING = frozenset({"tuple", "get-tuple-element", "bitcast"})
 
 
-class Program(Protocol):
-    """What is compared: a ``Capture``."""
-
-    @property
-    def module(self) -> Module: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def title(self) -> str: ...
-
-
-def diff(a: Program, b: Program) -> Diff:
+def diff(a: Captured, b: Captured) -> Diff:
     """Compares two captures by structure, whatever the names of their instructions.
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
@@ -49,14 +41,14 @@ def diff(a: Program, b: Program) -> Diff:
     return compare(a, b)[0]
 
 
-def compare(a: Program, b: Program) -> tuple[Diff, tuple[tuple[int, int], ...]]:
+def compare(a: Captured, b: Captured) -> tuple[Diff, tuple[tuple[int, int], ...]]:
     """The diff, and the pairs of matching instructions of ``a`` and ``b``, by index."""
     # 1. Instructions.
-    found = _Instructions(a.module, b.module)
+    matched = _Instructions(a.module, b.module)
     # 2. Totals of each side.
     sums = [summarize(p.module, p.target) for p in (a, b)]
     rows = [collectives(p.module, p.target).rows for p in (a, b)]
-    told = Diff(
+    differences = Diff(
         title_a=a.title,
         title_b=b.title,
         totals=(*_modelled(sums), *_totals(sums, rows)),
@@ -64,18 +56,18 @@ def compare(a: Program, b: Program) -> tuple[Diff, tuple[tuple[int, int], ...]]:
         fusions=_counted("", sums[0]["fusions"], sums[1]["fusions"]),
         collectives=_counted("B", _wire(rows[0]), _wire(rows[1])),
         memory=_counted("B", _categories(a), _categories(b)),
-        matched=found.matched,
-        removed=tuple(i for i in found.removed if i.opcode not in PLUMBING),
-        added=tuple(i for i in found.added if i.opcode not in PLUMBING),
-        changed=tuple(c for c in found.changed if c.a.opcode not in PLUMBING),
+        matched=matched.matched,
+        removed=tuple(i for i in matched.removed if i.opcode not in PLUMBING),
+        added=tuple(i for i in matched.added if i.opcode not in PLUMBING),
+        changed=tuple(c for c in matched.changed if c.a.opcode not in PLUMBING),
         removed_collectives=_only(rows[0], rows[1]),
         added_collectives=_only(rows[1], rows[0]),
         lines=by_line(a, b),
         scopes=by_scope(a, b),
-        plumbing=sum(i.opcode in PLUMBING for i in (*found.removed, *found.added))
-        + sum(c.a.opcode in PLUMBING for c in found.changed),
+        plumbing=sum(i.opcode in PLUMBING for i in (*matched.removed, *matched.added))
+        + sum(c.a.opcode in PLUMBING for c in matched.changed),
     )
-    return told, tuple(found.pairs)
+    return differences, tuple(matched.pairs)
 
 
 class _Instructions:
@@ -206,15 +198,11 @@ def _fields(x: Instruction, y: Instruction) -> tuple[tuple[str, str, str], ...]:
             out.append(("value", x.literal or "", y.literal or ""))
         p, q = meaning(x), meaning(y)
         out += [(k, p.get(k, ""), q.get(k, "")) for k in {**p, **q} if p.get(k, "") != q.get(k, "")]
-    return tuple((k, _cut(u), _cut(v)) for k, u, v in out)
-
-
-def _cut(text: str, limit: int = 300) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return tuple((k, shortened(u), shortened(v)) for k, u, v in out)
 
 
 def _names(i: Instruction) -> str:
-    return _cut(", ".join(f"%{o.name}" for o in i.operands))
+    return shortened(", ".join(f"%{o.name}" for o in i.operands))
 
 
 def _rewired(a: Side, b: Side, i: int, j: int, to_b: list[int], to_a: dict[int, int]) -> bool:
@@ -279,7 +267,7 @@ def _wire(rows: tuple[Collective, ...]) -> Mapping[str, float | None]:
     }
 
 
-def _categories(p: Program) -> Mapping[str, float]:
+def _categories(p: Captured) -> Mapping[str, float]:
     if p.module.dialect != "hlo" or p.module.entry is None:
         return {}  # unknown in a dump that was cut before its ENTRY
     return analysed(p.module, p.target).by_category

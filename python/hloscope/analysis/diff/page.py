@@ -1,4 +1,4 @@
-"""A ``Diff`` as one offline page: tables, no script, nothing from the network."""
+"""Differences as one offline page: tables, no script, nothing from the network."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from ...hlo.texts.places import whole_place
+from .differences import Delta, Differences, Item, Place
 from .text import amount, place_parts, signed
-
-if TYPE_CHECKING:
-    from .result import Delta, Diff, Item, Place
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 
@@ -52,7 +49,7 @@ details{margin-top:8px}summary{cursor:pointer;color:var(--dim)}
 """
 
 
-def page(diff: Diff) -> str:
+def page(diff: Differences) -> str:
     """The page as a string. Names are escaped; the policy allows this style, and no script."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     title = f"{escape(diff.title_a)} ↔ {escape(diff.title_b)}"
@@ -69,7 +66,7 @@ def page(diff: Diff) -> str:
     )
 
 
-def tables(diff: Diff, index: Sequence[Mapping[str, int]] = ({}, {})) -> str:
+def tables(diff: Differences, index: Sequence[Mapping[str, int]] = ({}, {})) -> str:
     """The body as HTML. ``index``: the instructions of each side that a click can select."""
     title = f"{escape(diff.title_a)} ↔ {escape(diff.title_b)}"
     if diff:
@@ -187,7 +184,7 @@ def _bars(a: float | None, b: float | None) -> str:
     )
 
 
-def _collectives(diff: Diff) -> str:
+def _collectives(diff: Differences) -> str:
     rows = [
         (
             where,
@@ -209,7 +206,7 @@ def _collectives(diff: Diff) -> str:
     return _table("Collectives on one side only, equal ones grouped", heads, rows, " n  nnn")
 
 
-def _changes(diff: Diff, a: Mapping[str, int], b: Mapping[str, int]) -> str:
+def _changes(diff: Differences, a: Mapping[str, int], b: Mapping[str, int]) -> str:
     rows = []
     for change in diff.changed:
         name = _named(change.a.name, a, "first")

@@ -8,36 +8,33 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...hlo.texts.places import base_name, is_cell, short_place
+from ..base.captured import Captured
 from ..base.lines.op_name import parse_op_name
 from ..cost.cost import estimated
 from ..report.source import source
 from ..text.units import duration, size
-from .result import Place
-
-if TYPE_CHECKING:
-    from .diff import Program
+from .differences import Place
 
 Sums = dict[str, list[float]]  # name -> [seconds, wire bytes, live bytes]
 _DEPTH = 2  # how many scopes name a place
 
 
-def by_line(a: Program, b: Program) -> tuple[Place, ...]:
+def by_line(a: Captured, b: Captured) -> tuple[Place, ...]:
     """Lines of the user's own code whose time, wire or live bytes differ, largest change first."""
     return _places(a, b, _lines, live=True)
 
 
-def by_scope(a: Program, b: Program) -> tuple[Place, ...]:
+def by_scope(a: Captured, b: Captured) -> tuple[Place, ...]:
     """Scopes, such as layers, whose time or wire bytes differ, largest change first."""
     return _places(a, b, _scopes, live=False)
 
 
 def _places(
-    a: Program, b: Program, sums: Callable[[Program, dict[str, str]], Sums], *, live: bool
+    a: Captured, b: Captured, sums: Callable[[Captured, dict[str, str]], Sums], *, live: bool
 ) -> tuple[Place, ...]:
     if any(p.module.dialect != "hlo" or p.module.entry is None for p in (a, b)):
         return ()
@@ -70,7 +67,7 @@ def _differs(place: Place) -> bool:
     return size(w[0]) != size(w[1]) or (live is not None and size(live[0]) != size(live[1]))
 
 
-def _lines(p: Program, names: dict[str, str]) -> Sums:
+def _lines(p: Captured, names: dict[str, str]) -> Sums:
     out: Sums = defaultdict(lambda: [0.0, 0.0, 0.0])
     for line in source(p.module, p.target).lines:
         own = line.own
@@ -86,7 +83,7 @@ def _lines(p: Program, names: dict[str, str]) -> Sums:
     return out
 
 
-def _scopes(p: Program, names: dict[str, str]) -> Sums:
+def _scopes(p: Captured, names: dict[str, str]) -> Sums:
     cost = estimated(p.module, p.target)
     r = cost.roofline
     seconds = np.zeros(len(cost.runs)) if r is None else np.nan_to_num(r.step_seconds)

@@ -1,116 +1,25 @@
-"""What ``diff`` returns: plain frozen data."""
+"""What ``diff`` returns."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from .differences import Differences
+from .page import page
+from .text import text
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """A quantity on both sides; None if it is unknown."""
-
-    name: str
-    unit: str  # "", "B", "FLOP", "s"
-    a: float | None
-    b: float | None
-
-    @property
-    def change(self) -> float | None:
-        """b - a; None if either is unknown."""
-        return None if self.a is None or self.b is None else self.b - self.a
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One instruction, as data."""
-
-    name: str
-    opcode: str
-    shape: str
-    computation: str
-    op_name: str
-    line: str  # "train.py:31"; '' unknown
-    bytes: int  # output, dense
-    inside: int = 0  # instructions of computations that only it calls
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One instruction on both sides, and what differs: field → (a, b) as text."""
-
-    a: Item
-    b: Item
-    fields: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveItem:
-    """A logical collective of one side only. Bytes per execution, wire bytes per device."""
-
-    kind: str
-    axes: str
-    payload_bytes: int
-    wire_bytes: int | None
-    executions: int | None
-    line: str
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A source line or a scope: its cost in each of the two programs.
-
-    Seconds are modelled, per step; bytes are per device. None if unknown.
-    """
-
-    name: str  # "train.py:31 h = x @ w" or "layers/mlp"
-    seconds: tuple[float | None, float | None]
-    wire_bytes: tuple[float, float]
-    live_bytes: tuple[float, float] | None  # at the peak; not known by scope
-
-    @property
-    def seconds_change(self) -> float:
-        a, b = self.seconds
-        return (b or 0.0) - (a or 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Diff:
+@dataclass(frozen=True, slots=True, repr=False)
+class Diff(Differences):
     """What ``hs.diff`` returns; true if the programs differ. Prints as text."""
-
-    title_a: str
-    title_b: str
-    totals: tuple[Delta, ...]
-    opcodes: tuple[Delta, ...]  # only those that differ
-    fusions: tuple[Delta, ...]  # by kind, only those that differ
-    collectives: tuple[Delta, ...]  # wire bytes by kind and axes, only those that differ
-    memory: tuple[Delta, ...]  # live at the peak by category, only those that differ
-    matched: int
-    removed: tuple[Item, ...]
-    added: tuple[Item, ...]
-    changed: tuple[Change, ...]
-    removed_collectives: tuple[CollectiveItem, ...]
-    added_collectives: tuple[CollectiveItem, ...]
-    lines: tuple[Place, ...] = ()  # only those that differ, most time first
-    scopes: tuple[Place, ...] = ()
-    plumbing: int = 0  # differences of tuples and their elements, which are not listed
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.changed or self.plumbing)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as ``hloscope diff --json`` prints it."""
-        return {"different": bool(self), **asdict(self)}
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """One offline page without scripts. Writes ``path`` and returns it, or returns the page."""
-        from .page import page
-
-        text = page(self)
+        made = page(self)
         if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8")
+            return made
+        Path(path).write_text(made, encoding="utf-8")
         return Path(path)
 
     def show(self, *, height: int = 760) -> None:
@@ -121,6 +30,4 @@ class Diff:
         print(self)
 
     def __repr__(self) -> str:
-        from .text import text
-
         return text(self)

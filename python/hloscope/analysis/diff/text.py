@@ -1,21 +1,19 @@
-"""A ``Diff`` as text: totals, what changed, then instructions, at most ``limit`` of each kind."""
+"""Differences as text: totals, what changed, then instructions, at most ``limit`` of each kind."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from ...hlo.texts.listed import and_more
 from ...hlo.texts.places import whole_place
 from ..text.units import count, duration, printed, quantity, size
-
-if TYPE_CHECKING:
-    from .result import Change, CollectiveItem, Delta, Diff, Item, Place
+from .differences import Change, CollectiveItem, Delta, Differences, Item, Place
 
 LIMIT = 40  # instructions of each kind
 
 
-def text(diff: Diff, limit: int = LIMIT) -> str:
+def text(diff: Differences, limit: int = LIMIT) -> str:
     """For a terminal: control characters of names are escaped."""
     return printed(_lines(diff, limit))
 
@@ -44,7 +42,7 @@ def signed(delta: Delta) -> str:
     return text if share.strip("+-") == "0.0%" else f"{text} ({share})"
 
 
-def _lines(diff: Diff, limit: int) -> Iterator[str]:
+def _lines(diff: Differences, limit: int) -> Iterator[str]:
     yield f"a: {diff.title_a}"
     yield f"b: {diff.title_b}"
     if not diff:
@@ -94,7 +92,7 @@ def _section(title: str, lines: Iterable[str], limit: int) -> Iterator[str]:
     for line in found[:limit]:
         yield f"  {line}"
     if len(found) > limit:
-        yield f"  … and {len(found) - limit:,} more"
+        yield f"  …{and_more(len(found) - limit)}"
 
 
 def item_text(item: Item) -> str:

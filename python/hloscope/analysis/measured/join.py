@@ -14,11 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...hlo import Module
+from ...hlo.texts.listed import listed
 from .events import MeasuredEvents, TracedEvents, joined, start_of
 from .measured import Measured
 
 
-class Timed(Protocol):
+class TraceRow(Protocol):
     """What is needed of one row of a trace."""
 
     @property
@@ -39,7 +40,7 @@ class Timed(Protocol):
     def beside(self) -> bool: ...
 
 
-class Matched(Protocol):
+class TraceMatch(Protocol):
     """Which rows belong to the module, and what is known about them."""
 
     @property
@@ -55,7 +56,7 @@ class Matched(Protocol):
     def __contains__(self, row: Any, /) -> bool: ...
 
 
-class Traced(Protocol):
+class TraceData(Protocol):
     """What is needed of a trace beside its rows."""
 
     @property
@@ -70,11 +71,11 @@ class Traced(Protocol):
 
 def join(
     module: Module,
-    ops: Iterable[Timed],
+    ops: Iterable[TraceRow],
     steps: int | None = None,
     *,
-    match: Matched | None = None,
-    trace: Traced | None = None,
+    match: TraceMatch | None = None,
+    trace: TraceData | None = None,
 ) -> Measured:
     """Times of this module's instructions, divided by ``steps``.
 
@@ -85,7 +86,7 @@ def join(
     their name is known.
     """
     ops = list(ops)
-    mine: list[Timed] = []
+    mine: list[TraceRow] = []
     others: dict[str, float] = {}
     for o in ops:
         if o.module in ("", module.name) if match is None else o in match:
@@ -163,13 +164,13 @@ def _unrecorded(
     out = []
     wanted = min(len(names), module.num_partitions * module.replica_count)
     if devices and len(devices) < wanted:
-        have = _listed([names.get(d, str(d)) for d in devices])
+        have = listed([names.get(d, str(d)) for d in devices], 4)
         out.append(f"{len(devices)} of {wanted} devices recorded this program: {have}")
     asynchronous = [d for d in devices if d in recorded]
     if not any("TPU" in names.get(d, "") for d in devices):
         return out
     if asynchronous and len(asynchronous) < len(devices):
-        have = _listed([names.get(d, str(d)) for d in asynchronous])
+        have = listed([names.get(d, str(d)) for d in asynchronous], 4)
         out.append(
             f"{len(asynchronous)} of {len(devices)} devices recorded asynchronous operations:"
             f" {have}; their times are of {'it' if len(asynchronous) == 1 else 'these'} alone"
@@ -177,10 +178,6 @@ def _unrecorded(
     elif not asynchronous and any(i.opcode.endswith("-start") for i in module.instructions):
         out.append("no device recorded asynchronous operations, of which the program has some")
     return out
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _once(module: Module) -> list[int]:
@@ -200,11 +197,11 @@ def _once(module: Module) -> list[int]:
     return out
 
 
-def _own(o: Timed) -> float:
+def _own(o: TraceRow) -> float:
     return o.seconds if o.self_seconds is None else o.self_seconds
 
 
-def _label(o: Timed, module: Module) -> str:
+def _label(o: TraceRow, module: Module) -> str:
     name = o.module or "a program without a name"
     same = o.module == module.name and o.program is not None
     return f"{name} (program {o.program})" if same else name

@@ -1,6 +1,6 @@
 """Measured time of each instruction on each device, from a profiler trace.
 
-``measured_join.py`` makes it. On CPU a fused region may be reported under the name of the
+``join.py`` makes it. On CPU a fused region may be reported under the name of the
 instruction that calls it; what matches no instruction is kept apart and counted.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module
+from ...hlo.texts.listed import listed
 from ..text.units import duration, grid, printed, short
 from .events import MeasuredEvents
 
@@ -225,11 +226,10 @@ class Measured:
             ("in kernels and copies that belong to no HLO operation", self.unnamed),
         ):
             if seconds:
-                first = sorted(seconds.items(), key=lambda x: -x[1])[:3]
-                names = ", ".join(f"{short(name)} {duration(s)}" for name, s in first)
-                more = f" and {len(seconds) - 3} more" if len(seconds) > 3 else ""
+                longest = sorted(seconds.items(), key=lambda x: -x[1])
+                names = listed([f"{short(name)} {duration(s)}" for name, s in longest])
                 total = duration(sum(seconds.values()))
-                out.append(f"not in these figures: {total} {what} ({names}{more})")
+                out.append(f"not in these figures: {total} {what} ({names})")
         return tuple(out)
 
     def summary(self) -> dict[str, float | int | None]:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...hlo.collective_kinds import KINDS
 from ...hlo.snapshots import Snapshot
+from .follow import follow
 from .row import COUNTED, Pass
-from .steps import Steps, follow
+from .steps import Steps
 from .text import table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...hlo import Computation, Instruction, Module
 from ...hlo.columns import NEVER_CALLS, called_names
 from ...hlo.parts import FrameTable
 from ...hlo.shape import Shape, parse_shape
-from .steps import Node, Steps
+from .steps import PassNode, Steps
 
 _CALLED = re.compile(r"(?<![\w.\-])%([\w.\-]+)")
 _PREDECESSORS = re.compile(r",? ?control-predecessors=\{[^{}]*\}")
@@ -162,7 +162,7 @@ class _Names:
 
         return _CALLED.sub(put, attributes)
 
-    def earlier(self, node: Node) -> list[str]:
+    def earlier(self, node: PassNode) -> list[str]:
         """What it called earlier and no longer calls; for one name, all that had it meanwhile."""
         versions = [self._steps.versions[v] for v in node.versions]
         ends = [v.row for v in versions[1:]] + [node.last]

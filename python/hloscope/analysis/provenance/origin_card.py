@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Origin:
+class OperationOrigin:
     """One operation that an instruction comes from; ``calls`` outermost first.
 
     ``frames`` is the Python stack of the operation, innermost first, () if it has none.
@@ -84,7 +84,7 @@ class OriginCard:
     """
 
     instruction: Instruction
-    origins: tuple[Origin, ...]
+    origins: tuple[OperationOrigin, ...]
     made_by: str = ""
     inferred: str = ""
     agreement: float | None = None
@@ -92,7 +92,7 @@ class OriginCard:
     def __len__(self) -> int:
         return len(self.origins)
 
-    def __getitem__(self, k: int) -> Origin:
+    def __getitem__(self, k: int) -> OperationOrigin:
         return self.origins[k]
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ def origin_card(
     for o in origins.of[instruction.index]:
         call = origins.python.of(o)
         rows.append(
-            Origin(
+            OperationOrigin(
                 origins.operations[o.operation],
                 tuple(origins.operations[n] for n in o.calls),
                 frames.get(o.operation, ()),

@@ -42,7 +42,7 @@ def _same_file(path: str, asked: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Traced:
+class LineTrace:
     """The instructions of a line and the pass that first had each, "" if unknown.
 
     ``fates`` are those of the line's operations, if every pass was dumped.
@@ -84,7 +84,7 @@ class Traced:
 
 def trace_line(
     module: Module, place: str, passes: Passes | None = None, fates: Fates | None = None
-) -> Traced:
+) -> LineTrace:
     """The instructions whose Python stack goes through a line.
 
     Raises ``LookupError`` if there are none, ``ValueError`` for what is not a line.
@@ -99,4 +99,4 @@ def trace_line(
         raise LookupError(f"no instruction of {module.name} is at {place}{files}")
     rows = [passes.made(i.name) if passes is not None else None for i in found]
     made = tuple(r.title if r is not None else "" for r in rows)
-    return Traced(place, found, made, fates)
+    return LineTrace(place, found, made, fates)

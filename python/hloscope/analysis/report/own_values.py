@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module
+from ...hlo.texts.listed import listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +38,7 @@ class OwnValues:
         """Names that matched no instruction, in a sentence; "" if all did."""
         if not self.unmatched:
             return ""
-        few = ", ".join(self.unmatched[:3])
-        more = f" and {len(self.unmatched) - 3:,} more" if len(self.unmatched) > 3 else ""
-        return f"{self.label}: no instruction is called {few}{more}"
+        return f"{self.label}: no instruction is called {listed(self.unmatched)}"
 
 
 def own_values(

@@ -1,4 +1,4 @@
-"""Lists in sentences, cut after a few words."""
+"""Lists and texts in sentences, cut where they are long."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def listed(words: Sequence[str], most: int = 3) -> str:
 def and_more(left: int) -> str:
     """`` and 1,234 more``; "" if nothing is left."""
     return f" and {left:,} more" if left > 0 else ""
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """At most that many characters; "…" stands for the rest."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

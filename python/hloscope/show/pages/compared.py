@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...analysis.diff.diff import Program, compare
+from ...analysis.base.captured import Captured
+from ...analysis.diff.diff import compare
 from ...analysis.diff.page import STYLE, tables
 from ...analysis.diff.page import page as tables_page
 from ...analysis.diff.result import Diff
@@ -68,7 +69,7 @@ class Comparison(Diff):
     """
 
     __slots__ = ("_sides",)
-    _sides: tuple[Program, Program, tuple[tuple[int, int], ...]]
+    _sides: tuple[Captured, Captured, tuple[tuple[int, int], ...]]
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """One offline page. Writes ``path`` and returns it, or returns the page."""
@@ -91,7 +92,7 @@ class Comparison(Diff):
         return {"text/plain": repr(self), "text/html": frame(self, 760)}
 
 
-def diff(a: Program, b: Program) -> Diff:
+def diff(a: Captured, b: Captured) -> Diff:
     """Compares two captures by structure, whatever the names of their instructions.
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
@@ -166,7 +167,7 @@ def page(made: Diff) -> str:
     )
 
 
-def _blocks(p: Program, suffix: str, of: Any, pair: Any) -> list[str]:
+def _blocks(p: Captured, suffix: str, of: Any, pair: Any) -> list[str]:
     def columns(builder: Builder, context: Context) -> None:
         builder.column("diff.of", "u8", of)
         builder.column("diff.pair", "i32", pair)

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from ....readers.hlo.pass_lines import Body, Line, Reader, called
-from ..steps import Walk
+from ..follow import PassWalk
 from .how import How
 from .op_names import components
 from .row import Row
@@ -27,8 +27,8 @@ Ids = tuple[int, ...]
 HELPERS = frozenset(["broadcast", "convert", "reshape", "constant", "transpose"])
 
 
-class IdentityWalk(Walk):
-    """Follows nodes as ``Walk`` does, and knows from which first ones each comes.
+class IdentityWalk(PassWalk):
+    """Follows nodes as ``PassWalk`` does, and knows from which first ones each comes.
 
     A first instruction is identified by its node's number.
     """

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from ....hlo import Instruction, Module, Operation
-from .fate import Cause, Fate, FateKind, Named, hlo_opcode
+from .fate import Fate, FateCause, FateKind, Named, hlo_opcode
 
 _DEPTH = 24
 _MOST = 64
@@ -40,7 +40,7 @@ class Constants:
         """``rows``: the fates that are already known, by operation."""
         constant = self._written.get(operation.number)
         if constant is None:
-            return Fate(operation, FateKind.UNKNOWN, cause=Cause.NAMELESS_CONSTANT)
+            return Fate(operation, FateKind.UNKNOWN, cause=FateCause.NAMELESS_CONSTANT)
         there = [i for i in self._at_uses(constant) if i.opcode == "constant"]
         there = list(dict.fromkeys(there))
         equal = [i for i in there if same_value(constant, i)]
@@ -51,10 +51,10 @@ class Constants:
             return Fate(operation, kind, tuple(equal), into if every else ())
         unprinted = tuple(Named.of(i) for i in there if same_value(constant, i) is None)
         if unprinted:
-            cause = Cause.UNPRINTED_CONSTANT
+            cause = FateCause.UNPRINTED_CONSTANT
             return Fate(operation, FateKind.UNKNOWN, cause=cause, names=unprinted)
         if there:
-            return Fate(operation, FateKind.FOLDED, tuple(there), cause=Cause.INTO_CONSTANT)
+            return Fate(operation, FateKind.FOLDED, tuple(there), cause=FateCause.INTO_CONSTANT)
         return self._with_users(operation, constant, rows)
 
     def _with_users(
@@ -63,16 +63,16 @@ class Constants:
         users = [rows.get(o.operation) for u in constant.users for o in u.origins[:1]]
         known = [f for f in users if f is not None]
         if not constant.users:
-            return Fate(operation, FateKind.DEAD, cause=Cause.UNUSED)
+            return Fate(operation, FateKind.DEAD, cause=FateCause.UNUSED)
         if len(known) == len(constant.users):
             kinds, by = {f.kind for f in known}, {f.by for f in known}
             one = by.pop() if len(by) == 1 else ""
             if kinds == {FateKind.DEAD}:
-                return Fate(operation, FateKind.DEAD, by=one, cause=Cause.USERS_REMOVED)
+                return Fate(operation, FateKind.DEAD, by=one, cause=FateCause.USERS_REMOVED)
             if kinds == {FateKind.FOLDED}:
-                cause = Cause.TO_CONSTANT_WITH_USERS
+                cause = FateCause.TO_CONSTANT_WITH_USERS
                 return Fate(operation, FateKind.FOLDED, by=one, cause=cause)
-        return Fate(operation, FateKind.UNKNOWN, cause=Cause.NAMELESS_CONSTANT)
+        return Fate(operation, FateKind.UNKNOWN, cause=FateCause.NAMELESS_CONSTANT)
 
     # -- the StableHLO program ---------------------------------------------------------
 

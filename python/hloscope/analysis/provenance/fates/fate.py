@@ -52,7 +52,7 @@ class FateKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Cause(Enum):
+class FateCause(Enum):
     """How an operation met its fate, or why that is not known."""
 
     # unknown
@@ -88,7 +88,7 @@ class Cause(Enum):
     WITH_EQUAL = "it and its users were merged with equal ones"
 
 
-_SIMPLIFIED_AWAY = frozenset([Cause.SIMPLIFIED_TO_OPERAND, Cause.UNROLLED])
+_SIMPLIFIED_AWAY = frozenset([FateCause.SIMPLIFIED_TO_OPERAND, FateCause.UNROLLED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Fate:
     into: tuple[Instruction, ...] = ()
     by: str = ""
     other: Operation | None = None
-    cause: Cause | None = None
+    cause: FateCause | None = None
     names: tuple[Named, ...] = ()
     count: int = 0
     with_users: bool = False
@@ -202,43 +202,47 @@ _NAMELESS = "XLA's import gives constants no names"
 _NO_PASS = "no pass is known that removed it"
 # How an operation met its fate, as part of the sentence.
 _HOW = {
-    Cause.NOT_SHOWN: lambda fate: "",
-    Cause.PASSES_NOT_KEPT: lambda fate: "its passes were not kept",
-    Cause.NO_PASS_REMOVED_IT: lambda fate: _NO_PASS,
-    Cause.MAY_BE_AN_EQUAL_ONE: lambda fate: (
+    FateCause.NOT_SHOWN: lambda fate: "",
+    FateCause.PASSES_NOT_KEPT: lambda fate: "its passes were not kept",
+    FateCause.NO_PASS_REMOVED_IT: lambda fate: _NO_PASS,
+    FateCause.MAY_BE_AN_EQUAL_ONE: lambda fate: (
         f"{_NO_PASS}; it may be one of several equal ones that cannot be told apart"
     ),
-    Cause.NAMELESS_CONSTANT: lambda fate: _NAMELESS,
-    Cause.UNPRINTED_CONSTANT: lambda fate: (
+    FateCause.NAMELESS_CONSTANT: lambda fate: _NAMELESS,
+    FateCause.UNPRINTED_CONSTANT: lambda fate: (
         f"{_NAMELESS}, and the value of {names(fate.names)} is not printed"
     ),
-    Cause.CAME_THROUGH: lambda fate: (
+    FateCause.CAME_THROUGH: lambda fate: (
         f"{fate.count:,} instruction{'s' * (fate.count != 1)} came from it"
     ),
-    Cause.BODY_IN_PLACE: lambda fate: "what it holds took its place",
-    Cause.NOTHING_CAME_THROUGH: lambda fate: "nothing of it is left",
-    Cause.NOT_KNOWN_TO_COME_THROUGH: lambda fate: "no instruction is known to have come through it",
-    Cause.UNUSED: lambda fate: "",
-    Cause.USERS_REMOVED: lambda fate: "what used it was removed",
-    Cause.USER_STOPPED_READING: lambda fate: f"what used it, {fate.names[0]}, no longer needed it",
-    Cause.LOOP_REMOVED: lambda fate: "the loop whose end it decides is gone",
-    Cause.TO_CONSTANT: lambda fate: f"to a {_constant(fate)}",
-    Cause.INTO_CONSTANT: lambda fate: f"into another {_constant(fate)}",
-    Cause.TO_CONSTANT_WITH_USERS: lambda fate: "to a constant with what used it",
-    Cause.AS_OPCODES: _opcodes,
-    Cause.AS_NAMELESS: lambda fate: f"as {fate.names[0].opcode} without a name",
-    Cause.AS_OTHER: lambda fate: f"as {fate.names[0]}, there already",
-    Cause.ABSORBED: lambda fate: (
+    FateCause.BODY_IN_PLACE: lambda fate: "what it holds took its place",
+    FateCause.NOTHING_CAME_THROUGH: lambda fate: "nothing of it is left",
+    FateCause.NOT_KNOWN_TO_COME_THROUGH: lambda fate: (
+        "no instruction is known to have come through it"
+    ),
+    FateCause.UNUSED: lambda fate: "",
+    FateCause.USERS_REMOVED: lambda fate: "what used it was removed",
+    FateCause.USER_STOPPED_READING: lambda fate: (
+        f"what used it, {fate.names[0]}, no longer needed it"
+    ),
+    FateCause.LOOP_REMOVED: lambda fate: "the loop whose end it decides is gone",
+    FateCause.TO_CONSTANT: lambda fate: f"to a {_constant(fate)}",
+    FateCause.INTO_CONSTANT: lambda fate: f"into another {_constant(fate)}",
+    FateCause.TO_CONSTANT_WITH_USERS: lambda fate: "to a constant with what used it",
+    FateCause.AS_OPCODES: _opcodes,
+    FateCause.AS_NAMELESS: lambda fate: f"as {fate.names[0].opcode} without a name",
+    FateCause.AS_OTHER: lambda fate: f"as {fate.names[0]}, there already",
+    FateCause.ABSORBED: lambda fate: (
         f"into {fate.other.opcode if fate.other else 'another'} (%{fate.names[0].name}),"
         " which reads its operand"
     ),
-    Cause.SIMPLIFIED_TO_OPERAND: lambda fate: f"{fate.names[0]} took its place",
-    Cause.UNROLLED: lambda fate: (
+    FateCause.SIMPLIFIED_TO_OPERAND: lambda fate: f"{fate.names[0]} took its place",
+    FateCause.UNROLLED: lambda fate: (
         "what its body does stands in its place"
         + (f", {fate.count:,} times" if fate.count > 1 else "")
     ),
-    Cause.IN: lambda fate: f"in {names(fate.instructions)}",
-    Cause.WITH_EQUAL: lambda fate: "with an equal one, as was what used it",
+    FateCause.IN: lambda fate: f"in {names(fate.instructions)}",
+    FateCause.WITH_EQUAL: lambda fate: "with an equal one, as was what used it",
 }
 
 

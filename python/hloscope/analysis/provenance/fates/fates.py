@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ....hlo import Instruction, Module, Operation, Origins
 from .constants import Constants
-from .fate import Cause, Fate, FateKind, Fates, Named, combined, hlo_opcode, is_constant
+from .fate import Fate, FateCause, FateKind, Fates, Named, combined, hlo_opcode, is_constant
 from .removed import RemovedOperations
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def fates(
         RemovedOperations(origins.operations, passes, stablehlo) if passes is not None else None
     )
     if removed is not None and module.origins is None:
-        removed.if_no_pass = Cause.MAY_BE_AN_EQUAL_ONE
+        removed.if_no_pass = FateCause.MAY_BE_AN_EQUAL_ONE
     rows = {o.number: _present(module, origins, o, callers, called) for o in origins.operations}
     missing = [o for o in origins.operations if rows[o.number] is None]
     nameless = [
@@ -88,15 +88,15 @@ def _calls_left(rows: list[Fate]) -> list[Fate]:
             break
         left |= more
     return [
-        replace(r, cause=Cause.NOT_KNOWN_TO_COME_THROUGH)
-        if r.cause is Cause.NOTHING_CAME_THROUGH and r.operation.callee in left
+        replace(r, cause=FateCause.NOT_KNOWN_TO_COME_THROUGH)
+        if r.cause is FateCause.NOTHING_CAME_THROUGH and r.operation.callee in left
         else r
         for r in rows
     ]
 
 
 def _not_kept(operation: Operation) -> Fate:
-    return Fate(operation, FateKind.UNKNOWN, cause=Cause.PASSES_NOT_KEPT)
+    return Fate(operation, FateKind.UNKNOWN, cause=FateCause.PASSES_NOT_KEPT)
 
 
 def _fusions(module: Module) -> dict[int, Instruction]:
@@ -128,12 +128,12 @@ def _present(
 ) -> Fate | None:
     number = operation.number
     if operation.opcode == "sdy.manual_computation":  # instructions without a name have its name
-        return Fate(operation, FateKind.INLINED, cause=Cause.BODY_IN_PLACE)
+        return Fate(operation, FateKind.INLINED, cause=FateCause.BODY_IN_PLACE)
     if operation.is_call:
         count = called.get(number)
         if not count:
             return None
-        return Fate(operation, FateKind.INLINED, cause=Cause.CAME_THROUGH, count=count)
+        return Fate(operation, FateKind.INLINED, cause=FateCause.CAME_THROUGH, count=count)
     found = [module.instructions[k] for k in origins.instructions.get(number, ())]
     if not found:
         return None
@@ -148,13 +148,13 @@ def _present(
     whole = combined(operation, found)
     if whole is not None:
         other = origins.operations[whole.origins[0].operation]
-        return Fate(operation, FateKind.MERGED, (whole,), other=other, cause=Cause.IN)
+        return Fate(operation, FateKind.MERGED, (whole,), other=other, cause=FateCause.IN)
     first = [i for i in found if origins.of[i.index][0].operation == number]
     if not first:
         other = origins.operations[origins.of[found[0].index][0].operation]
-        return Fate(operation, FateKind.MERGED, tuple(found), other=other, cause=Cause.IN)
+        return Fate(operation, FateKind.MERGED, tuple(found), other=other, cause=FateCause.IN)
     if hlo_opcode(operation.opcode) not in _NOT_FOLDED and all(is_constant(i) for i in first):
-        return Fate(operation, FateKind.FOLDED, tuple(first), cause=Cause.TO_CONSTANT)
+        return Fate(operation, FateKind.FOLDED, tuple(first), cause=FateCause.TO_CONSTANT)
     # the instruction inside a fusion says more than the fusion that is named after it
     inner = [i for i in first if i.opcode != "fusion"] or first
     into = dict.fromkeys(
@@ -165,7 +165,7 @@ def _present(
         FateKind.REWRITTEN,
         tuple(inner),
         tuple(into),
-        cause=Cause.AS_OPCODES,
+        cause=FateCause.AS_OPCODES,
         names=tuple(map(Named.of, inner)),
     )
 

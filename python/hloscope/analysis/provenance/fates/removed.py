@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ....hlo import Instruction, Module, Operation
-from .fate import Cause, Fate, FateKind, Named, combined, hlo_opcode, is_constant
+from .fate import Fate, FateCause, FateKind, Named, combined, hlo_opcode, is_constant
 
 if TYPE_CHECKING:
     from ...passes.passes import Passes
@@ -51,7 +51,7 @@ class RemovedOperations:
         self.read = lru_cache(maxsize=_BACK + 2)(passes.module)
         self.first = passes.snapshots[0].operations if passes.snapshots else None
         self.steps: dict[int, RemovalStep] = {}
-        self.if_no_pass = Cause.NO_PASS_REMOVED_IT
+        self.if_no_pass = FateCause.NO_PASS_REMOVED_IT
         self.importing: ImportStep | None = None
         if stablehlo is not None and stablehlo.origins is not None and passes.snapshots:
             first = self.read(0)
@@ -68,7 +68,7 @@ class RemovedOperations:
         row = self.lost.get(operation.number)
         if operation.is_call or operation.opcode.startswith("sdy."):
             by = row.title if row is not None else ""
-            cause = Cause.NOTHING_CAME_THROUGH if operation.is_call else Cause.BODY_IN_PLACE
+            cause = FateCause.NOTHING_CAME_THROUGH if operation.is_call else FateCause.BODY_IN_PLACE
             if operation.opcode in ("func.call", "call", "sdy.manual_computation"):
                 return Fate(operation, FateKind.INLINED, by=by, cause=cause)
         if row is None or row.index == 0:
@@ -85,7 +85,7 @@ class RemovedOperations:
                 self.operations, before, after, row.title, self.made
             )
         fate = step.fate(operation)
-        if fate.cause is Cause.UNUSED:
+        if fate.cause is FateCause.UNUSED:
             return self._replaced_before(operation, row) or fate
         return fate
 
@@ -176,16 +176,16 @@ class RemovalStep:
         by = self.by
         still = self.same(gone)
         if still is not None and still.opcode == gone.opcode:
-            return self._rewritten(operation, Cause.AS_NAMELESS, still)
+            return self._rewritten(operation, FateCause.AS_NAMELESS, still)
         times = self._times_unrolled(gone)
         if times:
-            kind, cause = FateKind.REWRITTEN, Cause.UNROLLED
+            kind, cause = FateKind.REWRITTEN, FateCause.UNROLLED
             return Fate(operation, kind, by=by, cause=cause, count=times)
         if gone.is_root and self._ends_a_loop(gone):
-            return Fate(operation, FateKind.DEAD, by=by, cause=Cause.LOOP_REMOVED)
+            return Fate(operation, FateKind.DEAD, by=by, cause=FateCause.LOOP_REMOVED)
         users = [u for u in gone.users if not _is_all_results(u)]
         if not gone.users and not gone.is_root:
-            return Fate(operation, FateKind.DEAD, by=by, cause=Cause.UNUSED)
+            return Fate(operation, FateKind.DEAD, by=by, cause=FateCause.UNUSED)
         for user in gone.users:
             put = self.read_instead_by(gone, user)
             if put is not None:
@@ -294,22 +294,26 @@ class RemovalStep:
         by = self.by
         self.puts[gone.index] = put
         if self.same(gone) is put or put.opcode == "iota":
-            return self._rewritten(operation, Cause.AS_OPCODES, put)
+            return self._rewritten(operation, FateCause.AS_OPCODES, put)
         if is_constant(put):
             was_constant = operation.opcode in ("constant", "iota")
-            cause = Cause.INTO_CONSTANT if was_constant else Cause.TO_CONSTANT
+            cause = FateCause.INTO_CONSTANT if was_constant else FateCause.TO_CONSTANT
             return Fate(operation, FateKind.FOLDED, by=by, cause=cause)
         own = [o.operation for o in put.origins]
         if self.was_there(put):
             if self.made_from(put, gone):
-                return self._rewritten(operation, Cause.SIMPLIFIED_TO_OPERAND, put)
+                return self._rewritten(operation, FateCause.SIMPLIFIED_TO_OPERAND, put)
             if own and own[0] != operation.number and put.opcode == gone.opcode:
                 return Fate(operation, FateKind.MERGED, by=by, other=self.operations[own[0]])
-            return self._rewritten(operation, Cause.AS_OTHER, put)
-        return self._rewritten(operation, Cause.AS_OPCODES, put)
+            return self._rewritten(operation, FateCause.AS_OTHER, put)
+        return self._rewritten(operation, FateCause.AS_OPCODES, put)
 
     def _rewritten(
-        self, operation: Operation, cause: Cause, put: Instruction, other: Operation | None = None
+        self,
+        operation: Operation,
+        cause: FateCause,
+        put: Instruction,
+        other: Operation | None = None,
     ) -> Fate:
         return Fate(
             operation,
@@ -332,7 +336,7 @@ class RemovalStep:
                     new = self.after.instructions[k]
                     if new.opcode == user.opcode and read & {o.name for o in new.operands}:
                         other = self.operations[origin.operation]
-                        return self._rewritten(operation, Cause.ABSORBED, new, other)
+                        return self._rewritten(operation, FateCause.ABSORBED, new, other)
         return None
 
     def _with_users(
@@ -349,23 +353,23 @@ class RemovalStep:
         kinds = {f.kind for f in found} | ({FateKind.DEAD} if len(found) < len(fates) else set())
         if kinds and kinds <= {FateKind.DEAD, FateKind.FOLDED}:
             if FateKind.FOLDED in kinds and all(is_constant(o) for o in gone.operands):
-                cause = Cause.TO_CONSTANT_WITH_USERS
+                cause = FateCause.TO_CONSTANT_WITH_USERS
                 return Fate(operation, FateKind.FOLDED, by=by, cause=cause)
             named = (Named.of(users[0]),)
-            cause = Cause.USER_STOPPED_READING
+            cause = FateCause.USER_STOPPED_READING
             return Fate(operation, FateKind.DEAD, by=by, cause=cause, names=named)
         if FateKind.REWRITTEN in kinds:
             first = next(f for f in found if f.kind is FateKind.REWRITTEN)
             return replace(first, operation=operation, by=by, with_users=True)
         if FateKind.MERGED in kinds:
-            return Fate(operation, FateKind.MERGED, by=by, cause=Cause.WITH_EQUAL)
+            return Fate(operation, FateKind.MERGED, by=by, cause=FateCause.WITH_EQUAL)
         if any(self.by.startswith(r) for r in _REMOVERS):
-            return Fate(operation, FateKind.DEAD, by=by, cause=Cause.UNUSED)
+            return Fate(operation, FateKind.DEAD, by=by, cause=FateCause.UNUSED)
         return _not_shown(operation, by)
 
 
 def _not_shown(operation: Operation, by: str) -> Fate:
-    return Fate(operation, FateKind.UNKNOWN, by=by, cause=Cause.NOT_SHOWN)
+    return Fate(operation, FateKind.UNKNOWN, by=by, cause=FateCause.NOT_SHOWN)
 
 
 class ImportStep(RemovalStep):

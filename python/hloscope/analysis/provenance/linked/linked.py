@@ -24,7 +24,7 @@ from ...base.lines.frames import FrameFinder, own_line
 from ..fates.fate import Fates
 from ..origin_card import frames_of
 from .equations import match_equations
-from .sentences import Program, Teller
+from .sentences import LinkedProgram, Teller
 from .texts import Text, jaxpr_text, mlir_text, python_text
 
 TITLES = {
@@ -250,7 +250,7 @@ class _Linker:
     def _teller(self, own: Mapping[int, Strands]) -> Teller:
         names = {strand: op_name for (op_name, *_), strand in self.others.items()}
         teller = Teller(
-            Program(self.module, self.operations, self.line, names, self.sources, self.fates)
+            LinkedProgram(self.module, self.operations, self.line, names, self.sources, self.fates)
         )
         for index, strands in own.items():
             for k in strands:

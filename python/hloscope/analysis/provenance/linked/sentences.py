@@ -26,7 +26,7 @@ Calls = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Program:
+class LinkedProgram:
     """The program of the sentences: strands below ``len(operations)`` are operations.
 
     ``lines`` are the strands' own lines, ``names`` the op names of strands without operations.
@@ -43,7 +43,7 @@ class Program:
 class Teller:
     """Makes the sentences of a program, each distinct one once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: LinkedProgram) -> None:
         self.program = program
         self.operations = program.operations
         self._made: dict[object, str] = {}
