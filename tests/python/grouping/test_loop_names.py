@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from hloscope.analysis.base.lines.op_name import without_loops
 from hloscope.analysis.grouping.groups import KINDS, group_tree
-from hloscope.analysis.grouping.loop_names import loop_names
+from hloscope.analysis.grouping.loop_names import loop_label, loop_names
 
 
 def block(p: Any, x: jax.Array) -> jax.Array:
@@ -103,3 +103,10 @@ def test_a_loop_of_a_jitted_lambda_has_no_function_to_be_called_by() -> None:
     tree = group_tree(cap.module)
     assert {"body", "condition"} <= set(tree.label)
     assert all(name.loop == "" for name in loop_names(cap.module).values())
+
+
+def test_a_windowed_loop_says_which_collective_it_is() -> None:
+    assert loop_label("windowed_dot_general_body_ag.3") == "all-gather × matmul, windowed"
+    assert loop_label("windowed_dot_general_body_rs") == "matmul × reduce-scatter, windowed"
+    assert loop_label("windowed_dot_general_body") == "collective matmul"
+    assert loop_label("region_0.4") == ""

@@ -48,7 +48,6 @@ NOT_YET = {
     "analysis/findings/memory_rules.py",
     "analysis/grouping/groups.py",
     "analysis/grouping/layers/members.py",
-    "analysis/grouping/rings.py",
     "analysis/measured/measured.py",
     "analysis/memory/argument_roles.py",
     "analysis/memory/audit.py",

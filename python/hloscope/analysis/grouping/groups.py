@@ -40,12 +40,11 @@ from ..base.lines.op_name import (
 from ..base.table import Ints, Table, per_module, table
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
-from .group_nodes import NOTHING, Node, count_boxes, simplify, within
+from .group_nodes import NOTHING, Node, count_boxes, simplify
 from .layers.layers import layers
-from .loop_names import loop_names
+from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
 from .results import gather_results
-from .rings import gather_rings, loop_label
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
@@ -286,7 +285,6 @@ class _Builder:
             nodes.extend(node.children)
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
-        gather_rings(self.module, within(top), self.quiet)
         if top.kind == "body" and self._holds_loop(top):
             landmark = (self.flags & LANDMARK) != 0
             gather_loose(

@@ -37,7 +37,6 @@ from ..base.loops.trips import trip_count
 from ..base.operands import step_back
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Chain, calls
-from .rings import loop_label
 from .scopes import scopes
 
 if TYPE_CHECKING:
@@ -56,6 +55,12 @@ HANDED_ON = 6
 # In a module with more loops they are not named.
 MOST_LOOPS = 2000
 
+# XLA's names of the bodies of collective matmuls.
+_WINDOWED_BODY = re.compile(r"windowed_dot_general_body_(\w+?)(?:[._]|$)")
+_WINDOWED = {
+    "ag": "all-gather × matmul, windowed",
+    "rs": "matmul × reduce-scatter, windowed",
+}
 _KEY = re.compile(r"\[['\"]?([^\]'\"]+)['\"]?\]|\.(\w+)")
 _HAND_ON = frozenset(["convert", "transpose", "all-gather", "all-gather-start", "all-gather-done"])
 _SAYS_NOTHING = LOOPS | {"body_fn", "loop_body", "scan_body", "scan_fn", "wrapped", "wrapped_fn"}
@@ -67,6 +72,14 @@ class LoopName:
 
     loop: str
     turn: str
+
+
+def loop_label(body: str) -> str:
+    """The label of a collective matmul's loop, by the name of its body; "" for any other loop."""
+    if "windowed_dot_general_body" not in body:
+        return ""
+    found = _WINDOWED_BODY.search(body)
+    return _WINDOWED.get(found[1] if found else "", "collective matmul")
 
 
 @per_module
