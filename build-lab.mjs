@@ -49,7 +49,7 @@ const chips = readFileSync("python/hloscope/hardware/chips.toml", "utf8");
 const found = [...chips.matchAll(/^\[([^\]]+)\]\s*^label\s*=\s*"([^"]+)"/gm)];
 if (!found.length) throw new Error("chips.toml has no [id] followed by its label");
 const explorer = await build({
-  entryPoints: ["js/panels/colorings.ts"],
+  entryPoints: ["js/panels/colorings/colorings.ts"],
   bundle: true,
   format: "esm",
   plugins: [css],

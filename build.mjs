@@ -21,8 +21,8 @@ const common = {
   plugins: [css],
 };
 const targets = [
-  { ...common, entryPoints: ["js/renderer.ts"], outfile: `${out}/explorer.js` },
-  { ...common, entryPoints: ["js/plan-renderer.ts"], outfile: `${out}/plan.js` },
+  { ...common, entryPoints: ["js/hosts/renderer.ts"], outfile: `${out}/explorer.js` },
+  { ...common, entryPoints: ["js/plan/renderer.ts"], outfile: `${out}/plan.js` },
 ];
 if (process.argv.includes("--watch")) {
   for (const t of targets) await (await context({ ...t, minify: false })).watch();

@@ -11,7 +11,7 @@
 import { BadBlock } from "./base/decode.ts";
 import { fill, h } from "./base/dom.ts";
 import { decodeView } from "./base/model.ts";
-import { type Explorer, explorer } from "./explorer.ts";
+import { type Explorer, explorer } from "./explorer/explorer.ts";
 import { DEFAULT_OPTIONS } from "./state/store.ts";
 import { styleSheet } from "./theme/sheet.ts";
 import { resolveTheme, watchTheme } from "./theme/theme.ts";

@@ -187,7 +187,7 @@ export type CoreColumn = string;
  * transfer.waited         f64 x   the part not hidden by other work
  *
  * These, cost.seconds, cost.step and cost.bound are absent where no chip is chosen.
- * state/what-if.ts models another chip, or other trip counts, with the same formulas from the
+ * state/cost/what-if.ts models another chip, or other trip counts, with the same formulas from the
  * columns above.
  *
  * memory.schedule         u32 p   instruction at each program point; callees before callers

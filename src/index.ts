@@ -10,12 +10,12 @@ import { IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
-import { addActions, COMMANDS } from "./actions.ts";
-import { addFileTypes, type ExplorerDocument, FACTORY } from "./files.ts";
-import { addNotebookCommand } from "./notebook.ts";
-import { OutputExtension } from "./saved.ts";
+import { addActions, COMMANDS } from "./files/actions.ts";
+import { addFileTypes, type ExplorerDocument, FACTORY } from "./files/files.ts";
+import { addNotebookCommand } from "./notebook/notebook.ts";
+import { OutputExtension } from "./notebook/saved.ts";
 import { ExplorerSettings, SETTINGS_ID } from "./settings.ts";
-import { addSidePanel } from "./side-actions.ts";
+import { addSidePanel } from "./side-panel/actions.ts";
 import { addStyles } from "./style.ts";
 
 const explorer: JupyterFrontEndPlugin<void> = {

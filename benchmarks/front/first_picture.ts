@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { decodeView } from "../../js/base/model.ts";
 import { Engine } from "../../js/draw/engine.ts";
 import { SUB_SIZE, TextMetrics } from "../../js/graph/metrics.ts";
-import { ItemKind } from "../../js/graph/projection.ts";
+import { ItemKind } from "../../js/graph/project/projection.ts";
 
 // The graph's pane in windows of 1500 × 1000, 900 × 640 and 2560 × 1400 pixels.
 const PANES = [

@@ -6,8 +6,8 @@
 import { readFileSync } from "node:fs";
 import dagre from "@dagrejs/dagre";
 import { decodeView } from "../../js/base/model.ts";
-import { layoutLocal, orderGraph } from "../../js/graph/layout.ts";
-import { prepareLocal } from "../../js/graph/local.ts";
+import { layoutLocal, orderGraph } from "../../js/graph/layout/layout.ts";
+import { prepareLocal } from "../../js/graph/layout/local.ts";
 
 const [file, engine, limit] = process.argv.slice(2);
 const model = await decodeView(new Uint8Array(readFileSync(file)));

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { decodeAnalyses, decodeView } from "../../js/base/model.ts";
 import { paintInstructions } from "../../js/draw/coloring.ts";
 import { LIGHT } from "../../js/theme/graph.ts";
-import { COST_COLORINGS } from "../../js/panels/cost/cost-colorings.ts";
-import { costsOf } from "../../js/state/costs.ts";
+import { COST_COLORINGS } from "../../js/panels/cost/colorings.ts";
+import { costsOf } from "../../js/state/cost/costs.ts";
 
 const [view, analyses] = process.argv.slice(2).map((p) => new Uint8Array(readFileSync(p)));
 const model = await decodeView(view);

@@ -1,14 +1,20 @@
 /** From what is open to the scene: everything the pane does before drawing. Needs no browser. */
 import type { ViewModel } from "../base/model.ts";
-import { buildFlow, type Flow } from "../graph/flow.ts";
-import { ItemWriter } from "../graph/items.ts";
 import { SUB_SIZE, type TextMetrics } from "../graph/metrics.ts";
-import { type Opened, opened, reopen } from "../graph/opened.ts";
-import { Openness, openDefault, WORTH_OPENING, weights, worthOf } from "../graph/openness.ts";
 import { LayoutCache, layoutPicture, type Picture } from "../graph/picture.ts";
-import { ItemKind, type Projection, project } from "../graph/projection.ts";
-import { Tree } from "../graph/tree.ts";
-import { FamilyCounts } from "../graph/words.ts";
+import { buildFlow, type Flow } from "../graph/project/flow.ts";
+import { ItemWriter } from "../graph/project/items.ts";
+import { type Opened, opened, reopen } from "../graph/project/opened.ts";
+import {
+  Openness,
+  openDefault,
+  WORTH_OPENING,
+  weights,
+  worthOf,
+} from "../graph/project/openness.ts";
+import { ItemKind, type Projection, project } from "../graph/project/projection.ts";
+import { Tree } from "../graph/project/tree.ts";
+import { FamilyCounts } from "../graph/project/words.ts";
 import { Scene } from "../scene/scene.ts";
 import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";

@@ -5,8 +5,8 @@
  *             (engine.ts does these)           (renderer.ts)
  */
 import type { ViewModel } from "../base/model.ts";
-import type { Opened } from "../graph/opened.ts";
-import { ItemKind } from "../graph/projection.ts";
+import type { Opened } from "../graph/project/opened.ts";
+import { ItemKind } from "../graph/project/projection.ts";
 import { type EdgeNote, edgeMarks } from "../scene/marks.ts";
 import type { Store } from "../state/store.ts";
 import type { GraphTheme } from "../theme/graph.ts";
@@ -15,13 +15,13 @@ import type { BoxColoring, Direction, GraphPane, ScreenRect, Target } from "./ap
 import { paintInstructions } from "./coloring.ts";
 import { Engine } from "./engine.ts";
 import { History } from "./history.ts";
+import { handlePointer } from "./input/pointer.ts";
+import { type Links, neighbourhood, nextItem, pathBetween, usersOf } from "./input/walk.ts";
 import { colorOfBeing, Flows, type LifeStep, lifeOf } from "./life.ts";
-import { measured } from "./measure.ts";
-import { touched } from "./overlay.ts";
+import { measured } from "./paint/measure.ts";
+import { touched } from "./paint/overlay.ts";
 import { look, readPlace, type Sight, sightOf, writePlace } from "./place.ts";
-import { handlePointer } from "./pointer.ts";
 import { Renderer } from "./renderer.ts";
-import { type Links, neighbourhood, nextItem, pathBetween, usersOf } from "./walk.ts";
 
 export { DARK, familyColor, type GraphTheme, LIGHT } from "../theme/graph.ts";
 export type {

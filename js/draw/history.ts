@@ -1,5 +1,5 @@
 /** Undo and redo of what was opened, closed and shown. */
-import { type Opened, same } from "../graph/opened.ts";
+import { type Opened, same } from "../graph/project/opened.ts";
 
 /** Number of states kept; in a large module one takes some kilobytes. */
 const KEPT = 200;

@@ -3,11 +3,11 @@
  * passes; this determines which boxes and arrows to draw, so that nothing that stays ever moves.
  */
 import type { Csr, ViewModel } from "../base/model.ts";
-import { buildFlow, type Flow, Hidden } from "../graph/flow.ts";
-import { ItemKind, type Projection } from "../graph/projection.ts";
+import { buildFlow, type Flow, Hidden } from "../graph/project/flow.ts";
+import { ItemKind, type Projection } from "../graph/project/projection.ts";
 import type { Scene } from "../scene/scene.ts";
 
-/** The same as `Life` in state/passes.ts; a test compares the two. */
+/** The same as `Life` in state/passes/passes.ts; a test compares the two. */
 export const enum Being {
   Absent = 0,
   Kept = 1,

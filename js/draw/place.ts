@@ -1,7 +1,7 @@
 /** What is open and in view, as parameters of a link: `of=74.12.8&open=1k.2.9&view=120,80,1`. */
-import { type Opened, readNumbers, written } from "../graph/opened.ts";
-import type { Tree } from "../graph/tree.ts";
-import type { Camera } from "./camera.ts";
+import { type Opened, readNumbers, written } from "../graph/project/opened.ts";
+import type { Tree } from "../graph/project/tree.ts";
+import type { Camera } from "./camera/camera.ts";
 
 /** The centre of the pane, in world units, and the zoom. */
 export interface Sight {

@@ -3,18 +3,18 @@
  * in. Layouts are cached by structure: of 96 equal layers only one is laid out.
  */
 
-import { EdgeKind } from "./edges.ts";
-import type { ItemText, ItemWriter, Stubs } from "./items.ts";
+import { EdgeKind } from "./layout/edges.ts";
 import {
   LAYOUT_OPTIONS,
   type LocalLayout,
   layoutLocal,
   type Ordered,
   orderGraph,
-} from "./layout.ts";
-import { LOCAL_OPTIONS, type LocalGraph, prepareLocal } from "./local.ts";
+} from "./layout/layout.ts";
+import { LOCAL_OPTIONS, type LocalGraph, prepareLocal } from "./layout/local.ts";
 import * as M from "./metrics.ts";
-import { ItemKind, type Projection } from "./projection.ts";
+import type { ItemText, ItemWriter, Stubs } from "./project/items.ts";
+import { ItemKind, type Projection } from "./project/projection.ts";
 
 export interface Picture {
   projection: Projection;

@@ -6,7 +6,7 @@ import { details } from "./details/details.ts";
 import { devices } from "./devices/devices.ts";
 import { outline } from "./find/outline.ts";
 import { searchResults } from "./find/search.ts";
-import { findings } from "./findings.ts";
+import { findings } from "./findings/findings.ts";
 import { measured } from "./measured/measured.ts";
 import { memory } from "./memory/memory.ts";
 import type { Panel } from "./panel.ts";

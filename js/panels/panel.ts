@@ -2,8 +2,8 @@
 import type { Csr, TextModel, ViewModel } from "../base/model.ts";
 import type { WhenReleased } from "../base/press.ts";
 import type { StagesModel } from "../base/stages.ts";
-import type { PassLoader } from "../state/pass-loader.ts";
-import type { Search } from "../state/search.ts";
+import type { PassLoader } from "../state/passes/loader.ts";
+import type { Search } from "../state/search/search.ts";
 import type { Store } from "../state/store.ts";
 import type { Host } from "../view.ts";
 
@@ -23,7 +23,7 @@ export interface Stage {
   graph: HTMLElement;
   store: Store;
   pane: {
-    /** `state` is a `Life` of state/passes.ts for every instruction; see `LifeStep`. */
+    /** `state` is a `Life` of state/passes/passes.ts for every instruction; see `LifeStep`. */
     setLife(
       step: {
         state: Uint8Array;
@@ -76,7 +76,7 @@ export interface Panel {
   render(element: HTMLElement, ctx: PanelContext): void;
 }
 
-/** A way to colour boxes. The ordered list is `panels/colorings.ts`. */
+/** A way to colour boxes. The ordered list is `panels/colorings/colorings.ts`. */
 export interface Coloring {
   id: string; // "bytes"
   label: string; // "Output bytes"

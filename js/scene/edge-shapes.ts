@@ -10,7 +10,7 @@
  * Positions are found when an edge first comes into view, so that large pictures cost nothing extra.
  */
 import type { TextMetrics } from "../graph/metrics.ts";
-import { ItemKind } from "../graph/projection.ts";
+import { ItemKind } from "../graph/project/projection.ts";
 import type { EdgeMark } from "./marks.ts";
 import { isCrossed, isFree, Placed } from "./room.ts";
 import type { Rect, Scene } from "./scene.ts";

@@ -1,5 +1,5 @@
 /** Colours of instructions and items in the chosen colouring. */
-import { ItemKind } from "../graph/projection.ts";
+import { ItemKind } from "../graph/project/projection.ts";
 import type { Scene } from "./scene.ts";
 
 /** Palette index of every instruction, and the colours it indexes. */

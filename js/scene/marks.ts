@@ -7,7 +7,7 @@
  *                     moves inside
  */
 import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
-import { ItemKind } from "../graph/projection.ts";
+import { ItemKind } from "../graph/project/projection.ts";
 import { isCrossed, isFree, Placed } from "./room.ts";
 import type { Scene } from "./scene.ts";
 

@@ -1,6 +1,6 @@
 /** Where text beside an edge has room: not over a box, a title, a line or other text. */
 import { HEADER_HEIGHT } from "../graph/metrics.ts";
-import { ItemKind } from "../graph/projection.ts";
+import { ItemKind } from "../graph/project/projection.ts";
 import type { Rect, Scene } from "./scene.ts";
 
 /** Whether the rectangle is clear of boxes and container titles, and crosses no container's border. */

@@ -3,11 +3,11 @@
  * coarse rows in place of boxes too small to draw. Canvas, SVG and the pointer use this.
  */
 import Flatbush from "flatbush";
-import type { Chip } from "../graph/items.ts";
 import { SIGN, STACK_OFFSET } from "../graph/metrics.ts";
 import type { Picture } from "../graph/picture.ts";
-import { ItemKind } from "../graph/projection.ts";
-import type { Tree } from "../graph/tree.ts";
+import type { Chip } from "../graph/project/items.ts";
+import { ItemKind } from "../graph/project/projection.ts";
+import type { Tree } from "../graph/project/tree.ts";
 
 export interface Rect {
   x: number;

@@ -1,6 +1,6 @@
 /** Colours by measurement: which can be told apart, and whether text stays readable when dimmed. */
 import { describe, expect, test } from "vitest";
-import { DIM, DIM_WORDS } from "../../js/draw/paint-state.ts";
+import { DIM, DIM_WORDS } from "../../js/draw/paint/paint-state.ts";
 import { DARK, LIGHT } from "../../js/theme/graph.ts";
 
 type Rgb = [number, number, number];

@@ -2,9 +2,9 @@
 
 import { describe, expect, it } from "vitest";
 import type { ViewModel } from "../../js/base/model.ts";
-import { highest } from "../../js/panels/memory/memory-timeline.ts";
-import { Costs } from "../../js/state/costs.ts";
-import { transferTime } from "../../js/state/what-if.ts";
+import { highest } from "../../js/panels/memory/timeline.ts";
+import { Costs } from "../../js/state/cost/costs.ts";
+import { transferTime } from "../../js/state/cost/what-if.ts";
 import type { Chip, CostExtras } from "../../js/view-extras.ts";
 
 const chip = {

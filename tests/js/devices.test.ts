@@ -1,11 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { filterRows } from "../../js/panels/collectives/collectives.ts";
-import {
-  balanceText,
-  imbalance,
-  type Metric,
-  received,
-} from "../../js/panels/devices/devices-metrics.ts";
+import { balanceText, imbalance, type Metric, received } from "../../js/panels/devices/metrics.ts";
 import { drawnDimensions, holders, rangesText } from "../../js/panels/devices/tiles.ts";
 import { extent } from "../../js/panels/parts/heat.ts";
 import {
@@ -13,9 +8,9 @@ import {
   executionsText,
   totalsBy,
   totalWire,
-} from "../../js/state/collectives.ts";
-import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices.ts";
-import { shortLine } from "../../js/state/places.ts";
+} from "../../js/state/devices/collectives.ts";
+import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices/devices.ts";
+import { shortLine } from "../../js/state/source/places.ts";
 import { classColor, heatColor, inkOf } from "../../js/theme/inks.ts";
 
 const row = (more: Partial<CollectiveRow>): CollectiveRow => ({

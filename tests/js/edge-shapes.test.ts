@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";
-import { ItemKind } from "../../js/graph/projection.ts";
+import { ItemKind } from "../../js/graph/project/projection.ts";
 import { EDGE_SHAPE_SIZE, type EdgeShape, EdgeShapes } from "../../js/scene/edge-shapes.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import { Flag } from "../../js/view.ts";

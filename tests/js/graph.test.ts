@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { markBackEdges } from "../../js/graph/cycles.ts";
-import { EdgeKind } from "../../js/graph/edges.ts";
-import { buildFlow, Hidden } from "../../js/graph/flow.ts";
-import { prepareLocal } from "../../js/graph/local.ts";
-import { Openness, openDefault, weights } from "../../js/graph/openness.ts";
-import { ItemKind, type Projection, project } from "../../js/graph/projection.ts";
-import { Tree } from "../../js/graph/tree.ts";
-import { FamilyCounts, joinNames, stackLabel, summary } from "../../js/graph/words.ts";
+import { markBackEdges } from "../../js/graph/layout/cycles.ts";
+import { EdgeKind } from "../../js/graph/layout/edges.ts";
+import { prepareLocal } from "../../js/graph/layout/local.ts";
+import { buildFlow, Hidden } from "../../js/graph/project/flow.ts";
+import { Openness, openDefault, weights } from "../../js/graph/project/openness.ts";
+import { ItemKind, type Projection, project } from "../../js/graph/project/projection.ts";
+import { Tree } from "../../js/graph/project/tree.ts";
+import { FamilyCounts, joinNames, stackLabel, summary } from "../../js/graph/project/words.ts";
 import {
   buildModel,
   generator,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { capturesIn, facts, MARKER } from "../../src/captures.ts";
-import { cellFor, expressionAt, lineFor } from "../../src/expression.ts";
-import { isIdentifier } from "../../src/kernel.ts";
+import { capturesIn, facts, MARKER } from "../../src/notebook/captures.ts";
+import { cellFor, expressionAt, lineFor } from "../../src/notebook/expression.ts";
+import { isIdentifier } from "../../src/notebook/kernel.ts";
 
 const at = (marked: string) => {
   const offset = marked.indexOf("|");

@@ -1,15 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { EdgeKind } from "../../js/graph/edges.ts";
-import { buildFlow } from "../../js/graph/flow.ts";
-import { ItemWriter } from "../../js/graph/items.ts";
+import { EdgeKind } from "../../js/graph/layout/edges.ts";
+import { pack } from "../../js/graph/layout/pack.ts";
 import { HEADER_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
-import { Openness, weights } from "../../js/graph/openness.ts";
-import { pack } from "../../js/graph/pack.ts";
 import { LayoutCache, layoutPicture, type Picture } from "../../js/graph/picture.ts";
-import { ItemKind, project } from "../../js/graph/projection.ts";
-import { Tree } from "../../js/graph/tree.ts";
-import { FamilyCounts } from "../../js/graph/words.ts";
+import { buildFlow } from "../../js/graph/project/flow.ts";
+import { ItemWriter } from "../../js/graph/project/items.ts";
+import { Openness, weights } from "../../js/graph/project/openness.ts";
+import { ItemKind, project } from "../../js/graph/project/projection.ts";
+import { Tree } from "../../js/graph/project/tree.ts";
+import { FamilyCounts } from "../../js/graph/project/words.ts";
 import { buildModel, generator, type ModuleSpec, randomModule, transformer } from "./fixtures.ts";
 
 const METRICS = new TextMetrics();

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { decodeStages } from "../../js/base/stages.ts";
 import { parsed } from "../../js/panels/code/choice.ts";
-import { Links } from "../../js/state/links.ts";
+import { Links } from "../../js/state/source/links.ts";
 import { VIEW_VERSION } from "../../js/view.ts";
 import { gzip, pack, Strings } from "./small-view.ts";
 

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
 import { CHIP_HEIGHT, SIGN, TextMetrics } from "../../js/graph/metrics.ts";
-import { ItemKind } from "../../js/graph/projection.ts";
+import { ItemKind } from "../../js/graph/project/projection.ts";
 import { edgeMarks, markAt } from "../../js/scene/marks.ts";
 import { Flag } from "../../js/view.ts";
 import { buildModel, loop, type ModuleSpec, ONE_LAYER } from "./fixtures.ts";

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from "vitest";
 import { decodeView, type ViewModel } from "../../js/base/model.ts";
-import { GROUPINGS, type ProfileRow, profileRows } from "../../js/state/op-profile.ts";
+import { GROUPINGS, type ProfileRow, profileRows } from "../../js/state/cost/op-profile.ts";
 import { gzip, type Row, smallView } from "./small-view.ts";
 
 const ROWS: Row[] = [

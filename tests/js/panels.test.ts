@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import * as format from "../../js/base/format.ts";
 import { decodeText, decodeView } from "../../js/base/model.ts";
-import { COLORINGS } from "../../js/panels/colorings.ts";
-import { splitOpName } from "../../js/panels/details/details-instruction.ts";
+import { COLORINGS } from "../../js/panels/colorings/colorings.ts";
+import { splitOpName } from "../../js/panels/details/instruction.ts";
 import { explainShape } from "../../js/panels/details/shape-words.ts";
 import { stackOf } from "../../js/panels/parts/source.ts";
-import { TextLines } from "../../js/panels/parts/text-lines.ts";
-import { tokens } from "../../js/panels/parts/tokens.ts";
+import { TextLines } from "../../js/panels/parts/text/lines.ts";
+import { tokens } from "../../js/panels/parts/text/tokens.ts";
 import { groupPath, instructionsOf, nameOf } from "../../js/state/members.ts";
 import { Store } from "../../js/state/store.ts";
 import { VIEW_VERSION } from "../../js/view.ts";

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { describe, expect, inject, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
 import { Being, Flows, lifeOf } from "../../js/draw/life.ts";
-import type { Flow } from "../../js/graph/flow.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";
-import { ItemKind } from "../../js/graph/projection.ts";
+import type { Flow } from "../../js/graph/project/flow.ts";
+import { ItemKind } from "../../js/graph/project/projection.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import { dashes } from "../../js/scene/surface.ts";
-import { DiffKind, decodePasses, Life, type Passes } from "../../js/state/passes.ts";
+import { DiffKind, decodePasses, Life, type Passes } from "../../js/state/passes/passes.ts";
 
 const read = () =>
   decodePasses(new Uint8Array(readFileSync(join(inject("views"), "by_hand.passes"))));

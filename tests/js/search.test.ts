@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, test } from "vitest";
 import { decodeView, type ViewModel } from "../../js/base/model.ts";
-import { parseQuery, Search } from "../../js/state/search.ts";
+import { parseQuery, Search } from "../../js/state/search/search.ts";
 import { gzip, type Row, smallView } from "./small-view.ts";
 
 const ROWS: Row[] = [

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { mlirTokens, pythonTokens, tokens } from "../../js/panels/parts/tokens.ts";
+import { mlirTokens, pythonTokens, tokens } from "../../js/panels/parts/text/tokens.ts";
 
 const LINES = [
   '%0:3 = call @layer(%arg3, %arg0) : (tensor<8x64xf32>) -> (tensor<8x64xf32>) "a',

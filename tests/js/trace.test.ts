@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { ViewModel } from "../../js/base/model.ts";
-import { firstAfter, Trace } from "../../js/state/trace.ts";
+import { firstAfter, Trace } from "../../js/state/time/trace.ts";
 
 function trace(lanes: [start: number, end: number][][]): Trace {
   const rows = lanes.flatMap((events, lane) => events.map((e) => [lane, ...e]));

@@ -1,9 +1,9 @@
 /** The treemap's layout: areas in proportion, inside the parent, without overlap. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { tilesOf } from "../../js/panels/cost/cost-treemap.ts";
-import { squarify } from "../../js/panels/cost/cost-treemap-layout.ts";
-import type { ScopeCost } from "../../js/state/scope-costs.ts";
+import { tilesOf } from "../../js/panels/cost/treemap.ts";
+import { squarify } from "../../js/panels/cost/treemap-layout.ts";
+import type { ScopeCost } from "../../js/state/cost/scope-costs.ts";
 
 const values = fc
   .array(fc.double({ min: 1e-9, max: 1e3, noNaN: true }), { minLength: 1, maxLength: 40 })

@@ -5,20 +5,20 @@ import { describe, expect, test } from "vitest";
 import { BadBlock, decodeBlock, gunzip, INFLATE_LIMIT } from "../../js/base/decode.ts";
 import { decodeText, decodeView, readView, type ViewModel } from "../../js/base/model.ts";
 import { CHECKED } from "../../js/base/validate.ts";
-import { buildFlow } from "../../js/graph/flow.ts";
-import { ItemWriter } from "../../js/graph/items.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";
-import { Openness, weights } from "../../js/graph/openness.ts";
 import { LayoutCache, layoutPicture } from "../../js/graph/picture.ts";
-import { project } from "../../js/graph/projection.ts";
-import { Tree } from "../../js/graph/tree.ts";
-import { FamilyCounts } from "../../js/graph/words.ts";
-import { collectivesOf } from "../../js/state/collectives.ts";
-import { costsOf } from "../../js/state/costs.ts";
-import { devicesOf } from "../../js/state/devices.ts";
-import { measuredOf } from "../../js/state/measured.ts";
+import { buildFlow } from "../../js/graph/project/flow.ts";
+import { ItemWriter } from "../../js/graph/project/items.ts";
+import { Openness, weights } from "../../js/graph/project/openness.ts";
+import { project } from "../../js/graph/project/projection.ts";
+import { Tree } from "../../js/graph/project/tree.ts";
+import { FamilyCounts } from "../../js/graph/project/words.ts";
+import { costsOf } from "../../js/state/cost/costs.ts";
+import { collectivesOf } from "../../js/state/devices/collectives.ts";
+import { devicesOf } from "../../js/state/devices/devices.ts";
 import { memoryOf } from "../../js/state/memory.ts";
-import { sourcesOf } from "../../js/state/sources.ts";
+import { sourcesOf } from "../../js/state/source/sources.ts";
+import { measuredOf } from "../../js/state/time/measured.ts";
 import {
   type AnalysesHeader,
   type ColumnSpec,

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { describe, expect, inject, test } from "vitest";
 import { decodeAnalyses, decodeText, decodeView, type ViewModel } from "../../js/base/model.ts";
 import { keyFigures } from "../../js/panels/chrome/header.ts";
-import { COLORINGS } from "../../js/panels/colorings.ts";
+import { COLORINGS } from "../../js/panels/colorings/colorings.ts";
 import { PANELS } from "../../js/panels/index.ts";
-import { collectivesOf } from "../../js/state/collectives.ts";
-import { costsOf } from "../../js/state/costs.ts";
-import { devicesOf } from "../../js/state/devices.ts";
+import { costsOf } from "../../js/state/cost/costs.ts";
+import { model as modelled } from "../../js/state/cost/what-if.ts";
+import { collectivesOf } from "../../js/state/devices/collectives.ts";
+import { devicesOf } from "../../js/state/devices/devices.ts";
 import { memoryOf } from "../../js/state/memory.ts";
-import { model as modelled } from "../../js/state/what-if.ts";
 
 const folder = inject("views");
 const read = (name: string) => new Uint8Array(readFileSync(join(folder, name)));

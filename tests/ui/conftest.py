@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def renderer() -> Path:
     """Folder of the bundles, built when a source is newer. Fails when node is missing."""
     static = REPO / "python" / "hloscope" / "static"
-    sources = [*(REPO / "js").rglob("*.ts"), REPO / "build.mjs"]
+    sources = [*(REPO / "js").rglob("*.ts"), *(REPO / "js").rglob("*.css"), REPO / "build.mjs"]
     built = [static / "explorer.js", static / "plan.js"]
     newest = max(p.stat().st_mtime for p in sources)
     if not all(p.exists() and p.stat().st_mtime >= newest for p in built):

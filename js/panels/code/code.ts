@@ -9,15 +9,15 @@
  */
 import { fill, h } from "../../base/dom.ts";
 import type { StagesModel } from "../../base/stages.ts";
-import { Links } from "../../state/links.ts";
 import { entryComputation } from "../../state/members.ts";
+import { Links } from "../../state/source/links.ts";
 import type { StageText } from "../../view-extras.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
-import { TextLines } from "../parts/text-lines.ts";
+import { TextLines } from "../parts/text/lines.ts";
 import { type Choice, chooser, startingPanes } from "./choice.ts";
-import { linkUp, type Shared } from "./linking.ts";
-import { type CodePane, codePane } from "./pane.ts";
+import { linkUp } from "./linking.ts";
+import { type CodePane, codePane, type Shared } from "./pane.ts";
 import { told } from "./told.ts";
 
 export const code: Panel = {

@@ -5,36 +5,19 @@
  * Escape or "unpin". A pinned instruction is also selected in the whole explorer, and what is
  * selected elsewhere is pinned here.
  */
-import { DARKNESS, type Links, type Lit } from "../../state/links.ts";
+
 import { instructionsOf } from "../../state/members.ts";
+import { DARKNESS, type Links, type Lit } from "../../state/source/links.ts";
 import { NOTHING } from "../../state/store.ts";
 import type { Selection } from "../../view.ts";
 import type { StageText } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
-import type { CodePane } from "./pane.ts";
+import type { CodePane, Shared } from "./pane.ts";
 
 /** Panes follow only after this delay, so that they do not jump while the pointer is passing over. */
 const REST_MS = 90;
 /** Most instructions of a group that are linked. */
 const MOST_OF_GROUP = 5000;
-
-export interface Shared {
-  panes: CodePane[];
-  readonly links: Links;
-  readonly pinned: boolean;
-  readonly lit: Lit;
-  /** Places that are pinned. */
-  readonly pins: ReadonlySet<number>;
-  point(place: number, from: CodePane | null): void;
-  pin(place: number, from: CodePane | null): void;
-  unpin(): void;
-  /** A sentence on what became of the place pointed at or pinned. */
-  sentence(): string;
-  /** Redraws all panes. */
-  refresh(): void;
-  start(): void;
-  onChange: () => void;
-}
 
 export function linkUp(ctx: PanelContext, links: Links): Shared {
   const { store, graph, signal } = ctx;

@@ -2,13 +2,12 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { StagesModel } from "../../base/stages.ts";
-import type { Lit } from "../../state/links.ts";
+import type { Links, Lit } from "../../state/source/links.ts";
 import type { StageText } from "../../view-extras.ts";
-import { findBar } from "../parts/find-in.ts";
 import { note } from "../parts/parts.ts";
-import { type Lines, type TextPane, textPane } from "../parts/text-pane.ts";
-import { mlirTokens, pythonTokens, tokens } from "../parts/tokens.ts";
-import type { Shared } from "./linking.ts";
+import { findBar } from "../parts/text/find-in.ts";
+import { type Lines, type TextPane, textPane } from "../parts/text/pane.ts";
+import { mlirTokens, pythonTokens, tokens } from "../parts/text/tokens.ts";
 import { ruler } from "./ruler.ts";
 
 export interface CodePane {
@@ -25,6 +24,25 @@ export interface CodePane {
   /** Brings what is lit into view, unless some of it is visible already. */
   follow(lit: Lit): void;
   focus(): void;
+}
+
+/** What the panes have in common; linking.ts makes it. */
+export interface Shared {
+  panes: CodePane[];
+  readonly links: Links;
+  readonly pinned: boolean;
+  readonly lit: Lit;
+  /** Places that are pinned. */
+  readonly pins: ReadonlySet<number>;
+  point(place: number, from: CodePane | null): void;
+  pin(place: number, from: CodePane | null): void;
+  unpin(): void;
+  /** A sentence on what became of the place pointed at or pinned. */
+  sentence(): string;
+  /** Redraws all panes. */
+  refresh(): void;
+  start(): void;
+  onChange: () => void;
 }
 
 export function codePane(

@@ -1,6 +1,7 @@
 /** All logical collectives: a table to sort and filter, a card for the chosen one, and totals. */
 import { type Child, fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
+import { costsOf } from "../../state/cost/costs.ts";
 import {
   type CollectiveRow,
   collectivesOf,
@@ -9,21 +10,13 @@ import {
   totalsBy,
   totalWire,
   wireText,
-} from "../../state/collectives.ts";
-import { costsOf } from "../../state/costs.ts";
-import { shortLine } from "../../state/places.ts";
+} from "../../state/devices/collectives.ts";
+import { shortLine } from "../../state/source/places.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { chapters } from "../parts/chapters.ts";
 import { bars, note, section } from "../parts/parts.ts";
 import { virtualList } from "../parts/virtual.ts";
-import {
-  type Alike,
-  type ColumnDef,
-  FIGURES,
-  foldAlike,
-  PLACES,
-  TIMES,
-} from "./collective-columns.ts";
+import { type Alike, type ColumnDef, FIGURES, foldAlike, PLACES, TIMES } from "./columns.ts";
 import { collectiveCard } from "./why.ts";
 
 const ROW_HEIGHT = 42;

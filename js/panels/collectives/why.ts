@@ -2,10 +2,10 @@
 
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type CollectiveRow, executionsText, totalWire } from "../../state/collectives.ts";
-import { compilerMessages } from "../../state/compiler.ts";
-import { costsOf } from "../../state/costs.ts";
-import { devicesOf } from "../../state/devices.ts";
+import { costsOf } from "../../state/cost/costs.ts";
+import { type CollectiveRow, executionsText, totalWire } from "../../state/devices/collectives.ts";
+import { compilerMessages } from "../../state/devices/compiler.ts";
+import { devicesOf } from "../../state/devices/devices.ts";
 import type { Origin, WhyCard } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
 import { compilerSections } from "../parts/compiler.ts";

@@ -1,14 +1,14 @@
 /** Cost: FLOPs, bytes and modelled time, in total, per operation, and on the roofline. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type Costs, costsOf } from "../../state/costs.ts";
+import { type Costs, costsOf } from "../../state/cost/costs.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { chapters } from "../parts/chapters.ts";
 import { bars, facts, note, plotWidth, section } from "../parts/parts.ts";
-import { chipForm } from "./cost-chip.ts";
-import { rooflinePlot } from "./cost-roofline.ts";
-import { slowest } from "./cost-table.ts";
-import { treemap } from "./cost-treemap.ts";
+import { chipForm } from "./chip.ts";
+import { rooflinePlot } from "./roofline.ts";
+import { slowest } from "./table.ts";
+import { treemap } from "./treemap.ts";
 
 export const cost: Panel = {
   id: "cost",

@@ -2,8 +2,8 @@
 
 import { fill } from "../../base/dom.ts";
 import type { Panel } from "../panel.ts";
-import { groupDetails } from "./details-group.ts";
-import { instructionDetails } from "./details-instruction.ts";
+import { groupDetails } from "./group.ts";
+import { instructionDetails } from "./instruction.ts";
 import { overview } from "./overview.ts";
 
 export const details: Panel = {

@@ -2,9 +2,9 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import { isExposed, type Move, type Moves, movesOf, moveText } from "../../state/moves.ts";
+import { isExposed, type Move, type Moves, movesOf, moveText } from "../../state/devices/moves.ts";
+import { type Transition, transitionText } from "../../state/devices/transitions.ts";
 import type { Store } from "../../state/store.ts";
-import { type Transition, transitionText } from "../../state/transitions.ts";
 import { markedTransitions } from "./transitions.ts";
 
 /** A mark in the form the graph expects: an edge, its text, and how it looks. */

@@ -1,6 +1,6 @@
 /** Asynchronous moves, in the Details of the instructions that send or read them. */
 import { h } from "../../base/dom.ts";
-import { movesOf, moveText } from "../../state/moves.ts";
+import { movesOf, moveText } from "../../state/devices/moves.ts";
 import type { PanelContext } from "../panel.ts";
 import { section, selectionLink } from "../parts/parts.ts";
 

@@ -3,13 +3,13 @@
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import { costsOf } from "../../state/costs.ts";
+import { costsOf } from "../../state/cost/costs.ts";
 import { entryComputation, instructionsOf, materialized } from "../../state/members.ts";
 import type { Summary } from "../../view-extras.ts";
 
 import type { PanelContext } from "../panel.ts";
 import { bars, facts, instructionRow, longList, note, section } from "../parts/parts.ts";
-import { biggestOutputs, bytesOf, families, highlighter } from "./details-members.ts";
+import { biggestOutputs, bytesOf, families, highlighter } from "./members.ts";
 
 export function overview(ctx: PanelContext): Child[] {
   const { model } = ctx;

@@ -1,7 +1,7 @@
 /** Sharding changes: when they are marked in the graph, and their section in Details. */
 import { h } from "../../base/dom.ts";
 import type { ViewModel } from "../../base/model.ts";
-import { type Transition, transitionsOf, transitionText } from "../../state/transitions.ts";
+import { type Transition, transitionsOf, transitionText } from "../../state/devices/transitions.ts";
 import type { Options } from "../../view.ts";
 import type { PanelContext } from "../panel.ts";
 import { section, selectionLink } from "../parts/parts.ts";

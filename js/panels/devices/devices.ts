@@ -1,7 +1,7 @@
 /** The devices: what each holds and sends, which tiles of an array it has, and the traffic. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { collectivesOf } from "../../state/collectives.ts";
+import { collectivesOf } from "../../state/devices/collectives.ts";
 import {
   type ArrayRow,
   type Devices,
@@ -9,13 +9,13 @@ import {
   meshSpots,
   tileRanges,
   torusSpots,
-} from "../../state/devices.ts";
+} from "../../state/devices/devices.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { type HeatMap, heatMap, type Shown } from "../parts/heat.ts";
 import { facts, note, plotWidth, section, selectionLink } from "../parts/parts.ts";
-import { amount, balanceText, deviceMetrics } from "./devices-metrics.ts";
-import { trafficMatrix } from "./devices-traffic.ts";
+import { amount, balanceText, deviceMetrics } from "./metrics.ts";
 import { holders, rangesText, type Tiles, tilesView } from "./tiles.ts";
+import { trafficMatrix } from "./traffic.ts";
 
 const LISTED = 400;
 /** Figures that are always in a device's line. */

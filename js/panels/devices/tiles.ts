@@ -1,7 +1,12 @@
 /** The tiles of an array over two of its dimensions; sliders select along the others. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type ArrayRow, type Devices, type ShardingRow, tileRanges } from "../../state/devices.ts";
+import {
+  type ArrayRow,
+  type Devices,
+  type ShardingRow,
+  tileRanges,
+} from "../../state/devices/devices.ts";
 import { classColor, type Ink } from "../../theme/inks.ts";
 import { painting } from "../parts/canvas.ts";
 

@@ -4,14 +4,14 @@
  */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { groupPath } from "../../state/members.ts";
 import {
   GROUPINGS,
   type Grouping,
   type Metric,
   type ProfileRow,
   profileRows,
-} from "../../state/op-profile.ts";
+} from "../../state/cost/op-profile.ts";
+import { groupPath } from "../../state/members.ts";
 import type { Panel } from "../panel.ts";
 import { reveal } from "../parts/parts.ts";
 import { virtualList } from "../parts/virtual.ts";

@@ -1,7 +1,7 @@
 /** What a profiler measured: per device, per operation, and against the model. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { costsOf } from "../../state/costs.ts";
+import { costsOf } from "../../state/cost/costs.ts";
 import {
   comparable,
   type Measured,
@@ -11,7 +11,7 @@ import {
   type Order,
   ordered,
   spread,
-} from "../../state/measured.ts";
+} from "../../state/time/measured.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import {
   bars,
@@ -25,8 +25,8 @@ import {
   section,
   selectionLink,
 } from "../parts/parts.ts";
-import { type Mode, measuredHeat } from "./measured-heat.ts";
-import { measuredScatter } from "./measured-scatter.ts";
+import { type Mode, measuredHeat } from "./heat.ts";
+import { measuredScatter } from "./scatter.ts";
 
 const HEAT_ROWS = 24;
 const TABLE_ROWS = 100;

@@ -5,9 +5,9 @@ import { type Memory, memoryOf } from "../../state/memory.ts";
 import type { Panel } from "../panel.ts";
 import { chapters } from "../parts/chapters.ts";
 import { facts, plotWidth, section } from "../parts/parts.ts";
-import { carries, donation, recomputing } from "./memory-audits.ts";
-import { liveList } from "./memory-live.ts";
-import { timeline } from "./memory-timeline.ts";
+import { carries, donation, recomputing } from "./audits.ts";
+import { liveList } from "./live.ts";
+import { timeline } from "./timeline.ts";
 
 export const memory: Panel = {
   id: "memory",

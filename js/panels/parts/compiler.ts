@@ -1,6 +1,6 @@
 /** Compiler warnings about what is shown, with their line and XLA's own text. */
 import { h } from "../../base/dom.ts";
-import { compilerMessages } from "../../state/compiler.ts";
+import { compilerMessages } from "../../state/devices/compiler.ts";
 import type { PanelContext } from "../panel.ts";
 import { facts, section } from "./parts.ts";
 import { lineLink } from "./source.ts";

@@ -1,7 +1,7 @@
 /** A canvas of cells with a value or a class each: hover, zoom, legend. Never colour alone. */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import type { Spot } from "../../state/devices.ts";
+import type { Spot } from "../../state/devices/devices.ts";
 import { classColor, heatColor, type Ink } from "../../theme/inks.ts";
 import { painting } from "./canvas.ts";
 

@@ -1,6 +1,6 @@
 /** One instruction through all passes: when it appeared, what it replaced, how it changed, when it went. */
 import { type Child, fill, h } from "../../base/dom.ts";
-import type { Partner, Passes } from "../../state/passes.ts";
+import type { Partner, Passes } from "../../state/passes/passes.ts";
 import type { PanelContext } from "../panel.ts";
 import { longList, note, section } from "./parts.ts";
 

@@ -2,8 +2,8 @@
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import { frameOf, inferredLine } from "../../state/lines.ts";
-import { codeOf, lineOfFrame, shortLine } from "../../state/places.ts";
+import { frameOf, inferredLine } from "../../state/source/lines.ts";
+import { codeOf, lineOfFrame, shortLine } from "../../state/source/places.ts";
 import type { PanelContext } from "../panel.ts";
 import { longList, note, section, selectionLink } from "./parts.ts";
 import { lineLink } from "./source.ts";

@@ -3,9 +3,9 @@
 import { h } from "../../base/dom.ts";
 import { shortPlace, wholePlace } from "../../base/lines.ts";
 import type { ViewModel } from "../../base/model.ts";
-import { frameOf } from "../../state/lines.ts";
-import { codeOf } from "../../state/places.ts";
-import { sourcesOf } from "../../state/sources.ts";
+import { frameOf } from "../../state/source/lines.ts";
+import { codeOf } from "../../state/source/places.ts";
+import { sourcesOf } from "../../state/source/sources.ts";
 import type { PanelContext } from "../panel.ts";
 import { copyButton } from "./parts.ts";
 

@@ -1,9 +1,9 @@
 /** The text of what a pass changed: removed and new lines, with some context. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { DiffKind, type Passes } from "../../state/passes.ts";
-import { type TextPane, textPane } from "../parts/text-pane.ts";
-import { tokens } from "../parts/tokens.ts";
+import { DiffKind, type Passes } from "../../state/passes/passes.ts";
+import { type TextPane, textPane } from "../parts/text/pane.ts";
+import { tokens } from "../parts/text/tokens.ts";
 
 export interface DiffPane {
   element: HTMLElement;

@@ -4,8 +4,8 @@
  */
 import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import type { Passes } from "../../state/passes.ts";
-import { Life } from "../../state/passes.ts";
+import type { Passes } from "../../state/passes/passes.ts";
+import { Life } from "../../state/passes/passes.ts";
 import { NOTHING } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";

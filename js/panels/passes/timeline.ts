@@ -1,7 +1,7 @@
 /** A table of the passes: one row each, pipelines as headings, metadata-only passes folded. */
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import type { Passes } from "../../state/passes.ts";
+import type { Passes } from "../../state/passes/passes.ts";
 import type { PassCost } from "../../view.ts";
 import { type VirtualList, virtualList } from "../parts/virtual.ts";
 

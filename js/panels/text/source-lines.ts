@@ -3,7 +3,7 @@ import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { baseName, shortPlace, wholePlace } from "../../base/lines.ts";
 import { instructionsOf, withFused } from "../../state/members.ts";
-import { FIGURES, type Figure, type LineFigures, sourcesOf } from "../../state/sources.ts";
+import { FIGURES, type Figure, type LineFigures, sourcesOf } from "../../state/source/sources.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
 

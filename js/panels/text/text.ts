@@ -5,8 +5,8 @@ import { computationByName, entryComputation, instructionByName } from "../../st
 import { NOTHING } from "../../state/store.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { note } from "../parts/parts.ts";
-import { TextLines } from "../parts/text-lines.ts";
-import { tokens } from "../parts/tokens.ts";
+import { TextLines } from "../parts/text/lines.ts";
+import { tokens } from "../parts/text/tokens.ts";
 import { virtualList } from "../parts/virtual.ts";
 
 const ROW = 19;

@@ -1,8 +1,8 @@
 /** Paints the modelled step; loops open into iterations once these are wide enough. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import type { Timeline } from "../../state/timeline.ts";
-import { firstAfter } from "../../state/trace.ts";
+import type { Timeline } from "../../state/time/timeline.ts";
+import { firstAfter } from "../../state/time/trace.ts";
 import { type Brush, RULER } from "./brush.ts";
 import { describe, type Lanes, type Mark } from "./chart.ts";
 

@@ -4,8 +4,8 @@
  */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import { type Timeline, timelineOf } from "../../state/timeline.ts";
-import { type Run, type Trace, traceOf } from "../../state/trace.ts";
+import { type Timeline, timelineOf } from "../../state/time/timeline.ts";
+import { type Run, type Trace, traceOf } from "../../state/time/trace.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { chapters } from "../parts/chapters.ts";
 import { note } from "../parts/parts.ts";

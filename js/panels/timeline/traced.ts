@@ -1,7 +1,7 @@
 /** Paints the lanes of a trace: events at least a pixel wide as bars, shorter ones merged by colour. */
 import * as format from "../../base/format.ts";
 import type { ViewModel } from "../../base/model.ts";
-import { firstAfter, type Lane, type Row, type Trace } from "../../state/trace.ts";
+import { firstAfter, type Lane, type Row, type Trace } from "../../state/time/trace.ts";
 import { type Brush, RULER } from "./brush.ts";
 import { describe, type Lanes, type Mark } from "./chart.ts";
 

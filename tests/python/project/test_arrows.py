@@ -51,7 +51,8 @@ PYTHON = {
 }
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/stablehlo/child.py"}
-# The same of js/ and src/. "panels/cost" and its like may import only "panels/*" below.
+# The same of js/ and src/, imports of types included. "panels/cost" and its like may import only
+# "panels/*" below.
 VIEW = {"view", "view-extras"}
 PARTS = {"base", "theme", *VIEW, "state", "panels/panel", "panels/parts"}
 JS = {
@@ -66,41 +67,14 @@ JS = {
     "panels/panel": {"base", *VIEW, "state"},
     "panels/parts": PARTS,
     "panels/*": PARTS,
-    "panels/chrome": PARTS | {"panels"},
+    "panels/chrome": PARTS | {"panels/colorings"},
+    "panels/colorings": PARTS | {"panels/*"},
     "panels": PARTS | {"panels/*"},
-    "keys": PARTS | {"draw", "panels", "panels/chrome"},
-    "places": {"base", "state", "draw", "panels/chrome", "view"},
-    "stage": PARTS | {"draw"},
-    "explorer": {
-        "stage",
-        "base",
-        "view",
-        "state",
-        "draw",
-        "keys",
-        "places",
-        "panels/*",
-        *PARTS,
-        "panels",
-        "panels/chrome",
-    },
-    "mount": {
-        "base",
-        *VIEW,
-        "state",
-        "explorer",
-        "theme",
-    },
-    "widget": {"mount", "view", "base"},
-    "saved-page": {"base", "state", "view"},
-    "beside": {"base", "state", *VIEW},
-    "renderer": {"widget", "snapshot"},
-    "snapshot": {"mount", "saved-page", "beside", "view", "base"},
-    "src": {"mount", "view", "base"},
+    "explorer": PARTS | {"draw", "panels", "panels/*", "panels/colorings", "panels/chrome"},
+    "mount": {"base", *VIEW, "state", "explorer", "theme"},
+    "hosts": {"mount", "base", *VIEW, "state"},
     "plan": {"base", "theme"},
-    "plan-page": {"plan"},
-    "plan-widget": {"plan"},
-    "plan-renderer": {"plan-page", "plan-widget"},
+    "src": {"mount", "view", "base"},
 }
 
 
@@ -227,25 +201,21 @@ def test_only_capturing_imports_jax(repo):
     assert wrong == []
 
 
-_FROM = re.compile(r"""(?:^|\n)\s*(?:import|export)\b([^;'"]*?)\bfrom\s*["'](\.[^"']+)["']""")
+_FROM = re.compile(r"""(?:^|\n)\s*(?:import|export)\b[^;'"]*?\bfrom\s*["'](\.[^"']+)["']""")
 _BARE = re.compile(r"""\bimport\s*\(?\s*["'](\.[^"']+)["']""")
 
 
 def js_imports(path):
-    """(file, whether it is for types alone and gone from the bundle) of each import."""
     text = path.read_text()
-    for clause, spec in _FROM.findall(text):
-        names = [n.strip() for n in clause.strip(" {}\n").split(",") if n.strip()]
-        only_types = clause.strip().startswith("type ") or (
-            clause.strip().startswith("{") and all(n.startswith("type ") for n in names)
-        )
-        yield (path.parent / spec).resolve(), only_types
-    for spec in _BARE.findall(text):
-        yield (path.parent / spec).resolve(), False
+    return [
+        (path.parent / spec).resolve()
+        for pattern in (_FROM, _BARE)
+        for spec in pattern.findall(text)
+    ]
 
 
 def js_files(repo):
-    return sorted([*(repo / "js").rglob("*.ts"), *(repo / "src").glob("*.ts")])
+    return sorted([*(repo / "js").rglob("*.ts"), *(repo / "src").rglob("*.ts")])
 
 
 def js_room(repo, path):
@@ -267,7 +237,7 @@ def test_js_arrows(repo):
     for path in js_files(repo):
         room = js_room(repo, path)
         assert room, f"{path.relative_to(repo)} is in no room"
-        for target, _ in js_imports(path):
+        for target in js_imports(path):
             other = js_room(repo, target)
             same = other == room and (room != "panels/*" or path.parent == target.parent)
             if not same and (other not in JS[room] or room == other):
@@ -281,11 +251,9 @@ def test_every_js_room_exists(repo):
 
 
 def test_no_circle_of_js_files(repo):
-    """Imports of types alone do not count: they are gone from the bundle."""
+    """Imports of types count."""
     arrows = {
-        str(path.relative_to(repo)): {
-            str(target.relative_to(repo)) for target, types in js_imports(path) if not types
-        }
+        str(path.relative_to(repo)): {str(target.relative_to(repo)) for target in js_imports(path)}
         for path in js_files(repo)
     }
     assert circles(arrows) == []

@@ -25,7 +25,7 @@ from ...hardware.platforms import choose_cpu_before_jax
 from ...readers.entries import name_or_number
 from . import expressions
 
-# Ids of js/panels/colorings.ts; a test checks that they are the same.
+# Ids of js/panels/colorings/colorings.ts; a test checks that they are the same.
 COLORS = (
     "family",
     "scope",

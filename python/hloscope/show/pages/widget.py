@@ -14,7 +14,7 @@ from .plain import Answers, plain
 
 
 class PlanWidget(anywidget.AnyWidget):  # type: ignore[misc]
-    """A ``PlanView`` as a widget; see ``js/plan-widget.ts`` for its messages."""
+    """A ``PlanView`` as a widget; see ``js/plan/widget.ts`` for its messages."""
 
     _view = traitlets.Unicode().tag(sync=True)
     _answers = traitlets.Bool().tag(sync=True)

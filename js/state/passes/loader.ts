@@ -1,0 +1,98 @@
+/** Fetches the passes once, on demand, and reports progress. One per explorer. */
+import type { Host, PassCost } from "../../view.ts";
+import { decodePasses, type Passes } from "./passes.ts";
+
+export type LoadState =
+  | { is: "idle" }
+  | { is: "loading"; done: number; of: number; words: string }
+  | { is: "failed"; message: string }
+  | {
+      is: "ready";
+      passes: Passes /** What is still to come, as text; "" if nothing. */;
+      rest: string;
+      more: boolean;
+    };
+
+export class PassLoader {
+  state: LoadState = { is: "idle" };
+  private listeners = new Set<() => void>();
+  private running: AbortController | null = null;
+
+  constructor(
+    private host: Host,
+    outer: AbortSignal,
+  ) {
+    outer.addEventListener("abort", () => this.running?.abort(), { once: true });
+  }
+
+  get offered(): boolean {
+    return this.host.passes !== undefined;
+  }
+  /** What fetching them costs, as text; "" when it is negligible. */
+  get price(): string {
+    return this.host.passesPrice ?? "";
+  }
+  get passes(): Passes | null {
+    return this.state.is === "ready" ? this.state.passes : null;
+  }
+  /** Calls back after each change. */
+  on(listener: () => void, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  }
+  private set(state: LoadState): void {
+    this.state = state;
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  async start(): Promise<void> {
+    if (this.state.is === "loading" || this.state.is === "ready" || !this.host.passes) return;
+    this.running = new AbortController();
+    const { signal } = this.running;
+    let early: [number, PassCost][] = [];
+    let ended: string | null = null;
+    this.set({ is: "loading", done: 0, of: 0, words: "Asking for the passes" });
+    const put = (row: number, cost: PassCost) => {
+      const { passes } = this;
+      if (!passes) early.push([row, cost]);
+      else if (passes.rows[row]) passes.rows[row].cost = cost;
+    };
+    try {
+      const bytes = await this.host.passes(
+        {
+          progress: (done, of, words) => {
+            if (signal.aborted) return;
+            const { state } = this;
+            if (state.is === "ready") {
+              this.set({ ...state, rest: `${words}: ${done} of ${of} passes `, more: true });
+            } else if (state.is === "loading") this.set({ is: "loading", done, of, words });
+          },
+          cost: (row, cost) => {
+            put(row, cost);
+            if (this.state.is === "ready") this.set(this.state);
+          },
+          ended: (failed) => {
+            ended = failed;
+            if (this.state.is === "ready") this.set({ ...this.state, rest: failed, more: false });
+          },
+        },
+        signal,
+      );
+      if (signal.aborted) return;
+      const passes = await decodePasses(bytes);
+      if (signal.aborted) return;
+      this.set({ is: "ready", passes, rest: ended ?? "", more: false });
+      for (const [row, cost] of early) put(row, cost);
+      early = [];
+    } catch (error) {
+      if (!signal.aborted) this.set({ is: "failed", message: (error as Error).message });
+    }
+  }
+
+  /** Stops the work: before the block has arrived, all of it; after that, the remaining figures. */
+  cancel(): void {
+    this.running?.abort();
+    if (this.state.is === "ready") this.set({ ...this.state, rest: "", more: false });
+    else this.set({ is: "failed", message: "Cancelled." });
+  }
+}
