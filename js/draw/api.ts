@@ -119,7 +119,7 @@ export interface GraphPane {
   /** Screen position of an item, or of the closed group that hides it; null if not in the picture. */
   locate(selection: Selection): ScreenRect | null;
   /** Positions of all boxes within the picture, wherever the camera is. */
-  boxes(): { selection: Selection; x: number; y: number; w: number; h: number; being: number }[];
+  boxes(): { selection: Selection; x: number; y: number; w: number; h: number; life: number }[];
   /** Calls back after anything was opened or closed; returns a function that unsubscribes. */
   onOpenChange(callback: () => void): () => void;
   /** Calls back after the picture was moved or zoomed by hand; returns a function that unsubscribes. */

@@ -17,7 +17,7 @@ import { Engine } from "./engine.ts";
 import { History } from "./history.ts";
 import { handlePointer } from "./input/pointer.ts";
 import { type Links, neighbourhood, nextItem, pathBetween, usersOf } from "./input/walk.ts";
-import { colorOfBeing, Flows, type LifeStep, lifeOf } from "./life.ts";
+import { colorOfLife, Flows, type LifeStep, lifeOf } from "./life.ts";
 import { measured } from "./paint/measure.ts";
 import { touched } from "./paint/overlay.ts";
 import { look, readPlace, type Sight, sightOf, writePlace } from "./place.ts";
@@ -351,7 +351,7 @@ export function createGraphPane(
         const { kept, added, removed, changed } = theme.steps;
         painted = {
           colors: {
-            index: colorOfBeing(step.state),
+            index: colorOfLife(step.state),
             palette: [kept, added, removed, changed],
             numeric: false,
           },
@@ -370,7 +370,7 @@ export function createGraphPane(
             y: picture.y[item],
             w: picture.w[item],
             h: picture.h[item],
-            being: renderer.life?.items[item] ?? 1,
+            life: renderer.life?.items[item] ?? 1,
           })).slice(1)
         : [];
     },

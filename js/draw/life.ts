@@ -6,19 +6,11 @@ import type { Csr, ViewModel } from "../base/model.ts";
 import { buildFlow, type Flow, Hidden } from "../graph/project/flow.ts";
 import { ItemKind, type Projection } from "../graph/project/projection.ts";
 import type { Scene } from "../scene/scene.ts";
-
-/** The same as `Life` in state/passes/passes.ts; a test compares the two. */
-export const enum Being {
-  Absent = 0,
-  Kept = 1,
-  Added = 2,
-  Removed = 3,
-  Changed = 4,
-}
+import { Life } from "../state/passes/passes.ts";
 
 /** The module at one pass, in terms of the instructions of all passes. */
 export interface LifeStep {
-  /** `Being` of every instruction. */
+  /** `Life` of every instruction. */
   state: Uint8Array;
   /** Operands after the pass, and before it. */
   operands: Csr;
@@ -29,12 +21,12 @@ export interface LifeStep {
 
 /** The same in terms of a scene. */
 export interface SceneLife {
-  /** `Being` of every item; a container is absent if nothing in it exists. */
+  /** `Life` of every item; a container is absent if nothing in it exists. */
   items: Uint8Array;
-  /** `Being` of every edge of the picture. */
+  /** `Life` of every edge of the picture. */
   edges: Uint8Array;
-  /** Arrows for which the layout has no route: from, to, `Being`. */
-  direct: [from: number, to: number, being: Being][];
+  /** Arrows for which the layout has no route: from, to, `Life`. */
+  direct: [from: number, to: number, life: Life][];
   /** How many of those are not drawn. */
   undrawn: number;
   /** Text of a group instead of its counts, which are for all passes together. */
@@ -46,7 +38,7 @@ export interface SceneLife {
 const MOST_DIRECT = 4000;
 
 /** Palette indices of the four kinds that exist; what is absent is not drawn. */
-export function colorOfBeing(state: Uint8Array): Uint16Array {
+export function colorOfLife(state: Uint8Array): Uint16Array {
   const out = new Uint16Array(state.length);
   for (let i = 0; i < out.length; i++) if (state[i]) out[i] = state[i] - 1;
   return out;
@@ -95,35 +87,35 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
   for (let item = 0; item < scene.count; item++) {
     const here = kept[item] + added[item] + changed[item];
     const own = nodes[item] < state.length ? state[nodes[item]] : -1;
-    if (own >= 0 && (kind[item] === ItemKind.Box || own !== Being.Absent)) items[item] = own;
+    if (own >= 0 && (kind[item] === ItemKind.Box || own !== Life.Absent)) items[item] = own;
     else if (here + removed[item] > 0) {
       const alone = kept[item] + changed[item] === 0;
       items[item] = !alone
-        ? Being.Kept
+        ? Life.Kept
         : removed[item] === 0
-          ? Being.Added
+          ? Life.Added
           : here === 0
-            ? Being.Removed
-            : Being.Kept;
+            ? Life.Removed
+            : Life.Kept;
     }
   }
-  items[0] = Being.Kept;
+  items[0] = Life.Kept;
 
   // 2. Arrows.
-  const pairs = new Map<number, Being>();
+  const pairs = new Map<number, Life>();
   const old = new Set<number>();
   eachPair(projection, before, (u, v, i, source) => {
-    const gone = state[i] === Being.Removed || state[source] === Being.Removed;
-    const was = (s: number) => s !== Being.Absent && s !== Being.Added;
+    const gone = state[i] === Life.Removed || state[source] === Life.Removed;
+    const was = (s: number) => s !== Life.Absent && s !== Life.Added;
     if (!was(state[i]) || !was(state[source])) return;
     old.add(u * scene.count + v);
-    if (gone && !pairs.has(u * scene.count + v)) pairs.set(u * scene.count + v, Being.Removed);
+    if (gone && !pairs.has(u * scene.count + v)) pairs.set(u * scene.count + v, Life.Removed);
   });
   eachPair(projection, now, (u, v, i, source) => {
-    const is = (s: number) => s !== Being.Absent && s !== Being.Removed;
+    const is = (s: number) => s !== Life.Absent && s !== Life.Removed;
     if (!is(state[i]) || !is(state[source])) return;
     const key = u * scene.count + v;
-    pairs.set(key, old.has(key) ? Being.Kept : Being.Added);
+    pairs.set(key, old.has(key) ? Life.Kept : Life.Added);
   });
   const drawn = new Uint8Array(edges.count);
   const direct: SceneLife["direct"] = [];
@@ -131,14 +123,14 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
   for (let e = 0; e < edges.count; e++) {
     const key = edges.from[e] * scene.count + edges.to[e];
     if (edges.pointOffsets[e + 1] === edges.pointOffsets[e]) continue;
-    drawn[e] = pairs.get(key) ?? Being.Absent;
+    drawn[e] = pairs.get(key) ?? Life.Absent;
     routed.add(key);
   }
   // What two other arrows imply needs no arrow of its own.
   const out: number[][] = [];
   const into: number[][] = [];
-  for (const [key, being] of pairs) {
-    if (being === Being.Removed) continue;
+  for (const [key, life] of pairs) {
+    if (life === Life.Removed) continue;
     const u = Math.floor(key / scene.count);
     const v = key % scene.count;
     if (out[u]) out[u].push(v);
@@ -146,19 +138,19 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
     if (into[v]) into[v].push(u);
     else into[v] = [u];
   }
-  const isNow = (key: number): boolean => (pairs.get(key) ?? Being.Removed) !== Being.Removed;
+  const isNow = (key: number): boolean => (pairs.get(key) ?? Life.Removed) !== Life.Removed;
   // Search from the side with fewer edges: one value may have thousands of users.
   const implied = (u: number, v: number): boolean =>
     out[u].length < into[v].length
       ? out[u].some((w) => isNow(w * scene.count + v))
       : into[v].some((w) => isNow(u * scene.count + w));
   let undrawn = 0;
-  for (const [key, being] of pairs) {
+  for (const [key, life] of pairs) {
     if (routed.has(key)) continue;
     const u = Math.floor(key / scene.count);
     const v = key % scene.count;
-    if (being === Being.Kept && implied(u, v)) continue;
-    if (direct.length < MOST_DIRECT) direct.push([u, v, being]);
+    if (life === Life.Kept && implied(u, v)) continue;
+    if (direct.length < MOST_DIRECT) direct.push([u, v, life]);
     else undrawn++;
   }
 
@@ -173,7 +165,7 @@ export function lifeOf(scene: Scene, step: LifeStep, flows: Flows, shown: Shown)
     chips(item, value) {
       const node = nodes[item];
       if (node >= state.length || !(state[value] > 0)) return false;
-      const flow = state[node] === Being.Removed ? before : now;
+      const flow = state[node] === Life.Removed ? before : now;
       for (let e = flow.chipOffsets[node]; e < flow.chipOffsets[node + 1]; e++) {
         if (flow.chips[e] === value) return true;
       }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, inject, test } from "vitest";
 import { Engine } from "../../js/draw/engine.ts";
-import { Being, Flows, lifeOf } from "../../js/draw/life.ts";
+import { Flows, lifeOf } from "../../js/draw/life.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";
 import type { Flow } from "../../js/graph/project/flow.ts";
 import { ItemKind } from "../../js/graph/project/projection.ts";
@@ -41,10 +41,10 @@ async function shown(p: Passes, row: number) {
   for (let k = 1; k < scene.count; k++) {
     if (nodes[k] < p.first.length && life.items[k]) boxes.set(name(k), life.items[k]);
   }
-  const arrows: [string, string, number][] = life.direct.map(([a, b, being]) => [
+  const arrows: [string, string, number][] = life.direct.map(([a, b, life]) => [
     name(a),
     name(b),
-    being,
+    life,
   ]);
   const { edges } = scene.picture;
   for (let e = 0; e < edges.count; e++) {
@@ -52,16 +52,6 @@ async function shown(p: Passes, row: number) {
   }
   return { boxes, arrows, life, scene };
 }
-
-test("the two lists of what an instruction can be are one", () => {
-  expect([Being.Absent, Being.Kept, Being.Added, Being.Removed, Being.Changed]).toEqual([
-    Life.Absent,
-    Life.Kept,
-    Life.Added,
-    Life.Removed,
-    Life.Changed,
-  ]);
-});
 
 describe("a row", () => {
   test("tells what was added, removed and changed", async () => {
@@ -80,18 +70,18 @@ describe("a row", () => {
     const p = await read();
     const first = await shown(p, 0);
     expect([...first.boxes.keys()].sort()).toEqual(["dot_general.5", "neg.9", "scaled", "tanh.7"]);
-    expect(first.arrows).toContainEqual(["scaled", "dot_general.5", Being.Kept]);
+    expect(first.arrows).toContainEqual(["scaled", "dot_general.5", Life.Kept]);
     const algsimp = await shown(p, 1);
     expect(algsimp.arrows.map(([a, b]) => `${a}>${b}`)).not.toContain("scaled>dot_general.5");
     const layout = await shown(p, 4);
-    expect(layout.boxes.get("copy.3")).toBe(Being.Added);
-    expect(layout.arrows).toContainEqual(["dot_general.5", "copy.3", Being.Added]);
-    expect(layout.arrows).toContainEqual(["copy.3", "tanh.7", Being.Added]);
+    expect(layout.boxes.get("copy.3")).toBe(Life.Added);
+    expect(layout.arrows).toContainEqual(["dot_general.5", "copy.3", Life.Added]);
+    expect(layout.arrows).toContainEqual(["copy.3", "tanh.7", Life.Added]);
     const fusion = await shown(p, 5);
-    expect(fusion.boxes.get("tanh.7")).toBe(Being.Removed);
-    expect(fusion.arrows).toContainEqual(["copy.3", "tanh.7", Being.Removed]);
-    expect(fusion.arrows).toContainEqual(["tanh.7", "neg.9", Being.Removed]);
-    expect(fusion.boxes.get("tanh_neg_fusion")).toBe(Being.Added);
+    expect(fusion.boxes.get("tanh.7")).toBe(Life.Removed);
+    expect(fusion.arrows).toContainEqual(["copy.3", "tanh.7", Life.Removed]);
+    expect(fusion.arrows).toContainEqual(["tanh.7", "neg.9", Life.Removed]);
+    expect(fusion.boxes.get("tanh_neg_fusion")).toBe(Life.Added);
   });
 
   test("shows no chip of another pass", async () => {
@@ -170,11 +160,11 @@ function straight(gone: boolean, users: number, sources: number) {
       edges: { count: 0, from: [], to: [], pointOffsets: [0] },
     },
   } as unknown as Scene;
-  const state = new Uint8Array(n).fill(Being.Kept);
-  if (gone) state[other] = Being.Removed;
+  const state = new Uint8Array(n).fill(Life.Kept);
+  if (gone) state[other] = Life.Removed;
   const shown = { plumbing: false, moves: false };
   const { direct } = lifeOf(scene, { state, operands: now, before }, flows, shown);
-  return direct.map(([a, b, being]) => `${a - 1}>${b - 1} ${being}`);
+  return direct.map(([a, b, life]) => `${a - 1}>${b - 1} ${life}`);
 }
 
 test.each([
@@ -183,11 +173,11 @@ test.each([
   [0, 5],
 ])("only what still stands makes an arrow needless", (users, sources) => {
   const both = straight(false, users, sources);
-  expect(both).not.toContain(`0>2 ${Being.Kept}`);
-  expect(both).toContain(`1>2 ${Being.Kept}`);
+  expect(both).not.toContain(`0>2 ${Life.Kept}`);
+  expect(both).toContain(`1>2 ${Life.Kept}`);
   const one = straight(true, users, sources);
-  expect(one).toContain(`0>2 ${Being.Kept}`);
-  expect(one).toContain(`1>2 ${Being.Removed}`);
+  expect(one).toContain(`0>2 ${Life.Kept}`);
+  expect(one).toContain(`1>2 ${Life.Removed}`);
 });
 
 test("dashes keep their proportion to the line, which far zoom makes wide", () => {

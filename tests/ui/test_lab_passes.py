@@ -25,8 +25,8 @@ MIDDLE = "module_0001.jit_step.0002.simplification.after_dce.before_pipeline-end
 BOXES = """(stage) => {
   const { pane, model } = stage.hloscope;
   return Object.fromEntries(pane.boxes()
-    .filter((b) => b.selection.kind === 'instruction' && b.being)
-    .map((b) => [model.name(b.selection.index), [b.x, b.y, b.w, b.h, b.being]]));
+    .filter((b) => b.selection.kind === 'instruction' && b.life)
+    .map((b) => [model.name(b.selection.index), [b.x, b.y, b.w, b.h, b.life]]));
 }"""
 KEPT, ADDED, REMOVED, CHANGED = 1, 2, 3, 4
 

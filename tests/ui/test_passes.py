@@ -19,8 +19,8 @@ STAGE = "document.querySelector('#hloscope, #out > div').shadowRoot.querySelecto
 BOXES = f"""() => {{
   const {{ pane, model }} = {STAGE}.hloscope;
   return Object.fromEntries(pane.boxes()
-    .filter((b) => b.selection.kind === 'instruction' && b.being)
-    .map((b) => [model.name(b.selection.index), [b.x, b.y, b.w, b.h, b.being]]));
+    .filter((b) => b.selection.kind === 'instruction' && b.life)
+    .map((b) => [model.name(b.selection.index), [b.x, b.y, b.w, b.h, b.life]]));
 }}"""
 KEPT, ADDED, REMOVED, CHANGED = 1, 2, 3, 4
 

@@ -5,7 +5,7 @@ import { type Chip, ChipKind } from "../../graph/project/items.ts";
 import { ItemKind } from "../../graph/project/projection.ts";
 import type { Scene } from "../../scene/scene.ts";
 import type { Surface } from "../../scene/surface.ts";
-import { Being } from "../life.ts";
+import { Life } from "../../state/passes/passes.ts";
 import { alphaOf, fillOf, isUnknown, type PaintState, wordsAlphaOf } from "./paint-state.ts";
 
 /** Text smaller than this on screen is not drawn. */
@@ -53,15 +53,15 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   let w = s.w[item];
   let h = s.h[item];
   const border = Math.max(1, 0.7 / scale);
-  const being = s.life ? s.life.items[item] : Being.Kept;
+  const life = s.life ? s.life.items[item] : Life.Kept;
   if (kind === ItemKind.Box) {
     const unknown = isUnknown(s, item);
     surface.rect(x, y, w, h, {
       fill: fillOf(s, item, theme.unknown),
-      stroke: unknown ? theme.edge : stepBorder(s, being),
+      stroke: unknown ? theme.edge : stepBorder(s, life),
       lineWidth: border,
       radius: 5,
-      dash: unknown || being === Being.Removed,
+      dash: unknown || life === Life.Removed,
       alpha,
     });
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
@@ -87,7 +87,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     if (opens) sign(surface, s, x + w - 11, middle, true, ink);
-    stepSign(surface, s, x, y, being);
+    stepSign(surface, s, x, y, life);
   } else {
     const stack = kind === ItemKind.Stack;
     // A stack's yellow could be mistaken for the low end of the heat scale.
@@ -111,13 +111,13 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     }
     surface.rect(x, y, w, h, {
       fill,
-      stroke: being === Being.Kept ? stroke : stepBorder(s, being),
+      stroke: life === Life.Kept ? stroke : stepBorder(s, life),
       lineWidth: border,
       radius: 6,
-      dash: being === Being.Removed,
+      dash: life === Life.Removed,
       alpha,
     });
-    stepSign(surface, s, x, y, being);
+    stepSign(surface, s, x, y, life);
     bar(surface, s, item, x + 8, y + h - 6, w - 16);
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
     const left = x + 10;
@@ -162,18 +162,18 @@ function shown(s: PaintState, item: number, chip: Chip): boolean {
   return own && s.life.chips(item, chip.value);
 }
 
-function stepBorder(s: PaintState, being: Being): string {
+function stepBorder(s: PaintState, life: Life): string {
   const { steps } = s.theme;
-  if (being === Being.Added) return steps.addedEdge;
-  if (being === Being.Removed) return steps.removedEdge;
-  return being === Being.Changed ? steps.changedEdge : s.theme.boxBorder;
+  if (life === Life.Added) return steps.addedEdge;
+  if (life === Life.Removed) return steps.removedEdge;
+  return life === Life.Changed ? steps.changedEdge : s.theme.boxBorder;
 }
 
 /** A sign on the corner, so that the change is not shown by colour alone. */
-function stepSign(surface: Surface, s: PaintState, x: number, y: number, being: Being): void {
-  const text = being === Being.Added ? "+" : being === Being.Removed ? "−" : "~";
-  if (being === Being.Kept || being === Being.Absent) return;
-  surface.rect(x - 6, y - 6, 13, 13, { fill: stepBorder(s, being), radius: 7 });
+function stepSign(surface: Surface, s: PaintState, x: number, y: number, life: Life): void {
+  const text = life === Life.Added ? "+" : life === Life.Removed ? "−" : "~";
+  if (life === Life.Kept || life === Life.Absent) return;
+  surface.rect(x - 6, y - 6, 13, 13, { fill: stepBorder(s, life), radius: 7 });
   surface.text(text, x + 0.5, y + 0.5, {
     size: 12,
     bold: true,

@@ -9,8 +9,8 @@ import * as M from "../../graph/metrics.ts";
 import { ItemKind } from "../../graph/project/projection.ts";
 import type { Scene } from "../../scene/scene.ts";
 import type { Surface } from "../../scene/surface.ts";
+import { Life } from "../../state/passes/passes.ts";
 import type { GraphTheme } from "../../theme/graph.ts";
-import { Being } from "../life.ts";
 import { box, plainBox } from "./boxes.ts";
 import { direct } from "./direct.ts";
 import { alphaOf, DIM_LINES, fillOf, isThere, type PaintState, range } from "./paint-state.ts";
@@ -120,8 +120,8 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
   const found = scene.edgesIn(s.view, least);
   const arrow = scale > 0.45;
   for (const e of found) {
-    const being = s.life ? s.life.edges[e] : Being.Kept;
-    if (being === Being.Absent) continue;
+    const life = s.life ? s.life.edges[e] : Life.Kept;
+    if (life === Life.Absent) continue;
     const dim = s.lit && !(s.lit[edges.from[e]] && s.lit[edges.to[e]]);
     surface.route(
       edges.pointX,
@@ -130,8 +130,8 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
       edges.pointOffsets[e + 1],
       edges.style[e],
       {
-        stroke: edgeColor(theme, being),
-        dash: being === Being.Removed,
+        stroke: edgeColor(theme, life),
+        dash: life === Life.Removed,
         lineWidth: edgeWidth(edges.weight[e], scale),
         arrow,
         alpha: dim ? DIM_LINES * s.edgeAlpha : s.edgeAlpha < 1 ? s.edgeAlpha : undefined,
@@ -140,14 +140,14 @@ function paintEdges(surface: Surface, scene: Scene, s: PaintState): void {
   }
 }
 
-function edgeColor(theme: GraphTheme, being: Being): string {
-  if (being === Being.Added) return theme.steps.addedEdge;
-  return being === Being.Removed ? theme.steps.removedEdge : theme.edge;
+function edgeColor(theme: GraphTheme, life: Life): string {
+  if (life === Life.Added) return theme.steps.addedEdge;
+  return life === Life.Removed ? theme.steps.removedEdge : theme.edge;
 }
 
 /** Arrows of this pass for which the layout, made for all passes, has no route. */
 function paintDirect(surface: Surface, s: PaintState): void {
-  for (const [from, to, being] of s.life?.direct ?? []) {
+  for (const [from, to, life] of s.life?.direct ?? []) {
     const left = Math.min(s.x[from], s.x[to]);
     const right = Math.max(s.x[from] + s.w[from], s.x[to] + s.w[to]);
     const top = Math.min(s.y[from], s.y[to]);
@@ -155,6 +155,6 @@ function paintDirect(surface: Surface, s: PaintState): void {
     const { view } = s;
     if (right < view.x || left > view.x + view.w) continue;
     if (bottom < view.y || top > view.y + view.h) continue;
-    direct(surface, s, from, to, edgeColor(s.theme, being), being === Being.Removed);
+    direct(surface, s, from, to, edgeColor(s.theme, life), life === Life.Removed);
   }
 }

@@ -119,7 +119,7 @@ def test_the_renderer_models_what_python_does(
         pytest.skip("needs node and the packages of package.json")
     (tmp_path / "entry.ts").write_text(
         f'export {{ decodeAnalyses, decodeView }} from "{repo}/js/base/model.ts";\n'
-        f'export {{ costsOf }} from "{repo}/js/state/costs.ts";\n'
+        f'export {{ costsOf }} from "{repo}/js/state/cost/costs.ts";\n'
     )
     bundle = ["--bundle", "--format=esm", f"--outfile={tmp_path / 'bundle.mjs'}"]
     subprocess.run([esbuild, "--log-level=error", tmp_path / "entry.ts", *bundle], check=True)
