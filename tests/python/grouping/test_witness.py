@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import numpy as np
 from hloscope.analysis.base.table import table
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.layers.layers import layers
-from hloscope.analysis.grouping.layers.placing import place
-from hloscope.analysis.grouping.layers.repeats import Stack
 from hloscope.analysis.grouping.layers.witness import MOST_RUNS, numbers, runs
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
@@ -166,27 +163,6 @@ def test_layers_a_person_numbered_are_one_fold_though_the_last_does_more() -> No
     module = p.module(x)
     tree = group_tree(module)
     assert [f.label for f in folds(module, tree).folds] == ["layer_[0..3]"]
-
-
-def test_gradients_are_in_no_layer_of_a_later_pass_with_the_updated_weights() -> None:
-    p = Program()
-    first = [p.dot("x", "w")]
-    first += [p.dot(first[0], "w")]
-    gradient = p.op("sine", first[1])
-    second = [p.op("add", "x", "x")]
-    second += [p.op("multiply", second[0], gradient)]
-    module = p.module(second[1])
-    entry = module.entry
-    assert entry is not None
-    row = {i.name: i.index for i in entry.instructions}
-    stacks = tuple(Stack(entry.index, (tuple(row[n] for n in rows),)) for rows in (first, second))
-    nothing = np.zeros(len(module.instructions), bool)
-    of = nothing.copy()
-    of[row[gradient]] = True
-    kinds = np.arange(len(nothing))
-    given = (table(module), entry.index, stacks, [[0, 1], [2, 3]], kinds, nothing, [False, False])
-    assert place(*given).position[row[gradient]] == 3
-    assert place(*given, {}, of).position[row[gradient]] == -1
 
 
 def test_scopes_that_hold_a_few_layers_each_stay_around_them():

@@ -29,7 +29,7 @@ from .ends import looks_up, of_gradients, of_loops, only_for
 from .gradients import by_weights, of_other_computation
 from .members import free_lookups, free_products, to_gradients, with_their_gradient
 from .names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
-from .placing import place
+from .placing import Numbered, place
 from .repeats import NEVER, Repeats, Stack, find, signatures
 from .rounds import with_rounds
 from .true_calls import with_true_calls
@@ -122,7 +122,8 @@ class _Finder:
                 recedes = [self._recedes(s) for s in whole]
                 identity = self._identity(whole, recedes)
                 told = self._told(whole, identity, recedes, rows) if stacks else {}
-                found = place(t, c, whole, identity, signature, apart, recedes, told, late)
+                numbered = Numbered(whole, identity, recedes)
+                found = place(t, c, numbered, signature, apart, told, late)
             better = None
             if stacks and found is not None and late is not None:
                 better = by_weights(t, found, recedes, rows, late)
@@ -135,7 +136,8 @@ class _Finder:
                 recedes = [self._recedes(s) for s in stacks]
                 identity = self._identity(stacks, recedes, better.of)
                 told = self._told(stacks, identity, recedes, rows)
-                found = place(t, c, stacks, identity, signature, apart, recedes, told, late)
+                numbered = Numbered(stacks, identity, recedes)
+                found = place(t, c, numbered, signature, apart, told, late)
             if found is None:
                 continue
             if stacks:

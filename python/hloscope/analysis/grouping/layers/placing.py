@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,40 +20,91 @@ from ...base.table import Ints, Table
 from .repeats import NEVER, Graph, Repeats, Stack
 
 
+@dataclass(frozen=True)
+class Numbered:
+    """Stacks, and for each the numbers of its layers and whether it is one of gradients.
+
+    ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone.
+    """
+
+    stacks: tuple[Stack, ...]
+    identity: list[list[int]]
+    recedes: list[bool]
+
+    def starts(self) -> list[int]:
+        """The position of each stack's first layer; positions count the layers of all stacks."""
+        return [0, *accumulate(stack.count for stack in self.stacks)][:-1]
+
+    def numbers(self) -> list[int]:
+        """The number of the layer at each position."""
+        return [number for of_stack in self.identity for number in of_stack]
+
+    def of_gradients(self) -> list[bool]:
+        """Whether the layer at each position is one of gradients."""
+        pairs = zip(self.stacks, self.recedes, strict=True)
+        return [back for stack, back in pairs for _ in range(stack.count)]
+
+
+@dataclass(frozen=True)
+class _Around:
+    """For each row of a computation, positions of the layers around it."""
+
+    own: list[int]  # of the layer whose anchor the row is, or -1
+    after: list[int]  # the last layer that it depends on, or -1
+    before: list[int]  # the first layer that depends on it, or NEVER
+    serves: list[int]  # number of the one layer met first on the paths down from it, or -1
+    model_serves: list[int]  # the same by paths that end at the model's own layers
+
+
 def place(
     t: Table,
     c: int,
-    stacks: tuple[Stack, ...],
-    identity: list[list[int]],
+    numbered: Numbered,
     signature: Ints,
     apart: NDArray[np.bool_],
-    recedes: list[bool],
     told: dict[int, int] | None = None,
     gradient: NDArray[np.bool_] | None = None,
 ) -> Repeats:
     """Which layer each row of ``c`` belongs to.
 
-    ``identity[s][k]`` is a number that layer k of stack s shares with its gradient alone;
-    ``apart`` are rows that join no layer (an optimiser's); ``recedes`` marks stacks of gradients;
-    ``told``: for some rows the number that identifies their layer, by their weights;
-    ``gradient``: rows of the backward pass. Weights they update may be used once more, but that
-    does not make them serve a layer of the model.
+    ``apart`` are rows that join no layer (an optimiser's); ``told``: for some rows the number that
+    identifies their layer, by their weights; ``gradient``: rows of the backward pass. Weights they
+    update may be used once more, but that does not make them serve a layer of the model.
     """
     g = Graph(t, c)
-    start, at = [], 0
+    rows = slice(g.first, g.first + g.size)
+    start, who, late = numbered.starts(), numbered.numbers(), numbered.of_gradients()
+    around = _layers_around(g, numbered)
+    joint = _joined(t, g, around.own, who)
+    silent, alone = t.silent[rows].tolist(), apart[rows].tolist()
+    kind = signature[rows].tolist()
+    back = gradient[rows].tolist() if gradient is not None else [False] * g.size
+    free = [not (silent[i] or alone[i] or joint[i]) and around.own[i] < 0 for i in range(g.size)]
+    known = _told(told or {}, g.first, who, late, around.after, around.before, gradient)
+    served = _served(g, kind, around.after, around.before, free, late, start, numbered.stacks)
+    position = _by_kind(numbered, around, kind, free, back, known, served)
+    _what_layers_keep(g, around, position, free, [late, back])
+    return Repeats(
+        numbered.stacks,
+        g.first,
+        tuple(start),
+        np.array(position, np.int64),
+        np.array(around.after, np.int64),
+        np.array(around.before, np.int64),
+    )
+
+
+def _layers_around(g: Graph, numbered: Numbered) -> _Around:
+    start, who, late = numbered.starts(), numbered.numbers(), numbered.of_gradients()
     own = [-1] * g.size
-    for stack in stacks:
-        start.append(at)
-        at += stack.count
+    for first, stack in zip(start, numbered.stacks, strict=True):
         for rows in stack.spine:
             for k, row in enumerate(rows):
-                own[row - g.first] = start[-1] + k
-    who = [number for s, _ in enumerate(stacks) for number in identity[s]]
+                own[row - g.first] = first + k
     after, before = list(own), [p if p >= 0 else NEVER for p in own]
     for v, u in zip(g.values, g.users, strict=True):
         if after[v] > after[u]:
             after[u] = after[v]
-    late = [back for stack, back in zip(stacks, recedes, strict=True) for _ in range(stack.count)]
     # What a row serves directly: the layers met first on the paths down from it. Rows of the model
     # serve the model: their gradients lead on to the gradients of earlier layers.
     low, high = [NEVER] * g.size, [-1] * g.size
@@ -72,41 +125,45 @@ def place(
             model_low[v] = a
         if b > model_high[v]:
             model_high[v] = b
-    joint = _joined(t, g, own, who)
-    last = {s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
-    silent = t.silent[g.first : g.first + g.size].tolist()
-    alone = apart[g.first : g.first + g.size].tolist()
-    position = [-1] * g.size
-    ends: list[int] = []
-    closes: set[tuple[int, int]] = set()
-    kind = signature[g.first : g.first + g.size].tolist()
-    free = [not (silent[i] or alone[i] or joint[i]) and own[i] < 0 for i in range(g.size)]
-    known = _told(told or {}, g.first, who, late, after, before, gradient)
-    serves = [_only(a, b) for a, b in zip(model_low, model_high, strict=True)]
-    if gradient is not None:
-        for i in np.flatnonzero(gradient[g.first : g.first + g.size]).tolist():
-            serves[i] = -1
-    opens, ends_it = _sides(kind, after, before, free, start, stacks, recedes, known)
-    mine = _served(g, kind, after, before, free, late, start, stacks)
+    serves = [_only(a, b) for a, b in zip(low, high, strict=True)]
+    model_serves = [_only(a, b) for a, b in zip(model_low, model_high, strict=True)]
+    return _Around(own, after, before, serves, model_serves)
+
+
+def _by_kind(
+    numbered: Numbered,
+    around: _Around,
+    kind: list[int],
+    free: list[bool],
+    back: list[bool],
+    known: dict[int, int],
+    served: set[int],
+) -> list[int]:
+    """Positions of anchors, and of what opens, closes or serves layers by its kind."""
+    start, who, late = numbered.starts(), numbered.numbers(), numbered.of_gradients()
+    after, before = around.after, around.before
+    opens, closing = _sides(
+        kind, after, before, free, start, numbered.stacks, numbered.recedes, known
+    )
     first = set(start)
+    last = {s + stack.count - 1 for s, stack in zip(start, numbered.stacks, strict=True)}
+    position = list(around.own)
     gap: list[int] = []
+    ends: list[int] = []
     joins: set[tuple[int, int]] = set()
-    for i in range(g.size):
-        if own[i] >= 0:
-            position[i] = own[i]
-            continue
+    closes: set[tuple[int, int]] = set()
+    for i, (a, b) in enumerate(zip(after, before, strict=True)):
         if not free[i]:
             continue
-        a, b = after[i], before[i]
         if i in known:
             position[i] = known[i]
-        elif i in mine:
+        elif i in served:
             position[i] = b
-        elif a == b or (a >= 0 and (kind[i], _begin(start, a)) in ends_it):
+        elif a == b or (a >= 0 and (kind[i], _begin(start, a)) in closing):
             position[i] = a
         elif b < NEVER and (kind[i], _begin(start, b)) in opens:
             position[i] = b
-        elif b < NEVER and who[b] == (_only(low[i], high[i]) if late[b] else serves[i]):
+        elif b < NEVER and who[b] == _number_served(around, i, late[b], back[i]):
             if a in last and b in first:
                 gap.append(i)
                 continue
@@ -123,11 +180,22 @@ def place(
     for i in ends:  # the last layer closes as the others do; what they lack comes after
         if (kind[i], _begin(start, after[i])) in closes:
             position[i] = after[i]
-    back = [False] * g.size
-    if gradient is not None:
-        back = gradient[g.first : g.first + g.size].tolist()
+    return position
+
+
+def _number_served(around: _Around, row: int, by_gradients: bool, in_backward: bool) -> int:
+    if by_gradients:
+        return around.serves[row]
+    return -1 if in_backward else around.model_serves[row]
+
+
+def _what_layers_keep(
+    g: Graph, around: _Around, position: list[int], free: list[bool], passes: list[list[bool]]
+) -> None:
+    """A layer's own: a cast between two of its products, or of weights for its last; in place."""
+    late, back = passes
+    own, after, before = around.own, around.after, around.before
     for v, u in zip(reversed(g.values), reversed(g.users), strict=True):
-        # A layer's own: a cast between two of its products, or of weights for its last product.
         p = position[u]
         at = position[v]
         if at >= 0 > p and own[v] < 0 and after[v] < at == before[u] and free[u]:
@@ -136,14 +204,6 @@ def place(
             continue
         if after[v] == p or (after[v] < 0 and p < before[v]):
             position[v] = p
-    return Repeats(
-        stacks,
-        g.first,
-        tuple(start),
-        np.array(position, np.int64),
-        np.array(after, np.int64),
-        np.array(before, np.int64),
-    )
 
 
 def _told(
