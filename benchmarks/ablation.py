@@ -1,11 +1,12 @@
 """Which rules earn their place: each is switched off alone, on real programs; prints a table.
 
-    python benchmarks/ablation.py FOLDER … [--families grouping why] [--limit 20000] [--jobs 1]
+    python benchmarks/ablation.py FOLDER … [--families grouping why] [--limit 20000]
 
 FOLDER holds dumps and what tests keep, as for ``behaviour.py``. A rule is a function that is
-replaced by one that does nothing (``RULES``). Printed for each rule: its lines with the helpers
-that only it uses, how many programs and how many outcomes change without it, and, where the truth
-is known, how many outcomes become right or wrong without it:
+replaced by one that does nothing (``RULES``). Each program's changes are written to stderr at once,
+a line of JSON; ``--lines FILE`` prints the table of such lines. Of each rule the table has its
+lines with the helpers that only it uses, how many programs and how many outcomes change without
+it, and, where the truth is known, how many outcomes become right or wrong without it:
 
     grouping   outcome: the group of an instruction, a group, a fold; truth: layer_truth.py
     phases     outcome: the phase of an instruction; truth: what its op_name states, where that
@@ -23,6 +24,7 @@ import importlib
 import inspect
 import json
 import multiprocessing
+import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -422,8 +424,6 @@ class Program:
     @cached_property
     def hidden(self) -> Any:
         """The same program with every seventh op_name that states a phase taken away, and those."""
-        import re
-
         import hloscope as hs
 
         states = re.compile(r'op_name="[^"]*(?:jvp\(|transpose\(|rematted_computation)[^"]*"')
@@ -553,12 +553,14 @@ def belongs(family: str, cap: Any) -> bool:
 # ---------------------------------------------------------------- measuring
 
 
-def measure(family: str, name: str, read: Callable[[Path], Any], limit: int) -> list[Any]:
+def measure(
+    family: str, name: str, read: Callable[[Path], Any], limit: int, only: str = ""
+) -> list[Any]:
     """For each rule that changes something: (rule, changed outcomes, become right, become wrong).
 
     The first row says how many outcomes there are and how many are right as it is.
     """
-    rules = [r for r in all_rules() if r.family == family]
+    rules = [r for r in all_rules() if r.family == family and re.search(only, r.place)]
     with tempfile.TemporaryDirectory() as folder:
         cap = read(Path(folder))
         if not belongs(family, cap) or len(cap.module.instructions) > limit:
@@ -590,19 +592,28 @@ def all_rules() -> tuple[Rule, ...]:
     return (*GROUPING, *PHASES, *IDENTITY, *WHY, *findings_rules())
 
 
-def _child(family: str, name: str, read: Any, limit: int, out: Path) -> None:
-    out.write_text(json.dumps(measure(family, name, read, limit)))
+def _child(family: str, name: str, read: Any, given: argparse.Namespace, out: Path) -> None:
+    out.write_text(json.dumps(measure(family, name, read, given.limit, given.only)))
 
 
 def main() -> None:
     from behaviour import DUMPS, KEPT, programs
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="+", type=Path)
+    parser.add_argument("folder", nargs="*", type=Path)
+    parser.add_argument("--lines", type=Path, help="stderr of an earlier run")
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
+    parser.add_argument("--only", default="", help="rules whose place this expression finds")
     parser.add_argument("--limit", type=int, default=20_000, help="instructions of a program")
     parser.add_argument("--seconds", type=int, default=600, help="that a program may take")
     given = parser.parse_args()
+    if given.lines:
+        rows = [
+            json.loads(line) for line in given.lines.read_text().splitlines() if line[:1] == "["
+        ]
+        for family in given.families:
+            show(family, [(name, found) for of, name, found in rows if of == family])
+        return
     import hloscope  # noqa: F401  (once, before forking)
 
     fork = multiprocessing.get_context("fork")
@@ -620,7 +631,7 @@ def main() -> None:
             for name, read in programs(path):
                 with tempfile.TemporaryDirectory() as folder:
                     out = Path(folder) / "rows.json"
-                    child = fork.Process(target=_child, args=(family, name, read, given.limit, out))
+                    child = fork.Process(target=_child, args=(family, name, read, given, out))
                     child.start()
                     child.join(given.seconds)
                     child.kill()
@@ -628,7 +639,8 @@ def main() -> None:
                     rows = json.loads(out.read_text()) if out.exists() else []
                 if rows:
                     results.append((name, rows))
-                    print(f"{family} {name}: {len(rows) - 1} rules", file=sys.stderr, flush=True)
+                    said = json.dumps([family, name, rows])
+                    print(said, file=sys.stderr, flush=True)
         show(family, results)
 
 

@@ -4,5 +4,5 @@
     rules.py     the ordered list of rules; one file per subject
     finding.py   Finding and Findings, the frozen results
 
-A rule is silent when it is unsure, and when less is at stake than ``facts.WORTH_SAYING``.
+A rule is silent when it is unsure, and when less is at stake than ``limits.WORTH_SAYING``.
 """

@@ -10,8 +10,9 @@ from ...hlo import Instruction
 from ..base.operands import step_back
 from ..comms.collective import Collective
 from ..text.units import size
+from . import limits
 from .collective_facts import SAME, moved, moves_constants, over, sent, times
-from .facts import WORTH_SAYING, Facts
+from .facts import Facts
 from .finding import Finding, names
 
 _STEPS = 60
@@ -103,7 +104,10 @@ def _is_trifle(facts: Facts, wire_bytes: float | None) -> bool:
     """
     if wire_bytes is None:
         return False
-    return not wire_bytes or wire_bytes < 0.01 * facts.collectives.total.wire_bytes
+    return (
+        not wire_bytes
+        or wire_bytes < limits.TRIFLING_WIRE_SHARE * facts.collectives.total.wire_bytes
+    )
 
 
 def of_constant(facts: Facts) -> Iterator[Finding]:
@@ -124,7 +128,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
             f" %{operands[0].name} is the same constant everywhere",
             "constrain the constant's sharding where it is made, or make it inside the function"
             " with the sharding it is used in",
-            max(WORTH_SAYING, facts.wire_share(wire, seconds)),
+            max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
             seconds,
             wire,
             "wire",
@@ -220,7 +224,7 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
             else "multiply by the projections' weights put side by side (one matmul, one sum), or"
             " reduce the sum by hand in shard_map"
         ),
-        max(WORTH_SAYING, facts.wire_share(wire, seconds)),
+        max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
         seconds,
         wire,
         "wire",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...hlo import Instruction
 from ..base.operands import callers
 from ..comms.collective import Collective
+from . import limits
 from .collective_facts import SAME, moved, over
 from .facts import Facts
 from .finding import Finding, names
@@ -134,7 +135,7 @@ def _sources(value: Instruction) -> Iterator[Instruction]:
 def _from_partition(value: Instruction) -> bool:
     front = [value]
     seen: set[int] = set()
-    while front and len(seen) < 200:
+    while front and len(seen) < limits.MOST_VISITED:
         x = front.pop()
         if x.index in seen:
             continue

@@ -13,17 +13,11 @@ from ...hlo.texts.places import short_line
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..text.units import duration, size
+from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
 from .collective_slices import cut_again
 from .facts import Facts
 from .finding import Finding, names, percent
-
-_TINY = 1 << 16  # bytes: below it a transfer is only latency on every chip of chips.toml
-
-
-_MUCH = 0.25  # of the step: this much waiting is reported however little is sent
-_SHORT = 1e-4  # seconds: a shorter step is over before the host has launched the next one
-
 
 _LATENCY = (
     "so little is sent that this is latency: fewer and larger transfers (fuse projections, sum"
@@ -47,7 +41,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
     for index in waits:
         row = facts.collectives[index]
         # What waits for latency alone needs other advice than what waits for bytes.
-        is_latency = row.payload_bytes < _TINY
+        is_latency = row.payload_bytes < limits.TINY_TRANSFER
         groups[row.kind, row.axes_or_groups, row.inserted, is_latency].append(row)
     for (kind, _, _, is_latency), rows in groups.items():
         rows.sort(key=lambda row: -waits[row.index])
@@ -58,9 +52,9 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         gradients = kind == "all-reduce" and (
             first.phase == "backward" or _is_gradient(facts, first)
         )
-        if share < (0.15 if gradients else 0.05):
+        if share < (limits.EXPOSED_GRADIENTS_SHARE if gradients else limits.EXPOSED_SHARE):
             continue
-        if is_latency and (share < _MUCH or facts.total_seconds < _SHORT):
+        if is_latency and (share < limits.LATENCY_SHARE or facts.total_seconds < limits.SHORT_STEP):
             continue
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
@@ -222,7 +216,11 @@ def tiny(facts: Facts) -> Iterator[Finding]:
     for row in facts.collectives:
         each = row.payload_bytes // max(1, len(row.parts))
         known = KINDS.get(row.kind)
-        if known is not None and known.pattern in ("ring", "exchange") and 0 < each <= _TINY:
+        if (
+            known is not None
+            and known.pattern in ("ring", "exchange")
+            and 0 < each <= limits.TINY_TRANSFER
+        ):
             key = (row.kind, row.axes_or_groups, row.instruction.computation.index)
             groups[key].append(row)
     for rows in groups.values():

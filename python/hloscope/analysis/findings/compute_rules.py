@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...hlo import Instruction
 from ..base.phases.phases import REMATERIALISED, phases
 from ..text.units import duration, quantity, size
+from . import limits
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -48,11 +49,11 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             here = float(facts.seconds[rows].sum())
             saved = max(0.0, here - max(flops / fast, here * slow / fast))
             share = saved / facts.total_seconds
-            if slow * 1.5 > fast:
+            if slow * limits.MUCH_FASTER > fast:
                 continue
         elif base == "f32":
             continue
-        if share < 0.05:
+        if share < limits.WIDE_MATMUL_SHARE:
             continue
         rows.sort(key=lambda n: -work[n])
         first = cost.module.instructions[rows[0]]
@@ -118,7 +119,7 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         took = max(float(read), float(sum(seconds[i.index] for i in rows)))
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
         rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
-        if flops / rate < 0.1 * took:
+        if flops / rate < limits.IDLE_RATE * took:
             m, n, k = dims
             key = min((m, "rows"), (n, "columns"), (k, "contracted elements"))
             thin[key].append(_Thin(dims, rows, flops / rate, took))
@@ -126,7 +127,7 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         took = sum(x.took for x in found)
         needed = sum(x.needed for x in found)
         share = min(1.0, took / facts.total_seconds)
-        if share < 0.1:
+        if share < limits.IDLE_SHARE:
             continue
         found.sort(key=lambda x: -x.took)
         most = found[0]
@@ -220,10 +221,10 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     """What is computed again in the backward pass, and what it costs."""
     flops, again = _done_again(facts)
     total, redone = float(flops.sum()), float(flops[again].sum())
-    if not total or redone < 0.1 * total:
+    if not total or redone < limits.REDONE_SHARE * total:
         return
     chip = None if facts.on_host else facts.cost.hardware
-    if chip is not None and facts.memory.peak_bytes > 0.5 * chip.memory_bytes:
+    if chip is not None and facts.memory.peak_bytes > limits.FULL_SHARE * chip.memory_bytes:
         return  # recomputation is what saves memory
     room = ""
     if chip is not None:

@@ -21,10 +21,9 @@ from ..comms.collectives import Collectives, collectives
 from ..comms.sharding import is_partitioned
 from ..cost.cost import Cost, estimated
 from ..memory.memory import Memory, analysed
+from . import limits
 from .finding import Finding
 
-# Smaller shares of the modelled step, of the bytes moved or of the peak do not matter.
-WORTH_SAYING = 0.02
 # What XLA:CPU writes into the backend_config of its kernels.
 _CPU_KERNELS = ("outer_dimension_partitions", "__ynn_fusion", "__onednn$")
 
@@ -122,10 +121,10 @@ class Facts:
         if seconds is not None and self.total_seconds:
             hidden = 0.0
             if self.collectives.wire_bytes:
-                hidden = 0.1 * wire_bytes / self.collectives.wire_bytes
-            return max(seconds / self.total_seconds, min(0.05, hidden))
+                hidden = limits.HIDDEN_WIRE_WEIGHT * wire_bytes / self.collectives.wire_bytes
+            return max(seconds / self.total_seconds, min(limits.HIDDEN_WIRE_MOST, hidden))
         total = self.collectives.wire_bytes
-        return 0.5 * wire_bytes / total if total else 0.0
+        return limits.UNMODELLED_WIRE_WEIGHT * wire_bytes / total if total else 0.0
 
     @property
     def scarce_bytes(self) -> float:
@@ -133,7 +132,11 @@ class Facts:
         chip = self.cost.hardware
         if self.on_host:
             return 0.0
-        return 0.005 * chip.memory_bytes if chip is not None else float(1 << 26)
+        return (
+            limits.SCARCE_SHARE * chip.memory_bytes
+            if chip is not None
+            else float(limits.SCARCE_BYTES)
+        )
 
     def peak_share(self, held: float) -> float:
         """Part of the peak; worth less while the device has room for ten times as much."""
@@ -142,7 +145,8 @@ class Facts:
             return 0.0
         chip = self.cost.hardware
         room = chip.memory_bytes if chip is not None else None
-        return held / peak * (0.2 if room and peak < 0.1 * room else 1.0)
+        roomy = room and peak < limits.ROOMY_SHARE * room
+        return held / peak * (limits.ROOMY_WEIGHT if roomy else 1.0)
 
     @cached_property
     def _transfers(self) -> dict[int, tuple[float, float]]:

@@ -10,6 +10,7 @@ from ...hlo.collective_kinds import is_collective
 from ...hlo.texts.places import short_line
 from ..base.operands import source_of
 from ..text.units import duration, size
+from . import limits
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -171,10 +172,12 @@ def _lines(facts: Facts, rows: list[Instruction]) -> str:
 def _least(facts: Facts, runs: float) -> float:
     """The share worth reporting. XLA:CPU sometimes lays arrays out for its own kernels."""
     if facts.seconds is None:
-        return 0.08
+        return limits.REORDERED_SHARE_UNMODELLED
     if facts.on_host:
-        return 0.05 if runs > 1 else 0.15
-    return 0.03 if runs > 1 else 0.05
+        return (
+            limits.REORDERED_SHARE_IN_LOOP_ON_HOST if runs > 1 else limits.REORDERED_SHARE_ON_HOST
+        )
+    return limits.REORDERED_SHARE_IN_LOOP if runs > 1 else limits.REORDERED_SHARE
 
 
 def _types(i: Instruction, s: str) -> str:
@@ -271,7 +274,7 @@ def converts(facts: Facts) -> Iterator[Finding]:
         if facts.seconds is not None:
             seconds = float(sum(facts.seconds[i.index] for i in rows))
         share = facts.time_share(seconds, moved)
-        if share < 0.05 or len(rows) < 2:
+        if share < limits.CONVERTED_SHARE or len(rows) < 2:
             continue
         frame, inferred = facts.line(rows[0])
         took = f" ({duration(seconds)})" if seconds is not None else ""

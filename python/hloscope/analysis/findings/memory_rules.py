@@ -13,6 +13,7 @@ from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
 from ..text.units import size
+from . import limits
 from .facts import Facts
 from .finding import Finding, percent
 
@@ -131,7 +132,7 @@ def _updated_in(fusion: Instruction, parameter: Instruction, leaf: int) -> bool:
     if root is not None and root.opcode == "tuple" and leaf < len(root.operands):
         root = root.operands[leaf]
     front, seen = [root] if root is not None else [], set[int]()
-    while front and len(seen) < 200:
+    while front and len(seen) < limits.MOST_VISITED:
         x = front.pop()
         if x is parameter:
             return True
@@ -192,7 +193,7 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
 def padding(facts: Facts) -> Iterator[Finding]:
     """Arrays that tiles make much larger than they are."""
     total = facts.memory.padding_at_peak
-    if not total or total < max(0.1 * facts.memory.peak_bytes, facts.scarce_bytes):
+    if not total or total < max(limits.PADDING_SHARE * facts.memory.peak_bytes, facts.scarce_bytes):
         return
     worst = sorted(facts.memory.live_at_peak, key=lambda v: -v.padding_bytes)[:5]
     first = worst[0]
@@ -216,7 +217,11 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
     """Optimiser state that every device holds whole, where memory is scarce."""
     chip = facts.cost.hardware
     peak = facts.memory.peak_bytes
-    if chip is None or peak < 0.5 * chip.memory_bytes or len(facts.target.devices) < 2:
+    if (
+        chip is None
+        or peak < limits.FULL_SHARE * chip.memory_bytes
+        or len(facts.target.devices) < 2
+    ):
         return
     found = shardings(facts.module, facts.target)
     rows = [

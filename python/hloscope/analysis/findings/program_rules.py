@@ -14,12 +14,11 @@ from ..cost.moves import moves
 from ..grouping.layers.layers import layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
+from . import limits
 from .collective_facts import sent
-from .facts import WORTH_SAYING, Facts
+from .facts import Facts
 from .finding import Finding, names, percent
 
-_LARGE = 1 << 20  # bytes: what is better passed as an argument
-_LAYERS, _INSTRUCTIONS = 8, 3000  # this many copies, of this much in all, take long to compile
 _CALLBACK = re.compile(r"callback|host_compute", re.I)
 
 
@@ -41,7 +40,7 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
             + (f" ({names(rows)})" if rows else ""),
             "put a with_sharding_constraint between the two whose change it can do in one step"
             " (move one mesh axis at a time)",
-            max(0.05, facts.wire_share(wire, seconds)),
+            max(limits.FULL_REMATERIALIZATION_SHARE, facts.wire_share(wire, seconds)),
             seconds,
             wire,
             "wire",
@@ -55,7 +54,7 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
     """Arrays that are part of the program text."""
     t = facts.table
     rows = [t.instructions[n] for n in t.where("constant").tolist()]
-    rows = [i for i in rows if i.shape.byte_size >= _LARGE]
+    rows = [i for i in rows if i.shape.byte_size >= limits.LARGE_CONSTANT]
     if not rows:
         return
     rows.sort(key=lambda i: -i.shape.byte_size)
@@ -64,11 +63,11 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "large-constant",
         f"{size(total)} of constants are baked into the program",
-        f"{len(rows):,} of at least {size(_LARGE)}: {names(rows)}, the largest"
+        f"{len(rows):,} of at least {size(limits.LARGE_CONSTANT)}: {names(rows)}, the largest"
         f" {rows[0].shape.dense_text}",
         "pass the array as an argument: a closed-over array is copied into every compiled"
         " program, slows compiling down and cannot be donated or sharded",
-        max(0.02, facts.peak_share(total)),
+        max(limits.WORTH_SAYING, facts.peak_share(total)),
         None,
         total,
         "the program",
@@ -93,7 +92,8 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
     for numbers, (name, first) in stacks.items():
         inside = np.isin(found.layer, numbers)
         total = int(held[inside].sum())
-        if len(numbers) < _LAYERS or total < max(_INSTRUCTIONS, 0.5 * len(t.instructions)):
+        most = limits.UNROLLED_SHARE * len(t.instructions)
+        if len(numbers) < limits.UNROLLED_LAYERS or total < max(limits.UNROLLED_INSTRUCTIONS, most):
             continue
         frame, inferred = facts.line(first)
         yield Finding(
@@ -105,7 +105,7 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
             " the program grow with every layer",
             "stack the layers' parameters along a new first axis and run one layer in jax.lax.scan"
             " (nn.scan in Flax): it compiles once, at the cost of slicing the stack in each step",
-            WORTH_SAYING,
+            limits.WORTH_SAYING,
             None,
             None,
             "",
@@ -145,7 +145,7 @@ def host_callbacks(facts: Facts) -> Iterator[Finding]:
         f"the devices wait for Python each time: {names(calls)}",
         "take jax.debug.print, pure_callback and io_callback out of the compiled step, or run"
         " them every so many steps",
-        0.1,
+        limits.CALLBACK_SHARE,
         None,
         None,
         "",
@@ -169,7 +169,7 @@ def host_copies(facts: Facts) -> Iterator[Finding]:
     late = sum(m.exposed * n for m, n in zip(rows, runs, strict=True))
     seconds = min(late, r.copy_wait_seconds)
     share = seconds / facts.total_seconds
-    if share < 0.05:
+    if share < limits.HOST_COPIES_SHARE:
         return
     rows = [rows[k] for k in sorted(range(len(rows)), key=lambda k: -rows[k].exposed * runs[k])]
     total = sum(m.bytes * n for m, n in zip(rows, runs, strict=True))

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from ...hlo import Instruction
 from ..memory.carries import Residual
 from ..text.units import size
+from . import limits
 from .compute_rules import share_done_again
 from .facts import Facts
 from .finding import Finding, percent
-
-_SMALL = 1 << 24  # bytes: negligible on any device, or on a CPU in place of one
-_MUCH = 0.1  # of the FLOPs: this much recomputation is a choice of memory over time
 
 
 def residuals(facts: Facts) -> Iterator[Finding]:
@@ -20,12 +18,13 @@ def residuals(facts: Facts) -> Iterator[Finding]:
     rows = _at_peak(facts)
     total = sum(r.bytes for r in rows)
     peak = facts.memory.peak_bytes
-    if not rows or not peak or total < max(0.3 * peak, facts.scarce_bytes, _SMALL):
+    least = max(limits.RESIDUALS_SHARE * peak, facts.scarce_bytes, limits.SMALL_RESIDUALS)
+    if not rows or not peak or total < least:
         return
     chip = None if facts.on_host else facts.cost.hardware
-    if chip is not None and peak < 0.5 * chip.memory_bytes:
+    if chip is not None and peak < limits.FULL_SHARE * chip.memory_bytes:
         return  # there is room for them
-    if chip is None and share_done_again(facts) >= _MUCH:
+    if chip is None and share_done_again(facts) >= limits.REDONE_SHARE:
         return  # what is stored was chosen
     first = rows[0]
     frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
@@ -36,7 +35,7 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
         "rematerialise the largest (jax.checkpoint around the loop's body with a policy), or"
         " shard it: what is stored is what the policy names, in the sharding it has there",
-        facts.peak_share(total) * 0.5,
+        facts.peak_share(total) * limits.RESIDUALS_WEIGHT,
         None,
         total,
         "peak memory",
@@ -73,7 +72,7 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
             continue
         how, source, times = found
         saved = int(row.bytes * (1 - 1 / times))
-        if saved < max(0.05 * facts.memory.peak_bytes, facts.scarce_bytes):
+        if saved < max(limits.STORED_LARGER_SHARE * facts.memory.peak_bytes, facts.scarce_bytes):
             continue
         stored = row.stored
         frame, inferred = facts.line(stored) if stored is not None else (None, False)

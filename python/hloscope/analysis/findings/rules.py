@@ -14,11 +14,12 @@ from . import (
     collective_waits,
     compute_rules,
     layout_rules,
+    limits,
     memory_rules,
     program_rules,
     residual_rules,
 )
-from .facts import WORTH_SAYING, Facts
+from .facts import Facts
 from .finding import Finding, Findings
 from .headline import headline
 
@@ -71,8 +72,8 @@ def findings(module: Module, target: Target | None = None) -> Findings:
 def _is_nothing(f: Finding) -> bool:
     """Whether it is too little however small the program: a microsecond, a megabyte."""
     if f.seconds is not None:
-        return f.seconds < 1e-6 and f.bytes_of != "peak memory"
-    return f.bytes_of == "peak memory" and f.bytes is not None and f.bytes < (1 << 20)
+        return f.seconds < limits.LEAST_SECONDS and f.bytes_of != "peak memory"
+    return f.bytes_of == "peak memory" and f.bytes is not None and f.bytes < limits.LEAST_PEAK_BYTES
 
 
 @per_target
@@ -90,7 +91,7 @@ def _made(module: Module, target: Target) -> Findings:
             rows += [
                 replace(f, code=facts.code(f.frame), scope=facts.scope(f))
                 for f in rule(facts)
-                if f.share >= WORTH_SAYING and not _is_nothing(f)
+                if f.share >= limits.WORTH_SAYING and not _is_nothing(f)
             ]
         except Exception as error:  # one rule that fails leaves the others
             failed.append(f"{name}: {type(error).__name__}: {error}")

@@ -1,0 +1,83 @@
+"""Every number that decides whether something is worth a finding, with its unit and reason.
+
+Shares are parts of the modelled step unless a line says of what. They were chosen so that the
+healthy twins of ``tests/python/helpers/findings_programs.py`` stay silent and the ill ones do not.
+"""
+
+# -- any finding
+
+# Smaller shares of the step, of the bytes moved or of the peak do not matter to anybody.
+WORTH_SAYING = 0.02
+# Seconds a step: less is within the noise of any measurement.
+LEAST_SECONDS = 1e-6
+# Bytes of the peak: less is nothing on any device.
+LEAST_PEAK_BYTES = 1 << 20
+# Instructions visited to see what a value is made from: an ordinary one needs a few dozen.
+MOST_VISITED = 200
+
+# -- communication
+
+# Bytes: below it a transfer is only latency on every chip of chips.toml.
+TINY_TRANSFER = 1 << 16
+# Waiting for gradients is the price of data parallelism; other waiting can often be avoided.
+EXPOSED_SHARE, EXPOSED_GRADIENTS_SHARE = 0.05, 0.15
+# Waiting for latency is reported only where it is this much of the step …
+LATENCY_SHARE = 0.25
+# … and the step longer than this, in seconds: a host needs as long to launch the next one.
+SHORT_STEP = 1e-4
+# Of the bytes on the wire: a gradient's norm or a loss is less.
+TRIFLING_WIRE_SHARE = 0.01
+# Hidden time on the wire costs nothing now, but takes the place of other transfers: it counts for
+# this part of its share of the bytes, and at most for this share of the step.
+HIDDEN_WIRE_WEIGHT, HIDDEN_WIRE_MOST = 0.1, 0.05
+# Without a chip, half the share of bytes on the wire stands for a share of the step.
+UNMODELLED_WIRE_WEIGHT = 0.5
+# The partitioner warns of it itself, so it is reported whatever the share.
+FULL_REMATERIALIZATION_SHARE = 0.05
+
+# -- compute
+
+WIDE_MATMUL_SHARE = 0.05
+# How many times as fast a narrower type must be: less is not worth the precision.
+MUCH_FASTER = 1.5
+# Of its time a matmul computes less than this: the chip waits for its operands.
+IDLE_RATE = 0.1
+IDLE_SHARE = 0.1
+# Of all FLOPs: from here on recomputation is a choice of memory over time.
+REDONE_SHARE = 0.1
+
+# -- memory
+
+# Negligible memory: this part of the chip's, or bytes where the chip is not known.
+SCARCE_SHARE, SCARCE_BYTES = 0.005, 1 << 26
+# A peak below this part of the chip's memory leaves room for ten times as much: bytes weigh less.
+ROOMY_SHARE, ROOMY_WEIGHT = 0.1, 0.2
+# A peak above this part of the chip's memory: there memory decides what batch fits.
+FULL_SHARE = 0.5
+# Of the peak.
+PADDING_SHARE = 0.1
+RESIDUALS_SHARE = 0.3
+STORED_LARGER_SHARE = 0.05
+# Bytes: negligible on any device, or on a CPU in place of one.
+SMALL_RESIDUALS = 1 << 24
+# Of what is stored, about half can be rematerialised at a price worth paying.
+RESIDUALS_WEIGHT = 0.5
+
+# -- layouts and types
+
+# Copies and transposes, in loops and outside. Without a chip, of the bytes moved.
+REORDERED_SHARE_IN_LOOP, REORDERED_SHARE = 0.03, 0.05
+REORDERED_SHARE_UNMODELLED = 0.08
+# XLA:CPU sometimes lays arrays out for its own kernels, which nobody can change.
+REORDERED_SHARE_IN_LOOP_ON_HOST, REORDERED_SHARE_ON_HOST = 0.05, 0.15
+CONVERTED_SHARE = 0.05
+
+# -- the program
+
+# Bytes: what is better passed as an argument.
+LARGE_CONSTANT = 1 << 20
+# This many layers, of this many instructions and this part of the program, take long to compile.
+UNROLLED_LAYERS, UNROLLED_INSTRUCTIONS, UNROLLED_SHARE = 8, 3000, 0.5
+# The time a callback takes is Python's, which nothing models: it is put at this share.
+CALLBACK_SHARE = 0.1
+HOST_COPIES_SHARE = 0.05
