@@ -90,6 +90,7 @@ KINDS: dict[str, CollectiveKind] = {
     )
 }  # fmt: skip
 OPCODES = tuple(opcode for kind in KINDS.values() for opcode in kind.opcodes)
+PERMUTE = "collective-permute"
 # Several permutes with one meaning: a matmul whose operand or result goes round a ring, and the
 # edges of tiles that a windowed op needs from its neighbours.
 MATMUL, HALO = OF_PERMUTES = ("collective-matmul", "halo-exchange")

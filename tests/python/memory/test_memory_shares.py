@@ -7,7 +7,6 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.analysis.memory.carries import _reads_slices, _stored
 from hloscope.analysis.memory.liveness.sharing import Sharing
 
 BODY = """HloModule m, is_scheduled=true
@@ -126,18 +125,98 @@ def test_what_is_added_to_a_product_gives_it_its_place() -> None:
     assert [Sharing(live).share(found, k, 0) for k in range(3)] == [False, False, True]
 
 
+# A loop that fills an array and reads another one; what its trips do with them.
+TRIPS = """HloModule m, is_scheduled=true
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  ROOT %b = f32[] parameter(1)
+}
+%row (n: f32[4,8], o: s32[]) -> f32[1,8] {
+  %n = f32[4,8] parameter(0)
+  %o = s32[] parameter(1)
+  %flat = f32[4,8] bitcast(%n)
+  ROOT %r = f32[1,8] dynamic-slice(%flat, %o, %o), dynamic_slice_sizes={1,8}
+}
+%all (n2: f32[4,8]) -> f32[1,8] {
+  %n2 = f32[4,8] parameter(0)
+  ROOT %r2 = f32[1,8] slice(%n2), slice={[0:1],[0:8]}
+}
+%put (s3: f32[4,8], v3: f32[8], o3: s32[]) -> f32[4,8] {
+  %s3 = f32[4,8] parameter(0)
+  %v3 = f32[8] parameter(1)
+  %o3 = s32[] parameter(2)
+  %c3 = f32[1,8] reshape(%v3)
+  ROOT %d3 = f32[4,8] dynamic-update-slice(%s3, %c3, %o3, %o3)
+}
+%body (p: (s32[], f32[4,8], f32[4,8], f32[8])) -> (s32[], f32[4,8], f32[4,8], f32[8]) {
+  %p = (s32[], f32[4,8], f32[4,8], f32[8]) parameter(0)
+  %k = s32[] get-tuple-element(%p), index=0
+  %stack = f32[4,8] get-tuple-element(%p), index=1
+  %read = f32[4,8] get-tuple-element(%p), index=2
+  %x = f32[8] get-tuple-element(%p), index=3
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  READ
+  %u = f32[8] reshape(%got)
+  %y = f32[8] multiply(%x, %u)
+  STORE
+  ROOT %t = (s32[], f32[4,8], f32[4,8], f32[8]) tuple(%next, %stored, %read, %y)
+}
+%cond (q: (s32[], f32[4,8], f32[4,8], f32[8])) -> pred[] {
+  %q = (s32[], f32[4,8], f32[4,8], f32[8]) parameter(0)
+  %j = s32[] get-tuple-element(%q), index=0
+  %four = s32[] constant(4)
+  ROOT %c = pred[] compare(%j, %four), direction=LT
+}
+ENTRY %main {
+  %z = s32[] constant(0)
+  %v = f32[8] parameter(0)
+  %m = f32[4,8] parameter(1)
+  %zero = f32[] constant(0)
+  %new = f32[4,8] broadcast(%zero), dimensions={}
+  %init = (s32[], f32[4,8], f32[4,8], f32[8]) tuple(%z, %new, %m, %v)
+  %loop = (s32[], f32[4,8], f32[4,8], f32[8]) while(%init), condition=%cond, body=%body
+  ROOT %out = f32[4,8] get-tuple-element(%loop), index=1
+}
+"""
+SLICED = "%got = f32[1,8] dynamic-slice(%read, %k, %k), dynamic_slice_sizes={1,8}"
+PUT = "%w = f32[1,8] reshape(%y)\n  %stored = f32[4,8] dynamic-update-slice(%stack, %w, %k, %k)"
+
+
+def carried(read: str = SLICED, store: str = PUT) -> dict[int, Any]:
+    cap = hs.read(TRIPS.replace("READ", read).replace("STORE", store))
+    assert not cap.module.warnings
+    (loop,) = cap.memory.loops
+    return {c.index: c for c in loop.carries}
+
+
 @pytest.mark.parametrize(
-    ("update", "value"),
-    [("put", "u"), ("scattered", "u"), ("pair", "u"), ("lonely", None)],
+    ("store", "value"),
+    [
+        (PUT, "y"),
+        # the loop's own state is what the trip before left
+        (PUT.replace("reshape(%y)", "reshape(%x)"), "y"),
+        ("%w = f32[8] copy(%y)\n  %stored = f32[4,8] fusion(%stack, %w, %k), kind=kLoop, calls=%put", "y"),
+        ("%w = f32[1,8] reshape(%y)\n  %at = s32[1,1] reshape(%k)\n"
+         "  %stored = f32[4,8] scatter(%stack, %at, %w), update_window_dims={1}, inserted_window_dims={0}, "
+         "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum", "y"),
+    ],
+)  # fmt: skip
+def test_what_a_loop_stores(store: str, value: str) -> None:
+    stack = carried(store=store)[1]
+    assert stack.role == "stacked"
+    assert stack.stored is not None
+    assert stack.stored.name == value
+
+
+@pytest.mark.parametrize(
+    ("read", "role"),
+    [
+        (SLICED, "read by slices"),
+        ("%got = f32[1,8] fusion(%read, %k), kind=kLoop, calls=%row", "read by slices"),
+        ("%got = f32[1,8] fusion(%read), kind=kLoop, calls=%all", "passed through"),
+    ],
 )
-def test_what_an_update_stores(update: str, value: str | None) -> None:
-    cap = hs.read(BODY)
-    found, shape = _stored(cap.module.find(update), [], cap.memory)  # type: ignore[arg-type]
-    assert (found.name if found is not None else None) == value
-    assert (shape.dimensions if shape is not None else None) == ((2, 8) if value else None)
-
-
-def test_which_fusions_read_a_slice() -> None:
-    of = module()
-    asked = {(n, k): _reads_slices(of.find(n), k) for n, k in (("one", 0), ("loop", 0), ("put", 0))}  # fmt: skip
-    assert asked == {("one", 0): True, ("loop", 0): False, ("put", 0): False}
+def test_which_trips_read_a_slice(read: str, role: str) -> None:
+    assert carried(read=read)[2].role == role

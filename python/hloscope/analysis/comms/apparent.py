@@ -7,27 +7,28 @@ what a sum adds up and what a gathered array is used for; only that is claimed.
 from __future__ import annotations
 
 import re
+from itertools import chain, islice
 
-from ...hlo import Instruction
-from ...hlo.barriers import BARRIERS
-from ...hlo.collective_kinds import KINDS
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import KINDS, split
 from ..base.lines.frames import own_line
 from ..base.lines.op_name import split_components
 from .collective import Collective
+from .limits import APPARENT_POSITIONS
 
-_THROUGH = frozenset({
-    "convert", "bitcast", "copy", "reshape", "transpose", "get-tuple-element", "add", "multiply",
-    "bitcast-convert", *BARRIERS, "pad", "slice", "concatenate",
-})  # fmt: skip
+# Sums and scalings of a value are still about the same array.
+_THROUGH = opcodes.MOVES | {"add", "multiply"}
 _PRODUCT_CALL = re.compile(r"gemm|matmul|cublas|triton_dot", re.I)
-_PRODUCTS = frozenset({"dot", "convolution", "ragged-dot"})
 
 
 def apparent(row: Collective) -> str:
     """A sentence; "" if the HLO shows nothing."""
     i = row.instruction
     over = row.axes or f"groups of {row.group_size} devices"
-    if row.kind in ("all-reduce", "reduce-scatter"):
+    known = KINDS.get(row.kind)
+    if known is None:
+        return ""
+    if known.reduces:
         made = _made_by(i)
         if made is None:
             return ""
@@ -40,12 +41,12 @@ def apparent(row: Collective) -> str:
             f"it adds up partial sums of {_called(made)}: the dimension that it reduces is split"
             f" over {over}"
         )
-    if row.kind not in KINDS or not KINDS[row.kind].reshards:
+    if not known.reshards:
         return ""
     user = _used_by(i)
     if user is None:
         return ""
-    if row.kind == "all-gather":
+    if known.payload == "result":
         return (
             f"{_called(user)} needs the array whole along the dimension that is split over {over}"
         )
@@ -68,35 +69,22 @@ def _called(i: Instruction) -> str:
 
 def _made_by(start: Instruction) -> Instruction | None:
     """The product or reduction whose partial results are added up."""
-    front, seen = list(start.operands), set()
-    for _ in range(40):
-        if not front:
-            return None
-        x = front.pop(0)
-        if x.index in seen:
-            continue
-        seen.add(x.index)
-        if x.opcode in _PRODUCTS or x.opcode == "reduce" or _is_product(x):
-            return x
-        if x.opcode == "fusion" and x.called_computations and x.called_computations[0].root:
-            front.append(x.called_computations[0].root)
-        elif x.opcode == "tuple" or x.opcode in _THROUGH:
-            front += x.operands
+    through = _THROUGH | opcodes.FUSIONS
+    positions = chain.from_iterable(
+        walk.back(o, through, inside_fusions=True) for o in start.operands
+    )
+    for p in islice(positions, APPARENT_POSITIONS):
+        i = p.instruction
+        if i.opcode in opcodes.PRODUCTS or i.opcode == "reduce" or _is_product(i):
+            return i
     return None
 
 
 def _used_by(start: Instruction) -> Instruction | None:
-    front, seen = [start], set()
-    for _ in range(40):
-        if not front:
-            return None
-        x = front.pop(0)
-        for u in x.users:
-            if u.index in seen:
-                continue
-            seen.add(u.index)
-            if u.opcode in _THROUGH or u.opcode.endswith(("-done", "-start")):
-                front.append(u)
-            elif u.opcode not in ("tuple", "while"):
-                return u
+    """The nearest instruction that computes with the result."""
+    collective = split(start.opcode)
+    own = opcodes.with_halves(collective[0]) if collective is not None else frozenset()
+    for use in islice(walk.uses(start, _THROUGH | own), APPARENT_POSITIONS):
+        if use.instruction.opcode not in opcodes.CONTROL:
+            return use.instruction
     return None

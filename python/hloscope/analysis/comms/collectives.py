@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...hlo import Instruction, Mesh, Module, Target
-from ...hlo.collective_kinds import OF_PERMUTES
+from ...hlo.collective_kinds import OF_PERMUTES, PERMUTE
 from ...hlo.shardings.devices import (
     DeviceGroups,
     axes_text,
@@ -159,7 +159,7 @@ class Collectives:
             for part in row.parts:
                 groups = part.groups
                 each = part.bytes * times * max(1, part.executions)
-                add_traffic(out, "collective-permute", each, groups)
+                add_traffic(out, PERMUTE, each, groups)
         return out
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -378,7 +378,7 @@ class _Maker:
     ) -> int | None:
         if found.kind in OF_PERMUTES:
             return None if any(p.executions < 0 for p in parts) else self.most_sent(parts)
-        if found.kind == "collective-permute":
+        if found.kind == PERMUTE:
             if groups is None or groups.pairs is None:
                 return total if is_between_slices(found.op) else None  # destination unknown
             moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]

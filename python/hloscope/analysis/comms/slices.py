@@ -19,7 +19,7 @@ from collections import defaultdict
 import numpy as np
 
 from ...hlo import Instruction, Module
-from ...hlo.collective_kinds import KINDS
+from ...hlo.collective_kinds import KINDS, PERMUTE
 from ...hlo.shardings.devices import DeviceGroups
 from ...hlo.shardings.slices import meant_slices
 from ..base.collectives.find import Found
@@ -28,7 +28,7 @@ from ..base.table import table
 _RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')
 _TYPE = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 _KINDS = {name.upper().replace("-", "_"): name for name in KINDS}
-_KINDS["ONE_TO_ONE"] = "collective-permute"
+_KINDS["ONE_TO_ONE"] = PERMUTE
 _NUMBER = re.compile(r"(?:\.\d+)?_\d+$")
 
 Slices = tuple[tuple[int, ...], ...]
@@ -54,7 +54,7 @@ def find_between_slices(module: Module) -> list[Found]:
         members = {i.index for i in both}
         members |= {u.index for i in both for u in i.users if u.opcode.endswith("-done")}
         m = _TYPE.search(send.attribute_text)
-        kind = _KINDS.get(m[1] if m is not None else "", "collective-permute")
+        kind = _KINDS.get(m[1] if m is not None else "", PERMUTE)
         out.append(Found(kind, send, send, members))
     return out
 

@@ -26,6 +26,3 @@ ASSUMED_DIMENSIONS = 2
 NEGLIGIBLE_SHARE = 1e-6
 # The same for two sums of the same terms in different order.
 ROUNDING_SHARE = 1e-12
-
-# Updates followed from the start of an asynchronous operation to its done.
-ASYNC_UPDATES = 4

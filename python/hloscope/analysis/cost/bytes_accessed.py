@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape
-from ...hlo.barriers import BARRIERS
 from ...hlo.collective_kinds import KINDS
+from ...hlo.opcodes import BARRIERS, CONTROL, Effect, that
 from ..base.collectives.async_opcodes import produced, wrapped
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
@@ -35,12 +35,14 @@ from .flops.calls import accesses_nothing, author_estimate
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-NOTHING = frozenset(
-    "parameter constant tuple get-tuple-element bitcast after-all add-dependency domain "
-    "partition-id replica-id while call conditional async-start async-update "
-    "async-done call-start call-update call-done copy-done send-done recv-done "
-    "get-dimension-size".split()
-) | {*BARRIERS, *(f"{k.name}-done" for k in KINDS.values() if k.is_async)}
+# No access of their own: names of values that are there already, and containers.
+NOTHING = (
+    that(Effect.BUNDLES, Effect.ORDERS, Effect.IDENTIFIES)
+    | CONTROL
+    | {"parameter", "constant", "bitcast", "domain", "add-dependency", "get-dimension-size"}
+    | {"copy-done", "send-done", "recv-done"}
+    | {*BARRIERS, *(f"{k.name}-done" for k in KINDS.values() if k.is_async)}
+)
 _STARTS = frozenset(
     {"copy-start", "send", "recv"} | {f"{k.name}-start" for k in KINDS.values() if k.is_async}
 )

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, Module, Shape
+from ...hlo import Instruction, Module, Shape, walk
+from ...hlo.opcodes import SAME_VALUE, SLICES
 from ..base.collectives.async_opcodes import produced, wrapped
 from ..base.memory_spaces import HOST, memory_space
 from ..base.memory_tiling import storage_bytes
 from ..base.table import per_module, table
 
 Floats = npt.NDArray[np.float64]
-_MOVES = frozenset({"copy", "slice", "dynamic-slice", "dynamic-update-slice"})
+# What DMA engines do beside the compute units: XLA starts such copies asynchronously.
+_BY_DMA = SAME_VALUE | SLICES | {"dynamic-update-slice"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,15 @@ def is_asynchronous(opcode: str) -> bool:
     if opcode == "copy-start":
         return True
     inside = wrapped(opcode)
-    return inside is not None and inside[0] in _MOVES and inside[1] == "start"
+    return inside is not None and inside[0] in _BY_DMA and inside[1] == "start"
+
+
+def done_of(start: Instruction) -> Instruction | None:
+    """The done of an asynchronous operation, after any updates; None in a damaged dump."""
+    for use in walk.uses(start, lambda i: i.opcode.endswith("-update")):
+        if use.instruction.opcode.endswith("-done"):
+            return use.instruction
+    return None
 
 
 @per_module

@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Target
+from ...hlo.opcodes import CONTROL
+from ..base.collectives.async_opcodes import wrapped
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import table
 from .assumptions import FLOPS_PER_BYTE_OF_BRANCH
@@ -41,10 +43,6 @@ from .runs import (
 
 Floats = npt.NDArray[np.float64]
 C = TypeVar("C", bound="Counts")
-CONTAINERS = frozenset(
-    "while call conditional async-start async-update async-done call-start call-update "
-    "call-done".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,7 @@ def count(module: Module, target: Target, trips: Mapping[str, int] | None = None
     by_loop = trip_counts(module, trips or {})
     taken = branches_by_work(module, calls, heaviest, by_loop)
     execution = count_runs(module, calls, taken, by_loop)
-    container = t.by_opcode(lambda o: o in CONTAINERS or _names_again(o), bool)
+    container = t.by_opcode(lambda o: o in CONTROL or _names_again(o), bool)
 
     def inclusive(own: Floats) -> Floats:
         return inclusive_sums(module, calls, own, by_loop)
@@ -248,9 +246,9 @@ def _matmul_dtypes(module: Module, calls: Calls, work: Work) -> tuple[str, ...]:
 
 
 def _names_again(opcode: str) -> bool:
-    return opcode.endswith(("-update", "-done")) and not opcode.startswith(
-        ("all-", "collective-", "copy-", "send", "recv")
-    )
+    """Whether it is a later half of an asynchronous operation that its start counts whole."""
+    half = wrapped(opcode)
+    return half is not None and half[1] != "start"
 
 
 def _with_unknown_inside(

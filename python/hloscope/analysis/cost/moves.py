@@ -22,8 +22,7 @@ from ...hlo import Instruction, Module, Target
 from ..base.memory_spaces import HOST, main_spaces, memory_space, platform
 from ..base.memory_tiling import storage_bytes
 from ..base.table import per_target, table
-from .assumptions import ASYNC_UPDATES
-from .copies import copy_ends, is_asynchronous
+from .copies import copy_ends, done_of, is_asynchronous
 from .cost import Cost, estimated
 
 CONCAT = "ConcatBitcast"
@@ -49,7 +48,7 @@ def moves(module: Module, target: Target) -> tuple[Move, ...]:
     by_end: dict[int, list[tuple[Instruction, Instruction]]] = defaultdict(list)
     for k in np.flatnonzero(t.by_opcode(is_asynchronous, bool)).tolist():
         start = module.instructions[k]
-        done = _done(start)
+        done = done_of(start)
         if done is None:
             continue
         users = done.users
@@ -95,18 +94,6 @@ def _collectives(cost: Cost) -> list[Move]:
             )
         )  # fmt: skip
     return out
-
-
-def _done(start: Instruction) -> Instruction | None:
-    at = start
-    for _ in range(ASYNC_UPDATES):
-        users = at.users
-        if len(users) != 1 or not users[0].opcode.endswith(("-update", "-done")):
-            return None
-        at = users[0]
-        if at.opcode.endswith("-done"):
-            return at
-    return None
 
 
 def _bytes(start: Instruction) -> float:

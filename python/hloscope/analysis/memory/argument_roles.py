@@ -19,12 +19,11 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, Shape
-from ...hlo.barriers import BARRIERS
+from ...hlo import Instruction, Shape, opcodes
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
 from .limits import UPDATE_BUFFERS
 from .liveness.liveness import Liveness
-from .liveness.values import ARGUMENT
+from .liveness.values import ARGUMENT, SAME_BUFFER
 
 OTHER, PARAMETER, STATE = range(3)
 BY_USE, BY_NAME = "data flow", "name"
@@ -36,22 +35,21 @@ _STATE = re.compile(
 )
 _STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
-_PLUMBING = frozenset(
-    "parameter tuple get-tuple-element bitcast while call conditional domain".split()
-).union(BARRIERS)
-_MULTIPLIES = frozenset({"dot", "convolution"})
-_MOVES = frozenset(
-    "copy copy-start copy-done convert bitcast transpose reshape parameter tuple "
-    "get-tuple-element slice-start slice-done async-start async-done".split()
-)
+# Name buffers that are there already.
+_SAME_BUFFERS = SAME_BUFFER | opcodes.LOOPS | opcodes.BRANCHES | {"call", "parameter"}
+# Return their operand in another place, layout or type; a prefetch may come in slices.
+MOVED = opcodes.SAME_NUMBERS - opcodes.with_halves("reverse")  # an array reversed is another one
+_MOVES = MOVED | opcodes.BUNDLES | {"slice-start", "slice-done", "async-start", "async-done"}
 
 
 def moves_only(i: Instruction) -> bool:
     """Whether an instruction only returns its operand in another place, layout or type."""
     if i.opcode != "fusion":
-        return i.opcode in _MOVES and i.opcode != "parameter"
+        return i.opcode in _MOVES
     called = i.called_computations
-    return bool(called) and all(k.opcode in _MOVES for k in called[0].instructions)
+    return bool(called) and all(
+        k.opcode in _MOVES or k.opcode == "parameter" for k in called[0].instructions
+    )
 
 
 class Uses:
@@ -66,7 +64,7 @@ class Uses:
             if not values.calls.executed[c.index]:
                 continue
             for i in c.instructions:
-                if i.opcode in _PLUMBING:
+                if i.opcode in _SAME_BUFFERS:
                     continue
                 for o in i.operands:
                     for v in values.nodes(o):
@@ -91,9 +89,9 @@ class Uses:
     def is_multiplied(self, b: int) -> bool:
         """Whether a dot or convolution reads it, inside a fusion included."""
         return any(
-            i.opcode in _MULTIPLIES
-            or any(k.opcode in _MULTIPLIES for c in i.called_computations for k in c.instructions)
+            k.opcode in opcodes.PRODUCTS
             for i in self._through_moves(b)
+            for k in (i, *(x for c in i.called_computations for x in c.instructions))
         )
 
     def _through_moves(self, b: int) -> Iterable[Instruction]:
@@ -118,7 +116,7 @@ class Uses:
             if not waiting:
                 return False
             for i in self.readers.get(waiting.pop(), ()):
-                if i.opcode in _MULTIPLIES:
+                if i.opcode in opcodes.PRODUCTS:
                     continue
                 for v in live.values.nodes(i):
                     n = int(live.buffer_of[v])

@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...hlo import Instruction, Shape, Target
+from ...hlo import Instruction, Shape, Target, opcodes, walk
+from .argument_roles import MOVED
 from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT, OUTPUT, leaf_span
 
@@ -130,9 +131,8 @@ class ParameterCopy:
     end: int
 
 
-_MOVES = frozenset(
-    {"copy", "transpose", "bitcast", "reshape", "convert", "parameter", "copy-start"}
-)
+# Copies, transposes and conversions of a whole array, alone or fused.
+_WHOLE = MOVED | opcodes.FUSIONS
 
 
 def find_parameter_copies(
@@ -177,16 +177,10 @@ def _order(shape: Shape) -> tuple[int, ...]:
 
 
 def _moved_from(i: Instruction) -> Instruction | None:
-    """The parameter whose whole value ``i`` only moves or converts, or None."""
-    if i.opcode == "fusion":
-        called = i.called_computations
-        if len(i.operands) != 1 or not called:
-            return None
-        if any(x.opcode not in _MOVES for x in called[0].instructions):
-            return None
-    elif i.opcode not in _MOVES - {"parameter", "bitcast", "reshape"} or not i.operands:
+    """The parameter of ENTRY whose whole value ``i`` only moves or converts, or None."""
+    if i.opcode not in _WHOLE or i.opcode in ("bitcast", "reshape"):
         return None
-    source = i.operands[0]
-    while source.opcode in ("bitcast", "reshape", "copy-done") and source.operands:
-        source = source.operands[0]
-    return source if source.opcode == "parameter" else None
+    source = walk.source(i, _WHOLE)
+    found = source.instruction
+    is_argument = found.opcode == "parameter" and found.computation.is_entry
+    return found if is_argument and not source.element else None

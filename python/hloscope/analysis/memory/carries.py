@@ -12,13 +12,11 @@ intended: a partitioner may stack the gathered array although the sharded one wa
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from ...hlo import Instruction, Shape
+from ...hlo import Instruction, Shape, opcodes, walk
 from ..base.loops.trips import trip_count
 from ..base.phases.phases import PHASES, phases
 from ..cost.runs import Calls, Role
@@ -139,7 +137,7 @@ def _carries(
         stored = slice_shape = None
         if b in written:
             role = "stacked"
-            stored, slice_shape = _stored(written[b], live)
+            stored, slice_shape = _stored(written[b])
         elif b in made:
             role = "counter" if not shape.rank and shape.element_type[:1] in "su" else "updated"
         else:
@@ -167,9 +165,8 @@ def _fused_update(fusion: Instruction, leaf: int) -> Instruction | None:
     if root.opcode == "tuple":
         root = root.operands[leaf] if leaf < len(root.operands) else root
     # on CPU, values may be converted to f32 around the update
-    while root.opcode in ("bitcast", "convert") and root.operands:
-        root = root.operands[0]
-    return root if root.opcode in ("dynamic-update-slice", "scatter") else None
+    made = walk.source(root, opcodes.SAME_NUMBERS).instruction
+    return made if made.opcode in ("dynamic-update-slice", "scatter") else None
 
 
 def _reads_slices(i: Instruction, operand: int) -> bool:
@@ -179,79 +176,48 @@ def _reads_slices(i: Instruction, operand: int) -> bool:
     parameters = called[0].parameters if called else ()
     if operand >= len(parameters):
         return False
-    seen = [parameters[operand]]
-    while seen:
-        for u in seen.pop().users:
-            if u.opcode == "dynamic-slice":
-                return True
-            if u.opcode == "bitcast":
-                seen.append(u)
-    return False
+    uses = walk.uses(parameters[operand], opcodes.SAME_ORDER)
+    return any(u.instruction.opcode == "dynamic-slice" and u.operand == 0 for u in uses)
 
 
 def _updates_own(fusion: Instruction, update: Instruction, buffer: int, live: Liveness) -> bool:
     """Whether a fused update writes into the previous contents of the buffer."""
-    source = update.operands[0] if update.operands else update
-    while source.opcode in ("bitcast", "convert") and source.operands:
-        source = source.operands[0]
+    updated = update.operands[0] if update.operands else update
+    source = walk.source(updated, opcodes.SAME_NUMBERS).instruction
     number = source.parameter_number if source.opcode == "parameter" else None
     if number is None or number >= len(fusion.operands):
         return False
     return any(int(live.buffer_of[v]) == buffer for v in live.values.nodes(fusion.operands[number]))
 
 
-_SAME_VALUE = frozenset({"bitcast", "reshape", "broadcast", "copy", "transpose", "convert"})
+def _stored(update: Instruction) -> tuple[Instruction | None, Shape | None]:
+    """The value written, looking through moves and conversions, and the shape of one slice.
 
-
-def _stored(update: Instruction, live: Liveness) -> tuple[Instruction | None, Shape | None]:
-    """The value written, looking through moves and conversions, and the shape of one slice."""
+    A value of the loop's own state is followed to the trip before, once.
+    """
     if len(update.operands) < 2:
         return None, None
     position = 1 if update.opcode == "dynamic-update-slice" else len(update.operands) // 2 + 1
     if position >= len(update.operands):
         return None, None
     value = update.operands[position]
-    shape = value.shape
-    callers = _fusion_callers(live)
-    seen_carry = False
-    for _ in range(64):
-        if value.opcode in _SAME_VALUE and value.operands:
-            value = value.operands[0]
-        elif value.opcode == "parameter" and value.computation.index in callers:
-            fusion = callers[value.computation.index]
-            number = value.parameter_number or 0
-            if number >= len(fusion.operands):
-                break
-            value = fusion.operands[number]
-        elif value.opcode == "get-tuple-element" and value.operands[0].opcode == "parameter":
-            # the loop's own state: the value from the previous step
-            before = None if seen_carry else _element(value.computation.root, value)
-            if before is None:
-                break
-            seen_carry = True
-            value = before
-        else:
-            break
-    return value, shape
+    made, state = _maker(walk.Position(value))
+    root = state.instruction.computation.root if state is not None else None
+    if state is not None and root is not None and root.opcode == "tuple":
+        made = _maker(walk.Position(root, state.element))[0] or made
+    return made, value.shape
 
 
-_INDEX = re.compile(r"\bindex=(\d{1,6})")
+_WRITTEN_AS = opcodes.REPEATED | opcodes.FUSIONS
 
 
-def _element(whole: Instruction | None, i: Instruction) -> Instruction | None:
-    """The operand of a tuple that a get-tuple-element of one like it takes."""
-    m = _INDEX.search(i.attribute_text)
-    if whole is None or whole.opcode != "tuple" or m is None:
-        return None
-    return next(islice(whole.operands, int(m[1]), None), None)
-
-
-def _fusion_callers(live: Liveness) -> dict[int, Instruction]:
-    out: dict[int, Instruction] = {}
-    for e in live.values.calls.edges:
-        if e.role is Role.FUSED:
-            out.setdefault(e.callee, live.module.instructions[e.caller])
-    return out
+def _maker(value: walk.Position) -> tuple[Instruction | None, walk.Position | None]:
+    """The last array on the way back, and the way's end if that is an element of a loop's state."""
+    positions = list(walk.path(value, _WRITTEN_AS))
+    arrays = [p.instruction for p in positions if not p.element]
+    last = positions[-1]
+    is_state = last.instruction.opcode == "parameter" and last.element
+    return (arrays[-1] if arrays else None), (last if is_state else None)
 
 
 def _whole_copies(live: Liveness) -> dict[int, int]:
@@ -272,9 +238,9 @@ def _whole_copies(live: Liveness) -> dict[int, int]:
 
 def _stack_behind(buffer: int, origin: Mapping[int, int], writers: Container[int]) -> int | None:
     """The stack that a buffer is, or was copied from; None if no loop filled it."""
-    for _ in range(8):
-        if buffer in writers or buffer not in origin:
-            break
+    seen: set[int] = set()
+    while buffer not in writers and buffer in origin and buffer not in seen:
+        seen.add(buffer)
         buffer = origin[buffer]
     return buffer if buffer in writers else None
 

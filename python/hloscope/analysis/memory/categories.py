@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Target
-from ...hlo.collective_kinds import is_collective
+from ...hlo.collective_kinds import KINDS, is_collective, split
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
 from .argument_roles import BY_USE, STATE, argument_roles, moves_only
 from .argument_roles import PARAMETER as IS_PARAMETER
@@ -45,8 +45,6 @@ CATEGORIES = (
     TEMPORARY, PARAMETER, OPTIMISER_STATE, OTHER_ARGUMENT, RESULT, SAVED, GRADIENT, REMAT,
     COLLECTIVE, LITERAL, COPIED,
 ) = range(len(CATEGORIES))  # fmt: skip
-
-_REDUCTIONS = ("all-reduce", "reduce-scatter")
 
 
 def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], dict[int, str]]:
@@ -81,7 +79,7 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
             out[b], sources[b] = out[moved], BY_USE
         elif (
             made == BACKWARD
-            and (not is_collective(i.opcode) or i.opcode.startswith(_REDUCTIONS))
+            and not _only_moves(i.opcode)
             and _dimensions(live, b) in parameter_shapes
         ):
             out[b] = GRADIENT
@@ -92,6 +90,12 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
         elif made == REMATERIALISED:
             out[b] = REMAT
     return out, sources
+
+
+def _only_moves(opcode: str) -> bool:
+    """Whether it is a collective that combines no values."""
+    collective = split(opcode)
+    return collective is not None and not KINDS[collective[0]].reduces
 
 
 def _dimensions(live: Liveness, b: int) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Module, Target
+from ...hlo.opcodes import LITERALS
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
 from ..cost.flops.elementwise import ELEMENTWISE
 from ..cost.runs import Role
@@ -30,7 +31,7 @@ from .liveness.values import TEMP
 Ints = npt.NDArray[np.int64]
 
 # ops of the scalar core, whose scalar results need no place in HBM
-_SCALAR = ELEMENTWISE | {"copy", "convert", "clamp", "while", "constant", "parameter", "iota"}
+_SCALAR = ELEMENTWISE | LITERALS | {"copy", "while", "parameter"}
 _PARTS = ("argument", "output", "temp")
 
 

@@ -17,21 +17,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...hlo import Instruction
+from ...hlo import Instruction, opcodes
 from ..cost.cost import Cost
 from .limits import RECOMPUTE_DEPTH, RECOMPUTE_INSTRUCTIONS
 from .liveness.values import TEMP
 from .memory import LiveValue, Memory
 
-_NOT_AGAIN = frozenset(
-    "rng rng-bit-generator rng-get-and-update-state infeed outfeed send recv send-done recv-done "
-    "while conditional call parameter".split()
+_NOT_AGAIN = (
+    opcodes.RANDOM
+    | opcodes.with_halves("infeed", "outfeed", "send", "recv")
+    | opcodes.LOOPS
+    | opcodes.BRANCHES
+    | {"call", "parameter"}
 )
 # pure custom calls: library matmuls and convolutions, and XLA's own
 _PURE_CALL = re.compile(
     r"__(?:cublas|cudnn|onednn)\$|(?:TopK|Cholesky|LuDecomposition|Qr|Eigh|TriangularSolve)$"
 )
-_FREE = frozenset("tuple get-tuple-element bitcast constant iota partition-id replica-id".split())
+_FREE = opcodes.BUNDLES | opcodes.LITERALS | opcodes.DEVICE_IDS | {"bitcast"}
 
 
 @dataclass(frozen=True, slots=True)

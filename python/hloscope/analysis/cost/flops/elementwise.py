@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from ....hlo.barriers import BARRIERS
 from ....hlo.collective_kinds import KINDS
+from ....hlo.opcodes import OPCODES, Effect, that, with_halves
 
 TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log "
     "log-plus-one logistic power rsqrt sine sinh sqrt tan tanh".split()
 )
-ELEMENTWISE = frozenset(
-    "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide "
-    "floor imag is-finite maximum minimum multiply negate not or popcnt real reduce-precision "
-    "remainder round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic "
-    "shift-right-logical sign stochastic-convert subtract xor multiply-add".split()
+_PER_ELEMENT = (Effect.COMPUTES, Effect.CONVERTS, Effect.CHOOSES)
+ELEMENTWISE = (
+    frozenset(o.name for o in OPCODES.values() if o.effect in _PER_ELEMENT)
+    - TRANSCENDENTAL
+    - {"map"}  # costs what its computation does
 )
-# No arithmetic of their own; containers (fusion, while, call, …) get theirs in cost.py.
-FREE = frozenset(
-    "parameter constant iota tuple get-tuple-element bitcast copy copy-start copy-done reshape "
-    "dynamic-reshape transpose broadcast slice concatenate pad reverse gather dynamic-slice "
-    "dynamic-update-slice after-all add-dependency partition-id replica-id infeed outfeed send "
-    "send-done recv recv-done domain get-dimension-size set-dimension-size "
-    "rng-get-and-update-state async-start async-update async-done fusion while call conditional "
-    "stochastic-round".split()
-) | {
-    *BARRIERS,
-    *(o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")),
-}
+# No arithmetic of their own; containers (fusion, while, call, …) get theirs in counts.py.
+FREE = (
+    that(
+        Effect.PASSES, Effect.RESHAPES, Effect.REORDERS, Effect.REPEATS, Effect.SLICES,
+        Effect.JOINS, Effect.BUNDLES, Effect.LOOPS, Effect.BRANCHES, Effect.CALLS, Effect.FUSES,
+        Effect.PARAMETER, Effect.LITERAL, Effect.IDENTIFIES, Effect.ORDERS,
+    )
+    | with_halves("gather", "send", "recv", "infeed", "outfeed")
+    | {"get-dimension-size", "set-dimension-size", "rng-get-and-update-state", "stochastic-round"}
+    | {o for k in KINDS.values() for o in k.opcodes if not k.reduces or o.endswith("-done")}
+)  # fmt: skip

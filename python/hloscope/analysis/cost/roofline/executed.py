@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Instruction, Module, Target
+from ....hlo import Module, Target
+from ....hlo.collective_kinds import PERMUTE
 from ....hlo.shardings.devices import device_counts
 from ...base.table import table
 from ...comms.collectives import Collectives, collectives
 from ..assumptions import ASSUMED_DIMENSIONS
 from ..chip import chip_of
+from ..copies import done_of
 from .slices import between_slices
 from .torus import assumed_slice
 from .transfers import Transfer, TransferMaker
@@ -38,8 +40,8 @@ def find_transfers(
             for part in row.parts:
                 i = part.instruction
                 if executed[computation[i.index]]:
-                    kind, done = "collective-permute", _done(i)
-                    out.append(maker.make(row, i.index, done, kind, part.bytes, part.groups))
+                    end = (done_of(i) or i).index
+                    out.append(maker.make(row, i.index, end, PERMUTE, part.bytes, part.groups))
             continue
         if row.network == "dcn":
             continue  # below
@@ -50,10 +52,3 @@ def find_transfers(
             out.append(maker.make(row, start, done, row.kind, row.payload_bytes, row.groups))
     out += between_slices(module, executed, rows)
     return tuple(sorted(out, key=lambda t: (t.start, t.done)))
-
-
-def _done(start: Instruction) -> int:
-    for u in start.users:
-        if u.opcode.endswith("-done"):
-            return u.index
-    return start.index

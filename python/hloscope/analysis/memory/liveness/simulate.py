@@ -26,19 +26,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Instruction, Module
-from ....hlo.barriers import BARRIERS
 from ...base.memory_spaces import memory_space
 from ...base.memory_tiling import storage_bytes
 from ...cost.runs import Calls, Role, call_graph
 from .homes import homes
 from .liveness import Liveness
 from .sharing import Sharing, shared_places
-from .values import ARGUMENT, CONSTANT, OUTPUT, TEMP, Values
+from .values import ARGUMENT, CONSTANT, OUTPUT, SAME_BUFFER, TEMP, Values
 
 Ints = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).max
-_TRANSPARENT = frozenset({"tuple", "get-tuple-element", "bitcast", "domain", *BARRIERS})
 
 
 def flatten(module: Module, calls: Calls) -> Ints:
@@ -186,7 +184,7 @@ def _uses(
         if not calls.executed[c.index]:
             continue
         for i in c.instructions:
-            if i.opcode in _TRANSPARENT or i.opcode == "while":
+            if i.opcode in SAME_BUFFER or i.opcode == "while":
                 continue
             for o in i.operands:
                 span = values.nodes(o) if o.shape.is_tuple else (first[o.index],)

@@ -25,18 +25,21 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Computation, Instruction, Module, Shape
-from ....hlo.barriers import BARRIERS
-from ....hlo.collective_kinds import KINDS
+from ....hlo import Computation, Instruction, Module, Shape, opcodes, walk
+from ....hlo.collective_kinds import KINDS, PERMUTE
+from ....hlo.opcodes import Effect
 from ...cost.runs import Calls, Edge, Role
 
 Ints = npt.NDArray[np.int64]
 
 ARGUMENT, OUTPUT, TEMP, CONSTANT = range(4)
 _START_IS_VALUE = tuple(k.name for k in KINDS.values() if k.start_is_value)
-FORWARDS = frozenset(
-    {"bitcast", "domain", "add-dependency", "async-update", *BARRIERS}
-    | {f"{name}-done" for name in _START_IS_VALUE}
+# Results that are their operands, or parts of them, in the same buffers (XLA's must-alias rules).
+SAME_BUFFER = frozenset(
+    {"tuple", "get-tuple-element", "bitcast", "domain", "add-dependency", *opcodes.BARRIERS}
+)
+_FIRST_OPERAND = (
+    SAME_BUFFER - opcodes.BUNDLES | {"async-update"} | {f"{name}-done" for name in _START_IS_VALUE}
 )
 _IN_PLACE = {"dynamic-update-slice": 1, "scatter": 0, "set-dimension-size": 1}
 _ALIASING = re.compile(r"\boutput_to_operand_aliasing=\{")
@@ -154,7 +157,7 @@ class Values:
             span = self._element(i)
             if span is not None:
                 self._unite(mine, span)
-        elif op in FORWARDS and operands:
+        elif op in _FIRST_OPERAND and operands:
             self._unite(mine, self.nodes(operands[0]))
         elif op in _IN_PLACE and operands:
             count = (len(operands) - 1) // 2 if op == "scatter" else 1
@@ -166,7 +169,7 @@ class Values:
             self._done(i, mine)
         elif op == "fusion":
             self._fusion(i, mine)
-        elif op == "collective-permute" and len(operands) > 1:
+        elif op == PERMUTE and len(operands) > 1:
             self._unite(mine, self.nodes(operands[1]))  # sends into a given buffer
         if "output_to_operand_aliasing" in i.attribute_text:
             self._declared(i, mine)
@@ -333,13 +336,20 @@ def _roots(parents: list[int]) -> Ints:
 
 
 _INDEX = re.compile(r"\bindex=(\d{1,6})")
-# opcodes whose results never alias their operands
-_PLAIN = frozenset(
-    "parameter constant iota broadcast reshape transpose copy convert add subtract multiply divide "
-    "maximum minimum select compare exponential log tanh dot convolution reduce slice "
-    "dynamic-slice concatenate pad gather rsqrt sqrt negate power and or not reverse sort "
-    "partition-id replica-id rng-bit-generator".split()
-)
+# Opcodes whose results never alias their operands: most of the instructions.
+_PLAIN = (
+    {
+        o.name
+        for o in opcodes.OPCODES.values()
+        if o.effect
+        in (
+            Effect.PARAMETER, Effect.LITERAL, Effect.IDENTIFIES, Effect.DRAWS, Effect.RESHAPES,
+            Effect.REORDERS, Effect.CONVERTS, Effect.REPEATS, Effect.SLICES, Effect.CHOOSES,
+            Effect.COMPUTES, Effect.REDUCES, Effect.MULTIPLIES,
+        )
+    }
+    | {"copy", "concatenate", "pad", "gather", "sort"}
+) - {"bitcast"}  # fmt: skip
 
 
 def _index(text: str) -> tuple[int, ...]:
@@ -347,22 +357,18 @@ def _index(text: str) -> tuple[int, ...]:
 
 
 def _start_of(i: Instruction) -> Instruction:
-    seen = 0
-    while i.opcode.endswith("-update") and i.operands and seen < 64:
-        i, seen = i.operands[0], seen + 1
-    return i
+    """The start of an asynchronous operation, before any updates."""
+    return walk.source(i, lambda x: x.opcode.endswith("-update")).instruction
 
 
 def _updated_parameter(out: Instruction) -> int | None:
     """The fused parameter that a fusion's output updates in place, or None."""
-    out = _through_bitcasts(out)
+    if out.opcode == "bitcast":
+        out = walk.source(out, _RENAMED).instruction
     if out.opcode not in ("dynamic-update-slice", "scatter") or not out.operands:
         return None
-    source = _through_bitcasts(out.operands[0])
+    source = walk.source(out.operands[0], _RENAMED).instruction
     return source.parameter_number if source.opcode == "parameter" else None
 
 
-def _through_bitcasts(i: Instruction) -> Instruction:
-    while i.opcode == "bitcast" and i.operands:
-        i = i.operands[0]
-    return i
+_RENAMED = frozenset({"bitcast"})
