@@ -208,7 +208,8 @@ def _stored(update: Instruction) -> tuple[Instruction | None, Shape | None]:
     return made, value.shape
 
 
-_WRITTEN_AS = opcodes.REPEATED | opcodes.FUSIONS
+# A value rounded on purpose is the one that is kept.
+_WRITTEN_AS = (opcodes.REPEATED | opcodes.FUSIONS) - opcodes.with_halves("reduce-precision")
 
 
 def _maker(value: walk.Position) -> tuple[Instruction | None, walk.Position | None]:
