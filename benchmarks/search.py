@@ -31,14 +31,14 @@ def step(w1: Any, w2: Any, x: Any, y: Any) -> Any:
     return w1 - 0.01 * g1, w2 - 0.01 * g2
 
 
-def search(shrink: int, **options: Any) -> float:
+def search(shrink: int, options: hs.SearchOptions) -> float:
     """Seconds of one search."""
     wide, rows = 8192 // shrink, 2048 // shrink
     shapes = [(wide, wide), (wide, wide), (rows, wide), (rows, wide)]
     args = [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes]
     jax.clear_caches()
     start = time.perf_counter()
-    found = hs.search_shardings(step, *args, mesh={"x": 4}, hardware="a100", **options)
+    found = hs.search_shardings(step, *args, mesh={"x": 4}, hardware="a100", options=options)
     assert len(found) == 81
     assert not found.failed, found.failed[0].error
     return time.perf_counter() - start
@@ -83,17 +83,17 @@ def main() -> None:
     names = ["processes", *CLUSTERS]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     options = parser.parse_args()
-    loop = search(options.shrink, isolate=False)
+    loop = search(options.shrink, hs.SearchOptions(isolate=False))
     print(f"{'loop in this process':28} {loop:7.1f} s")
     for workers in (1, 2):
         for name in options.only:
             label = f"{name}, {workers}"
             try:
                 if name == "processes":
-                    seconds = search(options.shrink, workers=workers)
+                    seconds = search(options.shrink, hs.SearchOptions(workers=workers))
                 else:
                     with CLUSTERS[name](workers) as executor:
-                        seconds = search(options.shrink, executor=executor)
+                        seconds = search(options.shrink, hs.SearchOptions(executor=executor))
             except Exception as error:  # not installed, or its processes do not start
                 print(f"{label:28} {type(error).__name__}: {str(error)[:80]}")
                 continue

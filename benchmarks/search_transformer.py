@@ -22,18 +22,18 @@ from typing import Any
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 REPO = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python")]
+sys.path[:0] = [str(REPO / "python"), str(REPO / "tests" / "python" / "helpers")]
 
-import hloscope as hs  # noqa: E402
 from hloscope.plan.search.result import Candidate, Search  # noqa: E402
 from plan_programs import FEW, gpt, gpt_args  # noqa: E402
+from plan_programs import search as search_with  # noqa: E402
 
 MESHES = [{"data": 2, "model": 4}, {"data": 4, "model": 2}, {"data": 8, "model": 1}]
 
 
 def search(layers: int, **options: Any) -> Search:
     """A search over the model with that many layers."""
-    found = hs.search_shardings(gpt, *gpt_args(layers), progress=tell, **options)
+    found = search_with(gpt, *gpt_args(layers), progress=tell, **options)
     sys.stderr.write("\n")
     return found
 
@@ -46,7 +46,7 @@ def tell(now: Any) -> None:
 
 def one(layers: int, wanted: Candidate, **options: Any) -> Candidate:
     """The same mesh and specs with another number of layers."""
-    return search(layers, mesh=dict(wanted.mesh), fixed=dict(specs(wanted)), **options)[0]
+    return search(layers, mesh=dict(wanted.mesh), groups=dict(specs(wanted)), **options)[0]
 
 
 def specs(c: Candidate) -> dict[str, Any]:

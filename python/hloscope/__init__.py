@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .api.read import read
     from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
+    from .plan.running.options import SearchOptions, StageOptions
     from .plan.running.store import StoreError
     from .plan.search.search import search_shardings
     from .plan.stages.stages import plan_stages
@@ -44,7 +45,9 @@ __all__ = [
     "HardwareError",
     "ReadError",
     "RendererMissing",
+    "SearchOptions",
     "StageLogError",
+    "StageOptions",
     "StoreError",
     "capture",
     "check",
@@ -63,6 +66,8 @@ _LAZY = {
     "BudgetError": "analysis.check.result",
     "HardwareError": "hardware",
     "StageLogError": "readers.alpa_log",
+    "SearchOptions": "plan.running.options",
+    "StageOptions": "plan.running.options",
     "StoreError": "plan.running.store",
     "DotMissing": "show.dot",
     "DotFailed": "show.dot",

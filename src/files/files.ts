@@ -70,9 +70,9 @@ const FILE_TYPES: Partial<DocumentRegistry.IFileType>[] = [
   },
 ];
 
-/** Whether "Explore HLO" is offered for a file of this name. */
+/** Whether "Explore HLO" is offered for a file of this name: SUFFIXES of readers/formats. */
 export function mayHoldHlo(name: string): boolean {
-  return /\.(hlo|txt|pb|stablehlo|mlir|log)(\.gz)?$/i.test(name);
+  return /\.(hlo|txt|log|pb|pbtxt|textproto|mlir|mlirbc|stablehlo)(\.gz)?$/i.test(name);
 }
 
 /** A model that never loads the content (the server reads it) and can never be saved. */

@@ -28,12 +28,12 @@ def array(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 hs.search_shardings(
     step, array(64, 64), array(64, 64), array(32, 64), mesh={"x": 4}, hardware="a100",
-    isolate=False, groups={"w2": [(), ("x",)]}, fixed={"x": ()},
+    groups={"w2": [(), ("x",)], "x": ()}, options=hs.SearchOptions(isolate=False),
 )
 """
 STAGES = """
-from hloscope.plan.stage_choices import Choice, exactly
-from hloscope.plan.stage_plan import make_plan
+from hloscope.plan.stages.choices import Choice, exactly
+from hloscope.plan.stages.plan import make_plan
 choices = [
     Choice(a, b, (n,), exactly((b - a + 1) / n), exactly(2 * (b - a + 1) / n), "", 2**30, 2**28)
     for a in range(2) for b in range(a, 2) for n in (1, 2, 4)

@@ -9,36 +9,18 @@ do (memory, time, a crash) ends with this process.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..analysis.text.units import size
+from ..processes.frames import encode
+from ..processes.inside import limit_this_process, output_for_frames
 from . import frames, passes
 from .dumps import state_of
 
 if TYPE_CHECKING:
     from ..api.capture import Capture
-
-
-def limit(memory: int, seconds: int) -> None:
-    """Caps address space and CPU time, and forbids writing files; where the system can."""
-    try:
-        import resource
-    except ImportError:  # Windows: the parent's clock is the only limit
-        return
-    for what, value in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(what)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        with contextlib.suppress(OSError, ValueError):  # macOS refuses some
-            resource.setrlimit(what, (value, value))
 
 
 def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -> Capture:
@@ -142,18 +124,18 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         wants = args.want.split(",")
         if "view" in wants:
             send(frames.progress("Preparing the view", 0.6))
-            send(frames.encode(b"V", cap.view_bytes))
+            send(encode(b"V", cap.view_bytes))
         if "analyses" in wants:
-            send(frames.encode(b"A", cap.analyses_bytes))
+            send(encode(b"A", cap.analyses_bytes))
         if "text" in wants:
-            send(frames.encode(b"T", cap.text_bytes))
+            send(encode(b"T", cap.text_bytes))
         if "stages" in wants:
-            send(frames.encode(b"S", cap.stages_bytes))
+            send(encode(b"S", cap.stages_bytes))
         if "list" in wants:
             send(frames.encode_json(b"I", about(data, args.module)))
         if "html" in wants:
             send(frames.progress("Writing the page", 0.6))
-            send(frames.encode(b"H", str(cap.to_html()).encode()))
+            send(encode(b"H", str(cap.to_html()).encode()))
         if "passes" in wants:
             try:
                 passes.serve(send, cap, args.folder, args.name, passes_as_they_were)
@@ -163,7 +145,7 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             from ..show.pages.compared import diff, page
 
             send(frames.progress("Comparing", 0.6))
-            send(frames.encode(b"H", page(diff(cap, other)).encode()))
+            send(encode(b"H", page(diff(cap, other)).encode()))
     except MemoryError:
         data = b""
         read = []
@@ -187,10 +169,8 @@ def main(arguments: list[str] | None = None) -> int:
     # kept compiled by Python for the next child, which starts half a second sooner.
     from .. import view  # noqa: F401
 
-    limit(args.memory, args.seconds)
-    # what libraries print must not break the frames
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    limit_this_process(args.memory, args.seconds)
+    out = output_for_frames()
     try:
         serve(out, args)
         out.close()

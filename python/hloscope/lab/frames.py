@@ -1,6 +1,6 @@
 """Frames: what the child writes, the server forwards and the browser reads, in one format.
 
-    kind (1 byte) | length (u32, little-endian) | payload
+Kinds and payloads (the bytes around them: processes/frames.py):
 
     P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}; for passes also "done", "of"
     I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] for one
@@ -21,18 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
-from typing import Any, BinaryIO
+from typing import Any
 
-HEADER = struct.Struct("<cI")
-
-
-class BadFrame(ValueError):
-    """The stream is cut off, or a frame is larger than allowed."""
-
-
-def encode(kind: bytes, payload: bytes) -> bytes:
-    return HEADER.pack(kind, len(payload)) + payload
+from ..processes.frames import encode
 
 
 def encode_json(kind: bytes, value: Any) -> bytes:
@@ -63,19 +54,3 @@ def error(
 def digest(data: bytes) -> str:
     """Digest of a file's content, as used in keys and in D frames."""
     return hashlib.blake2b(data, digest_size=20).hexdigest()
-
-
-def read_frame(stream: BinaryIO, limit: int) -> tuple[bytes, bytes] | None:
-    """The next (kind, payload), or None at the end. Raises ``BadFrame``."""
-    head = stream.read(HEADER.size)
-    if not head:
-        return None
-    if len(head) < HEADER.size:
-        raise BadFrame("a frame header is cut off")
-    kind, length = HEADER.unpack(head)
-    if length > limit:
-        raise BadFrame(f"a result of {length:,} bytes is over the limit of {limit:,}")
-    payload = stream.read(length)
-    if len(payload) < length:
-        raise BadFrame("a frame is cut off")
-    return kind, payload

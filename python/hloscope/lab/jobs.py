@@ -12,18 +12,21 @@ import asyncio
 import atexit
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, BinaryIO, cast
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 from tornado.web import HTTPError
 
+from ..processes.child import Child, Start, TimeIsOver, how_it_ended, ran_out_of_time
 from ..processes.environment import child_environment
+from ..processes.frames import HEADER, BadFrame, encode
 from . import frames
 from .files import OpenFile
 from .folders import OpenDump
@@ -31,6 +34,8 @@ from .limits import HloscopeLimits
 
 # The last frames of a job: when all who wait for one go away, the job is no longer needed.
 _LAST = {b"C"}
+# Seconds beyond the limit on CPU time that the clock leaves a child, which says itself why it ends.
+GRACE_SECONDS = 5
 
 
 class Job:
@@ -42,13 +47,13 @@ class Job:
         self.progress = frames.progress("Waiting for a free process", None)
         self.finished = False
         self.users = 0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.child: Child | None = None
         self.cancelled = False
         self.changed = asyncio.Event()
 
     def post(self, kind: bytes, payload: bytes) -> None:
         if kind == b"P":
-            self.progress = frames.encode(kind, payload)
+            self.progress = encode(kind, payload)
         elif kind == b"E":
             self.error = payload
         else:
@@ -61,8 +66,8 @@ class Job:
 
     def cancel(self) -> None:
         self.cancelled = True
-        if self.process is not None:
-            self.process.kill()
+        if self.child is not None:
+            self.child.kill()
 
     async def watch(self, kind: bytes) -> AsyncGenerator[bytes, None]:
         """Progress frames, then the frame of ``kind`` or an error frame."""
@@ -76,14 +81,47 @@ class Job:
                 else:
                     await self.changed.wait()
             if kind in self.results:
-                yield frames.encode(kind, self.results[kind])
+                yield encode(kind, self.results[kind])
             else:
-                yield frames.encode(b"E", self.error or b'{"message": "the reader stopped"}')
+                yield encode(b"E", self.error or b'{"message": "the reader stopped"}')
         finally:
             self.users -= 1
             unwanted = not self.results or (kind in _LAST and kind not in self.results)
             if self.users == 0 and unwanted and not self.finished:
                 self.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a child reads: descriptors of its own, since a job may outlive the request."""
+
+    wants: str
+    streams: Sequence[BinaryIO]
+    names: Sequence[str]
+    digests: Sequence[str]
+    choices: Mapping[str, str]
+    folder: int | None
+
+    @classmethod
+    def of(
+        cls,
+        wants: str,
+        files: Sequence[OpenFile],
+        choices: Mapping[str, str],
+        dump: OpenDump | None,
+    ) -> _Asked:
+        digests = [f.digest for f in files]
+        if dump is not None:
+            digests.append(dump.state)
+        streams = [os.fdopen(os.dup(f.stream.fileno()), "rb") for f in files]
+        folder = None if dump is None else os.dup(dump.fd)
+        return cls(wants, streams, [f.name for f in files], digests, choices, folder)
+
+    def close(self) -> None:
+        for stream in self.streams:
+            stream.close()
+        if self.folder is not None:
+            os.close(self.folder)
 
 
 class Pool:
@@ -117,24 +155,18 @@ class Pool:
         kept = self._kept.get((key, kind))
         if kept is not None:
             self._kept.move_to_end((key, kind))
-            yield frames.encode(kind, kept)
+            yield encode(kind, kept)
             return
         job = self.jobs.get(key)
         if job is None or job.cancelled:
             if len(self.jobs) >= self.limits.max_processes + self.limits.max_waiting:
                 raise HTTPError(503, "too many files are being read; try again")
             job = self.jobs[key] = Job()
-            # the job outlives this request when somebody else waits for it
-            streams = [os.fdopen(os.dup(f.stream.fileno()), "rb") for f in files]
-            names = [f.name for f in files]
-            digests = [f.digest for f in files]
-            if dump is not None:
-                digests.append(dump.state)
-            folder = None if dump is None else os.dup(dump.fd)
+            asked = _Asked.of(wants, files, choices, dump)
             loop = asyncio.get_running_loop()
             threading.Thread(
                 target=self._run,
-                args=(loop, key, job, wants, streams, names, digests, choices, folder),
+                args=(loop, key, job, asked),
                 name="hloscope-read",
                 daemon=True,
             ).start()
@@ -142,18 +174,7 @@ class Pool:
             async for frame in stream:
                 yield frame
 
-    def _run(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        key: Hashable,
-        job: Job,
-        wants: str,
-        streams: Sequence[BinaryIO],
-        names: Sequence[str],
-        digests: Sequence[str],
-        choices: Mapping[str, str],
-        folder: int | None,
-    ) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop, key: Hashable, job: Job, asked: _Asked) -> None:
         """A thread: waits for its turn, starts the child, passes what it sends to the loop."""
 
         def post(action: Callable[..., None], *args: Any) -> None:
@@ -161,62 +182,53 @@ class Pool:
                 loop.call_soon_threadsafe(action, *args)
 
         def fail(message: str) -> None:
-            post(job.post, b"E", frames.error(message)[frames.HEADER.size :])
+            post(job.post, b"E", frames.error(message)[HEADER.size :])
 
         try:
             with self._slots:
                 if not job.cancelled:
-                    post(job.post, b"P", frames.progress("Starting", None)[frames.HEADER.size :])
-                    process = self._start(wants, streams, names, choices, folder)
-                    job.process = process
+                    post(job.post, b"P", frames.progress("Starting", None)[HEADER.size :])
+                    child = Child(self._start(asked), self.limits.max_result_bytes)
+                    job.child = child
                     if job.cancelled:  # meanwhile
-                        process.kill()
-                    trouble = self._listen(process, digests, lambda k, p: post(job.post, k, p))
+                        child.kill()
+                    trouble = self._listen(child, asked, lambda k, p: post(job.post, k, p))
                     if trouble:
                         fail(trouble)
         except Exception as e:
             fail(f"the reader could not start: {e}")
         finally:
-            for stream in streams:
-                stream.close()
-            if folder is not None:
-                os.close(folder)
+            asked.close()
             post(self._finish, key, job)
 
-    def _listen(
-        self,
-        process: subprocess.Popen[bytes],
-        digests: Sequence[str],
-        post: Callable[[bytes, bytes], None],
-    ) -> str:
+    def _listen(self, child: Child, asked: _Asked, post: Callable[[bytes, bytes], None]) -> str:
         """Passes frames on until the child ends; returns what went wrong, or ''.
 
         The child must have read what the answer is kept under: otherwise a file rewritten after
         its digest was taken would be shown under the old one for ever.
         """
-        seconds = self.limits.max_seconds
+        too_slow = f"reading this took more than {self.limits.max_seconds} seconds"
+        until = time.monotonic() + self.limits.max_seconds + GRACE_SECONDS
         trouble = ""
-        clock = threading.Timer(seconds + 5, process.kill)
-        clock.daemon = True
-        clock.start()
         try:
-            pipe = cast(BinaryIO, process.stdout)
-            while frame := frames.read_frame(pipe, self.limits.max_result_bytes):
+            while frame := child.receive(until):
                 if frame[0] != b"D":
                     post(*frame)
-                elif json.loads(frame[1]) != list(digests):
+                elif json.loads(frame[1]) != list(asked.digests):
                     trouble = "the file was changed while it was read; load it again"
-                    process.kill()
+                    child.kill()
                     break
-        except frames.BadFrame as e:
+        except BadFrame as e:
             trouble = str(e)
-            process.kill()
-        status = process.wait()
-        if clock.finished.is_set() or status == -24:  # SIGXCPU
-            trouble = f"reading this took more than {seconds} seconds"
-        clock.cancel()
+            child.kill()
+        except TimeIsOver:
+            trouble = too_slow
+        status = child.process.wait()
+        child.end()
+        if ran_out_of_time(status):
+            return too_slow
         if status < 0 and not trouble:
-            trouble = f"the process that read this was ended by signal {-status}"
+            return f"the process that read this {how_it_ended(status)}"
         return trouble
 
     def _finish(self, key: Hashable, job: Job) -> None:
@@ -227,35 +239,21 @@ class Pool:
             self._keep((key, kind), payload)
         job.notify()
 
-    def _start(
-        self,
-        wants: str,
-        streams: Sequence[BinaryIO],
-        names: Sequence[str],
-        choices: Mapping[str, str],
-        folder: int | None = None,
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, asked: _Asked) -> Start:
         # -P: the current folder is not on the path, so no module there is ever imported
-        command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", wants]
+        command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", asked.wants]
         command += [f"--memory={self.limits.max_memory_bytes}"]
-        command += [f"--seconds={self.limits.max_seconds}", f"--name={names[0]}"]
-        command += [f"--{option}={value}" for option, value in choices.items()]
+        command += [f"--seconds={self.limits.max_seconds}", f"--name={asked.names[0]}"]
+        command += [f"--{option}={value}" for option, value in asked.choices.items()]
         handed: list[int] = []
-        if len(streams) > 1:
-            handed = [streams[1].fileno()]
-            command += [f"--other=/dev/fd/{handed[0]}", f"--other-name={names[1]}"]
-        if folder is not None:
-            handed.append(folder)
-            command += [f"--folder={folder}"]
-        return subprocess.Popen(
-            command,
-            stdin=streams[0],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=tempfile.gettempdir(),
-            env=child_environment() | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            pass_fds=handed,
-        )
+        if len(asked.streams) > 1:
+            handed = [asked.streams[1].fileno()]
+            command += [f"--other=/dev/fd/{handed[0]}", f"--other-name={asked.names[1]}"]
+        if asked.folder is not None:
+            handed.append(asked.folder)
+            command += [f"--folder={asked.folder}"]
+        environment = child_environment() | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        return Start(command, environment, asked.streams[0], tempfile.gettempdir(), handed)
 
     def _keep(self, key: tuple[Hashable, bytes], payload: bytes) -> None:
         if len(payload) > self.limits.cache_bytes // 2:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..processes.frames import encode
 from . import frames
 from .dumps import plain_file
 
@@ -55,7 +56,7 @@ def serve(
     passes = capture.load_passes(tell("Comparing the passes"))
     block = capture.passes_bytes(tell("Following instructions"))
     unchanged()
-    send(frames.encode(b"K", block))
+    send(encode(b"K", block))
     costs: list[tuple[int, dict[str, Any]]] = []
     told = tell("FLOPs, bytes and peak")
     for row in passes.rows:

@@ -1,8 +1,10 @@
-"""The environment that is passed on to a child process that reads untrusted files."""
+"""The environment of child processes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 # An allow-list: names of secrets cannot be guessed.
 _NAMES = frozenset(
@@ -17,5 +19,13 @@ _NAMES = frozenset(
 
 
 def child_environment() -> dict[str, str]:
-    """The part of the environment that Python and its libraries need to start, and no more."""
+    """What Python and its libraries need to start, and no more: for readers of untrusted files."""
     return {k: v for k, v in os.environ.items() if k.upper() in _NAMES or k.startswith("LC_")}
+
+
+def with_this_package(more: Mapping[str, str]) -> dict[str, str]:
+    """All of this process's environment and ``more``, in which this package can be imported."""
+    environment = {**os.environ, **more}
+    folder, given = str(Path(__file__).resolve().parents[2]), environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = folder + (os.pathsep + given if given else "")
+    return environment

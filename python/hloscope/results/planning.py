@@ -1,49 +1,49 @@
 """Every result class of planning: ``hloscope.results.planning.Search``.
 
-A module of its own, since planning has a ``Figures``, a ``Measured`` and a ``Work`` too. They come
-from ``hs.search_shardings``, ``hs.plan_stages`` and ``hs.transformer``.
+They come from ``hs.search_shardings``, ``hs.plan_stages`` and ``hs.transformer``.
 """
 
 from __future__ import annotations
 
-from ..plan.running.figures import Figures
-from ..plan.running.running import Progress
-from ..plan.search.result import Candidate, Measured, Search
+from ..plan.running.candidate_figures import CandidateFigures
+from ..plan.running.progress import Progress
+from ..plan.search.result import Candidate, MeasuredSeconds, Search
 from ..plan.stages.choices import Choice
 from ..plan.stages.log import Identity, StageLog
 from ..plan.stages.plan import StagePlan
-from ..plan.stages.schedules import Schedule, Work
+from ..plan.stages.schedules import Schedule, ScheduledWork
 from ..plan.stages.solver import Solution
 from ..plan.transformer.compiled import Compared
 from ..plan.transformer.explorer import Explorer
 from ..plan.transformer.layers import Exchange, Layer
-from ..plan.transformer.lines import Line
+from ..plan.transformer.lines import ComparedLine
+from ..plan.transformer.model import LayerTime, Totals
 from ..plan.transformer.rates import Rates
 from ..plan.transformer.sizes import Sizes
-from ..plan.transformer.totals import Totals
-from ..plan.transformer.transformer import LayerTime, Transformer
+from ..plan.transformer.transformer import Transformer
 from ..plan.transformer.volumes import Method
 from ..readers.alpa_log import Chosen, Interval, Profile
 
 __all__ = [
     "Candidate",
+    "CandidateFigures",
     "Choice",
     "Chosen",
     "Compared",
+    "ComparedLine",
     "Exchange",
     "Explorer",
-    "Figures",
     "Identity",
     "Interval",
     "Layer",
     "LayerTime",
-    "Line",
-    "Measured",
+    "MeasuredSeconds",
     "Method",
     "Profile",
     "Progress",
     "Rates",
     "Schedule",
+    "ScheduledWork",
     "Search",
     "Sizes",
     "Solution",
@@ -51,5 +51,4 @@ __all__ = [
     "StagePlan",
     "Totals",
     "Transformer",
-    "Work",
 ]

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+import hloscope as hs
 import jax
 import jax.numpy as jnp
+
+_OPTIONS = {f.name for f in fields(hs.SearchOptions)}
+
+
+def search(fn: Any, *args: Any, **given: Any) -> Any:
+    """``hs.search_shardings`` with its options beside its arguments."""
+    options = hs.SearchOptions(**{k: v for k, v in given.items() if k in _OPTIONS})
+    rest = {k: v for k, v in given.items() if k not in _OPTIONS}
+    return hs.search_shardings(fn, *args, options=options, **rest)
 
 
 def mlp(count: Any, w1: Any, w2: Any, x: Any, y: Any) -> Any:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hloscope.lab import frames
 from hloscope.lab.limits import HloscopeLimits
+from hloscope.processes.frames import read_frame
 from hloscope.view.schema import joined
 from tornado.httpclient import HTTPClientError
 
@@ -57,7 +57,7 @@ def parse(body: bytes) -> list[tuple[bytes, bytes]]:
 
     stream = BytesIO(body)
     out = []
-    while frame := frames.read_frame(stream, 1 << 30):
+    while frame := read_frame(stream, 1 << 30):
         out.append(frame)
     return out
 
@@ -243,13 +243,13 @@ async def test_nobody_waits_so_the_child_ends(tmp_path: Path) -> None:
         asked = pool.frames("key", b"V", "view", [opened], {})
         assert (await anext(asked))[:1] == b"P"
         job = pool.jobs["key"]
-        while job.process is None:
+        while job.child is None:
             await asyncio.sleep(0.01)
         await asked.aclose()
     assert job.cancelled
     while not job.finished:
         await asyncio.sleep(0.01)
-    assert job.process.returncode != 0
+    assert job.child.process.returncode != 0
     assert not pool.jobs
     pool.close()
 

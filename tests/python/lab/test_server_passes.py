@@ -11,8 +11,8 @@ from typing import Any
 import hloscope as hs
 import pytest
 from corpus.by_hand import write_passes
-from hloscope.lab import frames as lab_frames
 from hloscope.lab import passes
+from hloscope.processes.frames import HEADER
 from hloscope.view.schema import decode
 from test_server import ask, jp_server_config, parse, refused  # noqa: F401
 from tornado.httpclient import HTTPClientError
@@ -68,8 +68,8 @@ def test_the_reader_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monke
         passes.serve(sent.append, capture, folder, END, lambda: None)
     finally:
         os.close(folder)
-    size = lab_frames.HEADER.size
-    told = [json.loads(f[size:]) for f in sent if lab_frames.HEADER.unpack(f[:size])[0] == b"P"]
+    size = HEADER.size
+    told = [json.loads(f[size:]) for f in sent if HEADER.unpack(f[:size])[0] == b"P"]
     for words in ("Comparing the passes", "Following instructions", "FLOPs, bytes and peak"):
         mine = [(p["done"], p["of"]) for p in told if p["stage"] == words]
         assert mine, words

@@ -80,10 +80,13 @@ def test_both_passes_give_the_gradients() -> None:
     assert len(b_args) == 3
 
 
+HERE = hs.StageOptions(isolate=False)
+
+
 def test_a_plan_of_layers() -> None:
     plan = hs.plan_stages(
         [(layer, PARAMS)] * 3, array(16, 64), devices=2, microbatches=4, hardware="a100",
-        isolate=False,
+        options=HERE,
     )  # fmt: skip
     # 6 spans: 1 device, and 2 with the batch or the parameters split
     assert len(plan.choices) == 6 * 3
@@ -104,7 +107,7 @@ def test_a_plan_of_layers() -> None:
     assert changed.best is not None
     tight = hs.plan_stages(
         [(layer, PARAMS)] * 2, array(16, 64), devices=1, microbatches=4, hardware="a100",
-        isolate=False, memory=1000.0,
+        options=HERE, memory=1000.0,
     )  # fmt: skip
     assert tight.best is None
     assert "no pipeline uses these devices within the memory limit" in repr(tight)
@@ -112,7 +115,7 @@ def test_a_plan_of_layers() -> None:
 
 def test_a_plan_of_a_marked_model() -> None:
     plan = hs.plan_stages(
-        marked, MARKED, TOKENS, devices=2, microbatches=4, hardware="a100", isolate=False,
+        marked, MARKED, TOKENS, devices=2, microbatches=4, hardware="a100", options=HERE,
         submeshes=[1],
     )  # fmt: skip
     assert [len(plan.layers), len(plan.choices)] == [4, 10]
@@ -121,11 +124,11 @@ def test_a_plan_of_a_marked_model() -> None:
 
 
 def test_the_answer_to_figures_changed_by_hand() -> None:
-    from hloscope.plan.stages.view import answer, stage_data
+    from hloscope.plan.stages.plan import answer, stage_data
 
     plan = hs.plan_stages(
         [(layer, PARAMS)] * 2, array(16, 64), devices=2, microbatches=4, hardware="a100",
-        isolate=False, submeshes=[1],
+        options=HERE, submeshes=[1],
     )  # fmt: skip
     gantt = next(s for s in stage_data(plan)["sections"] if s["type"] == "gantt")
     fields = {f["name"]: f["value"] for f in gantt["edit"]}

@@ -11,23 +11,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import hloscope as hs
 import pytest
 from hloscope.plan.running.running import ray_executor
 from hloscope.plan.search.result import Search
-from plan_programs import mlp, mlp_args
+from plan_programs import mlp, mlp_args, search
 
 
-def search(**options: Any) -> Search:
-    return hs.search_shardings(
+def searched(**options: Any) -> Search:
+    return search(
         mlp, *mlp_args(64), mesh={"x": 4}, hardware="a100",
-        fixed={"x": (), "y": (), "w1": (None, "x")}, timeout=200, **options,
+        groups={"x": (), "y": (), "w1": (None, "x")}, timeout=200, **options,
     )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def here() -> list[Any]:
-    return ranking(search(isolate=False))
+    return ranking(searched(isolate=False))
 
 
 def ranking(found: Search) -> list[Any]:
@@ -80,7 +79,7 @@ def test_the_same_ranking(
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     with cluster() as executor:
-        assert ranking(search(executor=executor)) == here
+        assert ranking(searched(executor=executor)) == here
 
 
 def test_a_worker_that_is_lost_costs_its_candidate(here: list[Any]) -> None:
@@ -99,6 +98,6 @@ def test_a_worker_that_is_lost_costs_its_candidate(here: list[Any]) -> None:
                 made.set_result(fn(*args, **kwargs))
             return made
 
-    found = search(executor=Leaky(), isolate=False)
+    found = searched(executor=Leaky(), isolate=False)
     assert [c.error for c in found if c.error] == ["crashed: RuntimeError: the worker"]
     assert len(found) == len(here)

@@ -13,10 +13,10 @@ from typing import Any
 import hloscope as hs
 import jax
 import pytest
-from hloscope.plan.running.figures import figures, log_cost
+from hloscope.plan.running.candidate_figures import figures, log_cost
 from hloscope.plan.search.result import Search
 from hloscope.plan.search.space import all_specs, make_space, matches
-from plan_programs import faulty, mlp, mlp_args, tower, tower_args
+from plan_programs import faulty, mlp, mlp_args, search, tower, tower_args
 
 X4 = {"x": 4}
 
@@ -32,9 +32,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def small(**options: Any) -> Search:
     """Nine candidates of a tiny MLP, compiled in this process."""
-    fixed: dict[str, Any] = {"x": (), "y": ()}
-    given = {"mesh": X4, "hardware": "a100", "isolate": False, "fixed": fixed, **KEPT}
-    return hs.search_shardings(mlp, *mlp_args(64), **{**given, **options})
+    groups = {"x": (), "y": (), **options.pop("groups", {})}
+    given = {"mesh": X4, "hardware": "a100", "isolate": False, "groups": groups, **KEPT}
+    return search(mlp, *mlp_args(64), **{**given, **options})
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_log_of_an_xmap_search(seeds: Path) -> None:
 
 def test_all_81_candidates_at_full_size() -> None:
     """Winner and figures of the log's program, from shapes, on four CPU devices."""
-    found = hs.search_shardings(mlp, *mlp_args(), mesh=X4, hardware="a100", isolate=False)
+    found = search(mlp, *mlp_args(), mesh=X4, hardware="a100", isolate=False)
     assert len(found) == found.space == found.compiled == 81
     assert found.failed == ()
     best = found.best
@@ -74,24 +74,23 @@ def test_a_search_of_a_deep_model_beside_all_of_a_reduced_one() -> None:
 
     ``benchmarks/search_transformer.py`` does it with a transformer of 12 layers, eight groups.
     """
-    few: dict[str, list[tuple[Any, ...]]] = {
-        "last": [(), (None, "model")], "x": [(), ("data",)],
+    few: dict[str, Any] = {
+        "first": (), "last": [(), (None, "model")], "x": [(), ("data",)],
         "layers/*/w1": [(), (None, "model")], "layers/*/w2": [(), ("model",)],
     }  # fmt: skip
     meshes = [{"data": 2, "model": 2}, {"data": 4, "model": 1}]
-    same: dict[str, Any] = {"hardware": "a100", "isolate": False, "fixed": {"first": ()}}
-    every = hs.search_shardings(tower, *tower_args(1), mesh=meshes, groups=few, **same)
+    same: dict[str, Any] = {"hardware": "a100", "isolate": False}
+    every = search(tower, *tower_args(1), mesh=meshes, groups=few, **same)
     assert (len(every), every.failed) == (2**4 + 2, ())
-    large = hs.search_shardings(
-        tower, *tower_args(3), mesh=meshes, groups=list(few), budget=24, **same
-    )
+    free = {**dict.fromkeys(few), "first": ()}
+    large = search(tower, *tower_args(3), mesh=meshes, groups=free, budget=24, **same)
     assert len(large) <= 24 < 1_000 < large.left_out
 
     def with_layers(layers: int, found: Search) -> float:
         best = found.best
         args = tower_args(layers)
-        given = {**same, "mesh": dict(best.mesh), "fixed": dict(best.specs)}
-        return hs.search_shardings(tower, *args, **given).best.cost
+        given = {**same, "mesh": dict(best.mesh), "groups": dict(best.specs)}
+        return search(tower, *args, **given).best.cost
 
     assert large.best.cost <= 1.05 * with_layers(3, every)
     assert with_layers(1, large) <= 1.05 * every.best.cost
@@ -106,7 +105,7 @@ def test_results_are_held_to_the_arguments_they_replace(nine: Search) -> None:
 
 
 def test_bad_specs_are_one_line_each_and_the_search_goes_on() -> None:
-    found = small(groups={"w1": [(), ("x", "x"), ("rows",), (None, None, "x")]}, fixed={"w2": ()})
+    found = small(groups={"w1": [(), ("x", "x"), ("rows",), (None, None, "x")], "w2": ()})
     assert len(found.failed) == 3 * 9
     said = {c.error for c in found.failed}
     assert all("\n" not in s for s in said)
@@ -116,7 +115,7 @@ def test_bad_specs_are_one_line_each_and_the_search_goes_on() -> None:
 
 
 def test_specs_that_do_not_divide_and_meshes_too_large() -> None:
-    found = small(groups={"w1": [(), ("x",)]}, fixed={"w2": (), "x": (), "y": ()}, mesh={"x": 3})
+    found = small(groups={"w1": [(), ("x",)], "w2": ()}, mesh={"x": 3})
     assert [c.error for c in found.failed] == [
         "w1: dimension 0 of (128, 128) does not divide by 3 (x)"
     ]
@@ -126,11 +125,22 @@ def test_specs_that_do_not_divide_and_meshes_too_large() -> None:
     assert both.best.mesh == X4
 
 
+def test_a_tuple_is_one_spec_and_a_list_is_to_be_tried() -> None:
+    leaves = [Leaf("w1", (8, 8)), Leaf("w2", (8, 8))]
+    one = make_space(leaves, [X4], {"w1": (None, "x"), "w2": jax.P("x")})
+    assert [g.choices for g in one.groups] == [((None, "x"),), (("x",),)]
+    two = make_space(leaves, [X4], {"w1": [(), jax.P("x")], "w2": None})
+    assert two.groups[0].choices == ((), ("x",))
+    assert len(two.groups[1].choices) == 3
+    with pytest.raises(ValueError, match="a tuple is one spec; give specs to try as a list"):
+        make_space(leaves, [X4], {"w1": (jax.P("x"), jax.P())})
+
+
 def test_a_function_that_fails_to_trace() -> None:
     def broken(w: Any) -> Any:
         raise TypeError("no\nway")
 
-    found = hs.search_shardings(broken, mlp_args(64)[1], mesh=X4, isolate=False)
+    found = search(broken, mlp_args(64)[1], mesh=X4, isolate=False)
     assert {c.error for c in found} == {"TypeError: no"}
     with pytest.raises(ValueError, match="no candidate compiled"):
         found.best  # noqa: B018
@@ -163,7 +173,6 @@ def test_costs(nine: Search) -> None:
 def test_three_faults_cost_three_candidates(tmp_path: Path) -> None:
     """A crash, a hang and a want of memory in processes of their own; nothing else is lost."""
     options: dict[str, Any] = {
-        "fixed": {"x": (), "y": (), "w2": ()},
         "mesh": {"x": 2, "z": 2},
         "cost": faulty,
         "isolate": True,
@@ -174,14 +183,14 @@ def test_three_faults_cost_three_candidates(tmp_path: Path) -> None:
         options["memory_limit"] = 2.5e9
     # so long that a busy machine does not make a hang of what only starts slowly
     specs = [(), ("x",), ("z",)] if sys.platform == "linux" else [(), ("x",)]
-    found = small(groups={"w1": specs}, timeout=300, **options)
+    found = small(groups={"w1": specs, "w2": ()}, timeout=300, **options)
     said = {c.specs["w1"]: c.error for c in found}
     assert said[()] == ""
     assert said["x",].startswith("crashed: its process was killed by SIGABRT")
     if sys.platform == "linux":
         assert said["z",].startswith("out of memory: its process held")
     # faults are tried again, results are not
-    again = small(groups={"w1": [(), (None, "x")]}, timeout=4, **options)
+    again = small(groups={"w1": [(), (None, "x")], "w2": ()}, timeout=4, **options)
     assert again.compiled == 1
     (hung,) = (c for c in again if c.error)
     assert (hung.specs["w1"], hung.error) == ((None, "x"), "hung: no result after timeout=4 s")
@@ -201,8 +210,8 @@ def watch(now):
 
 if __name__ == "__main__":
     found = hs.search_shardings(
-        mlp, *mlp_args(64), mesh={{"x": 4}}, hardware="a100", fixed={{"x": (), "y": ()}},
-        isolate=False, store={store!r}, progress=watch,
+        mlp, *mlp_args(64), mesh={{"x": 4}}, hardware="a100", groups={{"x": (), "y": ()}},
+        options=hs.SearchOptions(isolate=False, store={store!r}, progress=watch),
     )
     print("compiled", found.compiled)
     print([c.number for c in found])
@@ -247,23 +256,23 @@ def test_a_store_that_cannot_be_one(tmp_path: Path) -> None:
 
 def test_another_function_of_the_same_name_is_another_key(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
-    fixed: dict[str, Any] = {"x": (), "y": (), "w2": ()}
-    assert small(store=store, fixed=fixed).compiled == 3
-    assert small(store=store, fixed=fixed).compiled == 0
+    groups: dict[str, Any] = {"x": (), "y": (), "w2": ()}
+    assert small(store=store, groups=groups).compiled == 3
+    assert small(store=store, groups=groups).compiled == 0
 
     def other(count: Any, w1: Any, w2: Any, x: Any, y: Any) -> Any:
         return mlp(count + 1, w1, w2, x, y)
 
     other.__name__ = "mlp"
-    again = hs.search_shardings(
+    again = search(
         other, *mlp_args(64), mesh=X4, hardware="a100", isolate=False, store=store,
-        fixed=fixed,
+        groups=groups,
     )  # fmt: skip
     assert again.compiled == 3
 
 
 def test_everything_that_can_be_asked_of_a_search(nine: Search, tmp_path: Path) -> None:
-    from hloscope.plan.search.view import answer
+    from hloscope.plan.search.result import answer
 
     assert len(nine.to_pandas()) == 9
     assert json.dumps(nine.to_dict())
@@ -309,7 +318,7 @@ class Leaf:
 def test_groups_by_pattern() -> None:
     leaves = [Leaf(f"params/layers/{n}/{w}", (8, 8)) for n in range(10) for w in ("wq", "wo")]
     leaves.append(Leaf("batch", (16, 4), 1))
-    space = make_space(leaves, [{"data": 2, "model": 4}, {"data": 8, "model": 1}], None, {})
+    space = make_space(leaves, [{"data": 2, "model": 4}, {"data": 8, "model": 1}], None)
     assert [g.pattern for g in space.groups] == [
         "params/layers/*/wq", "params/layers/*/wo", "batch",
     ]  # fmt: skip
@@ -323,9 +332,9 @@ def test_groups_by_pattern() -> None:
     assert matches("layers/*/wq", "params/layers/3/wq")
     assert not matches("layers/*/wq", "params/layers/3/wqkv")
     with pytest.raises(ValueError, match="no argument is called 'wk'"):
-        make_space(leaves, [X4], ["wk"], {})
+        make_space(leaves, [X4], ["wk"])
     with pytest.raises(ValueError, match="differ in rank"):
-        make_space([Leaf("a/0", (2,)), Leaf("a/1", (2, 2))], [X4], ["a/*"], {})
+        make_space([Leaf("a/0", (2,)), Leaf("a/1", (2, 2))], [X4], ["a/*"])
 
 
 def test_groups_of_a_flax_model_and_its_optimizer() -> None:
@@ -340,7 +349,7 @@ def test_groups_of_a_flax_model_and_its_optimizer() -> None:
         Leaf("opt/0/count", (), 1),
         Leaf("tokens", (16, 4), 2),
     ]
-    space = make_space(apart, [X4], None, {})
+    space = make_space(apart, [X4], None)
     wanted = [f"params/params/{p}" for p in (*layered, "embed/embedding")]
     assert [g.pattern for g in space.groups] == [*wanted, "tokens"]
     assert [len(g.leaves) for g in space.groups] == [9, 9, 9, 3, 1]
@@ -350,13 +359,13 @@ def test_groups_of_a_flax_model_and_its_optimizer() -> None:
         *(Leaf(f"state/opt_state/0/{m}/{p}", s) for m in ("mu", "nu") for p, s in params.items()),
         Leaf("tokens", (16, 4), 1),
     ]
-    space = make_space(together, [X4], None, {})
+    space = make_space(together, [X4], None)
     assert [len(g.leaves) for g in space.groups] == [9, 9, 9, 3, 1]
     same = [Leaf("params/x", (8, 8), 0), Leaf("batch/x", (8, 8), 1)]
-    assert len(make_space(same, [X4], None, {}).groups) == 2
+    assert len(make_space(same, [X4], None).groups) == 2
     # another tower of the same shapes is a group of its own
     towers = [Leaf(f"params/{t}/{p}", s) for t in ("a", "b") for p, s in params.items()]
-    assert len(make_space(towers, [X4], None, {}).groups) == 8
+    assert len(make_space(towers, [X4], None).groups) == 8
 
 
 def test_all_specs_of_two_axes() -> None:

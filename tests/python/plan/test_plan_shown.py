@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from hloscope.plan.search.result import Search
 from hloscope.plan.stages.choices import Choice, exactly
-from hloscope.plan.stages.plan import make_plan
-from hloscope.plan.stages.view import answer, stage_data
+from hloscope.plan.stages.plan import answer, make_plan, stage_data
 
 interactive = pytest.importorskip("IPython.core.interactiveshell")
 

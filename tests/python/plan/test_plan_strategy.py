@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hloscope.plan.search.space import Choice, Space, canonical, make_space
+from hloscope.plan.search.space import Selection, Space, canonical, make_space
 from hloscope.plan.search.strategy import explore, seeds
 
 MESHES = [{"data": 2, "model": 4}, {"data": 4, "model": 2}, {"data": 8, "model": 1}]
@@ -30,7 +30,7 @@ def transformer() -> Space:
     for n in range(12):
         leaves += [Leaf(f"params/{n}/{w}", shapes.get(w, (e, e)), 0) for w in NAMES[:-1]]
     leaves.append(Leaf("batch", (64, 512), 1))
-    return make_space(leaves, MESHES, None, {})
+    return make_space(leaves, MESHES, None)
 
 
 def cost_of(space: Space, seed: int) -> Any:
@@ -38,7 +38,7 @@ def cost_of(space: Space, seed: int) -> Any:
     rng = random.Random(seed)
     weight = {g.pattern: g.bytes * rng.uniform(0.7, 1.3) for g in space.groups}
 
-    def cost(choice: Choice) -> float:
+    def cost(choice: Selection) -> float:
         sizes = space.meshes[choice.mesh]
         specs = {g.pattern.split("/")[-1]: canonical(s, sizes) for g, s in zip(
             space.groups, space.specs(choice).values(), strict=True)}  # fmt: skip
@@ -72,9 +72,9 @@ def test_within_its_budget_near_the_best(seed: int) -> None:
     """200 of very many candidates; compared with the best of a restart-rich descent."""
     space = transformer()
     cost = cost_of(space, seed)
-    looked: list[Choice] = []
+    looked: list[Selection] = []
 
-    def look(choices: Sequence[Choice]) -> list[tuple[float, ...]]:
+    def look(choices: Sequence[Selection]) -> list[tuple[float, ...]]:
         looked.extend(choices)
         return [(cost(c),) for c in choices]
 
@@ -91,14 +91,14 @@ def reference(space: Space, cost: Any) -> float:
     for _ in range(60):
         mesh = rng.randrange(len(space.meshes))
         picks = [rng.choice(space.choices(mesh, g)) for g in range(len(space.groups))]
-        at, value = picks, cost(Choice(mesh, tuple(picks)))
+        at, value = picks, cost(Selection(mesh, tuple(picks)))
         better = True
         while better:
             better = False
             for g in range(len(space.groups)):
                 for n in space.choices(mesh, g):
                     new = [*at[:g], n, *at[g + 1 :]]
-                    v = cost(Choice(mesh, tuple(new)))
+                    v = cost(Selection(mesh, tuple(new)))
                     if v < value - 1e-9:
                         at, value, better = new, v, True
         least = min(least, value)
@@ -109,7 +109,7 @@ def test_the_same_candidates_every_time() -> None:
     space = transformer()
     cost = cost_of(space, 1)
 
-    def run() -> list[Choice]:
+    def run() -> list[Selection]:
         return list(explore(space, lambda cs: [(cost(c),) for c in cs], 120))
 
     assert run() == run()

@@ -15,7 +15,15 @@ import pytest
 # Working parts of an analysis that a result carries along; figures are in the result itself.
 INTERNAL = {"Calls", "Levels", "Steps", "Values"}
 # Errors that never leave: other code of ours catches them.
-CAUGHT = {"BadFrame", "Cancelled", "CommandError", "Spent", "TooLarge"}
+CAUGHT = {
+    "BadFrame",
+    "Cancelled",
+    "CommandError",
+    "Spent",
+    "TimeIsOver",
+    "TooLarge",
+    "TooMuchMemory",
+}
 PUBLIC = r"hloscope(\.(results(\.planning)?|hlo|hardware|pytest_plugin|plan))?\.\w+"
 ROOMS = ("hlo", "hardware", "readers", "analysis", "capturing", "api", "plan", "pytest_plugin")
 

@@ -40,7 +40,7 @@ PYTHON = {
     "analysis.check": REPORT,
     "view": ANALYSES,
     "api": ANALYSES | {"readers", "view", "show", "capturing", "plan"},
-    "plan": ANALYSES | {"readers", "capturing", "api", "show"},
+    "plan": ANALYSES | {"readers", "processes", "capturing", "api", "show"},
     "capturing": {"hlo", "hardware", "analysis.text", "readers", "api"},
     "show": ANALYSES | {"api", "readers", "view", "capturing", "plan", ""},
     "lab": ANALYSES | {"processes", "readers", "view", "show", "api", ""},

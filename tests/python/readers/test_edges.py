@@ -104,7 +104,9 @@ def test_the_child_may_write_no_file(tmp_path):
     import sys
 
     code = (
-        "import resource; from hloscope.lab.child import limit; limit(1 << 33, 60)\n"
+        "import resource\n"
+        "from hloscope.processes.inside import limit_this_process as limit\n"
+        "limit(1 << 33, 60)\n"
         "print([resource.getrlimit(getattr(resource, 'RLIMIT_' + n))[0] for n in"
         " ('FSIZE', 'CORE', 'AS', 'CPU')])\n"
         "import sys; sys.stdout.flush()\n"

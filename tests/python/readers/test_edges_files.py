@@ -15,7 +15,7 @@ from hloscope.readers.entries import choose_module
 from hloscope.readers.files.dump_directory import list_directory
 from hloscope.readers.proto.literals import _small_float
 from hloscope.readers.xplane.match import match
-from hloscope.readers.xplane.xplane import OpTime, Program, Trace
+from hloscope.readers.xplane.xplane import OpTime, Trace, TracedProgram
 
 
 def test_the_largest_module_is_taken():
@@ -98,7 +98,7 @@ def trace_of(module, share: float) -> Trace:
         made = computation.instructions.add(name=i.name.encode(), opcode=b"parameter", id=k)
         made.parameter_number = k
         made.shape.element_type = 11
-    programs = (Program(module.name, 7, message.SerializeToString()),)
+    programs = (TracedProgram(module.name, 7, message.SerializeToString()),)
     ops = (OpTime(module.name, "a0", 0, 1.0, 1, program=7),)
     return Trace(ops, programs, {}, {}, {0: "TPU:0"})
 
@@ -126,7 +126,7 @@ def test_which_programs_of_a_trace_are_taken(names, shares, taken):
     body = "\n".join(f"a{k} = f32[] parameter({k})" for k in range(2000))
     module = hs.read(f"HloModule m\n\nENTRY main {{\n{body}\n}}\n").module
     programs = tuple(
-        Program(name, 7 + k, trace_of(module, share).programs[0].proto)
+        TracedProgram(name, 7 + k, trace_of(module, share).programs[0].proto)
         for k, (name, share) in enumerate(zip(names, shares, strict=True))
     )
     ops = tuple(OpTime(p.name, "a0", 0, 1.0, 1, program=p.id) for p in programs)

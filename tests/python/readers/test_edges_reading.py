@@ -10,14 +10,14 @@ import zlib
 import hloscope as hs
 import pytest
 from hloscope.readers import read_modules
-from hloscope.readers.files.compiled import is_cache_entry
 from hloscope.readers.files.pass_dump import pass_of
+from hloscope.readers.formats.compilation_cache import accepts as is_cache_entry
+from hloscope.readers.formats.exported_program import _bytecode as _exported
 from hloscope.readers.hlo.text import read_hlo_text
 from hloscope.readers.proto.literals import literal_text
 from hloscope.readers.proto.proto import _fields, read_proto
 from hloscope.readers.proto.schema import message_class
 from hloscope.readers.scan import skip
-from hloscope.readers.stablehlo.bytecode import _exported
 from hloscope.readers.xplane.lanes import LaneBuilder
 from hloscope.readers.xplane.xplane import read_trace
 from xplane_builder import TraceBuilder

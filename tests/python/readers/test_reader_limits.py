@@ -21,9 +21,10 @@ from unittest import mock
 import pytest
 from hloscope.readers import ReadError
 from hloscope.readers.entries import ModuleEntry, choose_module, name_or_number, suggest
-from hloscope.readers.files import archives, compiled, decode, gzipped
+from hloscope.readers.files import archives, decode, gzipped
 from hloscope.readers.files.dump_directory import choose_entry, list_directory
 from hloscope.readers.files.pass_dump import list_passes, pass_of
+from hloscope.readers.formats import beside_a_dump, compilation_cache, hlo_proto_text
 from hloscope.readers.hlo.frame_tables import FrameTableBuilder
 from hloscope.readers.hlo.log_prefixes import strip
 from test_proto_modules import THREE, data_of, said
@@ -405,11 +406,11 @@ def test_entries_of_a_compilation_cache() -> None:
         zlib.compress(inside),
         zlib.compress(b"\x0a" + bytes([len(small)]) + small + inside),
     ):
-        assert compiled.is_cache_entry(data)
-        (module,) = compiled.read_cache_entry(data, "c")
+        assert compilation_cache.accepts(data)
+        (module,) = compilation_cache.read(data, "c")
         assert module.name == "mo"
         assert said(module) == []
-    (module,) = compiled.read_cache_entry(zlib.compress(length + proto), "")
+    (module,) = compilation_cache.read(zlib.compress(length + proto), "")
     assert module.name == "mo"
     for broken in (
         inside[:-37],
@@ -417,15 +418,15 @@ def test_entries_of_a_compilation_cache() -> None:
         b"nothing",
     ):
         assert refused(
-            lambda broken=broken: compiled.read_cache_entry(zlib.compress(broken), "c")
+            lambda broken=broken: compilation_cache.read(zlib.compress(broken), "c")
         ).startswith("c is compressed, and holds no HLO")
-    assert refused(lambda: compiled.read_cache_entry(b"\x78\x9cnothing", "")).startswith(
+    assert refused(lambda: compilation_cache.read(b"\x78\x9cnothing", "")).startswith(
         "the data looks compressed, and cannot be unpacked: "
     )
     table = {b"\x28\xb5\x2f\xfd": True, b"\x28\xb5\x2f": False, b"\x78\x9c": False, b"\x78\x9cx": True, b"\x78\x9dx": False,
              b"\x79\x9cx": False, b"\x78\x01x": True, b"": False}  # fmt: skip
     for data, want in table.items():
-        assert compiled.is_cache_entry(data) == want, data
+        assert compilation_cache.accepts(data) == want, data
 
 
 def test_protos_as_text_and_files_beside_a_dump() -> None:
@@ -439,19 +440,17 @@ def test_protos_as_text_and_files_beside_a_dump() -> None:
         f"hlo < hlo_module {{ {module} }} >": "HloSnapshot", f"# why\n#\n{module}": "HloModule",
     }  # fmt: skip
     for text in table:
-        assert compiled.is_proto_text(text.encode()), text
-        (found,) = compiled.read_proto_text(text.encode(), "t")
+        assert hlo_proto_text.accepts(text.encode()), text
+        (found,) = hlo_proto_text.read(text.encode(), "t")
         assert found.name == "m"
         assert found.find("c").shape.text == "f32[2]"
         assert said(found) == []
-    assert not compiled.is_proto_text(b'name: "m" other {}')
-    assert not compiled.is_proto_text(b"HloModule m")
-    (found,) = compiled.read_proto_text(
-        (f'name: "NEW: F32" {body % "NEWER"} x: NEWEST').encode(), "t"
-    )
+    assert not hlo_proto_text.accepts(b'name: "m" other {}')
+    assert not hlo_proto_text.accepts(b"HloModule m")
+    (found,) = hlo_proto_text.read((f'name: "NEW: F32" {body % "NEWER"} x: NEWEST').encode(), "t")
     assert found.name == "NEW: F32"
     assert said(found)[-1:] == ["values that are not known were read as 0: NEWER, NEWEST"]
-    assert refused(lambda: compiled.read_proto_text(b'name: "m" {', "t")).startswith(
+    assert refused(lambda: hlo_proto_text.read(b'name: "m" {', "t")).startswith(
         "t is not an HLO proto as text: "
     )
     beside = {
@@ -460,8 +459,8 @@ def test_protos_as_text_and_files_beside_a_dump() -> None:
         b"Total bytes used: 3": "memory use", b"HloLiveRange (max 3): ": "memory use",
     }  # fmt: skip
     for data, part in beside.items():
-        assert compiled.is_beside(data), data
-        message = refused(lambda data=data: compiled.refuse_beside(data, ""))
+        assert beside_a_dump.accepts(data), data
+        message = refused(lambda data=data: beside_a_dump.read(data, ""))
         assert message.startswith("the data is ")
         assert part in message
     for data in (
@@ -470,4 +469,4 @@ def test_protos_as_text_and_files_beside_a_dump() -> None:
         b"x BufferAssignment:\nallocation ",
         b"",
     ):
-        assert not compiled.is_beside(data), data
+        assert not beside_a_dump.accepts(data), data

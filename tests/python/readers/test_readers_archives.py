@@ -17,8 +17,8 @@ from hloscope import read
 from hloscope.hlo.compare import differences
 from hloscope.readers import ReadError, list_modules, read_modules
 from hloscope.readers.files import archives
+from hloscope.readers.formats import exported_program
 from hloscope.readers.proto.schema import message_class
-from hloscope.readers.stablehlo import bytecode as mlir_bytecode
 
 SMALL = (
     "HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}\n\n"
@@ -119,7 +119,7 @@ def test_an_exported_program(tmp_path: Path) -> None:
 
     exported = export.export(jax.jit(lambda x: x * 2))(1.0)
     code = bytes(exported.mlir_module_serialized)
-    assert not mlir_bytecode.is_exported(code)
+    assert not exported_program.accepts(code)
     data = b"\x3c\0\0\0" * 20 + len(code).to_bytes(4, "little") + code + b"tail\0\0"
     m = read(data).module
     assert [i.opcode for i in m.instructions][-2:] == ["multiply", "return"]

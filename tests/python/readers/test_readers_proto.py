@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hloscope import read
 from hloscope.hlo.compare import differences
-from hloscope.plan.running.figures import figures
+from hloscope.plan.running.candidate_figures import figures
 from hloscope.readers import ReadError, read_modules
 from hloscope.readers.proto.literals import float_text
 from hloscope.readers.proto.proto import is_proto, message_name, read_buffer_assignment, read_proto

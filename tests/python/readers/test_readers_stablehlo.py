@@ -12,7 +12,7 @@ import pytest
 from hloscope import read
 from hloscope.hlo import Module
 from hloscope.readers import ReadError
-from hloscope.readers.stablehlo import bytecode as mlir_bytecode
+from hloscope.readers.formats import stablehlo_bytecode
 from hloscope.readers.stablehlo.types import shape_of
 
 
@@ -115,7 +115,7 @@ def test_bytecode_without_mlir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ReadError, match="not readable StableHLO bytecode: exit status 1"):
         read(b"ML\xefR\x0djunk")
-    monkeypatch.setattr(mlir_bytecode, "_CHILD", "-c import sys; sys.exit(3)")
+    monkeypatch.setattr(stablehlo_bytecode, "_CHILD", "-c import sys; sys.exit(3)")
     monkeypatch.setattr(sys, "executable", __file__ + ".none")
     with pytest.raises(ReadError, match="cannot start"):
         read(b"ML\xefR\x0djunk")

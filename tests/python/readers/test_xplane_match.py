@@ -7,7 +7,7 @@ from typing import Any
 
 from hloscope.readers.proto.proto import read_proto
 from hloscope.readers.xplane.match import match, same_programs
-from hloscope.readers.xplane.xplane import OpTime, Program, Trace
+from hloscope.readers.xplane.xplane import OpTime, Trace, TracedProgram
 from test_xplane_rows import NONE, module_proto
 
 
@@ -20,7 +20,7 @@ def trace_of(
 ) -> Trace:
     runs = runs or {}
     return Trace(
-        tuple(ops), tuple(Program(*k, p) for k, p in programs.items()), runs, {}, {},
+        tuple(ops), tuple(TracedProgram(*k, p) for k, p in programs.items()), runs, {}, {},
         spans={k: 0.5 * n for k, n in runs.items()},
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -27,7 +27,7 @@ Spec = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ArgumentLeaf:
     """One array argument. ``path`` is "params/layers/0/wq", ``name`` as errors spell it."""
 
     path: str
@@ -54,7 +54,7 @@ def abstract(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, dict[
     }
 
 
-def leaves(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Leaf, ...]:
+def leaves(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[ArgumentLeaf, ...]:
     """Every array argument in jax's order, with a path of plain words."""
     names = placing.positional_names(fn, len(args))
     out = []
@@ -69,7 +69,7 @@ def leaves(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Lea
             dtype = np.dtype(leaf.dtype) if not hasattr(leaf.dtype, "_rules") else None
             size = dtype.itemsize if dtype is not None else 0
             out.append(
-                Leaf(
+                ArgumentLeaf(
                     "/".join(words), name + jax.tree_util.keystr(path), shape, str(leaf.dtype),
                     int(np.prod(shape, dtype=np.int64)) * size, position,
                 )
@@ -90,28 +90,39 @@ def make_mesh(axes: Mapping[str, int], topology_name: str | None) -> Mesh:
     return placing.target_mesh(topology_name, dict(axes), (), {})
 
 
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """How a candidate is compiled, whatever its mesh and specs.
+
+    ``carry``: results that ``carried`` finds are sharded like the argument they replace.
+    """
+
+    topology: str | None = None
+    hardware: str | None = None
+    donate: tuple[int, ...] = ()
+    carry: bool = True
+    compiler_options: Mapping[str, Any] | None = None
+    provenance: bool = False
+
+    def without_code(self) -> CaptureOptions:
+        """The same for a program that is inspected and never run; see ``quick_options``."""
+        quick = quick_options(self.topology)
+        return replace(self, compiler_options={**quick, **(self.compiler_options or {})} or None)
+
+
 def capture_sharded(
     fn: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     axes: Mapping[str, int],
     specs: Mapping[int, Spec],
-    *,
-    topology_name: str | None = None,
-    hardware: str | None = None,
-    donate: Sequence[int] = (),
-    carry: bool = True,
-    title: str | None = None,
-    compiler_options: Mapping[str, Any] | None = None,
-    provenance: bool = False,
+    options: CaptureOptions,
 ) -> Capture:
     """``capture`` with leaf n of the arguments sharded by ``specs[n]``, the rest replicated.
 
-    ``carry``: results that ``carried`` finds are sharded like the argument they replace.
-
     Raises ``CaptureError`` in one line for a spec that does not fit its array or the mesh.
     """
-    mesh = make_mesh(axes, topology_name)
+    mesh = make_mesh(axes, options.topology)
     known = leaves(fn, args, kwargs)
     flat, tree = jax.tree.flatten((tuple(args), dict(kwargs)))
     array = 0
@@ -133,7 +144,7 @@ def capture_sharded(
         array += 1
     placed_args, placed_kwargs = jax.tree.unflatten(tree, out)
     results = None
-    if carry:
+    if options.carry:
         with _compat.mesh_context(mesh):
             pairs, shape = _carried(fn, args, kwargs)
         kept = [leaf.sharding for leaf in out if hasattr(leaf, "sharding")]
@@ -141,13 +152,12 @@ def capture_sharded(
             flat_out = [kept[pairs[k]] if k in pairs else None for k in range(shape.num_leaves)]
             results = jax.tree.unflatten(shape, flat_out)
     return capture(
-        _jitted(fn, donate, results),
+        _jitted(fn, options.donate, results),
         *placed_args,
         mesh=mesh,
-        hardware=hardware,
-        title=title,
-        provenance=provenance,
-        compiler_options=compiler_options,
+        hardware=options.hardware,
+        provenance=options.provenance,
+        compiler_options=options.compiler_options,
         **placed_kwargs,
     )
 
@@ -206,7 +216,7 @@ def _jitted(fn: Any, donate: Sequence[int], results: Any) -> Any:
     return jax.jit(fn.__wrapped__, **flags, **more)
 
 
-def _check(leaf: Leaf, spec: Spec, mesh: Mesh) -> None:
+def _check(leaf: ArgumentLeaf, spec: Spec, mesh: Mesh) -> None:
     if len(spec) > len(leaf.shape):
         raise CaptureError(
             f"{leaf.name} has {len(leaf.shape)} dimensions and its spec {spec} {len(spec)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -22,26 +23,31 @@ from .sharded import make_mesh
 AXES = ("data", "tensor")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSizes:
+    """Sizes of the blocks and of their input. ``depth``: how many; ``hidden``: the MLP's width."""
+
+    batch: int
+    seq: int
+    embed: int
+    heads: int
+    kv_heads: int
+    hidden: int
+    depth: int
+    element_bytes: float
+
+
 def capture_transformer(
-    *,
-    batch: int,
-    seq: int,
-    embed: int,
-    heads: int,
-    kv_heads: int,
-    hidden: int,
-    depth: int,
-    axes: Mapping[str, int],
-    element_bytes: float,
-    topology: str | None = None,
-    hardware: str | None = None,
+    sizes: BlockSizes, axes: Mapping[str, int], topology: str | None = None
 ) -> Capture:
-    """Forward and backward pass of ``depth`` blocks, gradients of parameters and input.
+    """Forward and backward pass of all blocks, gradients of parameters and input.
 
     Raises ``CaptureError`` if the mesh cannot be made.
     """
+    batch, seq, embed, heads = sizes.batch, sizes.seq, sizes.embed, sizes.heads
+    kv_heads, hidden, depth = sizes.kv_heads, sizes.hidden, sizes.depth
     mesh = make_mesh({a: axes.get(a, 1) for a in AXES}, topology)
-    dtype = {2: jnp.bfloat16, 4: jnp.float32}[int(element_bytes)]
+    dtype = {2: jnp.bfloat16, 4: jnp.float32}[int(sizes.element_bytes)]
     width = embed // heads
 
     def held(x: Any, *spec: Any) -> Any:
@@ -115,6 +121,4 @@ def capture_transformer(
     x = array(batch, seq, embed, spec=("data", "tensor"))
     shardings = jax.tree.map(lambda a: a.sharding, (params, x))
     step = jax.jit(jax.grad(loss, (0, 1)), out_shardings=shardings)
-    return capture(
-        step, params, x, mesh=mesh, hardware=hardware, title="transformer", provenance=True
-    )
+    return capture(step, params, x, mesh=mesh, title="transformer", provenance=True)

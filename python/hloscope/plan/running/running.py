@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from typing import Any
 
-from .children import close_all, evaluate
+from ...processes.worker import close_all
+from .compiling import evaluate
+from .options import CandidateOptions
+from .progress import Progress, terminal_progress
 from .store import Store
 
 Job = tuple[str, dict[str, Any], dict[str, Any]]  # key, what decides its answer, task
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a search is; ``seconds_left`` for what is asked for so far, None at the start."""
-
-    done: int
-    asked: int
-    from_store: int
-    seconds: float
-    seconds_left: float | None
-
-    def __str__(self) -> str:
-        left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
-        kept = f", {self.from_store} from the store" if self.from_store else ""
-        return f"{self.done} of {self.asked} candidates{kept}, {_clock(self.seconds)}{left}"
-
-
-class Cancelled(Exception):
+class SearchCancelled(Exception):
     """The user cancelled."""
 
 
 class Runner:
     """``run`` returns answers in the order of the jobs, whatever order they came in."""
 
-    def __init__(
-        self,
-        executor: Executor | None,
-        workers: int,
-        isolate: bool,
-        store: Store | None,
-        progress: Callable[[Progress], Any] | None,
-    ) -> None:
-        self._own = executor is None
-        # each thread has a process of its own; without those one thread compiles here
-        self.executor = executor or ThreadPoolExecutor(workers if isolate else 1)
-        self.store, self.progress = store, progress
+    def __init__(self, options: CandidateOptions) -> None:
+        self._own = options.executor is None
+        self.store = Store(options.store) if options.store is not None else None
+        # each thread has a process of its own
+        self.executor = options.executor or ThreadPoolExecutor(options.threads)
+        self.progress = options.progress or terminal_progress()
         self.asked = self.done = self.from_store = self.compiled = 0
         self._start = time.monotonic()
         self._compiling = 0.0
 
     def run(self, jobs: Sequence[Job]) -> list[dict[str, Any] | None]:
-        """The answers; a cancel raises ``Cancelled`` and leaves those so far in ``partial``."""
+        """The answers; a cancel raises ``SearchCancelled``; ``partial`` has those so far."""
         answers: list[dict[str, Any] | None] = [None] * len(jobs)
         self.asked += len(jobs)
         waiting: dict[Future[dict[str, Any]], int] = {}
@@ -70,7 +48,7 @@ class Runner:
                     self.from_store += 1
                     continue
                 waiting[self.executor.submit(evaluate, task)] = n
-            self._tell()
+            self._report()
             for future in as_completed(list(waiting)):
                 n = waiting[future]
                 answer = _answer(future)
@@ -81,18 +59,18 @@ class Runner:
                 began = time.monotonic()
                 if self.store is not None:
                     self.store.put(jobs[n][0], jobs[n][1], answer)
-                self._tell()
-        except (KeyboardInterrupt, Cancelled):
+                self._report()
+        except (KeyboardInterrupt, SearchCancelled):
             for future in waiting:
                 future.cancel()
-            self.close()
+            self._end()
             self.partial = answers
-            raise Cancelled from None
+            raise SearchCancelled from None
         return answers
 
     partial: Sequence[dict[str, Any] | None] = ()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.progress is None:
             return
         left = None
@@ -100,10 +78,15 @@ class Runner:
             left = self._compiling / self.compiled * (self.asked - self.done)
         now = Progress(self.done, self.asked, self.from_store, time.monotonic() - self._start, left)
         if self.progress(now) is False:
-            raise Cancelled
+            raise SearchCancelled
 
     def close(self) -> None:
-        """Ends processes and threads that this started; a given executor is left alone."""
+        """Ends what this started, and closes the store; a given executor is left alone."""
+        if self.store is not None:
+            self.store.close()
+        self._end()
+
+    def _end(self) -> None:
         if self._own:
             close_all()
             self.executor.shutdown(wait=False, cancel_futures=True)
@@ -114,22 +97,7 @@ def _answer(future: Future[dict[str, Any]]) -> dict[str, Any]:
         return future.result()
     except Exception as error:  # the worker itself is gone: only its candidate is lost
         first = (str(error).strip().splitlines() or [""])[0]
-        return {"error": f"crashed: {type(error).__name__}: {first}"[:300]}
-
-
-def terminal_progress() -> Callable[[Progress], Any] | None:
-    """Writes progress to one line of a terminal; None if there is no terminal."""
-    if not (sys.stderr is not None and sys.stderr.isatty()):
-        return None
-
-    def tell(now: Progress) -> None:
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"\r\x1b[K{now}")
-            if now.done == now.asked:
-                sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    return tell
+        return {"error": f"crashed: {type(error).__name__}: {first}"[:300], "is_lost": True}
 
 
 def ray_executor(ray: Any) -> Executor:
@@ -143,10 +111,3 @@ def ray_executor(ray: Any) -> Executor:
             return found
 
     return RayExecutor()
-
-
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60:02d} s"

@@ -1,8 +1,8 @@
 """Results of candidates on disk, written as they come: what a killed search resumes from.
 
 One SQLite file. A row's key is a digest of everything that decides the result: the function's
-jaxpr, shapes, mesh, specs, compiler options, chip, versions. Faults are not kept: after a crash, a
-hang or too little memory, a candidate is tried again.
+jaxpr, shapes, mesh, specs, compiler options, chip, versions. A candidate whose process crashed,
+hung or had too little memory is tried again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ CREATE TABLE IF NOT EXISTS candidates (
 """
 # Bump when what an answer means changes.
 VERSION = 1
-_FAULTS = ("crashed:", "hung:", "out of memory: its process", "the compiling process")
 
 
 class StoreError(ValueError):
@@ -56,8 +55,8 @@ class Store:
         return None
 
     def put(self, key: str, about: dict[str, Any], answer: dict[str, Any]) -> None:
-        """Keeps an answer, on disk when this returns; faults are not kept."""
-        if str(answer.get("error", "")).startswith(_FAULTS):
+        """Keeps an answer, on disk when this returns; unless its process was lost."""
+        if answer.get("is_lost"):
             return
         try:
             row = (key, time.time(), json.dumps(about), json.dumps(answer))

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...analysis.text.units import size
 from ...hlo.collective_kinds import KINDS
-from ..running.figures import Figures
+from ..running.candidate_figures import CandidateFigures
 
 # a user's own: True or None meets it, False or a sentence does not
-Constraint = str | Callable[[Figures], Any]
-Check = Callable[[Figures], str | None]
+Constraint = str | Callable[[CandidateFigures], Any]
+Check = Callable[[CandidateFigures], str | None]
 
 _FITS = re.compile(r"fits\s+([\d.]+)\s*([kmgt]?i?b)\s*$", re.I)
 _NO = re.compile(r"no\s+([a-z-]+)(?:\s+over\s+(\S+))?\s*$", re.I)
@@ -34,7 +34,7 @@ def _check(constraint: Constraint) -> Check:
         wanted = f"{m[1]} {m[2]}"
         limit = float(m[1]) * _UNITS[m[2].lower()]
 
-        def fits(f: Figures) -> str | None:
+        def fits(f: CandidateFigures) -> str | None:
             if f.peak_bytes <= limit:
                 return None
             return f"needs {size(f.peak_bytes)}, more than {wanted}"
@@ -46,7 +46,7 @@ def _check(constraint: Constraint) -> Check:
         if kind not in KINDS and kind != "collectives":
             raise ValueError(f"{constraint!r}: there are {', '.join(KINDS)}, collectives")
 
-        def none_of(f: Figures) -> str | None:
+        def none_of(f: CandidateFigures) -> str | None:
             found = [
                 c
                 for c in f.collectives
@@ -61,8 +61,8 @@ def _check(constraint: Constraint) -> Check:
     )
 
 
-def _own(function: Callable[[Figures], Any]) -> Check:
-    def check(f: Figures) -> str | None:
+def _own(function: Callable[[CandidateFigures], Any]) -> Check:
+    def check(f: CandidateFigures) -> str | None:
         said = function(f)
         if isinstance(said, str):
             return said

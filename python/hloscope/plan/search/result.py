@@ -1,4 +1,4 @@
-"""``Search``: candidates of a sharding search, ranked, with methods to inspect them."""
+"""``Search``: candidates of a sharding search, ranked, as text and as a page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...analysis.text.units import duration, printed, size
 from ...api.capture import Capture
-from ..running.figures import Figures
+from ...show.pages.front_end import Answers
+from ...show.pages.page import mimebundle, save
+from ...show.pages.words import columns
+from ..running.candidate_figures import COSTS, CandidateFigures
 from .space import Spec, canonical, quoted, spec_code
 
 if TYPE_CHECKING:
@@ -19,9 +23,13 @@ if TYPE_CHECKING:
 
     from ...analysis.diff.result import Diff
 
+# Candidates that ``print`` shows, and that a page lists: more make it slow to open.
+PRINTED = 12
+LISTED = 2_000
+
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSeconds:
     """Wall seconds of runs on attached devices; ``deviation`` divides by their number."""
 
     seconds: tuple[float, ...]
@@ -52,12 +60,12 @@ class Candidate:
     specs: Mapping[str, Spec]  # by group of arguments
     leaf_specs: Mapping[int, Spec]
     cost: float
-    figures: Figures | None = None
+    figures: CandidateFigures | None = None
     error: str = ""
     broken: tuple[str, ...] = ()
     compile_seconds: float | None = None
     from_store: bool = False
-    measured: Measured | None = None
+    measured: MeasuredSeconds | None = None
 
     @property
     def mesh_label(self) -> str:
@@ -255,9 +263,6 @@ class Search:
         ``pages``: that many of the best get pages of their own beside ``path``, which the table
         links to. Raises ``ValueError`` for pages without a path.
         """
-        from ...show.pages.page import save
-        from .view import search_data
-
         links: dict[int, str] = {}
         if pages:
             if path is None:
@@ -276,14 +281,9 @@ class Search:
         return f"Shardings of {self.function}"
 
     def __repr__(self) -> str:
-        from .text import text
-
         return text(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from ...show.pages.page import mimebundle
-        from .view import answer, search_data
-
         return mimebundle(self.title, search_data(self, {}), repr(self), answer(self))
 
 
@@ -295,3 +295,167 @@ def _seconds(c: Candidate) -> float:
 def _peak(c: Candidate) -> float:
     assert c.figures is not None
     return c.figures.peak_bytes
+
+
+def text(s: Search) -> str:
+    """What ``print`` shows."""
+    looked = len(s.candidates)
+    of = f"all {looked}" if looked == s.space else f"{looked} of {s.space:,}"
+    out = [
+        f"{s.title}: {of} candidates, {s.compiled} compiled in {duration(s.seconds)}; "
+        f"ranked by {COSTS[s.cost][0]}" + (f", modelled on {s.hardware}" if s.hardware else "")
+    ]
+    if s.left_out:
+        out.append(f"{s.left_out:,} candidates were not looked at")
+    if s.cancelled:
+        out.append("cancelled before the end")
+    if s.failed:
+        out.append(f"{len(s.failed)} without figures, such as: {s.failed[0].error}")
+    out += s.notes
+    measured = any(c.measured for c in s.candidates)
+    heads = ["", "time", "peak memory", "wire bytes", "collectives", "mesh", "specs"]
+    if measured:
+        heads.insert(2, "measured median")
+    front = {c.number for c in s.pareto}
+    rows = [heads]
+    for rank, c in enumerate(s.candidates[:PRINTED]):
+        cells = [f"{rank}{' *' if c.number in front else ''}", *_figures(c)]
+        if measured:
+            cells.insert(2, duration(c.measured.median) if c.measured else "")
+        rows.append([*cells, c.mesh_label, c.label])
+    out += ["", *columns(rows, "nnnn"[: 4 + measured])]
+    if looked > PRINTED:
+        out.append(f"… {looked - PRINTED} more")
+    if front:
+        out.append("* no other is both faster and smaller")
+    return printed(out)
+
+
+def _figures(c: Candidate) -> list[str]:
+    f = c.figures
+    if f is None:
+        return ["", "", "", c.error[:60]]
+    said = collectives_text(c)
+    if c.broken:
+        said = f"{'; '.join(c.broken)}; {said}"
+    return [duration(f.seconds), size(f.peak_bytes), size(f.wire_bytes), said]
+
+
+def collectives_text(c: Candidate) -> str:
+    """ "2 all-reduce, 1 all-gather (1 of a constant)"."""
+    if c.figures is None:
+        return ""
+    kinds: dict[str, int] = {}
+    for kind, _, count, _ in c.figures.collectives:
+        kinds[kind] = kinds.get(kind, 0) + count
+    said = ", ".join(f"{n} {k}" for k, n in kinds.items()) or "none"
+    useless = len(c.figures.useless)
+    return f"{said} ({useless} of a constant)" if useless else said
+
+
+def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
+    """The page: what was evaluated, the front of time against memory, the ranked table."""
+    looked = len(s.candidates)
+    facts = [
+        ["candidates", f"{looked:,} of {s.space:,}"],
+        ["not looked at", f"{s.left_out:,}"],
+        ["compiled", f"{s.compiled:,} in {duration(s.seconds)}"],
+        ["without figures", str(len(s.failed))],
+        ["ranked by", COSTS[s.cost][0]],
+        ["modelled on", s.hardware or "no chip"],
+    ]
+    if s.cancelled:
+        facts.append(["cancelled", "before the end"])
+    sections: list[dict[str, Any]] = [{"type": "facts", "rows": facts}]
+    front = {c.number for c in s.pareto}
+    points = [
+        {
+            "id": c.number,
+            "x": c.figures.seconds,
+            "y": c.figures.peak_bytes,
+            "label": f"{rank}: {c.mesh_label}, {c.label}",
+            "front": c.number in front,
+        }
+        for rank, c in enumerate(s.candidates[:LISTED])
+        if c.figures is not None and c.figures.seconds is not None
+    ]
+    if points:
+        sections.append(
+            {
+                "type": "scatter",
+                "title": "Time against memory",
+                "note": "The line joins those that no other beats on both.",
+                "x": {"name": "modelled step time", "unit": "s"},
+                "y": {"name": "peak memory", "unit": "B"},
+                "points": points,
+            }
+        )
+    sections.append(_table(s, links, front))
+    if s.notes:
+        sections.append({"type": "text", "title": "Notes", "text": "\n".join(s.notes)})
+    if s.failed:
+        said = "\n".join(f"{c.number}: {c.mesh_label}, {c.label}: {c.error}" for c in s.failed)
+        sections.append({"type": "text", "title": "Without figures", "text": said[:100_000]})
+    return {"title": s.title, "sections": sections}
+
+
+def _table(s: Search, links: Mapping[int, str], front: set[int]) -> dict[str, Any]:
+    shown = s.candidates[:LISTED]
+    measured = any(c.measured for c in shown)
+    columns: list[dict[str, str]] = [
+        {"name": "rank"}, {"name": "mesh"}, {"name": "specs"},
+        {"name": "time, modelled", "unit": "s"},
+    ]  # fmt: skip
+    if measured:
+        columns += [
+            {"name": "measured, median", "unit": "s"},
+            {"name": "mean", "unit": "s"},
+            {"name": "deviation", "unit": "s"},
+        ]
+    columns += [
+        {"name": "peak memory", "unit": "B"}, {"name": "wire bytes", "unit": "B"},
+        {"name": "FLOPs", "unit": "FLOP"}, {"name": "collectives"}, {"name": "not kept"},
+    ]  # fmt: skip
+    if s.cost in ("log", "custom"):
+        columns.insert(3, {"name": COSTS[s.cost][0]})
+    rows = []
+    for rank, c in enumerate(shown):
+        f = c.figures
+        row: list[Any] = [rank, c.mesh_label, c.label, f.seconds if f else None]
+        if measured:
+            m = c.measured
+            row += [m.median, m.mean, m.deviation] if m else ["", "", ""]
+        row += [f.peak_bytes, f.wire_bytes, f.flops] if f else [None, None, None]
+        row += [collectives_text(c), "; ".join(c.broken) or c.error]
+        if s.cost in ("log", "custom"):
+            row.insert(3, c.cost)
+        rows.append(row)
+    more = len(s.candidates) - len(shown)
+    out = {
+        "type": "table",
+        "title": "Candidates, best first",
+        "note": "Marked: no other is both faster and smaller."
+        + (f" {more:,} more are not listed." if more else ""),
+        "columns": columns,
+        "rows": rows,
+        "ids": [None if c.error else c.number for c in shown],
+        "marked": [n for n, c in enumerate(shown) if c.number in front],
+        "code": [s.code(c) for c in shown],
+    }
+    if links:
+        out["links"] = [links.get(c.number) for c in shown]
+    return out
+
+
+def answer(s: Search) -> Answers:
+    """Opens a candidate's capture, or the comparison of two, as a page."""
+
+    def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        ids = [int(i) for i in values.get("ids", ())]
+        if what == "open" and len(ids) == 1:
+            return {"html": str(s.capture(ids[0]).to_html())}
+        if what == "diff" and len(ids) == 2:
+            return {"html": str(s.diff(*ids).to_html())}
+        raise ValueError("select one candidate to open it, two to compare them")
+
+    return answers

@@ -1,6 +1,6 @@
 """``hs.search_shardings``: compiles ways to shard a function's arguments and ranks them.
 
-arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ children ─▶ figures
+arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ compiling ─▶ figures
             groups,   mesh and    all, or      executor,  a process   of one compiled
             meshes    a spec per  what costs   store      per thread  program
                       group       suggest
@@ -9,25 +9,27 @@ arguments ─ space ─▶ candidates ─ strategy ─▶ running ─▶ childre
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...api.capture import Capture
-from ..running.children import close_all, environment, evaluate
-from ..running.figures import COSTS, Figures, from_plain
-from ..running.running import Cancelled, Job, Progress, Runner, terminal_progress
-from ..running.store import Store, key_of
+from ...processes.worker import close_all
+from ..running.candidate_figures import COSTS, CandidateFigures, from_plain
+from ..running.compiling import environment, evaluate
+from ..running.options import SearchOptions
+from ..running.running import Job, Runner, SearchCancelled
+from ..running.store import key_of
 from .constraints import Check, Constraint, checks
-from .result import Candidate, Measured, Search
-from .space import Choice, Space, make_space
+from .result import Candidate, MeasuredSeconds, Search
+from .space import Selection, Space, make_space
 from .strategy import explore
+
+if TYPE_CHECKING:
+    from ...capturing.planning.sharded import CaptureOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +40,10 @@ class Setting:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     space: Space
-    topology: str | None
-    hardware: str | None
-    donate: tuple[int, ...]
-    compiler_options: dict[str, Any] | None
+    compiled: CaptureOptions
     custom: Callable[[Capture], float] | None
-    isolate: bool
-    timeout: float
-    memory_limit: float | None
+    options: SearchOptions
     platform: str
-    carry: bool
 
     @cached_property
     def program(self) -> bytes:
@@ -78,12 +74,12 @@ class Setting:
             own = hashlib.sha256(cloudpickle.dumps(self.custom)).hexdigest()
         return {
             "function": digest or hashlib.sha256(self.program).hexdigest(),
-            "topology": self.topology,
+            "topology": self.compiled.topology,
             "platform": self.platform,
-            "hardware": self.hardware,
-            "donate": list(self.donate),
-            "carry": self.carry,
-            "compiler_options": self.compiler_options,
+            "hardware": self.compiled.hardware,
+            "donate": list(self.compiled.donate),
+            "carry": self.compiled.carry,
+            "compiler_options": self.compiled.compiler_options,
             "cost": own,
             "versions": sharded.versions(),
         }
@@ -92,37 +88,32 @@ class Setting:
     def environment(self) -> dict[str, str]:
         """Environment of the compiling processes: devices enough for the largest mesh."""
         most = max(math.prod(m.values()) for m in self.space.meshes)
-        return environment(self.platform, self.topology, most)
+        return environment(self.platform, self.compiled.topology, most)
 
-    def job(self, choice: Choice, want: str = "figures", **more: Any) -> dict[str, Any]:
+    def job(self, choice: Selection, want: str = "figures", **more: Any) -> dict[str, Any]:
         """What a child is given."""
         return {
             "function": str(id(self)),
             "program": self.program,
             "axes": dict(self.space.meshes[choice.mesh]),
             "specs": self.space.leaf_specs(choice),
-            "topology": self.topology,
-            "hardware": self.hardware,
-            "donate": self.donate,
-            "carry": self.carry,
-            "compiler_options": self.compiler_options,
-            "title": None,
+            "options": self.compiled,
             "want": want,
             **more,
         }
 
-    def task(self, choice: Choice, want: str = "figures", **more: Any) -> dict[str, Any]:
+    def task(self, choice: Selection, want: str = "figures", **more: Any) -> dict[str, Any]:
         """What an executor runs."""
         return {
             "job": self.job(choice, want, **more),
-            "isolate": self.isolate,
+            "isolate": self.options.isolate,
             "environment": self.environment,
             "path": [p for p in sys.path if p],
-            "timeout": self.timeout,
-            "memory_limit": self.memory_limit,
+            "timeout": self.options.timeout,
+            "memory_limit": self.options.memory_limit,
         }
 
-    def store_job(self, choice: Choice) -> Job:
+    def store_job(self, choice: Selection) -> Job:
         """Key, what decides the answer, and task of a candidate."""
         mesh, specs = self.space.key(choice)
         leaf_specs = {
@@ -139,53 +130,29 @@ def search_shardings(
     *args: Any,
     mesh: Any = None,
     topology: str | None = None,
-    groups: Mapping[str, Sequence[Any] | None] | Sequence[str] | None = None,
-    fixed: Mapping[str, Any] | None = None,
+    hardware: str | None = None,
+    groups: Mapping[str, Any] | Sequence[str] | None = None,
     constraints: Sequence[Constraint] | Constraint = (),
     cost: str | Callable[[Capture], float] = "time",
-    hardware: str | None = None,
-    budget: int = 200,
-    method: str = "auto",
-    executor: Executor | None = None,
-    workers: int | None = None,
-    isolate: bool = True,
-    timeout: float = 600.0,
-    memory_limit: float | None = None,
-    store: str | Path | None = None,
-    measure: int = 0,
-    runs: int = 8,
-    progress: Callable[[Progress], Any] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    donate_argnums: Sequence[int] = (),
-    carry: bool = True,
-    compiler_options: Mapping[str, Any] | None = None,
+    options: SearchOptions | None = None,
 ) -> Search:
     """Compiles ways to shard the arguments of ``fn`` and ranks them; nothing runs on devices.
 
-    fn, args, kwargs: as ``capture`` takes them; only shapes of arrays matter. A plain function,
-        or a jitted one without ``in_shardings``.
+    fn, args: as ``capture`` takes them; only shapes of arrays matter. A plain function, or a jitted
+        one without ``in_shardings``.
     mesh: axis sizes, or a list of them to choose from: [{"data": 2, "model": 4}, {"data": 8}].
-    topology: a TPU topology such as "v5e:2x4", without a TPU.
-    groups: path pattern → PartitionSpecs (or tuples) to try, None for all; or just patterns.
-        "layers/*/wq" shards all layers' wq alike. Without it each array is a group of its own;
-        of more than 12 arrays, those of one shape whose paths differ only in numbers form one
-        group. An optimizer's moments go with their parameters.
-    fixed: path pattern → its one PartitionSpec.
+    topology: a TPU topology such as "v5e:2x4", without a TPU. hardware: the chip that time is
+        modelled on.
+    groups: path pattern → a list of PartitionSpecs (or tuples) to try, one of them that is fixed,
+        or None to try all; or just patterns. "layers/*/wq" shards all layers' wq alike. An array
+        that no pattern matches is a group of its own; of more than 12 such arrays, those of one
+        shape whose paths differ only in numbers form one group. An optimizer's moments go with
+        their parameters.
     constraints: "fits 16 GiB", "no all-to-all", "no all-gather over model", or functions of
-        ``Figures``; candidates that break one are ranked last.
+        ``CandidateFigures``; candidates that break one are ranked last.
     cost: "time" (modelled on ``hardware``), "wire", "memory", "log" (the formula of an xmap
         search of 2021), or a function of the ``Capture``.
-    carry: results with the structure and shapes of an argument, such as new parameters, are
-        sharded like it, so that a step can follow a step; False leaves results to XLA.
-    budget: the most candidates to compile. method: "all" compiles everything, "search"
-        lets costs decide, "auto" does all where the budget allows.
-    executor: any ``concurrent.futures.Executor``; by default ``workers`` threads with a process
-        each. ``isolate=False`` compiles in the executor's own process: a crash ends it.
-    timeout, memory_limit: seconds and bytes of a candidate's process (bytes on Linux only); a
-        candidate that exceeds them fails alone.
-    store: a file that keeps results as they come; the same search resumes from them.
-    measure: runs that many of the best ``runs`` times each on attached devices, afterwards.
-    progress: called with ``Progress``; False cancels, and so does Ctrl+C: what is finished is kept.
+    options: budget, processes, store, measurements and more: see ``SearchOptions``.
 
     Raises ``ValueError`` and ``CaptureError`` for a search that cannot start. What is wrong with
     one candidate is in its ``error``.
@@ -194,34 +161,28 @@ def search_shardings(
         >>> print(found.code())
     """
     start = time.monotonic()
+    options = options or SearchOptions()
     name = cost if isinstance(cost, str) else "custom"
     if name not in COSTS or (name == "custom" and isinstance(cost, str)):
         known = ", ".join(k for k in COSTS if k != "custom")
         raise ValueError(f"there is no cost {cost!r}; there are {known}, or give a function")
-    if method not in ("auto", "all", "search"):
-        raise ValueError(f"method is {method!r}; there are auto, all, search")
-    if budget < 1:
-        raise ValueError(f"budget is {budget}; at least one candidate is looked at")
     tests = checks(constraints)
-    setting = _setting(
-        fn, args, dict(kwargs or {}), mesh, topology, groups, dict(fixed or {}), hardware,
-        donate_argnums, compiler_options, None if isinstance(cost, str) else cost, isolate,
-        timeout, memory_limit, carry,
-    )  # fmt: skip
-    space = setting.space
+    fn_args = _abstract(fn, args, options)
+    space = make_space(_leaves(fn, *fn_args), _meshes(mesh, topology), groups)
+    compiled = _capture_options(topology, hardware, options)
+    custom = None if isinstance(cost, str) else cost
+    setting = Setting(fn, *fn_args, space, compiled, custom, options, _platform())
     count = space.count()
-    everything = method == "all" or (method == "auto" and count <= budget)
-    kept = Store(store) if store is not None else None
-    workers = workers or min(os.cpu_count() or 1, 8)
-    runner = Runner(executor, workers, isolate, kept, progress or terminal_progress())
-    found: dict[Choice, Candidate] = {}
+    everything = options.method == "all" or (options.method == "auto" and count <= options.budget)
+    runner = Runner(options)
+    found: dict[Selection, Candidate] = {}
 
-    def look(choices: Sequence[Choice]) -> list[tuple[float, ...]]:
+    def look(choices: Sequence[Selection]) -> list[tuple[float, ...]]:
         jobs = [setting.store_job(c) for c in choices]
         answers: Sequence[dict[str, Any] | None]
         try:
             answers = runner.run(jobs)
-        except Cancelled:
+        except SearchCancelled:
             _keep(found, choices, runner.partial, setting, name, tests)
             raise
         _keep(found, choices, answers, setting, name, tests)
@@ -232,16 +193,14 @@ def search_shardings(
         if everything:
             look(list(space.every()))
         else:
-            explore(space, look, budget)
-    except Cancelled:
+            explore(space, look, options.budget)
+    except SearchCancelled:
         cancelled = True
     finally:
         runner.close()
-        if kept is not None:
-            kept.close()
     ranked = sorted(found.values(), key=_key)
-    if measure and not cancelled:
-        ranked = _measured(setting, ranked, found, measure, runs)
+    if options.measure and not cancelled:
+        ranked = _measured(setting, ranked, found)
     chips = {c.figures.hardware for c in ranked if c.figures is not None}
     return Search(
         candidates=tuple(ranked),
@@ -260,7 +219,7 @@ def search_shardings(
 
 def _carried_note(setting: Setting) -> list[str]:
     """Which results are held to an argument's sharding."""
-    if not setting.carry:
+    if not setting.options.carry:
         return []
     from ...capturing.planning import sharded
 
@@ -270,29 +229,42 @@ def _carried_note(setting: Setting) -> list[str]:
     return [f"results are sharded like the arguments they replace: {', '.join(held)}"] * bool(held)
 
 
-def _setting(
-    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mesh: Any, topology: str | None,
-    groups: Any, fixed: dict[str, Any], hardware: str | None, donate: Sequence[int],
-    compiler_options: Mapping[str, Any] | None, custom: Any, isolate: bool, timeout: float,
-    memory_limit: float | None, carry: bool,
-) -> Setting:  # fmt: skip
+def _abstract(
+    fn: Any, args: tuple[Any, ...], options: SearchOptions
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments and keywords with shapes in place of arrays. Raises ``ValueError``."""
     from ...capturing.planning import sharded
-    from ...hardware import find
 
     if not callable(fn):
         raise ValueError(f"a search needs a function, not a {type(fn).__name__}")
-    if hardware is not None:
-        hardware = find(hardware).id
-    plain_args, plain_kwargs = sharded.abstract(args, kwargs)
-    platform = sharded.platform_wanted()
-    return Setting(
-        fn, plain_args, plain_kwargs,
-        make_space(sharded.leaves(fn, plain_args, plain_kwargs), _meshes(mesh, topology), groups,
-                   fixed),
-        topology, hardware, tuple(donate),
-        dict(compiler_options) if compiler_options else None, custom, isolate, timeout,
-        memory_limit, platform, carry,
-    )  # fmt: skip
+    return sharded.abstract(args, dict(options.kwargs or {}))
+
+
+def _leaves(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+    from ...capturing.planning import sharded
+
+    return sharded.leaves(fn, args, kwargs)
+
+
+def _capture_options(
+    topology: str | None, hardware: str | None, options: SearchOptions
+) -> CaptureOptions:
+    from ...capturing.planning.sharded import CaptureOptions
+    from ...hardware import find
+
+    return CaptureOptions(
+        topology,
+        find(hardware).id if hardware is not None else None,
+        tuple(options.donate_argnums),
+        options.carry,
+        dict(options.compiler_options) if options.compiler_options else None,
+    )
+
+
+def _platform() -> str:
+    from ...capturing.planning import sharded
+
+    return sharded.platform_wanted()
 
 
 def _meshes(mesh: Any, topology: str | None) -> list[dict[str, int]]:
@@ -314,8 +286,8 @@ def _meshes(mesh: Any, topology: str | None) -> list[dict[str, int]]:
 
 
 def _keep(
-    found: dict[Choice, Candidate],
-    choices: Sequence[Choice],
+    found: dict[Selection, Candidate],
+    choices: Sequence[Selection],
     answers: Sequence[dict[str, Any] | None],
     setting: Setting,
     cost: str,
@@ -325,7 +297,7 @@ def _keep(
     for choice, answer in zip(choices, answers, strict=False):
         if answer is None:
             continue
-        figures: Figures | None = None
+        figures: CandidateFigures | None = None
         error = str(answer.get("error", ""))
         if not error:
             figures = from_plain(answer["figures"])
@@ -349,23 +321,22 @@ def _key(c: Candidate) -> tuple[float, ...]:
     return (float(bool(c.error)), float(len(c.broken)), c.cost, time_, peak, float(c.number))
 
 
-def _choice(found: Mapping[Choice, Candidate], c: Candidate) -> Choice:
+def _choice(found: Mapping[Selection, Candidate], c: Candidate) -> Selection:
     return next(choice for choice, other in found.items() if other.number == c.number)
 
 
-def _opened(setting: Setting, choice: Choice) -> Capture:
+def _opened(setting: Setting, choice: Selection) -> Capture:
     """A candidate captured: here where there are enough devices, else in another process."""
     from ...capturing.planning import sharded
     from ...readers import read_modules
 
     axes = setting.space.meshes[choice.mesh]
-    enough = setting.topology is not None
+    enough = setting.compiled.topology is not None
     enough = enough or sharded.local_devices()[1] >= math.prod(axes.values())
     if enough:
         return sharded.capture_sharded(
             setting.fn, setting.args, setting.kwargs, axes, setting.space.leaf_specs(choice),
-            topology_name=setting.topology, hardware=setting.hardware, donate=setting.donate,
-            carry=setting.carry, compiler_options=setting.compiler_options, provenance=True,
+            replace(setting.compiled, provenance=True),
         )  # fmt: skip
     task = {**setting.task(choice, "capture"), "isolate": True}
     answer = evaluate(task)
@@ -378,15 +349,14 @@ def _opened(setting: Setting, choice: Choice) -> Capture:
 def _measured(
     setting: Setting,
     ranked: Sequence[Candidate],
-    found: Mapping[Choice, Candidate],
-    count: int,
-    runs: int,
+    found: Mapping[Selection, Candidate],
 ) -> list[Candidate]:
-    """The first ``count`` with wall times, one after another; the ranking stays as it was."""
+    """The first few with wall times, one after another; the ranking stays as it was."""
     from ...capturing.planning import sharded
 
-    if setting.topology is not None:
-        raise ValueError(f"measure= runs programs, and {setting.topology} has no devices")
+    count, runs, topology = setting.options.measure, setting.options.runs, setting.compiled.topology
+    if topology is not None:
+        raise ValueError(f"measure= runs programs, and {topology} has no devices")
     out = list(ranked)
     for n, c in enumerate(out[:count]):
         if c.error:
@@ -402,6 +372,6 @@ def _measured(
                 out[n] = replace(c, broken=(*c.broken, f"not measured: {answer['error']}"))
                 continue
             taken = answer["seconds"]
-        out[n] = replace(c, measured=Measured(tuple(taken)))
+        out[n] = replace(c, measured=MeasuredSeconds(tuple(taken)))
     close_all()
     return out

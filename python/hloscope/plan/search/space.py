@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .alike import alike
+from .same_sharding import sharded_alike
 
 Spec = tuple[Any, ...]  # one entry per dimension: None, an axis, or a tuple of axes
 Axes = Mapping[str, int]
@@ -38,7 +38,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """A candidate before it is compiled: a mesh and the index of a choice for each group."""
 
     mesh: int
@@ -70,18 +70,18 @@ class Space:
             for m in range(len(self.meshes))
         )
 
-    def every(self) -> Iterator[Choice]:
+    def every(self) -> Iterator[Selection]:
         """All candidates, the first mesh first, the last group fastest."""
         for m in range(len(self.meshes)):
             options = [self.choices(m, g) for g in range(len(self.groups))]
             for picks in itertools.product(*options):
-                yield Choice(m, picks)
+                yield Selection(m, picks)
 
-    def specs(self, choice: Choice) -> dict[str, Spec]:
+    def specs(self, choice: Selection) -> dict[str, Spec]:
         """Group pattern → spec."""
         return {g.pattern: g.choices[n] for g, n in zip(self.groups, choice.picks, strict=True)}
 
-    def leaf_specs(self, choice: Choice) -> dict[int, Spec]:
+    def leaf_specs(self, choice: Selection) -> dict[int, Spec]:
         """Position of an array → spec, replicated ones left out."""
         return {
             leaf: g.choices[n]
@@ -90,7 +90,7 @@ class Space:
             if any(e is not None for e in g.choices[n])
         }
 
-    def key(self, choice: Choice) -> tuple[Any, ...]:
+    def key(self, choice: Selection) -> tuple[Any, ...]:
         """Equal for candidates that are the same program: size-1 axes shard nothing."""
         sizes = self.meshes[choice.mesh]
         return (
@@ -156,26 +156,32 @@ def matches(pattern: str, path: str) -> bool:
     return re.fullmatch(rf"(?:.*/)?{inside}", path) is not None
 
 
+def _to_try(pattern: str, given: Any) -> tuple[Spec, ...] | None:
+    """The specs that a user wants tried for a pattern; None for all."""
+    if given is None:
+        return None
+    if isinstance(given, list):
+        return tuple(dict.fromkeys(tuple(spec) for spec in given))
+    spec = tuple(given)
+    if any(entry is not None and not isinstance(entry, str | tuple) for entry in spec):
+        raise ValueError(f"{pattern}: a tuple is one spec; give specs to try as a list")
+    return (spec,)
+
+
 def make_space(
     leaves: Sequence[Any],
     meshes: Sequence[Axes],
-    groups: Mapping[str, Sequence[Any] | None] | Sequence[str] | None,
-    fixed: Mapping[str, Any],
+    groups: Mapping[str, Any] | Sequence[str] | None,
 ) -> Space:
     """Groups of the leaves (objects with ``path``, ``shape``, ``bytes``, ``argument``).
 
-    ``groups``: pattern → specs to try (None: all), or patterns; arrays that none matches get groups
-    of their own. ``fixed``: pattern → its one spec. Raises ``ValueError`` for a pattern that
-    matches nothing and for arrays of one group that differ in rank.
+    ``groups``: pattern → a list of specs to try, the one spec, or None for all; or patterns. Arrays
+    that none matches get groups of their own. Raises ``ValueError`` for a pattern that matches
+    nothing and for arrays of one group that differ in rank.
     """
     notes: list[str] = []
-    wanted: dict[str, Sequence[Any] | None] = {
-        p: (tuple(s),) if s is not None else ((),) for p, s in fixed.items()
-    }
-    if isinstance(groups, Mapping):
-        wanted |= {p: c for p, c in groups.items() if p not in wanted}
-    else:
-        wanted |= {p: None for p in groups or () if p not in wanted}
+    given_of = groups if isinstance(groups, Mapping) else dict.fromkeys(groups or ())
+    wanted = {pattern: _to_try(pattern, given) for pattern, given in given_of.items()}
     members: dict[str, list[int]] = {p: [] for p in wanted}
     rest: list[int] = []
     for n, leaf in enumerate(leaves):
@@ -188,7 +194,7 @@ def make_space(
         if not found:
             known = ", ".join(leaf.path for leaf in leaves[:8])
             raise ValueError(f"no argument is called {pattern!r}; there are {known}")
-    for pattern, found in alike(leaves, rest, fold=len(rest) > OWN_GROUPS).items():
+    for pattern, found in sharded_alike(leaves, rest, fold=len(rest) > OWN_GROUPS).items():
         members.setdefault(pattern, []).extend(found)
     if "" in members:
         raise ValueError("an argument has no name")
@@ -200,7 +206,7 @@ def make_space(
             raise ValueError(f"arrays of {pattern!r} differ in rank: {sorted(set(shapes))}")
         given = wanted.get(pattern)
         if given is not None:
-            choices = tuple(dict.fromkeys(tuple(c) for c in given))
+            choices = given
         else:
             every = all_specs(len(shapes[0]), axes)
             choices = tuple(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
-from .space import Choice, Group, Space, Spec, canonical
+from .space import Group, Selection, Space, Spec, canonical
 
 Key = tuple[float, ...]
 # At most this many starting points are expanded, best first.
@@ -32,16 +32,16 @@ class Spent(Exception):
     """The budget of candidates is used up."""
 
 
-class Explorer:
+class Exploration:
     """``seen``: candidate → its cost, in the order they were evaluated."""
 
     def __init__(
-        self, space: Space, look: Callable[[Sequence[Choice]], list[Key]], budget: int
+        self, space: Space, look: Callable[[Sequence[Selection]], list[Key]], budget: int
     ) -> None:
         self.space, self._look, self.budget = space, look, budget
-        self.seen: dict[Choice, Key] = {}
+        self.seen: dict[Selection, Key] = {}
 
-    def look(self, choices: Sequence[Choice]) -> None:
+    def look(self, choices: Sequence[Selection]) -> None:
         """Compiles those not seen yet, as far as the budget allows."""
         new = [c for c in dict.fromkeys(choices) if c not in self.seen]
         room = self.budget - len(self.seen)
@@ -51,21 +51,21 @@ class Explorer:
         if len(new) > room:
             raise Spent
 
-    def best(self) -> Choice:
+    def best(self) -> Selection:
         """The cheapest so far; of equals the one seen first."""
         return min(self.seen, key=lambda c: self.seen[c])
 
 
 def explore(
-    space: Space, look: Callable[[Sequence[Choice]], list[Key]], budget: int
-) -> dict[Choice, Key]:
+    space: Space, look: Callable[[Sequence[Selection]], list[Key]], budget: int
+) -> dict[Selection, Key]:
     """Evaluates no more than ``budget`` candidates; their costs in that order."""
-    e = Explorer(space, look, budget)
+    e = Exploration(space, look, budget)
     try:
         for mesh in range(len(space.meshes)):
             some = max(FEWEST, budget // (3 * len(space.meshes)))
             e.look(list(seeds(space, mesh))[:some])
-        expanded: set[Choice] = set()
+        expanded: set[Selection] = set()
         for _ in range(BEAM):
             ranked = sorted(e.seen, key=lambda c: e.seen[c])
             start = next((c for c in ranked if c not in expanded), None)
@@ -78,7 +78,7 @@ def explore(
     return e.seen
 
 
-def _climb(e: Explorer, start: Choice, expanded: set[Choice]) -> Choice:
+def _climb(e: Exploration, start: Selection, expanded: set[Selection]) -> Selection:
     """Passes over all groups until nothing improves, then pairs, then passes again."""
     space = e.space
     order = sorted(range(len(space.groups)), key=lambda g: (-space.groups[g].bytes, g))
@@ -99,13 +99,13 @@ def _climb(e: Explorer, start: Choice, expanded: set[Choice]) -> Choice:
             return at
 
 
-def _with(choice: Choice, group: int, pick: int) -> Choice:
+def _with(choice: Selection, group: int, pick: int) -> Selection:
     picks = list(choice.picks)
     picks[group] = pick
-    return Choice(choice.mesh, tuple(picks))
+    return Selection(choice.mesh, tuple(picks))
 
 
-def _pairs(space: Space, at: Choice, order: Sequence[int]) -> Iterator[Choice]:
+def _pairs(space: Space, at: Selection, order: Sequence[int]) -> Iterator[Selection]:
     """Two groups moved to the same axis together, large ones first."""
     sizes = space.meshes[at.mesh]
     for a, b in combinations(order, 2):
@@ -127,13 +127,13 @@ def _only_on(space: Space, mesh: int, group: int, axis: str) -> list[int]:
     return out
 
 
-def _on_mesh(space: Space, choice: Choice, mesh: int) -> Choice:
+def _on_mesh(space: Space, choice: Selection, mesh: int) -> Selection:
     """The same specs on another mesh; a group's first choice where it lacks one."""
     picks = []
     for g, n in enumerate(choice.picks):
         wanted = canonical(space.groups[g].choices[n], space.meshes[mesh])
         picks.append(_pick(space, mesh, g, wanted))
-    return Choice(mesh, tuple(picks))
+    return Selection(mesh, tuple(picks))
 
 
 def _pick(space: Space, mesh: int, group: int, wanted: Spec) -> int:
@@ -176,7 +176,7 @@ def _spec(group: Group, parts: Sequence[tuple[str, str]]) -> Spec:
     return tuple(dims)
 
 
-def seeds(space: Space, mesh: int) -> Iterator[Choice]:
+def seeds(space: Space, mesh: int) -> Iterator[Selection]:
     """The usual ways to shard, on one mesh; all replicated first."""
     axes = [a for a, n in space.meshes[mesh].items() if n > 1]
     recipes: list[tuple[str | None, list[tuple[str, str]]]] = [(None, [])]
@@ -193,4 +193,4 @@ def seeds(space: Space, mesh: int) -> Iterator[Choice]:
             rules = [("first", data)] if group.is_data and data else []
             spec = _spec(group, rules if group.is_data else parts)
             picks.append(_pick(space, mesh, g, spec))
-        yield Choice(mesh, tuple(picks))
+        yield Selection(mesh, tuple(picks))

@@ -8,9 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...analysis.text.units import printed
 from ...readers.alpa_log import Chosen, Interval, Parsed, Profile, config_names, parse
+from ...show.pages.page import mimebundle, save
 from .choices import Choice, objective
-from .plan import StagePlan, make_plan
+from .plan import StagePlan, answer, make_plan, sections, text
 from .solver import Solution
 
 if TYPE_CHECKING:
@@ -186,9 +188,6 @@ class StageLog:
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """One offline page. Writes ``path`` and returns it, or returns the page."""
-        from ...show.pages.page import save
-        from .view import log_data
-
         return save(self.title, log_data(self), repr(self), path)
 
     @property
@@ -196,14 +195,9 @@ class StageLog:
         return f"Stage log · {self.origin}" if self.origin else "Stage log"
 
     def __repr__(self) -> str:
-        from .text import log_text
-
         return log_text(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from ...show.pages.page import mimebundle
-        from .view import answer, log_data
-
         plan = self.plan() if self.microbatches else None
         return mimebundle(self.title, log_data(self), repr(self), answer(plan) if plan else None)
 
@@ -221,3 +215,66 @@ def _makes(row: Profile, parts: tuple[str, ...]) -> bool:
     low, high = sum(p.low for p in found), sum(p.high for p in found)
     slack = 1e-9 * row.peak_bytes.high
     return row.peak_bytes.low <= high + slack and row.peak_bytes.high >= low - slack
+
+
+def log_text(log: StageLog) -> str:
+    """What ``print`` shows for a log."""
+    meshes = ", ".join("×".join(map(str, s)) for s in log.submeshes)
+    out = [
+        f"{log.title}: {len(log.rows)} profiled modules of {log.layers} layers, "
+        f"submeshes {meshes}; times measured, as printed",
+    ]
+    if log.profiling_seconds:
+        out.append(f"profiling took {sum(log.profiling_seconds.values()):.2f} s")
+    for i in log.identities:
+        name = ("forward", "backward")[i.module] if i.module < 2 else f"module {i.module}"
+        out.append(f"{name}: {i.formula} in {i.holds} of {i.rows} rows")
+    out += [f"warning: {w}" for w in log.warnings]
+    if log.microbatches is not None:
+        out += ["", *text(log.plan()).split("\n")]
+    else:
+        out.append("the text does not say how many microbatches: see plan(microbatches=…)")
+    return printed(out)
+
+
+def log_data(log: StageLog) -> dict[str, Any]:
+    """The page of a log: its rows, its identities, and the plan it led to."""
+    facts = [
+        ["profiled modules", str(len(log.rows))],
+        ["profiling took", f"{sum(log.profiling_seconds.values()):.2f} s"],
+        ["times", "measured, as printed"],
+    ]
+    for i in log.identities:
+        name = ("forward", "backward")[i.module] if i.module < 2 else f"module {i.module}"
+        facts.append([name, f"{i.formula} in {i.holds} of {i.rows} rows"])
+    shown: list[dict[str, Any]] = [{"type": "facts", "rows": facts}]
+    if log.warnings:
+        said = "\n".join(log.warnings)
+        shown.append({"type": "text", "title": "Warnings", "text": said})
+    if log.microbatches is not None:
+        shown += sections(log.plan())
+    shown.append(_rows(log))
+    return {"title": log.title, "sections": shown}
+
+
+def _rows(log: StageLog) -> dict[str, Any]:
+    found = log.to_dict()["rows"]
+    names = {"seconds": "s", "peak_bytes": "B", "in_bytes": "B", "out_bytes": "B"}
+    names |= {"temp_bytes": "B", "available_bytes": "B"}
+    columns = [{"name": "layers"}, {"name": "submesh"}, {"name": "sharding"}, {"name": "pass"}]
+    columns += [{"name": k.removesuffix("_bytes"), "unit": u} for k, u in names.items()]
+    return {
+        "type": "table",
+        "title": f"Profiled modules ({len(found)})",
+        "columns": columns,
+        "rows": [
+            [
+                str(r["start"]) if r["start"] == r["end"] else f"{r['start']}–{r['end']}",
+                "×".join(map(str, r["submesh"])),
+                r["option"],
+                r["pass"],
+                *(r[k] for k in names),
+            ]
+            for r in found
+        ],
+    }

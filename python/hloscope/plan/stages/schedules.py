@@ -28,7 +28,7 @@ WEIGHT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ScheduledWork:
     """One piece of work on one device, seconds from the start of the step."""
 
     device: int
@@ -46,7 +46,7 @@ class Schedule:
     kind: str
     devices: int
     microbatches: int
-    work: tuple[Work, ...]
+    work: tuple[ScheduledWork, ...]
     activation_bytes: tuple[float | None, ...]  # by stage, of one microbatch
     fixed_bytes: tuple[float | None, ...]  # by device
 
@@ -214,12 +214,12 @@ def _interleaved(stages: int, count: int, chunks: int) -> Order:
 
 def _run(
     order: Order, f: Sequence[float], b: Sequence[float], w: Sequence[float], stages: int
-) -> list[Work]:
+) -> list[ScheduledWork]:
     """Everything as early as possible, in its device's order."""
     done: dict[tuple[str, int, int], float] = {}
     free = [0.0] * len(order)
     at = [0] * len(order)
-    out: list[Work] = []
+    out: list[ScheduledWork] = []
     left = sum(map(len, order))
     while left:
         moved = False
@@ -232,7 +232,7 @@ def _run(
                 start = max(free[d], ready)
                 end = start + {"F": f, "B": b, "W": w}[kind][s]
                 done[(kind, s, m)] = free[d] = end
-                out.append(Work(d, s, m, kind, start, end))
+                out.append(ScheduledWork(d, s, m, kind, start, end))
                 at[d] += 1
                 left -= 1
                 moved = True
@@ -254,7 +254,7 @@ def _ready(
     return None if own is None or after is None else max(own, after)
 
 
-def _zero_bubble(f: Sequence[float], b: Sequence[float], count: int) -> list[Work]:
+def _zero_bubble(f: Sequence[float], b: Sequence[float], count: int) -> list[ScheduledWork]:
     """The shortest of a few greedy rules; none holds more than S microbatches on a device."""
     stages = len(f)
     tries = [
@@ -267,7 +267,7 @@ def _zero_bubble(f: Sequence[float], b: Sequence[float], count: int) -> list[Wor
 
 def _greedy(
     f: Sequence[float], b: Sequence[float], count: int, ranks: str, ahead: Sequence[int]
-) -> list[Work]:
+) -> list[ScheduledWork]:
     """Each device takes, of what can start first, B before F before W (or as ``ranks`` says).
 
     ``ahead``: how many forward passes a device may be ahead of its own backward passes.
@@ -277,7 +277,7 @@ def _greedy(
     done: dict[tuple[str, int, int], float] = {}
     free = [0.0] * stages
     next_of = {"F": [0] * stages, "B": [0] * stages, "W": [0] * stages}
-    out: list[Work] = []
+    out: list[ScheduledWork] = []
     while len(out) < 3 * stages * count:
         # the device that can start soonest goes next, so that nothing starts in the past
         options = []
@@ -295,5 +295,5 @@ def _greedy(
         seconds = {"F": f, "B": split[0], "W": split[1]}[kind][d]
         done[(kind, d, m)] = free[d] = start + seconds
         next_of[kind][d] += 1
-        out.append(Work(d, d, m, kind, start, start + seconds))
+        out.append(ScheduledWork(d, d, m, kind, start, start + seconds))
     return out

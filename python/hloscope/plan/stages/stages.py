@@ -8,21 +8,22 @@ shardings ───────┘   (forward; both passes)
 from __future__ import annotations
 
 import math
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..running.children import environment
-from ..running.figures import from_plain
-from ..running.running import Job, Progress, Runner, terminal_progress
-from ..running.store import Store, key_of
+from ..running.candidate_figures import from_plain
+from ..running.compiling import environment
+from ..running.options import StageOptions
+from ..running.running import Job, Runner
+from ..running.store import key_of
 from ..search.space import Spec, divides
 from .choices import Choice, exactly
 from .plan import StagePlan, make_plan
+
+if TYPE_CHECKING:
+    from ...capturing.planning.sharded import CaptureOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,16 +44,7 @@ def plan_stages(
     topology: str | None = None,
     hardware: str | None = None,
     memory: float | str | None = "chip",
-    optimizer_share: float = 2.0,
-    longest: int | None = None,
-    all_devices: bool = True,
-    executor: Executor | None = None,
-    workers: int | None = None,
-    isolate: bool = True,
-    timeout: float = 600.0,
-    memory_limit: float | None = None,
-    store: str | Path | None = None,
-    progress: Callable[[Progress], Any] | None = None,
+    options: StageOptions | None = None,
 ) -> StagePlan:
     """The stages with the least modelled step time, Σt + (B−1)·max t, exactly.
 
@@ -64,11 +56,10 @@ def plan_stages(
     submeshes: sizes of a stage's devices to try, powers of two up to all by default. Each is tried
         with the batch over all of them, with parameters over all of them (widening layers by
         columns, narrowing by rows), and with every split between.
-    hardware: the chip that time is modelled on. memory: bytes per device that a stage may use,
-        "chip" for the chip's, None for no limit.
-    optimizer_share: bytes of optimizer state per byte of parameters: 2 is Adam's.
-    longest: the most layers of a stage. topology: compiles for that TPU's chips.
-    executor, workers, isolate, timeout, memory_limit, store, progress: as ``search_shardings``.
+    topology: compiles for that TPU's chips. hardware: the chip that time is modelled on.
+    memory: bytes per device that a stage may use, "chip" for the chip's, None for no limit.
+    options: the longest stage, the optimizer's share, processes, store and more: see
+        ``StageOptions``.
 
     Forward time is that of the forward program, backward time what both passes take more. Memory is
     parameters, gradients and optimizer state throughout, and XLA's temporaries of both passes for
@@ -81,12 +72,14 @@ def plan_stages(
     from ...capturing.planning import sharded
     from ...hardware import find
 
+    options = options or StageOptions()
     if not isinstance(devices, int) or devices < 1:
         raise ValueError("give devices=, the number of devices of the pipeline")
     if microbatches < 1:
         raise ValueError(f"a step has at least one microbatch, not {microbatches}")
-    if hardware is not None:
-        hardware = find(hardware).id
+    compiled = sharded.CaptureOptions(
+        topology, find(hardware).id if hardware is not None else None, carry=False
+    )
     pieces = (
         cutting.from_marks(model, args) if callable(model) else cutting.from_functions(model, args)
     )
@@ -95,11 +88,11 @@ def plan_stages(
     candidates = [
         _Candidate(a, b, mesh, axes, option)
         for a in range(len(pieces))
-        for b in range(a, min(len(pieces), a + (longest or len(pieces))))
+        for b in range(a, min(len(pieces), a + (options.longest or len(pieces))))
         for mesh in _submeshes(submeshes, devices)
-        for axes, option in _options(mesh)
+        for axes, option in _splits(mesh)
     ]
-    platform = sharded.platform_wanted()
+    surroundings = environment(sharded.platform_wanted(), topology, devices)
     jobs: dict[tuple[_Candidate, str], Job] = {}
     programs: dict[tuple[int, int], tuple[Any, ...]] = {}
     for c in candidates:
@@ -108,28 +101,20 @@ def plan_stages(
             forward, f_args, both, b_args = cutting.programs(pieces[c.start : c.end + 1])
             programs[span] = (_program(forward, f_args), _program(both, b_args))
         for which, found in zip(("forward", "both"), programs[span], strict=True):
-            jobs[c, which] = _job(
-                found, c, topology, hardware, platform, isolate, timeout, memory_limit, devices
-            )
-    kept = Store(store) if store is not None else None
-    runner = Runner(
-        executor, workers or min(os.cpu_count() or 1, 8), isolate, kept,
-        progress or terminal_progress(),
-    )  # fmt: skip
+            jobs[c, which] = _job(found, c, compiled, surroundings, options)
+    runner = Runner(options)
     try:
         # layers that are alike make stages that are alike: each is compiled once
         distinct = {job[0]: job for job in jobs.values()}
         answers = dict(zip(distinct, runner.run(list(distinct.values())), strict=True))
     finally:
         runner.close()
-        if kept is not None:
-            kept.close()
     choices, failed, chip = [], [], ""
     for c in candidates:
         one = answers[jobs[c, "forward"][0]] or {"error": "cancelled"}
         two = answers[jobs[c, "both"][0]] or {"error": "cancelled"}
         error = one.get("error") or two.get("error")
-        made = None if error else _choice(c, pieces, one, two, optimizer_share)
+        made = None if error else _choice(c, pieces, one, two, options.optimizer_share)
         if made is None:
             spelled = f"layers {c.start}–{c.end} on {'×'.join(map(str, c.submesh))}, {c.option}"
             failed.append(f"{spelled}: {error or 'its time cannot be modelled: give hardware='}")
@@ -144,7 +129,7 @@ def plan_stages(
     return make_plan(
         choices, [p.name for p in pieces], devices, microbatches, memory_bytes=limit,
         failed=tuple(failed), origin=f"modelled on {chip}" if chip else "modelled",
-        all_devices=all_devices,
+        all_devices=options.all_devices,
     )  # fmt: skip
 
 
@@ -158,7 +143,7 @@ def _submeshes(given: Sequence[int | Sequence[int]] | None, devices: int) -> lis
     return out
 
 
-def _options(mesh: tuple[int, ...]) -> list[tuple[dict[str, int], str]]:
+def _splits(mesh: tuple[int, ...]) -> list[tuple[dict[str, int], str]]:
     """Every split of a submesh's devices between batch and parameters."""
     n = math.prod(mesh)
     out = []
@@ -185,13 +170,9 @@ def _program(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], byte
 def _job(
     program: tuple[Any, tuple[Any, ...], bytes, str],
     c: _Candidate,
-    topology: str | None,
-    hardware: str | None,
-    platform: str,
-    isolate: bool,
-    timeout: float,
-    memory_limit: float | None,
-    most: int,
+    compiled: CaptureOptions,
+    surroundings: dict[str, str],
+    options: StageOptions,
 ) -> Job:
     from ...capturing.planning import sharded
 
@@ -199,20 +180,19 @@ def _job(
     specs = {n: _spec(leaf, c.axes) for n, leaf in enumerate(sharded.leaves(fn, args, {}))}
     about = {
         "stage": digest, "axes": dict(c.axes), "specs": {str(n): s for n, s in specs.items()},
-        "topology": topology, "hardware": hardware, "platform": platform,
-        "versions": sharded.versions(),
+        "topology": compiled.topology, "hardware": compiled.hardware,
+        "platform": surroundings["JAX_PLATFORMS"], "versions": sharded.versions(),
     }  # fmt: skip
     task = {
         "job": {
             "function": digest, "program": data, "axes": dict(c.axes), "specs": specs,
-            "topology": topology, "hardware": hardware, "donate": (), "carry": False,
-            "compiler_options": None, "title": None, "want": "figures",
+            "options": compiled, "want": "figures",
         },
-        "isolate": isolate,
-        "environment": environment(platform, topology, most),
+        "isolate": options.isolate,
+        "environment": surroundings,
         "path": [p for p in sys.path if p],
-        "timeout": timeout,
-        "memory_limit": memory_limit,
+        "timeout": options.timeout,
+        "memory_limit": options.memory_limit,
     }  # fmt: skip
     return key_of(about), about, task
 

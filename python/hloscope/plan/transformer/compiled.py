@@ -20,25 +20,25 @@ import numpy as np
 from ...analysis.text.units import quantity, size
 from ...api.capture import Capture
 from ...show.pages.words import columns
-from .lines import Line
+from .lines import ComparedLine
+from .model import AnalyticModel
 from .wire import wire_lines
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ...hlo import Instruction
-    from .transformer import Transformer
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
     """What ``Transformer.compiled`` returns. ``capture`` is the program."""
 
-    model: Transformer
+    model: AnalyticModel
     capture: Capture
-    lines: tuple[Line, ...]
+    lines: tuple[ComparedLine, ...]
 
-    def line(self, part: str, name: str) -> Line:
+    def line(self, part: str, name: str) -> ComparedLine:
         """One line. Raises ``ValueError`` when there is none of that name."""
         for found in self.lines:
             if (found.part, found.name) == (part, name):
@@ -107,8 +107,8 @@ class Compared:
         return "\n".join(out)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from ...show.pages.front_end import Answers
         from ...show.pages.page import mimebundle
-        from ...show.pages.plain import Answers
 
         def answers(what: str, values: Any) -> dict[str, Any]:
             raise ValueError(f"there is no answer to {what!r}")
@@ -125,14 +125,14 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:+.2f} %"
 
 
-def compare(model: Transformer, *, topology: str | None = None) -> Compared:
+def compare(model: AnalyticModel, *, topology: str | None = None) -> Compared:
     """See ``Transformer.compiled``.
 
     Dense models on "data" and one-dimensional "tensor" axes, without what the program lacks:
     dropout is left out of the formulas, and there is no head, recomputation or optimizer. Raises
     ``ValueError`` for other models.
     """
-    from ...capturing.planning.transformer import capture_transformer
+    from ...capturing.planning.transformer import BlockSizes, capture_transformer
 
     s = model.sizes
     others = [a for a in ("context", "expert", "pipeline") if s.size(a) > 1]
@@ -156,16 +156,16 @@ def compare(model: Transformer, *, topology: str | None = None) -> Compared:
     m = s.size("tensor")
     if s.kv % m or (s.seq % m):
         raise ValueError(f"kv_heads {s.kv} and seq {s.seq} must divide by {m} (the tensor axis)")
-    cap = capture_transformer(
+    blocks = BlockSizes(
         batch=s.batch, seq=s.seq, embed=s.embed, heads=s.heads, kv_heads=s.kv, hidden=s.f,
-        depth=s.depth, axes={"data": s.size("data"), "tensor": m},
-        element_bytes=s.element_bytes, topology=topology,
+        depth=s.depth, element_bytes=s.element_bytes,
     )  # fmt: skip
+    cap = capture_transformer(blocks, {"data": s.size("data"), "tensor": m}, topology)
     lines = (*_flops(plain, cap), *wire_lines(plain, cap), *_memory(plain, cap))
     return Compared(plain, cap, lines)
 
 
-def _flops(model: Transformer, cap: Capture) -> list[Line]:
+def _flops(model: AnalyticModel, cap: Capture) -> list[ComparedLine]:
     cost = cap.cost()
     depth = model.sizes.depth
     names = [x.name for half in model.blocks.values() for x in half if x.is_matmul]
@@ -192,16 +192,18 @@ def _flops(model: Transformer, cap: Capture) -> list[Line]:
                 why += "; adding the bias is in the formulas' line, apart in the program"
             if counted[layer.name] < 0.99 * analytic and rest:
                 why = "some of its matmuls lost their name: they are in the line without a name"
-            out.append(Line("FLOPs", layer.name, "FLOP", analytic, counted[layer.name], why))
+            out.append(
+                ComparedLine("FLOPs", layer.name, "FLOP", analytic, counted[layer.name], why)
+            )
     if rest:
         why = "matmuls that XLA left without the scope of a layer"
-        out.append(Line("FLOPs", "without a name", "FLOP", 0.0, rest, why))
+        out.append(ComparedLine("FLOPs", "without a name", "FLOP", 0.0, rest, why))
     whole = float(own.sum())
-    out.append(Line("FLOPs", "all matmuls", "FLOP", total, whole, "the lines above"))
+    out.append(ComparedLine("FLOPs", "all matmuls", "FLOP", total, whole, "the lines above"))
     return out
 
 
-def _memory(model: Transformer, cap: Capture) -> list[Line]:
+def _memory(model: AnalyticModel, cap: Capture) -> list[ComparedLine]:
     s = model.sizes
     stats = cap.target.memory_stats
     held = s.depth * sum(x.parameters for half in model.blocks.values() for x in half)
@@ -217,23 +219,23 @@ def _memory(model: Transformer, cap: Capture) -> list[Line]:
     listed = ", ".join(f"{shape} ×{n}" if n > 1 else shape for shape, n in shapes)
     rest = None if temp is None or between is None or temp < between else temp - between
     return [
-        Line(
+        ComparedLine(
             "memory", "weights and input", "B", weights + block_input,
             None if arguments is None else float(arguments),
             "arguments of the program",
         ),
-        Line(
+        ComparedLine(
             "memory", "gradients", "B", weights + block_input,
             None if outputs is None else float(outputs),
             "results of the program, with their table of pointers",
         ),
-        Line(
+        ComparedLine(
             "memory", "kept activations", "B", kept, between,
             "what the loop over layers hands to the backward pass; the formulas keep what each "
             f"layer's gradient needs, the program {listed}"
             if handed else "what is handed to the backward pass was not found in the program",
         ),
-        Line(
+        ComparedLine(
             "memory", "temporaries", "B", None, None if temp is None else float(temp),
             "XLA's own: what is kept and working buffers of both passes, of which the formulas "
             "have none" + (f" ({size(rest)})" if rest is not None else ""),

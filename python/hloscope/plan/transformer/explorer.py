@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .meshes import best_meshes, mesh_label
+from .model import MEMORY_PARTS, TIME_PARTS, AnalyticModel
 from .text import table_rows
-from .totals import MEMORY_PARTS, TIME_PARTS
-
-if TYPE_CHECKING:
-    from .transformer import Transformer
 
 # At most this many meshes of a case are shown, quickest first.
 SHOWN = 8
@@ -30,7 +27,7 @@ MOST_CASES = 2_000
 class Explorer:
     """What ``Transformer.explore`` returns: displays in a notebook, saves as a page."""
 
-    model: Transformer
+    model: AnalyticModel
     sliders: dict[str, tuple[int, ...]]
 
     @cached_property
@@ -66,7 +63,7 @@ class Explorer:
             "memory": memory,
             "cases": cases,
         }
-        return {"title": f"Transformer on {m.rates.label}", "sections": [
+        return {"title": f"AnalyticModel on {m.rates.label}", "sections": [
             {"type": "facts", "rows": facts(m)}, explorer, _bars(m), _layers(m),
         ]}  # fmt: skip
 
@@ -74,7 +71,7 @@ class Explorer:
         """One offline page. Writes ``path`` and returns it, or returns the page."""
         from ...show.pages.page import save
 
-        return save("Transformer", self.view, repr(self.model), path)
+        return save("AnalyticModel", self.view, repr(self.model), path)
 
     def __repr__(self) -> str:
         return repr(self.model)
@@ -82,10 +79,10 @@ class Explorer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from ...show.pages.page import mimebundle
 
-        return mimebundle("Transformer", self.view, repr(self.model))
+        return mimebundle("AnalyticModel", self.view, repr(self.model))
 
 
-def explorer(model: Transformer, **sliders: Sequence[int]) -> Explorer:
+def explorer(model: AnalyticModel, **sliders: Sequence[int]) -> Explorer:
     """Sliders by name of a size ("batch", "seq", "embed", "depth", …) or "chips".
 
     Without any: batch, seq, embed and chips, at halves and multiples of the model's own.
@@ -115,7 +112,7 @@ def explorer(model: Transformer, **sliders: Sequence[int]) -> Explorer:
     return Explorer(model, full)
 
 
-def _case(model: Transformer, values: dict[str, int]) -> dict[str, Any]:
+def _case(model: AnalyticModel, values: dict[str, int]) -> dict[str, Any]:
     sizes = dict(values)
     chips = sizes.pop("chips", model.sizes.devices)
     try:
@@ -159,7 +156,7 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def facts(m: Transformer) -> list[list[str]]:
+def facts(m: AnalyticModel) -> list[list[str]]:
     """Names and values that describe a model."""
     from ...analysis.text.units import duration, quantity, size
 
@@ -177,7 +174,7 @@ def facts(m: Transformer) -> list[list[str]]:
     ]
 
 
-def _bars(m: Transformer) -> dict[str, Any]:
+def _bars(m: AnalyticModel) -> dict[str, Any]:
     rows = []
     for block, layers in m.blocks.items():
         for layer in layers:
@@ -197,7 +194,7 @@ def _bars(m: Transformer) -> dict[str, Any]:
     }
 
 
-def _layers(m: Transformer) -> dict[str, Any]:
+def _layers(m: AnalyticModel) -> dict[str, Any]:
     heads, rows = table_rows(m)
     return {
         "type": "table",

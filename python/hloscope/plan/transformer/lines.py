@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparedLine:
     """One figure per device for a whole step: from formulas, and counted in the program.
 
     ``part``: "FLOPs", "wire" (by kind of collective and axes), "layer" (the same bytes by layer,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
+from .model import AnalyticModel
 from .sizes import AXES, checked, with_mesh
 
-if TYPE_CHECKING:
-    from .transformer import Transformer
+_Model = TypeVar("_Model", bound=AnalyticModel)
 
 
 def factors(n: int, axes: int) -> Iterator[tuple[int, ...]]:
@@ -22,7 +22,7 @@ def factors(n: int, axes: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
-def best_meshes(model: Transformer, devices: int, limit: int) -> tuple[Transformer, ...]:
+def best_meshes(model: _Model, devices: int, limit: int) -> tuple[_Model, ...]:
     """See ``Transformer.best_meshes``."""
     if devices < 1:
         raise ValueError(f"a mesh has at least one device, not {devices}")
@@ -44,7 +44,7 @@ def best_meshes(model: Transformer, devices: int, limit: int) -> tuple[Transform
     return tuple(found[:limit])
 
 
-def mesh_label(model: Transformer) -> str:
+def mesh_label(model: AnalyticModel) -> str:
     """ "data 4 × tensor 2"; "1 device"."""
     s = model.sizes
     named = [(a, s.tensor if a == "tensor" else (s.size(a),)) for a in reversed(AXES)]

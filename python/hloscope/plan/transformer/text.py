@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...analysis.text.units import duration, quantity, size
 from ...show.pages.words import columns
 from .meshes import mesh_label
-
-if TYPE_CHECKING:
-    from .transformer import Transformer
+from .model import AnalyticModel
 
 Cell = str | float | None
 
 
-def table_rows(m: Transformer) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+def table_rows(m: AnalyticModel) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
     """(name and unit of every column, rows) of the layers."""
     heads = [
         ("block", ""), ("layer", ""), ("FLOPs fwd", "FLOP"), ("FLOPs bwd", "FLOP"),
@@ -42,7 +38,7 @@ def table_rows(m: Transformer) -> tuple[list[tuple[str, str]], list[list[Cell]]]
     return heads, rows
 
 
-def text(m: Transformer) -> str:
+def text(m: AnalyticModel) -> str:
     """What ``print`` shows for a model."""
     t = m.totals
     s = m.sizes

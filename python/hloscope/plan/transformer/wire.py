@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...analysis.comms.collective import Collective
 from ...analysis.text.units import size
@@ -23,10 +22,8 @@ from ...analysis.why.provenance_card import Why
 from ...analysis.why.provenance_origins import Origin
 from ...api.capture import Capture
 from . import volumes
-from .lines import Line
-
-if TYPE_CHECKING:
-    from .transformer import Transformer
+from .lines import ComparedLine
+from .model import AnalyticModel
 
 ACTIVATIONS, PARAMETERS = "", "gradients of parameters"
 Key = tuple[str, str, str]  # layer, pass, what is sent
@@ -54,24 +51,24 @@ class Sent:
         return self.kind, self.axes
 
 
-def wire_lines(model: Transformer, cap: Capture) -> list[Line]:
+def wire_lines(model: AnalyticModel, cap: Capture) -> list[ComparedLine]:
     """Lines by kind and axes, then by layer; both halves add up to the same."""
     ours, theirs = list(_formulas(model)), list(_counted(model, cap))
     out = []
     for how in sorted({x.how for x in (*ours, *theirs)}):
         a, b = ([x for x in side if x.how == how] for side in (ours, theirs))
         why = "equal" if _same(_sum(a), _sum(b)) else f"formulas: {_by(a)}; program: {_by(b)}"
-        out.append(Line("wire", " over ".join(how), "B", _sum(a), _sum(b), why))
-    out.append(Line("wire", "all", "B", _sum(ours), _sum(theirs), "the lines above"))
+        out.append(ComparedLine("wire", " over ".join(how), "B", _sum(a), _sum(b), why))
+    out.append(ComparedLine("wire", "all", "B", _sum(ours), _sum(theirs), "the lines above"))
     for key in dict.fromkeys(x.key for x in (*ours, *theirs)):
         a, b = ([x for x in side if x.key == key] for side in (ours, theirs))
         layer, phase, what = key
         name = ", ".join(x for x in (layer, phase, what) if x)
-        out.append(Line("layer", name, "B", _sum(a), _sum(b), _reason(a, b)))
+        out.append(ComparedLine("layer", name, "B", _sum(a), _sum(b), _reason(a, b)))
     return out
 
 
-def _formulas(model: Transformer) -> Iterator[Sent]:
+def _formulas(model: AnalyticModel) -> Iterator[Sent]:
     s = model.sizes
     m, depth, width = s.size("tensor"), s.depth, s.element_bytes
     layers = [x for half in model.blocks.values() for x in half]
@@ -89,7 +86,7 @@ def _formulas(model: Transformer) -> Iterator[Sent]:
             yield Sent(layer.name, "backward", PARAMETERS, e.kind, e.axis, e.wire_bytes)
 
 
-def _counted(model: Transformer, cap: Capture) -> Iterator[Sent]:
+def _counted(model: AnalyticModel, cap: Capture) -> Iterator[Sent]:
     names = [x.name for half in model.blocks.values() for x in half]
     tokens = f"[{model.sizes.batch},{model.sizes.seq},"
     answers = Provenance(cap.target, cap.collectives)

@@ -14,7 +14,7 @@ from typing import Any
 from ...hlo.collective_kinds import KINDS
 from ...hlo.parts import escape
 from ...hlo.texts.regex import regex_bytes
-from .context import Context, text_of
+from .context import ProtoContext, text_of
 from .opcodes import OPCODE_ATTRIBUTES
 from .shardings import numbers, sharding_text
 
@@ -29,14 +29,16 @@ _TO_APPLY = frozenset(
 # -- what any instruction may have ----------------------------------------------------
 
 
-def attribute_text(i: Any, opcode: str, context: Context, wrapped: tuple[Any, str] | None) -> str:
+def attribute_text(
+    i: Any, opcode: str, context: ProtoContext, wrapped: tuple[Any, str] | None
+) -> str:
     """The attribute text of an instruction. ``wrapped``: the instruction (and its opcode) inside an
     async one that is printed as ``slice-start`` and the like."""
     parts: list[str] = []
     if i.async_execution_thread and opcode.startswith("async-"):
         parts.append(f'async_execution_thread="{escape(i.async_execution_thread)}"')
     if wrapped is not None:
-        inner = Context(context.payloads)
+        inner = ProtoContext(context.payloads)
         inner.computations = context.computations
         inner.kinds = context.kinds
         parts += _own(wrapped[0], wrapped[1], inner)
@@ -59,7 +61,7 @@ def attribute_text(i: Any, opcode: str, context: Context, wrapped: tuple[Any, st
     return ", ".join(parts)
 
 
-def _own(i: Any, opcode: str, context: Context) -> list[str]:
+def _own(i: Any, opcode: str, context: ProtoContext) -> list[str]:
     writer = OPCODE_ATTRIBUTES.get(opcode)
     parts = writer(i, context) if writer is not None else []
     if i.HasField("result_accuracy"):
@@ -73,7 +75,7 @@ def _own(i: Any, opcode: str, context: Context) -> list[str]:
     return parts
 
 
-def _shared(i: Any, opcode: str, context: Context) -> list[str]:
+def _shared(i: Any, opcode: str, context: ProtoContext) -> list[str]:
     parts = _calls(i, opcode, context) if i.called_computation_ids and opcode else []
     if i.is_composite:
         parts.append("is_composite=true")
@@ -92,7 +94,7 @@ def _shared(i: Any, opcode: str, context: Context) -> list[str]:
     return parts
 
 
-def _calls(i: Any, opcode: str, context: Context) -> list[str]:
+def _calls(i: Any, opcode: str, context: ProtoContext) -> list[str]:
     called = ["%" + context.computations.get(c, str(c)) for c in i.called_computation_ids]
     roles: tuple[str, ...] = ()
     if opcode == "while":

@@ -8,7 +8,7 @@ from ...hlo.parts import escape
 from .shardings import numbers
 
 
-class Context:
+class ProtoContext:
     """What attribute text needs beyond the instruction itself."""
 
     def __init__(self, payloads: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...hlo.parts import escape
-from .context import Context, text_of
+from .context import ProtoContext, text_of
 from .literals import literal_text
 from .shapes import shape_text
 from .shardings import numbers, replica_groups_text, sharding_text
@@ -45,10 +45,10 @@ _DOT_ALGORITHM = (
     "dot_bf16_bf16_f32_x9",
 )
 
-Writer = Callable[[Any, Context], list[str]]
+Writer = Callable[[Any, ProtoContext], list[str]]
 
 
-def _dimensions(i: Any, c: Context) -> list[str]:
+def _dimensions(i: Any, c: ProtoContext) -> list[str]:
     return ["dimensions={" + numbers(i.dimensions) + "}"]
 
 
@@ -82,11 +82,11 @@ def _dot_dimensions(d: Any) -> list[str]:
     return parts
 
 
-def _dot(i: Any, c: Context) -> list[str]:
+def _dot(i: Any, c: ProtoContext) -> list[str]:
     return _dot_dimensions(i.dot_dimension_numbers) + _precision(i.precision_config)
 
 
-def _ragged_dot(i: Any, c: Context) -> list[str]:
+def _ragged_dot(i: Any, c: ProtoContext) -> list[str]:
     d = i.ragged_dot_dimension_numbers
     parts = _dot_dimensions(d.dot_dimension_numbers)
     parts.append("lhs_ragged_dims={" + numbers(d.lhs_ragged_dimensions) + "}")
@@ -136,7 +136,7 @@ def _dim_labels(d: Any) -> str:
     return f"dim_labels={lhs}_{rhs}->{out}"
 
 
-def _convolution(i: Any, c: Context) -> list[str]:
+def _convolution(i: Any, c: ProtoContext) -> list[str]:
     parts = _window(i)
     if i.HasField("convolution_dimension_numbers"):
         parts.append(_dim_labels(i.convolution_dimension_numbers))
@@ -158,7 +158,7 @@ def _output_aliasing(i: Any) -> list[str]:
     return ["output_to_operand_aliasing={" + ", ".join(pairs) + "}"]
 
 
-def _custom_call(i: Any, c: Context) -> list[str]:
+def _custom_call(i: Any, c: ProtoContext) -> list[str]:
     parts = _convolution(i, c)
     if i.padding_type:
         parts.append(f"padding_type={_name(_PADDING_TYPE, i.padding_type)}")
@@ -178,7 +178,7 @@ def _custom_call(i: Any, c: Context) -> list[str]:
     return parts
 
 
-def _fusion(i: Any, c: Context) -> list[str]:
+def _fusion(i: Any, c: ProtoContext) -> list[str]:
     return [f"kind={text_of(i.fusion_kind)}", *_output_aliasing(i)]
 
 
@@ -194,7 +194,7 @@ def _collective(i: Any, dimensions: bool = False, dimensions_first: bool = True)
     return parts + (own + use if dimensions_first else use + own)
 
 
-def _permute(i: Any, c: Context) -> list[str]:
+def _permute(i: Any, c: ProtoContext) -> list[str]:
     pairs = ",".join(f"{{{p.source},{p.target}}}" for p in i.source_target_pairs)
     parts = [*_channel(i), "source_target_pairs={" + pairs + "}"]
     sizes = list(i.dynamic_slice_sizes)
@@ -211,18 +211,18 @@ def _first_array(shape: Any) -> Any:
     return shape
 
 
-def _reshape(i: Any, c: Context) -> list[str]:
+def _reshape(i: Any, c: ProtoContext) -> list[str]:
     return [f"inferred_dimension={i.dimensions[0]}"] if i.dimensions else []
 
 
-def _send_receive(i: Any, c: Context) -> list[str]:
+def _send_receive(i: Any, c: ProtoContext) -> list[str]:
     return _channel(i) + _flag("is_host_transfer", i.is_host_transfer)
 
 
 _TOTAL = {"s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED"}
 
 
-def _compare(i: Any, c: Context) -> list[str]:
+def _compare(i: Any, c: ProtoContext) -> list[str]:
     parts = [f"direction={text_of(i.comparison_direction)}"]
     kind = c.kinds.get(i.operand_ids[0], "") if i.operand_ids else ""
     usual = _TOTAL.get(kind[:1], "FLOAT")
@@ -232,7 +232,7 @@ def _compare(i: Any, c: Context) -> list[str]:
     return parts
 
 
-def _slice(i: Any, c: Context) -> list[str]:
+def _slice(i: Any, c: ProtoContext) -> list[str]:
     strided = any(s.stride != 1 for s in i.slice_dimensions)
     dims = (
         f"[{s.start}:{s.limit}" + (f":{s.stride}]" if strided else "]") for s in i.slice_dimensions
@@ -240,7 +240,7 @@ def _slice(i: Any, c: Context) -> list[str]:
     return ["slice={" + ", ".join(dims) + "}"]
 
 
-def _pad(i: Any, c: Context) -> list[str]:
+def _pad(i: Any, c: ProtoContext) -> list[str]:
     dims = i.padding_config.dimensions
     inner = any(d.interior_padding for d in dims)
     texts = (
@@ -258,7 +258,7 @@ def _sets(message: Any, *names: str, optional: tuple[str, ...] = ()) -> list[str
     ]
 
 
-def _gather(i: Any, c: Context) -> list[str]:
+def _gather(i: Any, c: ProtoContext) -> list[str]:
     d = i.gather_dimension_numbers
     batching = ("operand_batching_dims", "start_indices_batching_dims")
     parts = _sets(
@@ -269,7 +269,7 @@ def _gather(i: Any, c: Context) -> list[str]:
     return parts + _flag("indices_are_sorted", i.indices_are_sorted)
 
 
-def _scatter(i: Any, c: Context) -> list[str]:
+def _scatter(i: Any, c: ProtoContext) -> list[str]:
     d = i.scatter_dimension_numbers
     batching = ("input_batching_dims", "scatter_indices_batching_dims")
     parts = _sets(
@@ -283,7 +283,7 @@ def _scatter(i: Any, c: Context) -> list[str]:
     return parts + _flag("unique_indices", i.unique_indices)
 
 
-def _triangular_solve(i: Any, c: Context) -> list[str]:
+def _triangular_solve(i: Any, c: ProtoContext) -> list[str]:
     o = i.triangular_solve_options
     parts = _flag("left_side", o.left_side) + _flag("lower", o.lower)
     parts += _flag("unit_diagonal", o.unit_diagonal)
@@ -292,7 +292,7 @@ def _triangular_solve(i: Any, c: Context) -> list[str]:
     return parts
 
 
-def _parameter(i: Any, c: Context) -> list[str]:
+def _parameter(i: Any, c: ProtoContext) -> list[str]:
     if not i.HasField("parameter_replication"):
         return []
     flags = i.parameter_replication.replicated_at_leaf_buffers
@@ -301,20 +301,20 @@ def _parameter(i: Any, c: Context) -> list[str]:
     return ["parameter_replication={" + ",".join("true" if f else "false" for f in flags) + "}"]
 
 
-def _copy_start(i: Any, c: Context) -> list[str]:
+def _copy_start(i: Any, c: ProtoContext) -> list[str]:
     if i.HasField("cross_program_prefetch_index"):
         return [f"cross_program_prefetch_index={i.cross_program_prefetch_index}"]
     return _flag("is_cross_program_prefetch", i.is_cross_program_prefetch)
 
 
-def _domain(i: Any, c: Context) -> list[str]:
+def _domain(i: Any, c: ProtoContext) -> list[str]:
     # XLA prints the user's side as entry and the operand's side as exit.
     entry = sharding_text(i.domain_exit_sharding, c.metadata)
     leave = sharding_text(i.domain_entry_sharding, c.metadata)
     return [f'domain={{kind="sharding", entry={entry}, exit={leave}}}']
 
 
-def _outfeed(i: Any, c: Context) -> list[str]:
+def _outfeed(i: Any, c: ProtoContext) -> list[str]:
     parts = []
     if i.HasField("outfeed_shape"):
         parts.append(f"outfeed_shape={shape_text(i.outfeed_shape)}")
@@ -323,7 +323,7 @@ def _outfeed(i: Any, c: Context) -> list[str]:
     return parts
 
 
-def _batch_norm(i: Any, c: Context) -> list[str]:
+def _batch_norm(i: Any, c: ProtoContext) -> list[str]:
     return [f"epsilon={i.epsilon:.6g}", f"feature_index={i.feature_index}"]
 
 

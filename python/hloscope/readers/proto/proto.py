@@ -22,7 +22,7 @@ from ..errors import ReadError
 from ..hlo import checks as hlo_checks
 from .attributes import attribute_text, frontend_attributes_text
 from .buffers import buffer_assignment, read_buffer_assignment
-from .context import Context, text_of
+from .context import ProtoContext, text_of
 from .literals import literal_text
 from .schema import message_class
 from .shapes import ShapeCache, joined, shape_text
@@ -32,7 +32,7 @@ _OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
 _ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 MAX_WARNINGS = 200
 
-__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_file", "read_proto"]
+__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_proto"]
 
 
 def is_proto(data: bytes) -> bool:
@@ -113,13 +113,6 @@ def read_proto(data: bytes, name: str = "") -> Module:
     return module
 
 
-def read_file(data: bytes, name: str) -> list[Module]:
-    """As ``read_proto``, for a file about which nothing else is known."""
-    module = read_proto(data, name)
-    hlo_checks.unsaid_devices(module)
-    return [module]
-
-
 def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
     """The message, and whether only the fields before the damage could be kept."""
     message = message_class(kind)()
@@ -181,7 +174,7 @@ class _ModuleBuilder:
         self.message = message
         self.warnings = warnings
         self.shapes = ShapeCache()
-        self.context = Context(message.payloads)
+        self.context = ProtoContext(message.payloads)
         self.module = Module(text_of(message.name) or "module", (), None)
         self.count = 0
         self.dropped_warnings = 0

@@ -54,7 +54,7 @@ MAX_CHARACTERS = 50_000_000  # of one operation
 
 
 @dataclass(slots=True)
-class Statement:
+class MlirStatement:
     """``text``: the operation on one line; ``begin`` and ``end``: where it is.
 
     ``open``: a bracket or a quote was not closed before the next operation, or before the
@@ -67,7 +67,7 @@ class Statement:
     open: bool = False
 
 
-def statements(source: str) -> Iterator[Statement]:
+def statements(source: str) -> Iterator[MlirStatement]:
     """Every operation, region header and closing brace, in order."""
     at, size = 0, len(source)
     while at < size:
@@ -81,14 +81,14 @@ def statements(source: str) -> Iterator[Statement]:
             end = line_end(source, begin)
             bare = source[begin:end].rstrip()
             if _whole(bare) and not _goes_on(source, end, bare):
-                yield Statement(bare, begin, begin + len(bare), bare.endswith(","))
+                yield MlirStatement(bare, begin, begin + len(bare), bare.endswith(","))
                 at = end + 1
                 continue
         stop, is_open = _end(source, begin)
         stop = max(stop, begin + 1)
         text = _on_one_line(source[begin:stop])
         if text:
-            yield Statement(text, begin, stop, is_open or _open_quote(text) or text[-1] == ",")
+            yield MlirStatement(text, begin, stop, is_open or _open_quote(text) or text[-1] == ",")
         at = stop
 
 

@@ -23,7 +23,7 @@ from .generic import Function, generic_function, plain_spelling, result_attribut
 from .lines import BLOCK_ARGUMENT, OpLine, location_of, parse_op, signature_types, split_signature
 from .locations import Locations
 from .shardings import with_sharding
-from .statements import Statement, statements
+from .statements import MlirStatement, statements
 from .types import is_type, shape_of, split_types, tuple_of
 
 _SNIFF = re.compile(
@@ -121,7 +121,7 @@ class _Reader:
         for m in _ALIASES.finditer(text, base):  # aliases may come before or after their uses
             self.locations.aliases.setdefault(m.group(1), m.group(2))
 
-    def take(self, s: Statement) -> None:
+    def take(self, s: MlirStatement) -> None:
         """One statement: an operation, a region's header, a label or a closing brace."""
         if s.text.startswith("#"):
             return

@@ -69,7 +69,7 @@ _AT_ONCE = 50_000_000  # picoseconds between what an ended op triggered and the 
 
 
 @dataclass(slots=True)
-class Row:
+class OpSums:
     """Sums over the events of one op on one device; picoseconds."""
 
     total: float = 0.0
@@ -89,12 +89,12 @@ class Chip:
 
 
 @dataclass
-class Found:
+class PlaneContents:
     """What a host's planes hold. ``ops`` by (program, op, device, runs beside the others);
     ``spans`` from the begin to the end of a program's executions, by (program, device).
     """
 
-    ops: dict[tuple[Key, str, int, bool], Row] = field(default_factory=dict)
+    ops: dict[tuple[Key, str, int, bool], OpSums] = field(default_factory=dict)
     protos: dict[Key, bytes] = field(default_factory=dict)
     executions: dict[tuple[Key, int], int] = field(default_factory=dict)
     unnamed: dict[str, float] = field(default_factory=dict)  # kernels of no op, picoseconds
@@ -113,9 +113,9 @@ class _Event(NamedTuple):
     place: tuple[int, int]  # begin and end on the clock of all lines
 
 
-def read_planes(space: Any) -> Found:
+def read_planes(space: Any) -> PlaneContents:
     """Rows of every device; the host's own thunks only for programs that no device ran."""
-    devices, host = Found(), Found()
+    devices, host = PlaneContents(), PlaneContents()
     for plane in space.planes:
         name = text(plane.name)
         reader = _Plane(plane)
@@ -201,7 +201,7 @@ class _Plane:
                     name = text(entry.name) or str(key)
                     out[program_key(name)] = bytes(s.bytes_value)
 
-    def cpu(self, out: Found) -> None:
+    def cpu(self, out: PlaneContents) -> None:
         runs: dict[tuple[Key, int], dict[Any, tuple[int, int]]] = {}
         lines: list[list[tuple[_Event, dict[str, Any]]]] = []
         ends: dict[Any, int] = {}
@@ -251,7 +251,7 @@ class _Plane:
             for span in spans.values():
                 out.lanes[0].ran(*where, span)
 
-    def tpu(self, device: int, out: Found) -> None:
+    def tpu(self, device: int, out: PlaneContents) -> None:
         modules = [x for x in self.plane.lines if text(x.name) == "XLA Modules"]
         spans = []
         for line in modules:
@@ -305,7 +305,7 @@ class _Plane:
         entry = self.events.get(event.metadata_id)
         return (text(entry.display_name) or text(entry.name)) if entry is not None else "?"
 
-    def _other_line(self, device: int, number: int, line: Any, out: Found) -> None:
+    def _other_line(self, device: int, number: int, line: Any, out: PlaneContents) -> None:
         """A line of executions, steps or whatever else the device wrote."""
         name = text(line.name)
         if name in _DERIVED and name not in _OWN:
@@ -317,7 +317,7 @@ class _Plane:
             where = (name, False, number)
             out.lanes[0].add(device, where, place, end - start, self.label(e), None)
 
-    def gpu(self, device: int, out: Found) -> None:
+    def gpu(self, device: int, out: PlaneContents) -> None:
         derived = []
         named = False
         for number, line in enumerate(self.plane.lines):
@@ -373,16 +373,16 @@ def _span(event: Any, stats: dict[str, Any], line: Any) -> tuple[int, int]:
     return start, start + event.duration_ps
 
 
-def _add(events: list[_Event], out: Found, beside: bool) -> None:
+def _add(events: list[_Event], out: PlaneContents, beside: bool) -> None:
     """Adds a line's events. The self time of one leaves out those that it contains."""
     for event, own in _self_times(events):
-        row = out.ops.setdefault((event.key, event.op, event.device, beside), Row())
+        row = out.ops.setdefault((event.key, event.op, event.device, beside), OpSums())
         row.total += event.end - event.start
         row.own += own
         row.count += 1
 
 
-def _draw(events: list[_Event], where: tuple[str, bool, int], out: Found) -> None:
+def _draw(events: list[_Event], where: tuple[str, bool, int], out: PlaneContents) -> None:
     for e in events:
         out.lanes[0].add(e.device, where, e.place, e.end - e.start, e.op, e.key)
 

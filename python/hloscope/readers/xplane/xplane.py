@@ -18,15 +18,14 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ...hlo import Module, ReadWarning
+from ...hlo import ReadWarning
 from ..errors import ReadError
 from ..files.decode import saved_as_text
 from ..files.gzipped import is_gzip, unwrap
-from ..proto.proto import read_proto
 from ..proto.schema import message_class
 from .lanes import Key, LaneBuilder, TraceEvents
 from .lanes import joined as lanes_joined
-from .planes import Chip, Found, read_planes, text
+from .planes import Chip, PlaneContents, read_planes, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class OpTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TracedProgram:
     """A program whose HLO the trace carries."""
 
     name: str
@@ -67,7 +66,7 @@ class Trace:
     """
 
     ops: tuple[OpTime, ...]
-    programs: tuple[Program, ...]
+    programs: tuple[TracedProgram, ...]
     executions: dict[tuple[Key, int], int]
     unnamed: dict[str, float]
     device_names: dict[int, str]  # "TPU:0", with several hosts "host-1 TPU:0"
@@ -96,38 +95,6 @@ def is_trace(data: bytes) -> bool:
         except zlib.error:
             return False
     return _PLANE.match(data[:256]) is not None
-
-
-def trace_modules(data: bytes, name: str = "") -> list[Module]:
-    """The modules that a trace carries, the one with the most measured time first.
-
-    Raises ``ReadError`` when it carries none: then the program's dump is needed too.
-    """
-    trace = read_trace(data)
-    if not trace.programs:
-        cut = f" ({trace.warnings[0]})" if trace.warnings else ""
-        raise ReadError(
-            f"{name or 'the trace'} carries no HLO{cut}; read the program's dump together with it: "
-            "read('module.hlo', profile='….xplane.pb')"
-        )
-    seconds: dict[Key, float] = {}
-    for o in trace.ops:
-        if not o.beside:
-            key = o.module, o.program
-            own = o.seconds if o.self_seconds is None else o.self_seconds
-            seconds[key] = seconds.get(key, 0.0) + own
-    found = [(seconds.get((p.name, p.id), 0.0), p) for p in trace.programs]
-    found.sort(key=lambda f: -f[0])
-    modules = [read_proto(p.proto, name) for _, p in found]
-    if len(modules) > 1:
-        listed = ", ".join(f"{k}: {p.name} ({s * 1e3:.3g} ms)" for k, (s, p) in enumerate(found))
-        modules[0].warnings += (
-            ReadWarning(
-                f"{len(modules)} modules here, the one with the most measured time was taken; "
-                f"choose with module=: {listed[:600]}"
-            ),
-        )
-    return modules
 
 
 def find_traces(path: str | Path) -> list[Path]:
@@ -169,7 +136,7 @@ def read_trace(source: str | Path | bytes) -> Trace:
     return _joined(hosts)
 
 
-def _read_host(data: bytes, name: str) -> tuple[Found, list[ReadWarning]]:
+def _read_host(data: bytes, name: str) -> tuple[PlaneContents, list[ReadWarning]]:
     warnings: list[ReadWarning] = []
     if is_gzip(data):
         data, warnings = unwrap(data, name)
@@ -212,7 +179,7 @@ def _whole_planes(data: bytes) -> bytes:
     return data[:at]
 
 
-def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
+def _joined(hosts: Iterable[tuple[str, PlaneContents, list[ReadWarning]]]) -> Trace:
     hosts = list(hosts)
     ops: list[OpTime] = []
     programs: dict[Key, bytes] = {}
@@ -238,7 +205,7 @@ def _joined(hosts: Iterable[tuple[str, Found, list[ReadWarning]]]) -> Trace:
     ops.sort(key=lambda o: (o.module, o.program or 0, o.op, o.device, o.beside))
     return Trace(
         tuple(ops),
-        tuple(Program(name, number, proto) for (name, number), proto in programs.items()),
+        tuple(TracedProgram(name, number, proto) for (name, number), proto in programs.items()),
         executions,
         unnamed,
         names,

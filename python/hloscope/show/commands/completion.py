@@ -1,6 +1,7 @@
 """``hloscope completion bash|zsh|fish``: a script that completes commands, options and files.
 
-Written from the parser itself, so it never lacks an option; static, so TAB starts no Python.
+Written from the parser itself, so it never lacks an option; static, so TAB starts no Python. By
+hand, since argcomplete starts Python at every TAB, and shtab writes no script for fish.
 """
 
 from __future__ import annotations

@@ -70,6 +70,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     fn, args = _function(arguments.function, arguments.args)
     from ...capturing import CaptureError
+    from ...plan.running.options import SearchOptions
     from ...plan.search.search import search_shardings
 
     try:
@@ -82,11 +83,13 @@ def run(arguments: argparse.Namespace) -> None:
             cost=arguments.cost,
             constraints=arguments.keep,
             groups=arguments.group or None,
-            budget=arguments.budget,
-            workers=arguments.workers,
-            timeout=arguments.timeout,
-            store=arguments.store,
-            measure=arguments.measure,
+            options=SearchOptions(
+                budget=arguments.budget,
+                workers=arguments.workers,
+                timeout=arguments.timeout,
+                store=arguments.store,
+                measure=arguments.measure,
+            ),
         )
         if arguments.code:
             text = found.code()

@@ -17,7 +17,6 @@ from IPython.core.error import UsageError
 from ...api.capture import Capture
 
 FILE_NAME = "<%hlo>"
-_SUFFIXES = (".hlo", ".txt", ".pb", ".gz", ".mlir", ".stablehlo", ".mlirbc", ".log")
 
 
 @dataclass
@@ -117,11 +116,13 @@ def search(source: Source, options: dict[str, Any]) -> Any:
     if not source.is_call:
         raise UsageError(f"%hlo: --search needs a call: %hlo --search {source.text}(…)")
     from ...capturing import CaptureError
+    from ...plan.running.options import SearchOptions
     from ...plan.search.search import search_shardings
 
     chosen = {k: options[k] for k in ("mesh", "topology", "hardware") if options[k] is not None}
     try:
-        return search_shardings(source.value, *source.args, kwargs=source.kwargs, **chosen)
+        own = SearchOptions(kwargs=source.kwargs)
+        return search_shardings(source.value, *source.args, options=own, **chosen)
     except (CaptureError, ValueError) as error:
         raise UsageError(f"%hlo: {error}") from error.__cause__
 
@@ -255,4 +256,6 @@ def _as_path(text: str, names: Mapping[str, Any]) -> Path | None:
 
 
 def _looks_like_path(text: str) -> bool:
-    return text.endswith(_SUFFIXES) or (" " not in text and "/" in text and "(" not in text)
+    from ...readers.formats import SUFFIXES
+
+    return text.endswith(SUFFIXES) or (" " not in text and "/" in text and "(" not in text)

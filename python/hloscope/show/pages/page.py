@@ -19,7 +19,7 @@ from typing import Any
 
 from ..notebook.widget import WIDGET, someone_is_there
 from ..static import page_script
-from .plain import Answers, plain
+from .front_end import Answers, json_data
 
 _STYLE = (
     "html,body{margin:0;min-height:100%}body{font:14px system-ui,sans-serif;"
@@ -87,7 +87,7 @@ def mimebundle(
 
 
 def _json(view: Any) -> str:
-    return json.dumps(plain(view), allow_nan=False, separators=(",", ":"))
+    return json.dumps(json_data(view), allow_nan=False, separators=(",", ":"))
 
 
 def _hash(text: str) -> str:

@@ -9,7 +9,7 @@ from ...hlo.texts.places import short_line
 from .page import mimebundle
 
 if TYPE_CHECKING:
-    from .plain import Answers
+    from .front_end import Answers
 
 TITLE = "What jax compiled"
 LISTED = 2_000

@@ -10,7 +10,7 @@ import anywidget
 import traitlets
 
 from ..static import widget_module
-from .plain import Answers, plain
+from .front_end import Answers, json_data
 
 
 class PlanWidget(anywidget.AnyWidget):  # type: ignore[misc]
@@ -23,7 +23,7 @@ class PlanWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self._answer_with = answers
         super().__init__(
             _esm=widget_module("plan"),
-            _view=json.dumps(plain(view)),
+            _view=json.dumps(json_data(view)),
             _answers=answers is not None,
         )
         self.on_msg(self._answer)
@@ -38,8 +38,8 @@ class PlanWidget(anywidget.AnyWidget):  # type: ignore[misc]
                 raise ValueError("this view cannot answer requests")
             found = self._answer_with(str(content.get("what")), content.get("values") or {})
             if "view" in found:
-                self._view = json.dumps(plain(found["view"]))
-            self.send({**reply, **plain(found)})
+                self._view = json.dumps(json_data(found["view"]))
+            self.send({**reply, **json_data(found)})
         except Exception as error:
             said = (
                 str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

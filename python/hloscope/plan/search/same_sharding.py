@@ -18,7 +18,9 @@ _STATE = frozenset(
 )
 
 
-def alike(leaves: Sequence[Any], some: Sequence[int], *, fold: bool) -> dict[str, list[int]]:
+def sharded_alike(
+    leaves: Sequence[Any], some: Sequence[int], *, fold: bool
+) -> dict[str, list[int]]:
     """Pattern → which of ``some`` leaves (with ``path``, ``shape``, ``argument``) are alike.
 
     Leaves that mirror a parameter, such as an optimizer's moments, are always with it; with

@@ -20,7 +20,7 @@ COSTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CandidateFigures:
     """Figures per device and execution. None and NaN are unknown.
 
     ``seconds`` is modelled on ``hardware``; ``peak_bytes`` is what ``peak_source`` says;
@@ -57,7 +57,7 @@ class Figures:
 
 def figures(
     cap: Capture, hardware: str | None = None, custom: Callable[[Capture], float] | None = None
-) -> Figures:
+) -> CandidateFigures:
     """What a search ranks by. ``custom`` is the user's own cost of a capture."""
     cost = cap.cost(hardware)
     memory = cap.memory
@@ -79,7 +79,7 @@ def figures(
     if cost.unknown_flops:
         notes.append(f"FLOPs unknown for {len(cost.unknown_flops)} instructions")
     roofline = cost.roofline
-    made = Figures(
+    made = CandidateFigures(
         seconds=None if roofline is None or roofline.unknown_transfers else roofline.known_seconds,
         hardware="" if roofline is None else roofline.hardware.id,
         wire_bytes=None if unknown else float(found.total.wire_bytes),
@@ -121,15 +121,15 @@ def _stat(stats: Any, name: str) -> float | None:
     return None if value is None else float(value)
 
 
-def to_plain(f: Figures) -> dict[str, Any]:
+def to_plain(f: CandidateFigures) -> dict[str, Any]:
     """Plain data for JSON; ``from_plain`` reads it back."""
     return asdict(f)
 
 
-def from_plain(found: dict[str, Any]) -> Figures:
+def from_plain(found: dict[str, Any]) -> CandidateFigures:
     """What ``to_plain`` wrote, after JSON."""
     known = dict(found)
     known["collectives"] = tuple(tuple(c) for c in known["collectives"])
     for name in ("useless", "notes"):
         known[name] = tuple(known[name])
-    return Figures(**known)
+    return CandidateFigures(**known)

@@ -10,12 +10,12 @@ from typing import Any
 Answers = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
-def plain(view: Any) -> Any:
+def json_data(view: Any) -> Any:
     """The same data for JSON, which lacks NaN and infinity: they become null, unknown."""
     if isinstance(view, float):
         return view if math.isfinite(view) else None
     if isinstance(view, Mapping):
-        return {str(k): plain(v) for k, v in view.items()}
+        return {str(k): json_data(v) for k, v in view.items()}
     if isinstance(view, (list, tuple)):
-        return [plain(v) for v in view]
+        return [json_data(v) for v in view]
     return view

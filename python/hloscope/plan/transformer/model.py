@@ -1,4 +1,6 @@
-"""A training step of an analytic transformer: seconds and bytes per device, part by part.
+"""An analytic transformer: seconds and bytes of every layer, and of a training step, by formulas.
+
+A step, per device, part by part:
 
     seconds   layers of a block × blocks of a stage × microbatches, forward and backward
               + recomputation + (p−1) microbatches of bubble + gradients, weights
@@ -16,17 +18,15 @@ Rajbhandari et al. 2020, section 3.1: a float32 copy where weights are narrower,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
-from . import layers as layers
-from . import volumes
+from . import blocks, layers, volumes
 from .layers import Exchange, Layer
-from .sizes import OPTIMIZERS, Sizes
-
-if TYPE_CHECKING:
-    from .transformer import Transformer
+from .rates import Rates
+from .sizes import OPTIMIZERS, TENSOR_KINDS, Sizes, checked
 
 TIME_PARTS = (
     "matmuls",
@@ -50,6 +50,39 @@ MEMORY_PARTS = (
     "head",
 )
 _AGAIN = {"attention": ("logits", "softmax", "dropout_softmax", "attend")}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """Seconds of one layer on one device: the larger of compute and memory, then the wire."""
+
+    compute_fwd: float | None  # None: the rate is not published
+    compute_bwd: float | None
+    memory_fwd: float
+    memory_bwd: float
+    wire_fwd: float
+    wire_bwd: float
+
+    @property
+    def busy_fwd(self) -> float:
+        return max(self.compute_fwd or 0.0, self.memory_fwd)
+
+    @property
+    def busy_bwd(self) -> float:
+        return max(self.compute_bwd or 0.0, self.memory_bwd)
+
+    @property
+    def fwd(self) -> float:
+        return self.busy_fwd + self.wire_fwd
+
+    @property
+    def bwd(self) -> float:
+        return self.busy_bwd + self.wire_bwd
+
+    @property
+    def intensity(self) -> float:
+        """Compute over memory time of the forward pass: above 1 the layer is compute-bound."""
+        return (self.compute_fwd or 0.0) / self.memory_fwd if self.memory_fwd else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +130,88 @@ class Totals:
         }
 
 
-def totals(model: Transformer) -> Totals:
+@dataclass(frozen=True, eq=False)
+class AnalyticModel:
+    """Sizes on a mesh of a chip, and what the formulas make of them.
+
+    ``blocks`` are the halves of a block by name, ``("attention", "mlp")``, each its layers on one
+    device for one microbatch.
+    """
+
+    sizes: Sizes
+    rates: Rates
+    wire: str  # "ring": what a device sends; "whole": the whole array, as some count it
+    overlap: bool
+    blocks: Mapping[str, tuple[Layer, ...]]
+
+    @classmethod
+    def of(cls, sizes: Sizes, rates: Rates, *, wire: str, overlap: bool) -> Self:
+        """The model of these sizes."""
+        halves = {"attention": blocks.attention(sizes), "mlp": blocks.mlp(sizes)}
+        return cls(sizes, rates, wire, overlap, halves)
+
+    def with_sizes(self, **changes: Any) -> Self:
+        """The same model with other sizes, mesh or options, as ``transformer`` takes them."""
+        sizes = changed(self.sizes, changes)
+        return self.of(sizes, self.rates, wire=self.wire, overlap=self.overlap)
+
+    def time(self, layer: Layer) -> LayerTime:
+        """Modelled seconds of a layer."""
+        r = self.rates
+        rate = r.matmul if layer.is_matmul else r.vector
+        fwd = None if rate is None else layer.flops_fwd / rate
+        bwd = None if rate is None else layer.flops_bwd / rate
+        return LayerTime(
+            fwd,
+            bwd,
+            layer.bytes_fwd / r.memory_bandwidth,
+            layer.bytes_bwd / r.memory_bandwidth,
+            sum(self.seconds(e) for e in layer.exchanges_fwd),
+            sum(self.seconds(e) for e in layer.exchanges_bwd),
+        )
+
+    def sent(self, e: Exchange) -> float:
+        """Bytes of an exchange as this model counts them."""
+        return e.bytes if self.wire == "whole" else e.wire_bytes
+
+    def seconds(self, e: Exchange) -> float:
+        """Modelled seconds of an exchange on the link that reaches its devices.
+
+        Raises ``ValueError`` when the chip has no link for that many.
+        """
+        # a grid's own axes (m1, x, …) are within the tensor axis
+        inside = e.axis not in ("context", "expert", "data", "pipeline")
+        reach = max(e.size, self.sizes.reach("tensor")) if inside else self.sizes.reach(e.axis)
+        rate = self.rates.link(reach)
+        if rate is None:
+            raise ValueError(f"{self.rates.label} has no link that reaches {reach} devices")
+        return self.sent(e) / rate
+
+    @cached_property
+    def totals(self) -> Totals:
+        """A training step: seconds by part, bytes of memory by part, wire bytes by axis."""
+        return _totals(self)
+
+
+def changed(base: Sizes, given: Mapping[str, Any]) -> Sizes:
+    """Sizes with others in place, as ``transformer`` takes them. Raises ``ValueError``."""
+    changes = dict(given)
+    if "mesh" in changes:
+        mesh = dict(changes.pop("mesh"))
+        tensor = mesh.pop("tensor", 1)
+        tensor = tuple(tensor) if isinstance(tensor, Sequence) else (tensor,)
+        changes |= {"mesh": mesh, "tensor": tensor}
+        by_count = {1: "1d", 2: "2d", 3: "3d"}
+        if "tensor_kind" not in changes and len(tensor) != TENSOR_KINDS[base.tensor_kind]:
+            changes["tensor_kind"] = by_count.get(len(tensor), "1d")
+    unknown = sorted(set(changes) - set(Sizes.__slots__))
+    if unknown:
+        known = ", ".join(Sizes.__slots__)
+        raise ValueError(f"a transformer has no {unknown[0]!r}; there are {known}")
+    return checked(replace(base, **changes))
+
+
+def _totals(model: AnalyticModel) -> Totals:
     """The step of a model."""
     s = model.sizes
     blocks = s.depth // s.size("pipeline")
@@ -161,7 +275,11 @@ def totals(model: Transformer) -> Totals:
 
 
 def _send(
-    model: Transformer, e: Exchange, times: float, seconds: dict[str, float], wire: dict[str, float]
+    model: AnalyticModel,
+    e: Exchange,
+    times: float,
+    seconds: dict[str, float],
+    wire: dict[str, float],
 ) -> None:
     axis = e.axis if e.axis in ("context", "expert", "data", "pipeline") else "tensor"
     axis = "weights" if axis == "data" else axis
@@ -184,7 +302,10 @@ def _head(s: Sizes) -> Layer | None:
 
 
 def _among_replicas(
-    model: Transformer, weights: dict[int, float], seconds: dict[str, float], wire: dict[str, float]
+    model: AnalyticModel,
+    weights: dict[int, float],
+    seconds: dict[str, float],
+    wire: dict[str, float],
 ) -> None:
     """Gradients once per step; with fsdp, weights and gradients for every microbatch."""
     s = model.sizes

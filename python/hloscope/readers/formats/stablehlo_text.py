@@ -1,0 +1,18 @@
+"""StableHLO as MLIR text."""
+
+from __future__ import annotations
+
+from ...hlo import Module
+from ..files.decode import to_text
+from ..stablehlo.text import is_stablehlo, read_all
+
+NAME = "StableHLO text"
+SUFFIXES = (".mlir", ".stablehlo")
+IS_CERTAIN = False
+
+accepts = is_stablehlo
+
+
+def read(data: bytes, name: str) -> list[Module]:
+    """The modules; at least one."""
+    return read_all(*to_text(data))
