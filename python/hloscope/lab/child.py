@@ -82,7 +82,7 @@ def describe(error: Exception, data: bytes) -> bytes:
         for n, text in enumerate(lines[first - 1 : first + 6], first):
             excerpt.append((n, text[:400].decode("utf-8", "replace").rstrip("\r")))
         if excerpt and not excerpt[-1][1] and excerpt[-1][0] != line:
-            excerpt.pop()  # what follows the last line break
+            excerpt.pop()  # nothing follows the last line break
     return frames.error(message, line, column, excerpt)
 
 

@@ -16,7 +16,7 @@ def state_of(folder: int, name: str) -> tuple[str, int]:
     asked = entry_of(Path(name))
     if asked is None:
         return "", 0
-    told, total, numbered = [], 0, False
+    passes, total, numbered = [], 0, False
     for file in sorted(os.listdir(folder)):
         entry = entry_of(Path(file))
         if entry is None or (entry.index, entry.name) != (asked.index, asked.name):
@@ -26,10 +26,10 @@ def state_of(folder: int, name: str) -> tuple[str, int]:
             continue
         numbered = numbered or entry.stage[:1].isdigit()
         total += about.st_size
-        told.append((file, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
+        passes.append((file, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
     if not numbered:
         return "", 0
-    return hashlib.blake2b(repr(told).encode(), digest_size=20).hexdigest(), total
+    return hashlib.blake2b(repr(passes).encode(), digest_size=20).hexdigest(), total
 
 
 def plain_file(path: Path) -> bytes:

@@ -127,7 +127,7 @@ _SETTLED_SECONDS = 3.0
 
 
 def _state(stream: BinaryIO) -> tuple[int, ...]:
-    """What distinguishes contents of a file. The last is a time that cannot be set back."""
+    """Figures that distinguish contents of a file. The last is a time that cannot be set back."""
     a = os.fstat(stream.fileno())
     return a.st_dev, a.st_ino, a.st_size, a.st_mtime_ns, a.st_ctime_ns
 

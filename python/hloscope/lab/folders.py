@@ -22,7 +22,7 @@ from .files import checked
 
 
 def list_folder(contents: Any, path: str) -> dict[str, Any]:
-    """What ``hloscope/api/folder`` answers. No file is opened.
+    """The answer of ``hloscope/api/folder``. No file is opened.
 
     Raises ``HTTPError``: 404 outside the root, hidden or not a folder; 422 without HLO;
     501 when the contents are not a folder of this machine.

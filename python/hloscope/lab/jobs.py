@@ -39,7 +39,7 @@ GRACE_SECONDS = 5
 
 
 class Job:
-    """What one child has sent so far. Lives in the event loop's thread."""
+    """One reading, and the frames of its child so far. Lives in the event loop's thread."""
 
     def __init__(self) -> None:
         self.results: dict[bytes, bytes] = {}
@@ -93,7 +93,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a child reads: descriptors of its own, since a job may outlive the request."""
+    """Files for a child to read, by descriptors of its own: a job may outlive the request."""
 
     wants: str
     streams: Sequence[BinaryIO]

@@ -41,26 +41,26 @@ def serve(
     if step is not None and step[2] != LAST:
         capture._pass_number = step[0]
     capture._snapshots = lambda: (read_passes(Path(), entry.index, entry.name, plain_file), "")
-    said = 0.0
+    last_sent = 0.0
 
-    def tell(words: str) -> Callable[[int, int], None]:
+    def reporter(words: str) -> Callable[[int, int], None]:
         def progress(done: int, of: int) -> None:
-            nonlocal said
+            nonlocal last_sent
             now = time.monotonic()
-            if now - said >= _EVERY or done == 0:
-                said = now
+            if now - last_sent >= _EVERY or done == 0:
+                last_sent = now
                 send(frames.pieces(words, done, of))
 
         return progress
 
-    passes = capture.load_passes(tell("Comparing the passes"))
-    block = capture.passes_bytes(tell("Following instructions"))
+    passes = capture.load_passes(reporter("Comparing the passes"))
+    block = capture.passes_bytes(reporter("Following instructions"))
     unchanged()
     send(encode(b"K", block))
     costs: list[tuple[int, dict[str, Any]]] = []
-    told = tell("FLOPs, bytes and peak")
+    progress_of_costs = reporter("FLOPs, bytes and peak")
     for row in passes.rows:
-        told(row.index, len(passes))
+        progress_of_costs(row.index, len(passes))
         if row.only_metadata:
             continue
         try:

@@ -31,7 +31,7 @@ from .folders import OpenDump, list_folder, open_dump
 from .jobs import Pool
 from .limits import HloscopeLimits
 
-# what is requested → the frame that answers, what the child must make
+# the name of a request → the frame that answers it, and all that the child makes for it
 _KINDS = {
     "view": (b"V", "view,analyses,text,stages,list"),
     "analyses": (b"A", "view,analyses,text,stages,list"),

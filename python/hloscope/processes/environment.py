@@ -19,7 +19,7 @@ _NAMES = frozenset(
 
 
 def child_environment() -> dict[str, str]:
-    """What Python and its libraries need to start, and no more: for readers of untrusted files."""
+    """The variables that Python and its libraries need to start: for readers of untrusted files."""
     return {k: v for k, v in os.environ.items() if k.upper() in _NAMES or k.startswith("LC_")}
 
 

@@ -9,7 +9,7 @@ import struct
 from typing import BinaryIO
 
 HEADER = struct.Struct("<cI")
-# What the length of a frame can say.
+# The largest length that a header can hold.
 MOST_BYTES = (1 << 32) - 1
 
 

@@ -1,4 +1,4 @@
-"""What a child process does first: limits itself, and keeps its standard output for frames."""
+"""First steps of a child process: limits on itself, and a standard output for frames alone."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _all: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What a job may take: wall time, and memory of its process (Linux only; None for any)."""
+    """Limits of a job: wall time, and memory of its process (Linux only; None for any)."""
 
     seconds: float
     memory_bytes: float | None = None

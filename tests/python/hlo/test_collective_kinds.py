@@ -19,7 +19,7 @@ MAY_NAME = {
     "hlo/collective_kinds.py",
     "readers/proto/opcodes.py",
     "plan/transformer/volumes.py",
-    "plan/running/figures.py",
+    "plan/running/candidate_figures.py",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...api.capture import Capture
 
-# name → what it is, in plain words, and its unit
+# name → words for it, and its unit
 COSTS = {
     "time": ("modelled step time", "s"),
     "wire": ("bytes on the wire", "B"),
@@ -58,7 +58,7 @@ class CandidateFigures:
 def figures(
     cap: Capture, hardware: str | None = None, custom: Callable[[Capture], float] | None = None
 ) -> CandidateFigures:
-    """What a search ranks by. ``custom`` is the user's own cost of a capture."""
+    """The figures that a search ranks by. ``custom`` is the user's own cost of a capture."""
     cost = cap.cost(hardware)
     memory = cap.memory
     stats = cap.target.memory_stats
@@ -127,7 +127,7 @@ def to_plain(f: CandidateFigures) -> dict[str, Any]:
 
 
 def from_plain(found: dict[str, Any]) -> CandidateFigures:
-    """What ``to_plain`` wrote, after JSON."""
+    """Figures from the plain data that ``to_plain`` made, after JSON."""
     known = dict(found)
     known["collectives"] = tuple(tuple(c) for c in known["collectives"])
     for name in ("useless", "notes"):

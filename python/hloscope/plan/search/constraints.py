@@ -1,4 +1,4 @@
-"""What a candidate must meet: "fits 16 GiB", "no all-to-all", "no all-gather over model"."""
+"""Constraints of a search: "fits 16 GiB", "no all-to-all", "no all-gather over model"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
 def checks(constraints: Sequence[Constraint] | Constraint) -> tuple[Check, ...]:
-    """Functions that say what is not met. Raises ``ValueError`` for an unknown constraint."""
+    """A function per constraint, whose answer says why it is not met, or None.
+
+    Raises ``ValueError`` for an unknown constraint.
+    """
     given = (constraints,) if isinstance(constraints, str) or callable(constraints) else constraints
     return tuple(_check(c) for c in given)
 
@@ -63,10 +66,10 @@ def _check(constraint: Constraint) -> Check:
 
 def _own(function: Callable[[CandidateFigures], Any]) -> Check:
     def check(f: CandidateFigures) -> str | None:
-        said = function(f)
-        if isinstance(said, str):
-            return said
+        answer = function(f)
+        if isinstance(answer, str):
+            return answer
         name = getattr(function, "__name__", "the given constraint")
-        return f"{name} does not hold" if said is False else None
+        return f"{name} does not hold" if answer is False else None
 
     return check

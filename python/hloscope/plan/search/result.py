@@ -85,7 +85,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What ``hs.search_shardings`` returns. Iterate it for candidates, best first.
+    """The result of ``hs.search_shardings``. Iterate it for candidates, best first.
 
     ``space`` is how many candidates there are; ``left_out`` how many were not evaluated. ``notes``
     say what else is missing. Prints a table; the last line of a cell is a view.
@@ -298,7 +298,7 @@ def _peak(c: Candidate) -> float:
 
 
 def text(s: Search) -> str:
-    """What ``print`` shows."""
+    """A search as text, for ``print``."""
     looked = len(s.candidates)
     of = f"all {looked}" if looked == s.space else f"{looked} of {s.space:,}"
     out = [
@@ -335,10 +335,10 @@ def _figures(c: Candidate) -> list[str]:
     f = c.figures
     if f is None:
         return ["", "", "", c.error[:60]]
-    said = collectives_text(c)
+    words = collectives_text(c)
     if c.broken:
-        said = f"{'; '.join(c.broken)}; {said}"
-    return [duration(f.seconds), size(f.peak_bytes), size(f.wire_bytes), said]
+        words = f"{'; '.join(c.broken)}; {words}"
+    return [duration(f.seconds), size(f.peak_bytes), size(f.wire_bytes), words]
 
 
 def collectives_text(c: Candidate) -> str:
@@ -348,9 +348,9 @@ def collectives_text(c: Candidate) -> str:
     kinds: dict[str, int] = {}
     for kind, _, count, _ in c.figures.collectives:
         kinds[kind] = kinds.get(kind, 0) + count
-    said = ", ".join(f"{n} {k}" for k, n in kinds.items()) or "none"
+    words = ", ".join(f"{n} {k}" for k, n in kinds.items()) or "none"
     useless = len(c.figures.useless)
-    return f"{said} ({useless} of a constant)" if useless else said
+    return f"{words} ({useless} of a constant)" if useless else words
 
 
 def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
@@ -394,8 +394,8 @@ def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
     if s.notes:
         sections.append({"type": "text", "title": "Notes", "text": "\n".join(s.notes)})
     if s.failed:
-        said = "\n".join(f"{c.number}: {c.mesh_label}, {c.label}: {c.error}" for c in s.failed)
-        sections.append({"type": "text", "title": "Without figures", "text": said[:100_000]})
+        words = "\n".join(f"{c.number}: {c.mesh_label}, {c.label}: {c.error}" for c in s.failed)
+        sections.append({"type": "text", "title": "Without figures", "text": words[:100_000]})
     return {"title": s.title, "sections": sections}
 
 

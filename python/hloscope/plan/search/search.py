@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What is the same for all candidates of a search."""
+    """Everything that all candidates of a search share."""
 
     fn: Any
     args: tuple[Any, ...]
@@ -61,7 +61,7 @@ class Setting:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What decides the results of all candidates, for the keys of the store."""
+        """Everything that decides the results of all candidates, for the keys of the store."""
         import hashlib
 
         from ...capturing.planning import sharded
@@ -91,7 +91,7 @@ class Setting:
         return environment(self.platform, self.compiled.topology, most)
 
     def job(self, choice: Selection, want: str = "figures", **more: Any) -> dict[str, Any]:
-        """What a child is given."""
+        """The job of a child process."""
         return {
             "function": str(id(self)),
             "program": self.program,
@@ -103,7 +103,7 @@ class Setting:
         }
 
     def task(self, choice: Selection, want: str = "figures", **more: Any) -> dict[str, Any]:
-        """What an executor runs."""
+        """The task that an executor runs."""
         return {
             "job": self.job(choice, want, **more),
             "isolate": self.options.isolate,
@@ -309,14 +309,14 @@ def _keep(
             cost=math.inf if figures is None else figures.cost(cost),
             figures=figures,
             error=error,
-            broken=tuple(said for t in tests if figures and (said := t(figures)) is not None),
+            broken=tuple(trouble for t in tests if figures and (trouble := t(figures)) is not None),
             compile_seconds=answer.get("compile_seconds"),
             from_store=bool(answer.get("from_store")),
         )
 
 
 def _key(c: Candidate) -> tuple[float, ...]:
-    """What ranks candidates: errors last, then broken constraints, cost, time, peak, number."""
+    """Sorts candidates: errors last, then broken constraints, cost, time, peak, number."""
     time_, peak = (c.figures.cost("time"), c.figures.peak_bytes) if c.figures else (0.0, 0.0)
     return (float(bool(c.error)), float(len(c.broken)), c.cost, time_, peak, float(c.number))
 

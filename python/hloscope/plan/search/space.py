@@ -1,4 +1,4 @@
-"""What a sharding search chooses from: groups of arguments, specs of each, meshes.
+"""The space of a sharding search: groups of arguments, specs of each, meshes.
 
 arguments   params/layers/0/wq, params/layers/1/wq, …        batch
 groups      params/layers/*/wq                               batch

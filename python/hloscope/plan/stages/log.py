@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(frozen=True, eq=False)
 class StageLog:
-    """What ``hs.read`` returns for a log of Alpa's automatic stage construction.
+    """A log of Alpa's automatic stage construction.
 
     Figures are as printed, each with its interval of rounding; they were measured where the log was
     made.
@@ -99,7 +99,7 @@ class StageLog:
         return out
 
     def plan(self, microbatches: int | None = None) -> StagePlan:
-        """What the dynamic program had to choose from, solved again, with intervals.
+        """The choices of the dynamic program, solved again with intervals.
 
         ``microbatches`` is needed where the text around the log does not give it. Raises
         ``ValueError`` without it.
@@ -218,7 +218,7 @@ def _makes(row: Profile, parts: tuple[str, ...]) -> bool:
 
 
 def log_text(log: StageLog) -> str:
-    """What ``print`` shows for a log."""
+    """A log as text, for ``print``."""
     meshes = ", ".join("×".join(map(str, s)) for s in log.submeshes)
     out = [
         f"{log.title}: {len(log.rows)} profiled modules of {log.layers} layers, "
@@ -249,8 +249,8 @@ def log_data(log: StageLog) -> dict[str, Any]:
         facts.append([name, f"{i.formula} in {i.holds} of {i.rows} rows"])
     shown: list[dict[str, Any]] = [{"type": "facts", "rows": facts}]
     if log.warnings:
-        said = "\n".join(log.warnings)
-        shown.append({"type": "text", "title": "Warnings", "text": said})
+        warnings = "\n".join(log.warnings)
+        shown.append({"type": "text", "title": "Warnings", "text": warnings})
     if log.microbatches is not None:
         shown += sections(log.plan())
     shown.append(_rows(log))

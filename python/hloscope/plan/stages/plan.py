@@ -32,7 +32,7 @@ DRAWN = 4_000
 
 @dataclass(frozen=True, eq=False)
 class StagePlan:
-    """What ``hs.plan_stages`` returns. Prints a table; the last line of a cell is a view.
+    """The result of ``hs.plan_stages``. Prints a table; the last line of a cell is a view.
 
     ``best`` minimises Σt + (B−1)·max t over ``choices`` with every device used, None when no
     pipeline is possible. ``given`` is what a log says was chosen, where known. ``failed`` are
@@ -242,7 +242,7 @@ def _pipeline(s: Solution) -> list[str]:
 
 
 def text(p: StagePlan) -> str:
-    """What ``print`` shows for a plan."""
+    """A plan as text, for ``print``."""
     b = p.microbatches
     out = [
         f"{len(p.layers)} layers on {p.devices} devices, {b} microbatches; times {p.origin}",
@@ -260,8 +260,8 @@ def text(p: StagePlan) -> str:
     many = len(p.possibly_optimal)
     if many > 1:
         rounded = any(c.seconds.low < c.seconds.high for c in p.choices)
-        said = "can be optimal within the rounding of the times" if rounded else "are equally good"
-        out += ["", f"{many} pipelines {said}"]
+        how = "can be optimal within the rounding of the times" if rounded else "are equally good"
+        out += ["", f"{many} pipelines {how}"]
     if p.shown is not None:
         out += ["", *_schedules(p)]
     if p.failed:

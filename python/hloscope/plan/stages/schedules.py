@@ -41,7 +41,7 @@ class ScheduledWork:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What ``schedule`` returns: work in the order of its start."""
+    """The result of ``schedule``: work in the order of its start."""
 
     kind: str
     devices: int
@@ -87,7 +87,7 @@ class Schedule:
             if w.device == device and w.kind != "F":
                 key = (w.stage, w.microbatch)
                 last[key] = max(last.get(key, 0.0), w.end)
-        # what ends at a moment frees before what starts at it takes
+        # work that ends at a moment frees its bytes before work that starts then takes its own
         events = []
         for w in self.work:
             if w.device == device and w.kind == "F":

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What ``Transformer.compiled`` returns. ``capture`` is the program."""
+    """The result of ``Transformer.compiled``. ``capture`` is the program."""
 
     model: AnalyticModel
     capture: Capture

@@ -25,7 +25,7 @@ MOST_CASES = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Explorer:
-    """What ``Transformer.explore`` returns: displays in a notebook, saves as a page."""
+    """The result of ``Transformer.explore``: displays in a notebook, saves as a page."""
 
     model: AnalyticModel
     sliders: dict[str, tuple[int, ...]]

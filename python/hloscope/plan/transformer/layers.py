@@ -1,4 +1,4 @@
-"""What one layer of a transformer costs one device: FLOPs, bytes moved, bytes kept.
+"""The costs of one layer of a transformer on one device: FLOPs, bytes moved, bytes kept.
 
 With T tokens, S bytes per element and M bytes per element of a dropout mask, per layer:
 

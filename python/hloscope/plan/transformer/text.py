@@ -39,7 +39,7 @@ def table_rows(m: AnalyticModel) -> tuple[list[tuple[str, str]], list[list[Cell]
 
 
 def text(m: AnalyticModel) -> str:
-    """What ``print`` shows for a model."""
+    """A model as text, for ``print``."""
     t = m.totals
     s = m.sizes
     out = [

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Transformer(AnalyticModel):
-    """What ``hs.transformer`` returns. Prints a table; the last line of a cell is the explorer."""
+    """The result of ``hs.transformer``. Prints a table; the last line of a cell is the explorer."""
 
     def best_meshes(self, devices: int, *, limit: int = 20) -> tuple[Transformer, ...]:
         """This model on every mesh of that many devices, quickest step first.

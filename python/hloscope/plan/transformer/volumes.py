@@ -1,4 +1,4 @@
-"""What parallel layers send: volume formulas of tensor, context, data and expert parallelism.
+"""Bytes that parallel layers send: volume formulas of tensor, context, data and expert parallelism.
 
 Every function returns ``(forward, backward)``: the collectives of one device. ``bytes`` of an
 ``Exchange`` is the whole array that its group of devices gathers, reduces or passes around;

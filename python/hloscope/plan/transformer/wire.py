@@ -1,4 +1,4 @@
-"""What a transformer's layers send, by formulas and in the compiled program, and why they differ.
+"""Bytes that a transformer's layers send, by formulas and in the program, and why they differ.
 
     formulas   exchanges of layers ─────────┐
                                             ├─ layer, pass, what is sent ─▶ a line, with its reason
@@ -142,9 +142,9 @@ def _by(found: Sequence[Sent]) -> str:
     if not of:
         return "none"
     ordered = sorted(of.items(), key=lambda x: -x[1])
-    said = [f"{name} {size(round(v))}" for name, v in ordered[:5]]
+    reasons = [f"{name} {size(round(v))}" for name, v in ordered[:5]]
     rest = sum(v for _, v in ordered[5:])
-    return ", ".join([*said, f"others {size(round(rest))}"] if rest else said)
+    return ", ".join([*reasons, f"others {size(round(rest))}"] if rest else reasons)
 
 
 def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
@@ -155,38 +155,38 @@ def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
     made = {x.how for x in theirs}
     if _same(_sum(ours), _sum(theirs)) and planned == made:
         return f"equal: {_kinds(ours)}"
-    said = []
+    reasons = []
     left = [x for x in theirs if x.how not in planned]
     scattered = [x for x in ours if x.kind == "reduce-scatter"]
     summed = [x for x in left if x.kind == "all-reduce" and ("reduce-scatter", x.axes) in planned]
     if scattered and summed:
         n = len(summed)
-        said.append(
+        reasons.append(
             f"XLA sums whole arrays by {'an' if n == 1 else n} all-reduce{'s' * (n > 1)}, twice "
             "the bytes of the formulas' reduce-scatter"
             + (" each" if n > 1 else "") + f": {_causes(summed)}"
         )  # fmt: skip
         if n > 1 and all("dot" in x.card.opcode for x in summed if x.card):
-            said.append("the formulas add the products first and send their sum once")
+            reasons.append("the formulas add the products first and send their sum once")
         left = [x for x in left if x not in summed]
     extra = [x for x in left if x.what == PARAMETERS]
     if extra:
         axes = " and ".join(dict.fromkeys(x.axes for x in extra))
-        said.append(
+        reasons.append(
             f"XLA added {_kinds(extra)}: each device has the sum over its own tokens of what is "
             f"whole on all, so it is summed over {axes}: {_causes(extra)}"
         )
         left = [x for x in left if x not in extra]
     if left:
-        said.append(f"XLA added {_kinds(left)}: {_causes(left)}")
+        reasons.append(f"XLA added {_kinds(left)}: {_causes(left)}")
     missing = [x for x in ours if x.how not in made and not (x in scattered and summed)]
-    if missing and said:
-        said.append(f"in place of the formulas' {_kinds(missing)}")
+    if missing and reasons:
+        reasons.append(f"in place of the formulas' {_kinds(missing)}")
     elif missing:
-        said.append(f"the program has no {_kinds(missing)}")
-    if not said:
-        said.append(f"formulas: {_kinds(ours)}; program: {_kinds(theirs)}: {_causes(theirs)}")
-    return "; ".join(said)
+        reasons.append(f"the program has no {_kinds(missing)}")
+    if not reasons:
+        reasons.append(f"formulas: {_kinds(ours)}; program: {_kinds(theirs)}: {_causes(theirs)}")
+    return "; ".join(reasons)
 
 
 def _kinds(found: Sequence[Sent]) -> str:
@@ -196,21 +196,21 @@ def _kinds(found: Sequence[Sent]) -> str:
 
 def _causes(found: Sequence[Sent]) -> str:
     """Causes from the cards: "dot of result of max as P(…) is summed over tensor"."""
-    said: dict[tuple[str, str], dict[str, None]] = {}
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
     for x in found:
         card = x.card
         if card is None or not card.is_known:
             lost = card.unknown if card is not None else "it was not looked for"
-            said[f"why is unknown ({lost})", ""] = {}
+            reasons[f"why is unknown ({lost})", ""] = {}
         elif card.by_user:
-            said[f"the program asks for it at {card.line}", ""] = {}
+            reasons[f"the program asks for it at {card.line}", ""] = {}
         else:
             key = f"{card.opcode} of {card.operand} as {card.had}", f" is {card.needs}"
-            told = said.setdefault(key, {})
-            told |= dict.fromkeys(_origin(o) for o in card.origins if o.kind != "unknown")
+            origins = reasons.setdefault(key, {})
+            origins |= dict.fromkeys(_origin(o) for o in card.origins if o.kind != "unknown")
     return "; ".join(
-        before + (f" (cut so by {', '.join(told)})" if told else "") + after
-        for (before, after), told in said.items()
+        before + (f" (cut so by {', '.join(origins)})" if origins else "") + after
+        for (before, after), origins in reasons.items()
     )
 
 

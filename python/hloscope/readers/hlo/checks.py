@@ -1,4 +1,4 @@
-"""What is in attributes and is not understood: reported once per text, with its line.
+"""Parts of attributes that are not understood: reported once per text, with its line.
 
 Attributes are parsed when an analysis needs them. An analysis must not be the first to find that
 a sharding is unreadable, so the few kinds that figures depend on are tried here.

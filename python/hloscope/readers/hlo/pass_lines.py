@@ -62,7 +62,7 @@ class Line:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """What distinguishes it within its opcode: ``iota_dimension=0``, ``slice={[0:1]}``."""
+        """The attributes that distinguish it within its opcode, such as ``slice={[0:1]}``."""
         return tuple(_FORM.findall(self.attributes)) if self.attributes else ()
 
 

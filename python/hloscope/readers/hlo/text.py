@@ -3,7 +3,7 @@
 It must be fast and must never give up: a step of 100,000 instructions is 13 MB of text,
 and users have logs with a module somewhere inside, written by any XLA since 2018 or by
 hand, cut off anywhere. So one master pattern recognises a whole line exactly as XLA prints
-it, and everything else goes to XLA's grammar, which ignores line ends (hlo_statements.py):
+it, and everything else goes to XLA's grammar, which ignores line ends (statements.py):
 
     HloModule jit_f, is_scheduled=true            header: attributes as raw text
     FileNames / FunctionNames / …                  tables (frame_tables.py)
@@ -12,7 +12,7 @@ it, and everything else goes to XLA's grammar, which ignores line ends (hlo_stat
       %c = f32[4] custom-call(%x), kernel={        grammar, may span lines
     }, execution_thread="main"                     closes it
 
-Operands are resolved when their computation closes (hlo_operands.py), so forward references
+Operands are resolved when their computation closes (operands.py), so forward references
 work. What neither understands is kept in the text and becomes a warning with its line.
 """
 
@@ -281,7 +281,7 @@ class _ModuleReader:
             self._warn(f"not the beginning of a computation: {bare[:60]!r}", at)
         elif len(self.stray) < MAX_WARNINGS and (
             self.module.name or self.computations or self.stray or "HloModule " in bare
-        ):  # what comes before a module is a log
+        ):  # lines before a module are a log
             self.stray.append((bare[:60], at))
         return end
 
@@ -301,10 +301,10 @@ class _ModuleReader:
     # -- computations ------------------------------------------------------------
 
     def _begin(self, name: str, is_entry: bool, begin: int) -> None:
-        self._tell_stray()
+        self._warn_of_stray()
         self._open(name, is_entry, begin)
 
-    def _tell_stray(self, at_end: bool = False) -> None:
+    def _warn_of_stray(self, at_end: bool = False) -> None:
         """Warns about stray lines; ``at_end``: only about what could be an instruction."""
         for line, where in self.stray:
             if not at_end or _SHAPED_INSTRUCTION.match(line):
@@ -325,7 +325,7 @@ class _ModuleReader:
 
     def _loose_instruction(self, begin: int) -> None:
         """An instruction outside any computation: what is left of a dump with its head cut off."""
-        self._tell_stray()
+        self._warn_of_stray()
         self._warn("an instruction before any computation begins", begin)
         self._open("unnamed", False, begin)
 
@@ -469,7 +469,7 @@ class _ModuleReader:
         if self.open is not None:
             self._warn(f"the dump ends inside %{self.open.name}", len(self.text))
             self._close("", len(self.text), complete=False)
-        self._tell_stray(at_end=True)
+        self._warn_of_stray(at_end=True)
         m = self.module
         m.name = m.name or "module"
         m.computations = tuple(self.computations)

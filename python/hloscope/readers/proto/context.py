@@ -1,4 +1,4 @@
-"""What attribute text is made from: names by id, shared payloads, metadata."""
+"""The sources of attribute text: names by id, shared payloads, metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .shardings import numbers
 
 
 class ProtoContext:
-    """What attribute text needs beyond the instruction itself."""
+    """Everything that attribute text needs beyond the instruction itself."""
 
     def __init__(self, payloads: Any) -> None:
         self.payloads = payloads

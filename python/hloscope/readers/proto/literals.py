@@ -37,7 +37,7 @@ _STRUCT = {"s8": "b", "u8": "B", "s16": "h", "u16": "H"}
 
 
 def literal_text(literal: Any) -> str:
-    """What is between ``constant(`` and ``)``; ``{...}`` where XLA would elide it."""
+    """The text between ``constant(`` and ``)``; ``{...}`` where XLA would elide it."""
     shape = literal.shape
     kind = ELEMENT_TYPES.get(shape.element_type, "")
     dims = list(shape.dimensions)

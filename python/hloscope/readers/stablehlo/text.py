@@ -1,6 +1,6 @@
 """StableHLO (MLIR) text, as ``lowered.as_text()`` prints it → a Module of dialect "stablehlo".
 
-Not an MLIR parser: it takes operations one by one (mlir_lines.py), knows which brackets open
+Not an MLIR parser: it takes operations one by one (statements.py), knows which brackets open
 regions, and keeps everything else as text. Each function and each region
 becomes a computation; values that a region uses from outside become its parameters and
 operands of the operation that holds it, as when XLA converts:
