@@ -17,7 +17,7 @@ from ..plan.transformer.compiled import Compared
 from ..plan.transformer.explorer import Explorer
 from ..plan.transformer.layers import Exchange, Layer
 from ..plan.transformer.lines import ComparedLine
-from ..plan.transformer.model import LayerTime, Totals
+from ..plan.transformer.model import AnalyticModel, LayerTime, Totals
 from ..plan.transformer.rates import Rates
 from ..plan.transformer.sizes import Sizes
 from ..plan.transformer.transformer import Transformer
@@ -25,6 +25,7 @@ from ..plan.transformer.volumes import Method
 from ..readers.alpa_log import Chosen, Interval, Profile
 
 __all__ = [
+    "AnalyticModel",
     "Candidate",
     "CandidateFigures",
     "Choice",

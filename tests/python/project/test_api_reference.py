@@ -18,6 +18,7 @@ INTERNAL = {"Calls", "Levels", "Steps", "Values"}
 CAUGHT = {
     "BadFrame",
     "Cancelled",
+    "SearchCancelled",
     "CommandError",
     "Spent",
     "TimeIsOver",

@@ -46,7 +46,8 @@ def read(data: bytes, name: str = "") -> list[Module]:
             f"{where} is StableHLO bytecode, and reading it needs MLIR: pip install jaxlib"
         )
     if status != 0:
-        reason = said[:200] or f"the process that decoded it {how_it_ended(status)}"
+        ending = f"exit status {status}" if status > 0 else f"its process {how_it_ended(status)}"
+        reason = said[:200] or ending
         newer = any(w in reason for w in _NEWER)
         advice = "; it was made by a newer StableHLO: pip install -U jaxlib" if newer else ""
         raise ReadError(f"{where} is not readable StableHLO bytecode: {reason}{advice}")
