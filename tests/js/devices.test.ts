@@ -25,6 +25,7 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   payload: 100,
   wire: 75,
   executions: 2,
+  executionsATrip: 1,
   branches: [],
   phase: "forward",
   written: "partitioner",
@@ -52,6 +53,8 @@ describe("totals", () => {
   });
   test("sum executions and say when something is unknown", () => {
     const rows = [row({}), row({ wire: 50 }), row({ axes: "data", executions: Number.NaN })];
+    // 50 executions in one trip of a loop of unknown trip count
+    expect(totalWire(row({ executions: Number.NaN, executionsATrip: 50 }))).toBe(50 * 75);
     expect(totalWire(rows[0])).toBe(150);
     expect(totalsBy(rows, (r) => r.axes)).toEqual([
       {

@@ -19,6 +19,8 @@ export interface CollectiveRow {
   wire: number; // bytes that one device sends in one execution; NaN unknown
   /** The most that are possible, where it is in a branch of a conditional; NaN unknown. */
   executions: number;
+  /** Executions in one trip of each loop of unknown trip count around it. */
+  executionsATrip: number;
   /** Branches of conditionals around it, outermost first; with any, it may not run at all. */
   branches: readonly Branch[];
   phase: string;
@@ -51,13 +53,14 @@ export interface Collectives {
   byInstruction: Map<number, CollectiveRow>;
 }
 
-/** Wire bytes over all executions; of one where their number is unknown. */
-export const totalWire = (r: CollectiveRow): number =>
-  r.wire * (Number.isFinite(r.executions) ? r.executions : 1);
+const counted = (r: CollectiveRow): number =>
+  Number.isFinite(r.executions) ? r.executions : r.executionsATrip;
 
-/** Payload over all executions; of one where their number is unknown. */
-export const totalPayload = (r: CollectiveRow): number =>
-  r.payload * (Number.isFinite(r.executions) ? r.executions : 1);
+/** Wire bytes over all executions; loops of unknown trip count count once. */
+export const totalWire = (r: CollectiveRow): number => r.wire * counted(r);
+
+/** Payload over all executions; loops of unknown trip count count once. */
+export const totalPayload = (r: CollectiveRow): number => r.payload * counted(r);
 
 export const collectivesOf = perModel((model: ViewModel): Collectives | null => {
   const kind = model.optional<Uint32Array>("collective.kind");
@@ -83,6 +86,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const payload = c<Float64Array>("payload");
   const wire = c<Float64Array>("wire");
   const executions = c<Float64Array>("executions");
+  const runs = model.optional<Float64Array>("cost.runs");
   const phase = c<Uint8Array>("phase");
   const written = c<Uint8Array>("written");
   const argument = c<Uint8Array>("moves_argument");
@@ -121,6 +125,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       payload: payload[k],
       wire: wire[k],
       executions: executions[k],
+      executionsATrip: runs?.[instruction[k]] || 1,
       branches: branch(k),
       phase: phases[phase[k]] || "unknown",
       written: extras.written[written[k]],

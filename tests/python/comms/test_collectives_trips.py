@@ -125,3 +125,57 @@ def test_count_steps_is_the_loop_run_by_hand(start, step, bound, direction, kind
         if n > 500 or not -limit <= at < limit:
             n = None
     assert count_steps(start, step, bound, direction, kind) == n
+
+
+KNOWN_IN_UNKNOWN = """HloModule m, num_partitions=2
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %ab = f32[] add(%a, %b)
+}
+%inner (p: (s32[], f32[256])) -> (s32[], f32[256]) {
+  %p = (s32[], f32[256]) parameter(0)
+  %k = s32[] get-tuple-element(%p), index=0
+  %v = f32[256] get-tuple-element(%p), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%k, %one)
+  %all = f32[256] all-reduce(%v), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%sum
+  ROOT %t = (s32[], f32[256]) tuple(%next, %all)
+}
+%under (q: (s32[], f32[256])) -> pred[] {
+  %q = (s32[], f32[256]) parameter(0)
+  %j = s32[] get-tuple-element(%q), index=0
+  %fifty = s32[] constant(50)
+  ROOT %c = pred[] compare(%j, %fifty), direction=LT
+}
+%outer (r: f32[256]) -> f32[256] {
+  %r = f32[256] parameter(0)
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[256]) tuple(%zero, %r)
+  %loop = (s32[], f32[256]) while(%init), condition=%under, body=%inner
+  ROOT %got = f32[256] get-tuple-element(%loop), index=1
+}
+%until (s: f32[256]) -> pred[] {
+  %s = f32[256] parameter(0)
+  %first = f32[1] slice(%s), slice={[0:1]}
+  %f = f32[] reshape(%first)
+  %tol = f32[] constant(1)
+  ROOT %more = pred[] compare(%f, %tol), direction=GT
+}
+ENTRY %main {
+  %x = f32[256] parameter(0)
+  ROOT %w = f32[256] while(%x), condition=%until, body=%outer
+}
+"""  # noqa: E501
+
+
+def test_a_known_loop_in_an_unknown_one_counts_as_in_cost() -> None:
+    cap = hs.read(KNOWN_IN_UNKNOWN)
+    (row,) = cap.collectives
+    assert row.executions is None
+    assert row.executions_text == "unknown"
+    # 2 devices, 1,024 bytes: a ring sends each byte once; 50 times in a trip of the outer loop
+    assert row.total_wire_bytes == 50 * 1024
+    assert cap.collectives.wire_bytes == cap.cost().wire.sum() == 50 * 1024
+    assert cap.collectives.traffic()[0, 1] == 50 * 1024

@@ -54,6 +54,7 @@ class Collective:
     moves: Source | None
     inferred: str = ""  # how ``frames`` were inferred if it has no line: "made from `dot.9`"
     most_executions: int | None = None  # how often its branches are reached; None if unknown
+    executions_a_trip: int = 1  # … in one trip of each loop of unknown trip count around it
     branches: Path = ()  # branches of conditionals around it, outermost first
     network: str = ""  # "ici" or "dcn" in a program over several TPU slices, else ""
 
@@ -79,11 +80,14 @@ class Collective:
 
     @property
     def counted(self) -> int:
-        """The number of executions that its totals count: the most possible, 1 if unknown."""
+        """The number of executions that its totals count: the most possible.
+
+        A loop of unknown trip count counts once, as in ``Cost``.
+        """
         for known in (self.executions, self.most_executions):
             if known is not None:
                 return known
-        return 1
+        return self.executions_a_trip
 
     @property
     def is_unknown(self) -> bool:
@@ -169,8 +173,8 @@ class Total:
     """Sums over the collectives that share ``key``; bytes are summed over executions.
 
     ``wire_bytes`` is what one device sends. Only one branch of a conditional runs: the figures
-    are the most possible, ``least_…`` the least (``base.branches``). ``is_lower_bound``: some
-    have an unknown trip count, and count once, or unknown wire bytes, and count as 0.
+    are the most possible, ``least_…`` the least (``base.branches``). ``is_lower_bound``: some are
+    in a loop of unknown trip count, which counts once, or have unknown wire bytes, which are 0.
     ``wire_is_unknown``: no wire bytes are known at all; ``wire_bytes`` is then 0.
     """
 

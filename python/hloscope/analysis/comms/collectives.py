@@ -34,7 +34,7 @@ from ..base.collectives.windowed import join_windowed
 from ..base.lines.frames import FrameFinder
 from ..base.lines.lines import lines
 from ..base.lines.op_name import merged_names
-from ..base.loops.branches import branches, heaviest, most_runs
+from ..base.loops.branches import branches, heaviest, most_runs, most_runs_a_trip
 from ..base.loops.trips import multiplicity
 from ..base.meshes import module_mesh
 from ..base.operands import Source, source_of
@@ -258,6 +258,7 @@ class _Maker:
         self.phase = phases(module)
         self.counts = multiplicity(module)
         self.most, self.branches = most_runs(module), branches(module)
+        self.a_trip = most_runs_a_trip(module)
         self.frames = FrameFinder(module)
         # The same few groups repeat thousands of times in a module.
         self._axes: dict[int, tuple[DeviceGroups, str | None]] = {}
@@ -310,6 +311,7 @@ class _Maker:
             axes=self.axes(groups),
             executions=self.counts[anchor.computation.index],
             most_executions=self.most[anchor.computation.index],
+            executions_a_trip=self.a_trip[anchor.computation.index] or 1,
             branches=self.branches[anchor.computation.index],
             phase=PHASES[value],
             inserted=is_inserted(op, anchor, named.op_name or name_of(op)),

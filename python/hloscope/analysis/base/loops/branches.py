@@ -69,6 +69,12 @@ def most_runs(module: Module) -> tuple[int | None, ...]:
     return counted(module, 1)
 
 
+@per_module
+def most_runs_a_trip(module: Module) -> tuple[int | None, ...]:
+    """``most_runs`` in one trip of each loop of unknown trip count; None only without ENTRY."""
+    return counted(module, 1, 1)
+
+
 Weighed = Sequence[tuple[Path, float]]
 
 

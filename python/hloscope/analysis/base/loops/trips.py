@@ -272,8 +272,13 @@ def multiplicity(module: Module) -> tuple[int | None, ...]:
     return counted(module, None)
 
 
-def counted(module: Module, branch: int | None) -> tuple[int | None, ...]:
-    """``multiplicity`` with a branch of a conditional taken ``branch`` times; None: unknown."""
+def counted(
+    module: Module, branch: int | None, unknown: int | None = None
+) -> tuple[int | None, ...]:
+    """``multiplicity`` with a branch of a conditional taken ``branch`` times; None: unknown.
+
+    Loops of unknown trip count, their conditions too, run ``unknown`` times.
+    """
     t = table(module)
     calls: list[list[tuple[int, int | None]]] = [[] for _ in module.computations]
     trips: dict[int, int | None] = {}
@@ -291,7 +296,9 @@ def counted(module: Module, branch: int | None) -> tuple[int | None, ...]:
             if row not in trips:
                 trips[row] = trip_count(caller)
             times = trips[row]
-            if role == "condition" and times is not None:
+            if times is None:
+                times = unknown
+            elif role == "condition":
                 times += 1
         calls[callee].append((caller.computation.index, times))
     if module.entry is None:
