@@ -141,7 +141,6 @@ GROUPING = _rules("grouping", "grouping", {
     "scopes:_hoist": NOTHING,
     "scopes:_sink": NOTHING,
     "scopes:_from_callees": argument(1),
-    "layers.layers:with_rounds": argument(1),
     "layers.layers:by_weights": NOTHING,
     "layers.layers:of_other_computation": NOTHING,
     "layers.layers:free_lookups": NOTHING,

@@ -31,7 +31,6 @@ from .members import free_lookups, free_products, to_gradients, with_their_gradi
 from .names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
 from .placing import Numbered, place
 from .repeats import NEVER, Repeats, Stack, find, signatures
-from .rounds import with_rounds
 from .true_calls import with_true_calls
 from .witness import layers_of
 
@@ -115,7 +114,7 @@ class _Finder:
                 continue
             if signature is None:
                 signature = signatures(t, self.family, frames)
-            stacks = with_rounds(t, find(t, c, rows, signature, work), rows, signature)
+            stacks = find(t, c, rows, signature, work)
             whole = stacks or self._loops(c, rows)
             before, found = self.layers, None
             if whole:
