@@ -102,7 +102,6 @@ def _rules(family: str, folder: str, table: dict[str, Any]) -> tuple[Rule, ...]:
 
 GROUPING = _rules("grouping", "grouping", {
     "groups:layers": lambda module: _no_layers(module),
-    "groups:gather_results": NOTHING,
     "groups:gather_loose": NOTHING,
     "groups:gather_flat": NOTHING,
     "groups:cut_by_calls": NOTHING,

@@ -138,11 +138,6 @@ def test_what_lies_loose_in_a_crowded_pass_is_gathered():
     assert loose == 0
 
 
-def test_results_of_one_kind_in_a_crowded_pass_are_one_group():
-    labels, _ = _in_forward(_step(18, parts=True))
-    assert [name for name in labels if "×" in name] == ["cosine ×6", "sine ×6", "negate ×6"]
-
-
 def test_a_pass_without_parts_or_of_few_boxes_stays():
     labels, loose = _in_forward(_step(4, parts=True))
     assert sorted(labels) == ["block", "embed", "head"]

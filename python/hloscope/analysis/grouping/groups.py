@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..base.labels.families import ID, families
-from ..base.labels.flags import INLINE, LANDMARK, OUTPUT, QUIET, flags
+from ..base.labels.flags import INLINE, LANDMARK, QUIET, flags
 from ..base.lines.op_name import (
     BACKWARD,
     CALLED,
@@ -44,7 +44,6 @@ from .group_nodes import NOTHING, Node, count_boxes, simplify
 from .layers.layers import layers
 from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
-from .results import gather_results
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
@@ -291,8 +290,6 @@ class _Builder:
                 top, self.t, self.quiet, landmark, Walk.of(int(self.t.size[top.computation]))
             )
         if top.kind == "entry":
-            output = np.flatnonzero(self.flags & OUTPUT)
-            gather_results(top, self.t, self.quiet, output)
             landmark = (self.flags & LANDMARK) != 0
             walk = Walk.of(int(self.t.size[top.computation]))
             if top.children or self._holds_loop(top):
@@ -303,10 +300,7 @@ class _Builder:
             around = [n for n in around if self._holds_loop(n) or any(n is p for p in passes)]
             stays = landmark & ~np.isin(self.family, _MOVED)
             for node in around:
-                loop = self._holds_loop(node)
-                if not loop:
-                    gather_results(node, self.t, self.quiet, output, PASS)
-                most = AROUND_LOOP if loop else PASS
+                most = AROUND_LOOP if self._holds_loop(node) else PASS
                 gather_loose(node, self.t, self.quiet, stays, walk, most)
 
     def _holds_loop(self, node: Node) -> bool:
