@@ -176,7 +176,6 @@ GROUPING = _rules("grouping", "grouping", {
     "layers.repeats:_Needs.beside": FALSE,
     "layers.repeats:_Needs.alternates": FALSE,
     "layers.repeats:AGREE": {},
-    "layers.repeats:find": returns(()),
     "layers.layers:find": returns(()),
     "layers.gradients:_pieces": returns({}),
     "layers.gradients:_passes": returns({}),
