@@ -11,9 +11,10 @@ import hloscope as hs
 import pytest
 from corpus.build import make
 from corpus.by_hand import write_passes
+from hloscope.analysis.passes.identity.follow import follow_identity
 from hloscope.analysis.passes.identity.how import How
 from hloscope.analysis.passes.identity.op_names import components, inlined
-from hloscope.analysis.passes.identity.walk import IdentityWalk, follow_identity
+from hloscope.analysis.passes.identity.walk import IdentityWalk
 from hloscope.analysis.passes.passes import passes
 from hloscope.analysis.provenance.inferred import infer
 from hloscope.capturing.dumps import every_pass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from hloscope.analysis.passes.identity.walk import IdentityWalk, follow_identity
+from hloscope.analysis.passes.identity.follow import follow_identity
+from hloscope.analysis.passes.identity.walk import IdentityWalk
 
 
 def walk(*texts: str) -> IdentityWalk:

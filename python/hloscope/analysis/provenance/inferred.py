@@ -4,7 +4,7 @@
     %dot.3   ─ operation 3 ──── %dot.12       by its neighbours
     %tanh.4  ─ operation 4 ──── %fusion.1     by its op name
 
-Instructions are followed by name, structure and metadata (identity_walk.py). The results say that
+Instructions are followed by name, structure and metadata (identity/follow.py). The results say that
 they are inferred and from what; benchmarks/identity.py compares them with marks.
 """
 
@@ -21,8 +21,9 @@ import numpy as np
 
 from ...hlo import Instruction, Module, Operation, Origin, Origins
 from ...readers.hlo.pass_lines import called
+from ..passes.identity.follow import follow_identity
 from ..passes.identity.how import How
-from ..passes.identity.walk import IdentityWalk, follow_identity
+from ..passes.identity.walk import IdentityWalk
 from ..passes.passes import Passes
 
 _NO_OPERATION = frozenset(["parameter", "tuple", "get-tuple-element"])

@@ -6,296 +6,265 @@ the same source line; another one           3; -3
 operands from the same first instructions   up to 5
 the same users in the same places           up to 4
 the same slice, dimensions, direction       2; another one -1
-in what the same operation calls            2; another one -2
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
-from ....readers.hlo.pass_lines import called
 from .. import match as pass_match
+from .families import Families
 from .how import How
-
-if TYPE_CHECKING:
-    from .walk import IdentityWalk, Ids
+from .state import RowState
+from .walk import Ids
 
 # How far, and over how many instructions, the search goes through what is not known yet.
 _DEPTH, _WIDTH = 8, 24
-
-
-class Seen:
-    """What was already found, so that it is computed once."""
-
-    def __init__(self) -> None:
-        self.old_behind: dict[int, list[frozenset[int]]] = {}
-        self.behind: dict[int, list[frozenset[int]]] = {}
-        self.of: dict[int, Ids] = {}
-        self.old_used: dict[int, set[tuple[int, str, int]]] = {}
+Use = tuple[int, str, int]  # first instruction of the user, its opcode, number of the operand
+Ranking = list[tuple[float, int]]
 
 
 class Evidence:
-    """What is known of one row so far, and the score it gives each possible identity."""
+    """Scores of possible identities; ``sure_only``: without what was only guessed."""
 
-    def __init__(self, walk: IdentityWalk, row: int) -> None:
-        self.w, self.row = walk, row
-        self.parts: dict[int, dict[str, Ids]] = {}
-        self.unnamed: dict[int, Ids] = {}
-        self.how: dict[int, How] = {}
-        self.open: list[tuple[int, str]] = []
-        self.fresh: dict[int, bool] = {}  # new nodes, and those with another name
-        self.outside: dict[int, int] = {}
-        self.inside: defaultdict[int, list[int]] = defaultdict(list)
-        self.users: defaultdict[int, list[int]] = defaultdict(list)
-        self.at: dict[int, int] = {}  # printed order
-        self.place: dict[int, int] = {}
-        self.named: dict[str, int] = {}
-        self.clone_of: defaultdict[int, list[int]] = defaultdict(list)
-        self.almost: dict[int, int] = {}
-        self.replaced: defaultdict[int, set[int]] = defaultdict(set)
-        self._groups: dict[tuple[str, int], dict[int, list[int]]] = {}
-        self._seen = self._all = Seen()
-        self._sure = Seen()
-        self._new_callers: dict[str, list[int]] | None = None
-        self.pairs: dict[int, dict[tuple[int, tuple[int, ...]], None]] = {}
-        self.frames_hold = True
-        self._guesses = walk.guesses
-        self._undecided: defaultdict[int, list[str]] = defaultdict(list)
-        self._held: set[tuple[int, str]] = set()  # waiting for what they are a part of
+    def __init__(self, state: RowState, families: Families, *, sure_only: bool) -> None:
+        self.state, self.walk, self.families = state, state.walk, families
+        self.sure_only = sure_only
+        self._known: dict[int, Ids] = {}
+        self._operands: dict[int, list[frozenset[int]]] = {}
+        self._operands_before: dict[int, list[frozenset[int]]] = {}
+        self._uses_before: dict[int, set[Use]] = {}
 
-    def _parts(self, n: int) -> dict[str, Ids]:
-        found = self.parts.get(n)
-        return self.w.parts.get(n, {}) if found is None else found
+    def forget(self, node: int) -> None:
+        """Something more is known of a node."""
+        self._known.pop(node, None)
 
-    def _part(self, n: int, c: str) -> Ids | None:
-        return self._parts(n).get(c)
+    def begin_round(self) -> None:
+        """More is known of the nodes behind operands."""
+        self._operands.clear()
 
-    def _around(self, n: int, c: str) -> dict[int, float]:
+    def rank(self, node: int, name: str) -> Ranking:
+        """(score, family) for each candidate, the strongest first."""
+        candidates = self.families.of(node, name)
+        is_inlined = not self.walk.index.get(name)
+        around = self._around(node, name)
+        scores = {
+            family: max((self.score(node, old, is_inlined) for old in before), default=0.0)
+            + around.get(family, 0.0)
+            for family, before in candidates.items()
+        }
+        return sorted(((s, f) for f, s in scores.items()), key=lambda x: (-x[0], x[1]))
+
+    def score(self, node: int, old: int, is_inlined: bool = False) -> float:
+        """How similar a node is to one before."""
+        line, before = self.walk.present(node), self.walk.line[old]
+        same_opcode = line.opcode == before.opcode
+        total = self._by_name(node, old) + self._by_pairs(node, old)
+        total += 1.5 * same_opcode + (line.dense == before.dense)
+        if self.state.frames_hold and line.frame and before.frame and not is_inlined:
+            total += 3 if line.frame == before.frame else -3
+        if same_opcode and (form := line.form or before.form):
+            total += 2 if form == before.form == line.form else -1
+        total += self._by_operands(node, old, same_opcode)
+        total += self._by_users(node, old)
+        return total
+
+    def _by_name(self, node: int, old: int) -> float:
+        name, before = self.walk.present(node).name, self.walk.line[old].name
+        if self.state.copied.get(node) == old:
+            return 3.0
+        if name == before and old not in self.state.fresh:
+            return 5.0
+        if name.startswith(before + ".") and old not in self.state.fresh:
+            return 4.0
+        return 0.5 if pass_match.stem(name) == pass_match.stem(before) else 0.0
+
+    def _by_pairs(self, node: int, old: int) -> float:
+        pairs = self.state.pairs.get(node, ())
+        if any(old == other for other, _ in pairs):
+            return 6.0 if self.walk.present(node).opcode == self.walk.line[old].opcode else 3.0
+        if any(old in calls for _, calls in pairs):
+            return 6.0  # inlined from this call, and had no op name of its own
+        return 5.0 if old in self.state.replaced.get(node, ()) else 0.0
+
+    def _around(self, node: int, name: str) -> dict[int, float]:
         """Families of its neighbours with the same op name: the parts of one operation."""
-        w = self.w
+        walk = self.walk
         out: dict[int, float] = {}
-        opcode = w.present(n).opcode
-        for near, worth in ((self.users.get(n, ()), 2.5), (w.present_operands(n), 1.5)):
-            for m in near:
-                if self._seen is self._sure and self._how(m) > How.NEIGHBOURS:
+        opcode = walk.present(node).opcode
+        for near, worth in (
+            (self.state.users.get(node, ()), 2.5),
+            (walk.present_operands(node), 1.5),
+        ):
+            for other in near:
+                if not self._counts(other):
                     continue
-                for i in self._part(m, c) or ():
-                    f = w.main.get(i, i)
-                    if w.first_opcode[f] != opcode:
-                        out[f] = max(out.get(f, 0.0), worth)
+                for first in self.state.parts_of(other).get(name) or ():
+                    family = walk.main.get(first, first)
+                    if walk.first_opcode[family] != opcode:
+                        out[family] = max(out.get(family, 0.0), worth)
         return out
 
-    def _score(self, n: int, y: int, inlined: bool = False) -> float:
-        w = self.w
-        line, old = w.present(n), w.line[y]
-        s = 0.0
-        if y in self.clone_of.get(n, ()):
-            s += 6
-        elif self.almost.get(n) == y:
-            s += 3
-        elif line.name == old.name and y not in self.fresh:
-            s += 5
-        elif line.name.startswith(old.name + ".") and y not in self.fresh:
-            s += 4
-        elif pass_match.stem(line.name) == pass_match.stem(old.name):
-            s += 0.5
-        s += 1.5 * (line.opcode == old.opcode) + (line.dense == old.dense)
-        pairs = self.pairs.get(n, ())
-        if any(y == k for k, _ in pairs):
-            s += 6 if line.opcode == old.opcode else 3
-        elif any(y in calls for _, calls in pairs):
-            s += 6  # inlined from this call, and had no op name of its own
-        elif y in self.replaced.get(n, ()):
-            s += 5
-        if self.frames_hold and line.frame and old.frame and not inlined:
-            s += 3 if line.frame == old.frame else -3
-        if line.opcode == old.opcode and (form := line.form or old.form):
-            s += 2 if form == old.form == line.form else -1
-        s += self._operands(n, y, line.opcode == old.opcode)
-        s += self._used(n, y)
-        s += self._called_by(n, y)
-        return s
+    def _counts(self, node: int) -> bool:
+        return not self.sure_only or self.state.how_of(node) <= How.NEIGHBOURS
 
-    def _called_by(self, n: int, y: int) -> float:
-        """Whether the computations that they are in are called by the same instructions."""
-        w = self.w
-        old = w.names_before.get(w.place.get(y, -1), "")
-        a = {i for z in self._callers(w.steps.places[self.place[n]].name) for i in self._known(z)}
-        b = {i for z in w.callers.get(old, ()) for i in self._old_known(z)}
-        if not a or not b:
-            return 0.0
-        return 2.0 if a & b else -2.0
-
-    def _operands(self, n: int, y: int, same_opcode: bool) -> float:
-        a, b = self._new_operands(n), self._old_operands(y)
-        if same_opcode and len(a) == len(b):
-            rows = [(p, q) for p, q in zip(a, b, strict=True) if p or q]
-            if not rows:
-                return 0.0
-            return 5 * sum(_alike(p, q) for p, q in rows) / len(rows)
-        p: frozenset[int] = frozenset().union(*a)
-        q: frozenset[int] = frozenset().union(*b)
-        return 5 * _alike(p, q) if p and q else 0.0
-
-    def _new_operands(self, n: int) -> list[frozenset[int]]:
-        found = self._seen.behind.get(n)
+    def _known_of(self, node: int) -> Ids:
+        found = self._known.get(node)
         if found is None:
-            found = self._seen.behind[n] = [self._reach(o) for o in self.w.present_operands(n)]
+            found = self._known[node] = self.state.known(node) if self._counts(node) else ()
         return found
 
-    def _reach(self, o: int) -> frozenset[int]:
-        """The first instructions behind an operand, through what is not known yet."""
-        return self._first(o, self._outer, self._known, self.w.present_operands)
+    def _known_before(self, old: int) -> Ids:
+        if self.sure_only and self.walk.how.get(old, How.FIRST) > How.NEIGHBOURS:
+            return ()
+        return self.walk.of(old)
 
-    def _outer(self, k: int) -> int:
-        while k in self.outside:
-            k = self.outside[k]
-        return self.w.outside.get(k, k) if k not in self.fresh else k
+    # -- operands --------------------------------------------------------------------
+
+    def _by_operands(self, node: int, old: int, same_opcode: bool) -> float:
+        now, before = self._operands_of(node), self._operands_of_before(old)
+        if same_opcode and len(now) == len(before):
+            rows = [(p, q) for p, q in zip(now, before, strict=True) if p or q]
+            return 5 * sum(_alike(p, q) for p, q in rows) / len(rows) if rows else 0.0
+        some: frozenset[int] = frozenset().union(*now)
+        others: frozenset[int] = frozenset().union(*before)
+        return 5 * _alike(some, others) if some and others else 0.0
+
+    def _operands_of(self, node: int) -> list[frozenset[int]]:
+        """The first instructions behind each operand, through what is not known yet."""
+        operands = self.walk.present_operands
+        if node not in self._operands:
+            self._operands[node] = [
+                self._first(o, self._outer, self._known_of, operands) for o in operands(node)
+            ]
+        return self._operands[node]
+
+    def _operands_of_before(self, old: int) -> list[frozenset[int]]:
+        walk = self.walk
+
+        def operands(node: int) -> Sequence[int]:
+            return walk.operands.get(node, ())
+
+        if old not in self._operands_before:
+            self._operands_before[old] = [
+                self._first(o, self._outer_before, self._known_before, operands)
+                for o in operands(old)
+            ]
+        return self._operands_before[old]
 
     def _first(
         self,
-        o: int,
+        operand: int,
         outer: Callable[[int], int],
         known: Callable[[int], Ids],
         operands: Callable[[int], Sequence[int]],
     ) -> frozenset[int]:
         out: set[int] = set()
-        level = [o]
+        level = [operand]
         for _ in range(_DEPTH):
             following: list[int] = []
-            for k in map(outer, level):
-                ids = known(k)
+            for node in map(outer, level):
+                ids = known(node)
                 if ids:
-                    out.update(self.w.main.get(i, i) for i in ids)
+                    out.update(self.walk.main.get(i, i) for i in ids)
                 else:
-                    following += operands(k)
+                    following += operands(node)
             level = following[:_WIDTH]
             if not level:
                 break
         return frozenset(out)
 
-    def _known(self, n: int) -> Ids:
-        """The identities of a node, now."""
-        found = self._seen.of.get(n)
-        if found is None:
-            if self._seen is self._sure and self._how(n) > How.NEIGHBOURS:
-                found = ()
-            elif self.parts.get(n):
-                found = tuple(dict.fromkeys(i for ids in self.parts[n].values() for i in ids))
-            elif n in self.fresh:
-                found = self.unnamed.get(n, ())
-            else:
-                found = self.w.of(n)
-            self._seen.of[n] = found
-        return found
+    def _outer(self, node: int) -> int:
+        """Out of fusions by their parameters."""
+        while node in self.state.outside:
+            node = self.state.outside[node]
+        return node if node in self.state.fresh else self.walk.outside.get(node, node)
 
-    def _old_operands(self, y: int) -> list[frozenset[int]]:
-        found = self._seen.old_behind.get(y)
-        if found is None:
-            found = self._seen.old_behind[y] = [
-                self._old_reach(o) for o in self.w.operands.get(y, ())
-            ]
-        return found
+    def _outer_before(self, node: int) -> int:
+        while node in self.walk.outside:
+            node = self.walk.outside[node]
+        return node
 
-    def _old_reach(self, o: int) -> frozenset[int]:
-        return self._first(
-            o, self._old_outer, self._old_known, lambda k: self.w.operands.get(k, ())
-        )
+    # -- users -----------------------------------------------------------------------
 
-    def _old_known(self, y: int) -> Ids:
-        """The identities of a node, before."""
-        if self._seen is self._sure and self.w.how.get(y, How.FIRST) > How.NEIGHBOURS:
-            return ()
-        return self.w.of(y)
-
-    def _how(self, n: int) -> How:
-        """What the identity of a node is based on, now."""
-        return self.how.get(n, How.FIRST if n in self.parts else self.w.how.get(n, How.FIRST))
-
-    def _callers(self, name: str) -> list[int]:
-        if self._new_callers is None:
-            found: defaultdict[str, list[int]] = defaultdict(list)
-            for _, _, now in self.w.changes:
-                for n in now.values():
-                    for k in called(self.w.present(n)):
-                        found[k].append(n)
-            self._new_callers = found
-        return self._new_callers.get(name) or list(self.w.callers.get(name, ()))
-
-    def _old_outer(self, k: int) -> int:
-        while k in self.w.outside:
-            k = self.w.outside[k]
-        return k
-
-    def _used(self, n: int, y: int) -> float:
+    def _by_users(self, node: int, old: int) -> float:
         """How similar the uses of both are: the same user in the same place counts most."""
-        new = self._new_uses(n)
-        old = self._old_uses(y)
-        if not new or not old:
+        now = self._uses(node)
+        if old not in self._uses_before:
+            self._uses_before[old] = self._uses_of_before(old)
+        before = self._uses_before[old]
+        if not now or not before:
             return 0.0
-        if new & old:
-            return 4.0 * len(new & old) / min(len(new), len(old))
-        a = {f for f, _, _ in new}
-        b = {f for f, _, _ in old}
-        return 1.5 * len(a & b) / min(len(a), len(b))
+        if now & before:
+            return 4.0 * len(now & before) / min(len(now), len(before))
+        some, others = {user for user, _, _ in now}, {user for user, _, _ in before}
+        return 1.5 * len(some & others) / min(len(some), len(others))
 
-    def _new_uses(self, n: int) -> set[tuple[int, str, int]]:
-        out: set[tuple[int, str, int]] = set()
-        w = self.w
-        level, seen = [n], {n}
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                users = self.users.get(k, ()) if k in self.at else w.users.get(k, ())
-                for m in (*users, *self.inside.get(k, ())):
-                    if m in seen:
-                        continue
-                    seen.add(m)
-                    ids = self._known(m)
-                    line = w.present(m)
-                    if line.opcode == "fusion" and self.inside.get(k):
-                        continue
-                    if not ids or m in self.outside:
-                        following.append(m)
-                        continue
-                    at = w.present_operands(m).index(k) if k in w.present_operands(m) else -1
-                    out.update((w.main.get(i, i), line.opcode, at) for i in ids)
-            level = following[:_WIDTH]
-            if not level or len(out) > _WIDTH:
-                break
-        return out
+    def _uses(self, node: int) -> set[Use]:
+        state, walk = self.state, self.walk
 
-    def _old_uses(self, y: int) -> set[tuple[int, str, int]]:
-        w = self.w
-        known = self._seen.old_used.get(y)
-        if known is not None:
-            return known
-        out: set[tuple[int, str, int]] = set()
-        level, seen = [y], {y}
-        for _ in range(_DEPTH):
-            following: list[int] = []
-            for k in level:
-                for m in (*w.users.get(k, ()), *w.inside.get(k, ())):
-                    if m in seen or m not in w.line:
-                        continue
-                    seen.add(m)
-                    line = w.line[m]
-                    if line.opcode == "fusion" and w.inside.get(k):
-                        continue
-                    ids = self._old_known(m)
-                    if not ids or m in w.outside:
-                        following.append(m)
-                        continue
-                    at = w.operands[m].index(k) if k in w.operands[m] else -1
-                    out.update((w.main.get(i, i), line.opcode, at) for i in ids)
-            level = following[:_WIDTH]
-            if not level or len(out) > _WIDTH:
-                break
-        self._seen.old_used[y] = out
-        return out
+        def users(of: int) -> Iterable[int]:
+            own = state.users.get(of, ()) if of in state.order else walk.users.get(of, ())
+            return (*own, *state.inside.get(of, ()))
+
+        def use(user: int, of: int) -> set[Use] | None:
+            if walk.present(user).opcode == "fusion" and state.inside.get(of):
+                return set()
+            if not self._known_of(user) or user in state.outside:
+                return None
+            operands = walk.present_operands(user)
+            return self._use(walk.present(user).opcode, self._known_of(user), operands, of)
+
+        return _used(node, users, use)
+
+    def _uses_of_before(self, old: int) -> set[Use]:
+        walk = self.walk
+
+        def users(of: int) -> Iterable[int]:
+            return (
+                m for m in (*walk.users.get(of, ()), *walk.inside.get(of, ())) if m in walk.line
+            )
+
+        def use(user: int, of: int) -> set[Use] | None:
+            if walk.line[user].opcode == "fusion" and walk.inside.get(of):
+                return set()
+            if not self._known_before(user) or user in walk.outside:
+                return None
+            operands = walk.operands[user]
+            return self._use(walk.line[user].opcode, self._known_before(user), operands, of)
+
+        return _used(old, users, use)
+
+    def _use(self, opcode: str, ids: Ids, operands: Sequence[int], of: int) -> set[Use]:
+        at = operands.index(of) if of in operands else -1
+        return {(self.walk.main.get(i, i), opcode, at) for i in ids}
 
 
-def _alike(a: frozenset[int], b: frozenset[int]) -> float:
-    return len(a & b) / max(len(a), len(b), 1)
+def _used(
+    node: int,
+    users: Callable[[int], Iterable[int]],
+    use: Callable[[int, int], set[Use] | None],
+) -> set[Use]:
+    """The uses of a node; ``use`` gives None for a user that is not known, whose users count."""
+    out: set[Use] = set()
+    level, seen = [node], {node}
+    for _ in range(_DEPTH):
+        following: list[int] = []
+        for of in level:
+            for user in users(of):
+                if user in seen:
+                    continue
+                seen.add(user)
+                found = use(user, of)
+                if found is None:
+                    following.append(user)
+                else:
+                    out |= found
+        level = following[:_WIDTH]
+        if not level or len(out) > _WIDTH:
+            break
+    return out
+
+
+def _alike(some: frozenset[int], others: frozenset[int]) -> float:
+    return len(some & others) / max(len(some), len(others), 1)

@@ -14,14 +14,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ....hlo.collective_kinds import is_collective
-from ....readers.hlo.pass_lines import called
-
-if TYPE_CHECKING:
-    from ....readers.hlo.pass_lines import Body, Line
-    from .walk import IdentityWalk
+from ....readers.hlo.pass_lines import Body, Line, called
+from .walk import IdentityWalk
 
 Calls = tuple[int, ...]
 _INDEX = re.compile(r"\bindex=(\d{1,9})")
@@ -42,7 +38,7 @@ class Pairs:
     def __init__(
         self, walk: IdentityWalk, fresh: dict[int, bool], outside: dict[int, int], anew: bool
     ) -> None:
-        self.w, self.fresh, self.outside = walk, fresh, outside
+        self.walk, self.fresh, self.outside = walk, fresh, outside
         self.of: dict[int, dict[tuple[int, Calls], None]] = {}
         self._seen: set[tuple[int, int, Calls]] = set()
         self._queue: deque[tuple[int, int, Calls]] = deque()
@@ -55,23 +51,23 @@ class Pairs:
     # -- where to begin --------------------------------------------------------------
 
     def _anchors(self, only_entry: bool) -> Iterator[tuple[int, int]]:
-        w = self.w
-        for _, was, now in w.changes:
+        walk = self.walk
+        for _, was, now in walk.changes:
             if not was or only_entry:
                 continue
             for n in now.values():
-                if n in self.fresh or n not in w.line:
+                if n in self.fresh or n not in walk.line:
                     continue
-                yield from self._differ(w.present_operands(n), w.operands.get(n, ()))
-                a, b = w.present(n), w.line[n]
+                yield from self._differ(walk.present_operands(n), walk.operands.get(n, ()))
+                a, b = walk.present(n), walk.line[n]
                 if a.attributes != b.attributes:
                     yield from self._results(a, b)
-        for name, body in w.before.items():
-            place = w.place_of[name]
-            before = w.names_before.get(place)
+        for name, body in walk.before.items():
+            place = walk.place_of[name]
+            before = walk.names_before.get(place)
             if only_entry and not body.entry:
                 continue
-            if before is not None and w.prior[before] is not body:
+            if before is not None and walk.prior[before] is not body:
                 root, old_root = self._root(name), self._old_root(before)
                 if root is not None and old_root is not None:
                     yield root, old_root
@@ -97,12 +93,12 @@ class Pairs:
         return not _passes(old) or line.opcode in ("copy", "bitcast")
 
     def _root(self, name: str) -> int | None:
-        w = self.w
-        return _result(name, w.before, w.place_of, w.alive)
+        walk = self.walk
+        return _result(name, walk.before, walk.place_of, walk.alive)
 
     def _old_root(self, name: str) -> int | None:
-        w = self.w
-        return _result(name, w.prior, w.prior_place_of, w.prior_alive)
+        walk = self.walk
+        return _result(name, walk.prior, walk.prior_place_of, walk.prior_alive)
 
     # -- walking ---------------------------------------------------------------------
 
@@ -121,7 +117,7 @@ class Pairs:
             if n in self.outside:
                 n = self.outside[n]
                 continue
-            line = self.w.present(n)
+            line = self.walk.present(n)
             if line.opcode == "get-tuple-element":
                 following = self._part(n, depth)
             elif line.opcode in ("fusion", "call") and n in self.fresh:  # the other side: _is_gone
@@ -135,23 +131,23 @@ class Pairs:
 
     def _part(self, n: int, depth: int) -> int | None:
         """What an element was put into its tuple as; None if that is not known."""
-        w = self.w
-        operands = w.present_operands(n)
+        walk = self.walk
+        operands = walk.present_operands(n)
         if not depth or not operands:
             return None
         source = self._through(operands[0], depth - 1)
-        parts, k = w.present_operands(source), element(w.present(n))
-        is_there = w.present(source).opcode == "tuple" and 0 <= k < len(parts)
+        parts, k = walk.present_operands(source), element(walk.present(n))
+        is_there = walk.present(source).opcode == "tuple" and 0 <= k < len(parts)
         return parts[k] if is_there else None
 
     def _old_through(self, y: int, calls: Calls, depth: int = 8) -> tuple[int, Calls]:
-        w = self.w
+        walk = self.walk
         for _ in range(_DEPTH):
-            line = w.line.get(y)
+            line = walk.line.get(y)
             if line is None:
                 break
             if line.opcode == "parameter" and calls and line.arguments.isdecimal():
-                given, k = w.operands.get(calls[-1], ()), int(line.arguments)
+                given, k = walk.operands.get(calls[-1], ()), int(line.arguments)
                 if k >= len(given):
                     break
                 y, calls = given[k], calls[:-1]
@@ -171,27 +167,27 @@ class Pairs:
         return y, calls
 
     def _old_part(self, y: int, calls: Calls, depth: int) -> tuple[int, Calls] | None:
-        w = self.w
-        operands = w.operands.get(y, ())
+        walk = self.walk
+        operands = walk.operands.get(y, ())
         if not depth or not operands:
             return None
         source, within = self._old_through(operands[0], calls, depth - 1)
-        if source not in w.line or w.line[source].opcode != "tuple":
+        if source not in walk.line or walk.line[source].opcode != "tuple":
             return None
-        parts, k = w.operands[source], element(w.line[y])
+        parts, k = walk.operands[source], element(walk.line[y])
         return (parts[k], within) if 0 <= k < len(parts) else None
 
     def _is_gone(self, y: int) -> bool:
-        w = self.w
-        return w.steps.nodes[y].last <= w.row or y in self.fresh
+        walk = self.walk
+        return walk.steps.nodes[y].last <= walk.row or y in self.fresh
 
     def _pair(self, n: int, y: int, calls: Calls) -> None:
-        w = self.w
-        line, old = w.present(n), w.line.get(y)
+        walk = self.walk
+        line, old = walk.present(n), walk.line.get(y)
         if old is None:
             return
         self.of.setdefault(n, {})[y, calls] = None
-        a, b = w.present_operands(n), w.operands.get(y, ())
+        a, b = walk.present_operands(n), walk.operands.get(y, ())
         if line.opcode == old.opcode and len(a) == len(b):
             for o, p in zip(a, b, strict=True):
                 self._push(o, p, calls)
@@ -200,9 +196,9 @@ class Pairs:
             return
         if line.opcode == old.opcode == "tuple":
             # a loop that carries more or less than before
-            named = {(x.dense, x.op_name): p for p in b if (x := w.line[p]).op_name}
+            named = {(x.dense, x.op_name): p for p in b if (x := walk.line[p]).op_name}
             for o in a:
-                x = w.present(o)
+                x = walk.present(o)
                 if (x.dense, x.op_name) in named:
                     self._push(o, named[x.dense, x.op_name], calls)
             return

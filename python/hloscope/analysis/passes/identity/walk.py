@@ -7,20 +7,18 @@
     %mul.6  "g/mul"                                  same operands and users
 
 XLA copies the metadata of what it replaces, so the op name gives the candidates; if there are
-several, their operands, users, shapes, stack frames and names decide (``identity_row.py``). What
+several, their operands, users, shapes, stack frames and names decide (``resolve.py``). What
 has no op name was made by XLA, as in programs with marks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 
-from ....readers.hlo.pass_lines import Body, Line, Reader, called
+from ....readers.hlo.pass_lines import Body, Line, called
 from ..follow import PassWalk
 from .how import How
 from .op_names import components
-from .row import Row
 
 Ids = tuple[int, ...]
 # Written before an operation to prepare its operands: several instructions for one equation.
@@ -72,6 +70,7 @@ class IdentityWalk(PassWalk):
         return out
 
     def step(self, row: int, bodies: list[Body]) -> None:
+        """Follows the nodes; ``before`` and the like become those of this row."""
         self.changes = []
         self.row = row
         self.names_before = {p: n for n, p in self.place_of.items()}
@@ -81,11 +80,6 @@ class IdentityWalk(PassWalk):
             self.place_of,
         )
         super().step(row, bodies)
-        if row == 0:
-            self._first()
-        else:
-            Row(self, row).resolve()
-        self._remember()
 
     def of(self, node: int) -> Ids:
         """The first instructions that a node comes from, as far as known."""
@@ -103,7 +97,8 @@ class IdentityWalk(PassWalk):
     def present_operands(self, node: int) -> tuple[int, ...]:
         return self.steps.versions[self.steps.nodes[node].versions[-1]].operands
 
-    def _first(self) -> None:
+    def begin(self) -> None:
+        """The instructions of the first row come from themselves."""
         for _, _, now in self.changes:
             for n in now.values():
                 line = self.present(n)
@@ -134,7 +129,7 @@ class IdentityWalk(PassWalk):
             self.helper.setdefault((n, other.opcode), o)
             waiting += [k for k in self.present_operands(o) if k not in waiting]
 
-    def _remember(self) -> None:
+    def remember(self) -> None:
         """The present becomes the past."""
         for k, (_, _, now) in enumerate(self.changes):
             order = k << 24
@@ -177,16 +172,3 @@ class IdentityWalk(PassWalk):
             self.callers[name].pop(n, None)
         for name in called(line) if line is not None else ():
             self.callers[name][n] = None
-
-
-def follow_identity(
-    texts: Sequence[Callable[[], str]], progress: Callable[[int, int], None] | None = None
-) -> IdentityWalk:
-    """Follows the instructions of a module's dumps; ``progress`` may raise to stop."""
-    walk = IdentityWalk(len(texts))
-    reader = Reader()
-    for row, text in enumerate(texts):
-        if progress is not None:
-            progress(row, len(texts))
-        walk.step(row, reader.read(text()))
-    return walk
