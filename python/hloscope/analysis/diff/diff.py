@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...hlo import Computation, Instruction, Module
+from ...hlo import Computation, Instruction, Module, opcodes
 from ...hlo.texts.listed import shortened
 from ..base.captured import Captured
 from ..base.lines.frames import own_line
@@ -30,7 +30,7 @@ from .places import by_line, by_scope
 from .result import Diff
 
 # Instructions that hold values together and do nothing: only the number that differ is given.
-PLUMBING = frozenset({"tuple", "get-tuple-element", "bitcast"})
+PLUMBING = opcodes.BUNDLES | {"bitcast"}
 
 
 def diff(a: Captured, b: Captured) -> Diff:

@@ -12,12 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from ...hlo import opcodes
 from ...readers.hlo.pass_lines import Body, Line
 
 T = TypeVar("T")
 _STEM = re.compile(r"(?:\.(?:\d+|clone|remat\d*))+\Z")
 _NAME = re.compile(r"%[^\s,(){}=\"]+")
-_CARRIES = frozenset(["parameter", "tuple", "get-tuple-element", "constant"])
+_CARRIES = opcodes.BUNDLES | opcodes.GIVEN
 
 
 def stem(name: str) -> str:

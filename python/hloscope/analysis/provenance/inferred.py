@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from ...hlo import Instruction, Module, Operation, Origin, Origins
+from ...hlo import Instruction, Module, Operation, Origin, Origins, opcodes
 from ...readers.hlo.pass_lines import called
 from ..passes.identity.follow import follow_identity
 from ..passes.identity.how import How
 from ..passes.identity.walk import IdentityWalk
 from ..passes.passes import Passes
 
-_NO_OPERATION = frozenset(["parameter", "tuple", "get-tuple-element"])
+_NO_OPERATION = opcodes.BUNDLES | {"parameter"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from ....hlo import opcodes
 from .how import How
 from .parts import Wholes
 from .state import Question, RowState
 from .walk import Ids
 
 # What has no op name unless it was inlined from a call that has one.
-NAMELESS = frozenset(
-    ["constant", "parameter", "tuple", "get-tuple-element", "broadcast", "iota", "bitcast"]
-)
+NAMELESS = opcodes.BUNDLES | opcodes.GIVEN | {"broadcast", "bitcast"}
 _LOOPS = 6  # most loops in one another through which an inlined call is looked for
 Answers = dict[Ids, How]  # each with what it is based on
 

@@ -15,6 +15,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from ....hlo import opcodes
 from ....hlo.collective_kinds import is_collective
 from ....readers.hlo.pass_lines import Body, Line, called
 from .walk import IdentityWalk
@@ -27,9 +28,9 @@ _SAYS_SHARDING = re.compile(
 _DEPTH = 24
 _AT_LEAST = 4096  # pairs, for a few instructions
 # One operand in, the same values out.
-PASSING = frozenset(["bitcast", "copy", "reshape", "transpose", "convert", "broadcast"])
+PASSING = opcodes.REPEATED
 # What the partitioner inserts before and after an operation, to cut or join its arrays.
-CUTTING = frozenset(["dynamic-slice", "slice", "pad", "select"])
+CUTTING = opcodes.SLICES | {"pad", "select"}
 
 
 class Pairs:

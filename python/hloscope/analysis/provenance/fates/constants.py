@@ -20,12 +20,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from ....hlo import Instruction, Module, Operation
+from ....hlo import Instruction, Module, Operation, opcodes, walk
 from .fate import Fate, FateCause, FateKind, Named, hlo_opcode
 
-_DEPTH = 24
 _MOST = 64
-_THROUGH = frozenset(["broadcast", "reshape", "bitcast", "copy", "convert", "transpose"])
+_SAME = opcodes.REPEATED | opcodes.CALLS | opcodes.FUSIONS
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan)|true|false")
 _FORMATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
@@ -138,30 +137,13 @@ class Constants:
 
     def _behind(self, i: Instruction, element: int = -1) -> Iterator[Instruction]:
         """The instructions that have the same value, in any form; or that element of a tuple."""
-        todo, seen = [(i, element, _DEPTH)], set()
-        while todo:
-            i, element, depth = todo.pop()
-            if not depth or (i.index, element) in seen:
-                continue
-            seen.add((i.index, element))
-            if i.opcode == "parameter":
-                number = int(i.argument_text) if i.argument_text.isdecimal() else -1
-                for c in self._calls.get(i.computation.name, ())[:_MOST]:
-                    if 0 <= number < len(c.operands):
-                        todo.append((c.operands[number], element, depth - 1))
-            elif i.opcode == "get-tuple-element" and element < 0:
-                k = i.tuple_index
-                if k is not None and i.operands:
-                    todo.append((i.operands[0], k, depth - 1))
-            elif i.opcode == "tuple" and 0 <= element < len(i.operands):
-                todo.append((i.operands[element], -1, depth - 1))
-            elif i.opcode in ("fusion", "call"):
-                roots = [c.root for _, c in i.called if c.root is not None]
-                todo += [(root, element, depth - 1) for root in roots]
-            elif i.opcode in _THROUGH and i.operands:
-                todo.append((i.operands[0], element, depth - 1))
-            elif element < 0:
-                yield i
+        if element < 0 and i.shape.is_tuple:
+            yield i
+            return
+        value = walk.Position(i, (element,) if element >= 0 else ())
+        for position in walk.sources(value, _SAME, inside_fusions=True):
+            if not position.element:
+                yield position.instruction
 
 
 def _callers(module: Module) -> dict[str, list[Instruction]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ....hlo import Instruction, Operation
+from ....hlo import Instruction, Operation, opcodes, walk
 from ....hlo.texts.listed import listed
 from ...text.units import printed
 
@@ -22,16 +22,12 @@ _OPCODES = {
     "dynamic_reshape": "reshape", "real_dynamic_slice": "slice", "round_nearest_afz":
     "round-nearest-afz", "bitcast_convert": "bitcast-convert",
 }  # fmt: skip
-_CONSTANT = frozenset(["constant", "iota"])
-_THROUGH = frozenset(["broadcast", "reshape", "bitcast", "convert", "copy", "transpose"])
 _MOST_PRINTED = 200  # fates of one program, as text
 
 
-def is_constant(i: Instruction, depth: int = 4) -> bool:
+def is_constant(i: Instruction) -> bool:
     """A constant, or one in another form."""
-    if i.opcode in _CONSTANT:
-        return True
-    return depth > 0 and i.opcode in _THROUGH and is_constant(i.operands[0], depth - 1)
+    return walk.source(i, opcodes.REPEATED).instruction.opcode in opcodes.LITERALS
 
 
 def hlo_opcode(opcode: str) -> str:
@@ -190,8 +186,8 @@ class Fate:
 
 def _opcodes(fate: Fate) -> str:
     """``as dot, copy (%dot.3 and 2 more)``: in brackets those of the optimised program."""
-    opcodes = ", ".join(dict.fromkeys(n.opcode for n in fate.names))
-    return f"as {opcodes}" + (f" ({names(fate.instructions)})" if fate.instructions else "")
+    found = ", ".join(dict.fromkeys(n.opcode for n in fate.names))
+    return f"as {found}" + (f" ({names(fate.instructions)})" if fate.instructions else "")
 
 
 def _constant(fate: Fate) -> str:

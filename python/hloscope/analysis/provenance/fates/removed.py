@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ....hlo import Instruction, Module, Operation
+from ....hlo import Instruction, Module, Operation, opcodes
 from .fate import Fate, FateCause, FateKind, Named, combined, hlo_opcode, is_constant
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...passes.row import Pass
 
 _DEPTH = 12
-_CARRIES = ("parameter", "constant", "tuple", "get-tuple-element")
+_CARRIES = opcodes.BUNDLES | opcodes.GIVEN
 _BACK = 5  # snapshots before what removed it, in which something else may have taken its place
 IMPORT = "StableHLO's simplifier (before XLA's first pass)"
 _LOOPS = ("while", "case", "if")
