@@ -24,7 +24,8 @@ class CollectiveKind:
 
     ``passes`` is how often the payload goes round a ring. ``payload`` says what S is: bytes of
     all operands, of the first one, or of the result. ``reduces``: values are combined by a
-    computation. ``reshards``: values stay the same and only move, as a
+    computation. ``gathers``: the result is the parts of all members put together; ``scatters``:
+    each member keeps its part of the result. ``reshards``: values stay the same and only move, as a
     change of sharding needs. ``is_async``: has -start and -done opcodes of its own;
     ``start_is_value``: its -start has the shape of the result, not a tuple of operands and
     results. ``has_global_ids``: use_global_device_ids says whether groups hold replicas or
@@ -37,6 +38,8 @@ class CollectiveKind:
     passes: int = 1
     payload: Literal["operands", "first operand", "result"] = "operands"
     reduces: bool = False
+    gathers: bool = False
+    scatters: bool = False
     reshards: bool = False
     is_async: bool = False
     start_is_value: bool = False
@@ -48,9 +51,24 @@ class CollectiveKind:
         """Its opcode, and those of its asynchronous halves."""
         return (self.name, f"{self.name}-start", f"{self.name}-done")[: 3 if self.is_async else 1]
 
+    @property
+    def reduces_whole(self) -> bool:
+        """Whether every member gets all of what is reduced."""
+        return self.reduces and not self.scatters
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether every member sends a piece of one value to each other."""
+        return self.pattern == "exchange"
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether source-target pairs say who sends to whom, instead of groups."""
+        return self.pattern == "pairs"
+
     def wire_bytes(self, payload: float, members: int) -> float:
         """Bytes that one device sends in one execution; nothing in a group of one."""
-        if self.pattern == "pairs":
+        if self.is_pairwise:
             return payload
         if members < 2:
             return 0.0
@@ -58,7 +76,7 @@ class CollectiveKind:
 
     def steps(self, members: int) -> float:
         """Messages sent one after the other, as a ring behind a switch."""
-        if self.pattern == "pairs":
+        if self.is_pairwise:
             return 1.0
         return float(self.passes * max(0, members - 1))
 
@@ -76,10 +94,10 @@ KINDS: dict[str, CollectiveKind] = {
             start_is_value=True, has_global_ids=True,
         ),
         CollectiveKind(
-            "all-gather", "ring", payload="result", reshards=True, is_async=True,
+            "all-gather", "ring", payload="result", gathers=True, reshards=True, is_async=True,
             has_global_ids=True,
         ),
-        CollectiveKind("reduce-scatter", "ring", reduces=True, has_global_ids=True),
+        CollectiveKind("reduce-scatter", "ring", reduces=True, scatters=True, has_global_ids=True),
         CollectiveKind("all-to-all", "exchange", reshards=True),
         CollectiveKind("collective-permute", "pairs", reshards=True, is_async=True),
         CollectiveKind("collective-broadcast", "chain"),
@@ -102,6 +120,20 @@ def split(opcode: str) -> tuple[str, str] | None:
         if opcode.endswith(form) and opcode[: -len(form)] in KINDS:
             return opcode[: -len(form)], form
     return (opcode, "") if opcode in KINDS else None
+
+
+# Of what is no collective: all columns say no.
+_NONE = CollectiveKind("", "chain")
+
+
+def kind_of(opcode: str) -> CollectiveKind:
+    """The row of a kind, of its opcode, or of half of one; for anything else one without a name
+    that says no to everything.
+
+    So ``kind_of(row.kind).gathers`` asks what a kind does instead of what it is called.
+    """
+    found = split(opcode)
+    return KINDS[found[0]] if found is not None else _NONE
 
 
 def is_collective(opcode: str) -> bool:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .barriers import BARRIERS
 from .collective_kinds import KINDS
+from .opcodes import BARRIERS
 from .parts import FrameTable, parse_metadata, split_attributes, unescape
 from .texts.regex import regex
 

@@ -50,7 +50,7 @@ class Effect(StrEnum):
     MULTIPLIES = "contracts dimensions of two arrays"
     MIXES = "computes every element from many"
     COMMUNICATES = "exchanges values with other devices or the host"
-    CALLS_LIBRARY = "does what its target says, see ``acts_as``"
+    CALLS_LIBRARY = "does what its target says"
     PARAMETER = "is given from outside"
     LITERAL = "is known from the program alone"
     IDENTIFIES = "says which device this is"
@@ -121,9 +121,9 @@ OPCODES: dict[str, Opcode] = {
     for name in names.split()
 }
 
-# Custom calls that do what an opcode does: XLA:TPU's removal of padding, and the pieces of a
-# prefetch put together; placement in memory and marks of shardings change no value.
-_TARGETS = {
+# Custom calls that do what an opcode does, by target: XLA:TPU's removal of padding, and the pieces
+# of a prefetch put together; placement in memory and marks of shardings change no value.
+OF_TARGET = {
     "ZeroCrop": "slice",
     "ConcatBitcast": "concatenate",
     **dict.fromkeys(
@@ -134,13 +134,6 @@ _TARGETS = {
         "copy",
     ),
 }
-
-
-def acts_as(opcode: str, custom_call_target: str | None) -> str:
-    """The opcode itself; for a custom call with a known target the opcode that does the same."""
-    if opcode == "custom-call" and custom_call_target in _TARGETS:
-        return _TARGETS[custom_call_target]
-    return opcode
 
 
 def async_half(opcode: str) -> tuple[str, str] | None:
@@ -200,5 +193,7 @@ LOOPS = that(Effect.LOOPS)
 BRANCHES = that(Effect.BRANCHES)
 CALLS = that(Effect.CALLS)
 FUSIONS = that(Effect.FUSES)
+# Call one computation: operand k is its parameter k, and its root is the result.
+DIRECT_CALLS = frozenset({"call", "fusion", "call-start", "async-start"})
 CONTROL = LOOPS | BRANCHES | CALLS  # run the computations that they call
 ANYTHING = that(*Effect)

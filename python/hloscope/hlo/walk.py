@@ -14,11 +14,14 @@ both halves of asynchronous operations.
     forward(value, through)   all positions that hold it, nearest first
     uses(value, through)      what uses it for something else
 
-``through`` is a class of opcodes, or a predicate of an instruction for what an opcode cannot say.
-Tuples are always looked into. ``LOOPS``, ``BRANCHES``, ``CALLS`` and ``FUSIONS`` in ``through``
-cross into and out of computations; without ``LOOPS`` a walk stays within one trip. A fusion is
-passed when everything on the way through it is in ``through``, and is otherwise an end itself;
-``inside_fusions=True`` goes on among what it fuses.
+``through`` is a class of opcodes, and tuples are always looked into; or, for what an opcode cannot
+say, a predicate that is asked about every instruction, tuples as well. ``LOOPS``, ``BRANCHES``,
+``CALLS`` and ``FUSIONS`` in ``through`` cross into and out of computations; without ``LOOPS`` a
+walk stays within one trip. A fusion is passed when everything on the way through it is in
+``through``, and is otherwise an end itself; ``inside_fusions=True`` goes on among what it fuses.
+
+A walk follows data: of a ``dynamic-slice`` the array, not the offsets, of a ``select`` not the
+predicate. ``dependencies=True`` follows all of what a value depends on.
 
     from ..hlo import opcodes, walk
 
@@ -38,7 +41,7 @@ from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from .opcodes import LITERALS, acts_as, async_half, data_operands
+from .opcodes import BUNDLES, DIRECT_CALLS, LITERALS, OF_TARGET, async_half, data_operands
 
 if TYPE_CHECKING:
     from .module import Computation, Instruction
@@ -79,13 +82,14 @@ def back(
     where: Callable[[Position], bool] | None = None,
     reach: int = MOST,
     inside_fusions: bool = False,
+    dependencies: bool = False,
 ) -> Iterator[Position]:
     """``value`` and all positions it is made from, nearest first, each once.
 
     ``where`` leaves out positions, with all that is only reached by them. ``reach`` is the most
     steps from ``value``, for a caller that means its neighbourhood.
     """
-    step = _Walk(through, inside_fusions).before
+    step = _Walk(through, inside_fusions, dependencies).before
     for position, _ in _visit(value, step, where, reach):
         yield position
 
@@ -97,9 +101,10 @@ def sources(
     where: Callable[[Position], bool] | None = None,
     reach: int = MOST,
     inside_fusions: bool = False,
+    dependencies: bool = False,
 ) -> Iterator[Position]:
     """The positions of ``back`` from which ``through`` does not lead further."""
-    step = _Walk(through, inside_fusions).before
+    step = _Walk(through, inside_fusions, dependencies).before
     for position, is_end in _visit(value, step, where, reach):
         if is_end:
             yield position
@@ -130,9 +135,10 @@ def forward(
     where: Callable[[Position], bool] | None = None,
     reach: int = MOST,
     inside_fusions: bool = False,
+    dependencies: bool = False,
 ) -> Iterator[Position]:
     """``value`` and all positions that hold it, or what ``through`` makes of it, nearest first."""
-    walk = _Walk(through, inside_fusions)
+    walk = _Walk(through, inside_fusions, dependencies)
     for position, _ in _visit(value, lambda p: walk.after(p)[0], where, reach):
         yield position
 
@@ -144,9 +150,10 @@ def uses(
     where: Callable[[Position], bool] | None = None,
     reach: int = MOST,
     inside_fusions: bool = False,
+    dependencies: bool = False,
 ) -> Iterator[Use]:
     """What uses ``value``, or what ``through`` makes of it, for something else; nearest first."""
-    walk = _Walk(through, inside_fusions)
+    walk = _Walk(through, inside_fusions, dependencies)
     found: deque[Use] = deque()
     seen: set[tuple[int, int]] = set()
 
@@ -161,6 +168,16 @@ def uses(
             if (use.instruction.index, use.operand) not in seen:
                 seen.add((use.instruction.index, use.operand))
                 yield use
+
+
+def acts_as(i: Instruction) -> str:
+    """The opcode by what an instruction does to its operand: of a known custom call the opcode
+    that does the same; a broadcast that repeats nothing is a reshape."""
+    if i.opcode == "custom-call":
+        return OF_TARGET.get(i.custom_call_target or "", i.opcode)
+    if i.opcode == "broadcast" and i.operands and i.shape.elements == i.operands[0].shape.elements:
+        return "reshape"
+    return i.opcode
 
 
 def _at(value: Instruction | Position) -> Position:
@@ -190,9 +207,10 @@ def _visit(
 class _Walk:
     """Single steps back and forth for one ``through``."""
 
-    def __init__(self, through: Through, inside_fusions: bool) -> None:
+    def __init__(self, through: Through, inside_fusions: bool, dependencies: bool = False) -> None:
         self.through = through
         self.inside_fusions = inside_fusions
+        self.dependencies = dependencies
         self.depth = 0
         self.meets = False
 
@@ -200,9 +218,15 @@ class _Walk:
         """Whether a value may be followed through an instruction."""
         if callable(self.through):
             return self.through(i)
-        if i.opcode == "custom-call":
-            return acts_as(i.opcode, i.custom_call_target) in self.through
-        return i.opcode in self.through
+        return i.opcode in BUNDLES or acts_as(i) in self.through
+
+    def _data(self, i: Instruction, opcode: str) -> range | tuple[int, ...]:
+        """The operands that a walk follows."""
+        count = len(i.operands)
+        return range(count) if self.dependencies else data_operands(opcode, count)
+
+    def _chooses(self, i: Instruction) -> bool:
+        return self.dependencies and i.opcode == "conditional"
 
     # -- back ----------------------------------------------------------------------------------
 
@@ -214,13 +238,13 @@ class _Walk:
             return self._outside(p)
         if not operands and not _calls(i):
             return []
+        if not self.passes(i):
+            return []
         if opcode == "get-tuple-element":
             k = i.tuple_index
             return [] if k is None else [Position(operands[0], (k, *element), calls)]
         if opcode == "tuple":
             return _elements(operands, element, calls)
-        if not self.passes(i):
-            return []
         if opcode == "while":
             return self._round(i, element, calls)
         if opcode == "fusion":
@@ -229,12 +253,14 @@ class _Walk:
         if half is not None:
             return self._half(p, *half)
         if _calls(i):
-            return [_entered(i, c, element, calls) for c in i.called_computations if c.root]
+            chosen = [Position(o) for o in operands[:1]] if self._chooses(i) else []
+            called = [c for c in i.called_computations if c.root]
+            return [*chosen, *(_entered(i, c, element, calls) for c in called)]
         if element and len(operands) == len(i.shape.tuple_shapes):  # as an all-reduce of several
             return _elements(operands, element, calls)
-        acting = acts_as(opcode, i.custom_call_target) if opcode == "custom-call" else opcode
         rest = element if len(operands) == 1 and operands[0].shape.is_tuple else ()
-        return [Position(operands[k], rest, calls) for k in data_operands(acting, len(operands))]
+        data = self._data(i, acts_as(i))
+        return [Position(operands[k], rest, calls) for k in data]
 
     def _round(
         self, loop: Instruction, element: tuple[int, ...], calls: tuple[Instruction, ...]
@@ -242,7 +268,7 @@ class _Walk:
         """A loop's value: what it starts with, and what each trip returns."""
         body = dict(loop.called).get("body")
         begun = [Position(o, element, calls) for o in loop.operands[:1]]
-        if body is None or body.root is None:
+        if not begun or body is None or body.root is None:
             return begun
         return [*begun, _entered(loop, body, element, calls)]
 
@@ -297,7 +323,7 @@ class _Walk:
             return []
         if len(i.operands) > 1 and rest:
             return _elements(i.operands, rest, calls)
-        data = data_operands(base, len(i.operands)) if which else range(len(i.operands))
+        data = self._data(i, base) if which else range(len(i.operands))
         return [Position(i.operands[k], (), calls) for k in data]
 
     def _outside(self, p: Position) -> list[Position]:
@@ -341,7 +367,7 @@ class _Walk:
         try:
             if self.depth > _NESTED:
                 return None
-            loop = _loop(p)
+            loop = carrying_loop(p)
             if loop is not None:
                 return ahead[0] if self._is_invariant(loop, p.element) else None
             return self._meeting(ahead)
@@ -391,21 +417,25 @@ class _Walk:
     ) -> None:
         _, element, calls = p
         opcode = user.opcode
-        if opcode == "tuple":
+        taken = opcode != "get-tuple-element" or not element or element[0] == user.tuple_index
+        if not taken:  # another element
+            return
+        if not self.passes(user):
+            used.append(Use(user, k, p))
+        elif opcode == "tuple":
             ahead.append(Position(user, (k, *element), calls))
         elif opcode == "get-tuple-element":
-            if not element or element[0] == user.tuple_index:
-                ahead.append(Position(user, element[1:], calls))
-        elif not self.passes(user):
-            used.append(Use(user, k, p))
+            ahead.append(Position(user, element[1:], calls))
         elif opcode == "fusion" and not self.inside_fusions:
             self._through_fusion(p, user, k, ahead, used)
         elif _calls(user):
-            if not self._into(p, user, k, ahead):  # a predicate, or a dump without the computation
+            if k == 0 and self._chooses(user):
+                ahead.append(Position(user))
+            elif not self._into(p, user, k, ahead):  # or a dump without the computation
                 used.append(Use(user, k, p))
         elif (half := async_half(opcode)) is not None:
             self._taken_by_half(p, user, k, half, ahead)
-        elif k not in data_operands(_acting(user), len(user.operands)):
+        elif k not in self._data(user, acts_as(user)):
             used.append(Use(user, k, p))
         elif user.shape.is_tuple and len(user.operands) == len(user.shape.tuple_shapes) > 1:
             ahead.append(Position(user, (k, *element), calls))
@@ -465,7 +495,7 @@ class _Walk:
                 ahead.append(Position(user, element, calls))
             elif element[0] == (0 if base in _RESULT_FIRST else 1):
                 ahead.append(Position(user, element[1:], calls))
-        elif k in data_operands(base, len(user.operands)):
+        elif k in self._data(user, base):
             if not user.shape.is_tuple or user.shape == p.instruction.shape:
                 ahead.append(Position(user, element, calls))
             else:
@@ -491,9 +521,8 @@ class _Walk:
                 for c in roles.values():
                     ahead += [Position(q, element, calls) for q in c.parameters[:1]]
             elif site.opcode in _STARTS:
-                ahead.append(
-                    Position(site, (1, *element) if site.shape.is_tuple else element, calls)
-                )
+                result = (1, *element) if site.shape.is_tuple else element
+                ahead.append(Position(site, result, calls))
             elif _runs(site):
                 ahead.append(Position(site, element, calls))
 
@@ -503,15 +532,9 @@ _RESULT_FIRST = ("copy", "send", "recv")
 _STARTS = ("async-start", "call-start")
 
 
-def _acting(i: Instruction) -> str:
-    if i.opcode != "custom-call":
-        return i.opcode
-    return acts_as(i.opcode, i.custom_call_target)
-
-
 def _runs(i: Instruction) -> bool:
     """Whether its value is that of the computation it calls, rather than of applying it."""
-    return i.opcode in ("fusion", "call", "conditional", "map", *_STARTS)
+    return i.opcode in DIRECT_CALLS or i.opcode in ("conditional", "map")
 
 
 def _calls(i: Instruction) -> bool:
@@ -548,8 +571,8 @@ def _entered(
     return Position(called.root, element, (*calls, site) if several else calls)
 
 
-def _loop(p: Position) -> Instruction | None:
-    """The loop whose carried value a position is."""
+def carrying_loop(p: Position) -> Instruction | None:
+    """The loop whose carried value a position is: its result, or its body's parameter."""
     i = p.instruction
     if i.opcode == "while":
         return i

@@ -37,7 +37,7 @@ from ..analysis.report.programs import Call, ProgramRow, Programs
 from ..analysis.report.source import Figures, Source, SourceLine
 from ..analysis.why.compiler_messages import CompilerMessage
 from ..analysis.why.provenance_card import Why
-from ..analysis.why.provenance_origins import Origin
+from ..analysis.why.provenance_origins import AxisOrigin
 from ..api.watched import Compile, Watched
 from ..hlo.buffers import Allocation, Assigned, HeapEvent, HeapTrace, LogicalBuffer
 from ..hlo.shardings.devices import DeviceGroups
@@ -49,6 +49,7 @@ from ..readers import ModuleEntry
 __all__ = [
     "Allocation",
     "Assigned",
+    "AxisOrigin",
     "AxisRef",
     "Breach",
     "Call",
@@ -86,7 +87,6 @@ __all__ = [
     "Memory",
     "MemorySpace",
     "ModuleEntry",
-    "Origin",
     "OriginCard",
     "ParameterCopy",
     "Part",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.text.units import duration, exact_size, quantity, size, spanned
+from ..hlo import opcodes
 from ..hlo.parts import printable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _work(s: Summary, capture: Capture) -> list[Row]:
     from ..analysis.base.labels.families import FAMILIES, families
 
     module = capture.module
-    inside = {"fusion", "async-start", "async-update", "async-done", "call"}
+    inside = opcodes.FUSIONS | opcodes.CALLS
     found = Counter(
         FAMILIES[f].label
         for f, i in zip(families(module).tolist(), module.instructions, strict=True)

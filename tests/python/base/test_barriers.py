@@ -16,7 +16,7 @@ from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.base.loops.trips import trip_count
 from hloscope.analysis.base.operands import source_of
 from hloscope.hlo import Target
-from hloscope.hlo.barriers import BARRIERS
+from hloscope.hlo.opcodes import BARRIERS
 
 LOOP = """HloModule m, is_scheduled=true
 

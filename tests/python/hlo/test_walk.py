@@ -53,7 +53,7 @@ HANDED_ON = {
     "slice(x), slice={[0:8],[0:4]}": opcodes.PART_OF_ONE,
     "dynamic-slice(x, n, n), dynamic_slice_sizes={8,4}": opcodes.PART_OF_ONE,
     'custom-call(x), custom_call_target="ZeroCrop"': opcodes.PART_OF_ONE,
-    "broadcast(x), dimensions={0,1}": opcodes.REPEATED,
+    "broadcast(x), dimensions={0,1}": opcodes.SAME_ORDER,  # it repeats nothing
 }
 
 
@@ -72,6 +72,12 @@ def test_a_value_is_followed_through_the_classes_that_contain_its_opcode(text: s
     for each in (c for c in classes if c < smallest):
         assert source(module, "i0", each) == "i0"
         assert used_by(module, "x", each) == {("i0", 0)}
+
+
+def test_a_custom_call_is_what_its_target_does() -> None:
+    module = program(PIECES)
+    assert walk.acts_as(at(module, "one")) == "concatenate"
+    assert walk.acts_as(at(module, "a")) == "slice"
 
 
 ASYNCHRONOUS = """
@@ -257,8 +263,8 @@ def test_a_walk_stops_where_its_caller_says() -> None:
     assert near == {"r", "l1", "l2"}
     no_loop = walk.back(r, every, where=lambda p: p.instruction.opcode != "while")
     assert {p.instruction.name for p in no_loop} == {"r", "l1", "l2"}
-    only_named = walk.back(r, lambda i: i.name in ("r", "l"))
-    assert {p.instruction.name for p in only_named} >= {"x", "y", "s", "t"}
+    only_named = walk.back(r, lambda i: i.name in ("r", "l1"))
+    assert [p.instruction.name for p in only_named] == ["r", "l1", "l2", "l"]
     assert {u.instruction.name for u in walk.uses(at(module, "x"), every, reach=0)} == set()
 
 
@@ -281,3 +287,27 @@ def test_a_damaged_program_ends_a_walk() -> None:
         assert list(walk.back(start, opcodes.ANYTHING))
         assert list(walk.forward(start, opcodes.ANYTHING))
         assert walk.source(start, opcodes.ANYTHING)
+
+
+OFFSETS = """
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  d = u32[] partition-id()
+  n = s32[] convert(d)
+  p = pred[8] parameter(2)
+  cut = f32[4] dynamic-slice(x, n), dynamic_slice_sizes={4}
+  one = f32[8] select(p, x, y)
+  ROOT r = (f32[4], f32[8]) tuple(cut, one) }
+"""
+
+
+def test_a_walk_follows_data_and_offsets_only_as_dependencies() -> None:
+    module = program(OFFSETS)
+    every = opcodes.ANYTHING
+    cut = at(module, "cut")
+    assert {p.instruction.name for p in walk.back(cut, every)} == {"cut", "x"}
+    all_of_it = walk.back(cut, every, dependencies=True)
+    assert {p.instruction.name for p in all_of_it} == {"cut", "x", "n", "d"}
+    assert used_by(module, "p", every) == {("one", 0)}
+    assert used_by(module, "p", every, dependencies=True) == set()

@@ -10,7 +10,7 @@ from typing import Any
 import hloscope as hs
 import pytest
 from hloscope.analysis.why.provenance_causes import Causes, summed_dimensions
-from hloscope.analysis.why.provenance_origins import Origins
+from hloscope.analysis.why.provenance_origins import ShardingOrigins
 from hloscope.hlo import Argument, Target
 from hloscope.hlo.shardings.specs import axis_of, tile_count
 from hloscope.readers.stablehlo.shardy_dump import read_shardy_dump
@@ -43,7 +43,7 @@ OPS = """
 def asked(body: str = OPS, **target: Any) -> tuple[Causes, Any]:
     module = hs.read(text(body)).module
     assert not module.warnings, module.warnings
-    return Causes(Origins(Target(mesh=MESH, **target), module, None)), module
+    return Causes(ShardingOrigins(Target(mesh=MESH, **target), module, None)), module
 
 
 def said(found: list[Any]) -> list[tuple[Any, ...]]:
@@ -189,7 +189,7 @@ def test_steps_that_the_partitioner_devises(
 def test_sizes_that_a_sharding_could_give(elements: int, could: bool) -> None:
     causes, module = asked(TABLE)  # 64·16 over some of axes of 2 and 4
     assert causes._could_be(module.find("table"), elements) is could
-    nowhere = Causes(Origins(Target(), module, None))
+    nowhere = Causes(ShardingOrigins(Target(), module, None))
     assert nowhere._could_be(module.find("table"), elements) is (elements == 1024)
 
 
@@ -270,7 +270,7 @@ PINNED = """
 def test_a_constraint_on_an_argument_is_that_argument() -> None:
     given = Argument("x", (), "float32", spec=(("data",), ()), parameter=0)
     module: Any = hs.read(text(TABLE)).module
-    known = Origins(Target(mesh=MESH, arguments=(given,)), module, read_shardy_dump(PINNED))
+    known = ShardingOrigins(Target(mesh=MESH, arguments=(given,)), module, read_shardy_dump(PINNED))
     found = [known._named(axis, "operand", said, module.find("table")) for axis, said in (
         ("data", "constraint_7"), ("model", "constraint_7"), ("data", "constraint_8"), ("data", "input: 0"),
         ("data", "input: 3"), ("data", "output: 2"), ("data", "input: x"), ("data", "self"))]  # fmt: skip
@@ -278,5 +278,5 @@ def test_a_constraint_on_an_argument_is_that_argument() -> None:
         ("argument", "x"), ("unknown", ""), ("unknown", ""), ("argument", "x"),
         ("argument", "argument 3"), ("output", "[2]"), ("unknown", ""), ("unknown", ""),
     ]  # fmt: skip
-    without = Origins(Target(mesh=MESH), module, None)
+    without = ShardingOrigins(Target(mesh=MESH), module, None)
     assert without._named("data", "operand", "constraint_7", module.find("table")).kind == "unknown"

@@ -10,7 +10,7 @@ import hloscope as hs
 import pytest
 from hloscope.analysis.why.joining import Joining, _near, _who
 from hloscope.analysis.why.partitioned import Partitioned
-from hloscope.analysis.why.provenance_origins import Origins
+from hloscope.analysis.why.provenance_origins import ShardingOrigins
 from hloscope.hlo import Device, StackFrame, Target
 from hloscope.hlo.shardings.devices import DeviceGroups, parse_groups
 from why_written import MESH, text
@@ -49,7 +49,7 @@ def joining() -> Joining:
     """Two slices of four devices each, which the data axis connects."""
     before, after = (hs.read(text(body)).module for body in (BEFORE, AFTER))
     devices = tuple(Device(d, d, slice=d // 4) for d in range(8))
-    origins = Origins(Target(mesh=MESH, devices=devices), before, None)
+    origins = ShardingOrigins(Target(mesh=MESH, devices=devices), before, None)
     rows: Any = [SimpleNamespace(instruction=instruction(), parts=[])]
     return Joining(rows, Partitioned(origins, before, after))
 

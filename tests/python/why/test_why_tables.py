@@ -9,10 +9,14 @@ from typing import Any
 import hloscope as hs
 import pytest
 from hloscope.analysis.why.alignment import Alignment, full_name
-from hloscope.analysis.why.givers import givers
 from hloscope.analysis.why.provenance_card import Why
 from hloscope.analysis.why.provenance_causes import Causes, _explains, _same_kind, summed_dimensions
-from hloscope.analysis.why.provenance_origins import Origin, Origins, callers_of, is_constraint
+from hloscope.analysis.why.provenance_origins import (
+    AxisOrigin,
+    ShardingOrigins,
+    callers_of,
+    is_constraint,
+)
 from hloscope.hlo import StackFrame, Target
 from hloscope.readers.stablehlo.shardy_dump import read_paths, read_shardy_dump
 from why_written import MESH, cards, text, written
@@ -87,7 +91,7 @@ def test_what_an_op_sums_over() -> None:
 
 def test_sizes_of_tiles_and_of_what_is_gathered() -> None:
     module = hs.read(text(OPS)).module
-    asked = Causes(Origins(Target(mesh=MESH), module, None))
+    asked = Causes(ShardingOrigins(Target(mesh=MESH), module, None))
     x = module.find("x")  # 16×64 over a mesh of 2×4
     assert asked._tile((16, 64), (("data",), ("model",))) == 8 * 16
     assert asked._tile((15, 63), (("data",), ("model",))) == 8 * 16  # padded
@@ -175,67 +179,6 @@ def test_origins_that_alike_values_do_not_share_are_not_told() -> None:
     assert apart.origin(("sine", (4, 8), (("data",), ())), "data") is None
 
 
-LOOPS = """
-%body (p: (f32[8], f32[8])) -> (f32[8], f32[8]) {
-  %p = (f32[8], f32[8]) parameter(0)
-  %p0 = f32[8] get-tuple-element(%p), index=0
-  %p1 = f32[8] get-tuple-element(%p), index=1
-  %n = f32[8] negate(%p0)
-  ROOT %r = (f32[8], f32[8]) tuple(%n, %p1)
-}
-%cond (q: (f32[8], f32[8])) -> pred[] {
-  %q = (f32[8], f32[8]) parameter(0)
-  ROOT %yes = pred[] constant(true)
-}
-%twice (a: f32[8], b: f32[8]) -> f32[8] {
-  %a.1 = f32[8] parameter(0)
-  %b.1 = f32[8] parameter(1)
-  ROOT %s = f32[8] add(%a.1, %b.1)
-}
-ENTRY %main (x: f32[8], y: f32[8]) -> f32[8] {
-  %x = f32[8] parameter(0)
-  %y = f32[8] parameter(1)
-  %t = (f32[8], f32[8]) tuple(%x, %y)
-  %w = (f32[8], f32[8]) while(%t), condition=%cond, body=%body
-  %w0 = f32[8] get-tuple-element(%w), index=0
-  %w1 = f32[8] get-tuple-element(%w), index=1
-  %c = f32[8] call(%w0, %w1), to_apply=%twice
-  %o = (f32[8], f32[8]) opt-barrier(%t)
-  %o1 = f32[8] get-tuple-element(%o), index=1
-  %f = f32[8] fusion(%c, %o1), kind=kLoop, calls=%twice.f
-  ROOT %e = f32[8] add(%f, %o1)
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("of", "found"),
-    [
-        ("x", []),
-        ("n", ["p0"]),
-        ("e", ["f", "o1"]),
-        ("p0", ["x", "n"]),  # where it starts, and what each step makes of it
-        ("p1", ["y", "p1"]),
-        ("w0", ["x", "n"]),
-        ("w1", ["y", "p1"]),
-        ("w", ["t", "r"]),  # nothing of the condition
-        ("p", ["t", "r"]),
-        ("q", ["t", "r"]),
-        ("c", ["s"]),
-        ("a.1", ["w0"]),
-        ("b.1", ["w1"]),
-        ("o1", ["y"]),
-    ],
-)
-def test_what_a_value_is_computed_from(of: str, found: list[str]) -> None:
-    body = LOOPS.replace("%twice.f", "%twice2").replace(
-        "ENTRY", "%twice2 (c: f32[8], d: f32[8]) -> f32[8] {\n  %c.1 = f32[8] parameter(0)\n"
-        "  %d.1 = f32[8] parameter(1)\n  ROOT %s.1 = f32[8] multiply(%c.1, %d.1)\n}\nENTRY")  # fmt: skip
-    module = hs.read(text(body)).module
-    assert [i.name for i in givers(module.find(of))] == found
-    assert [i.name for i in givers(module.find("d.1"))] == ["o1"]
-
-
 BEFORE = """
   %x = f32[16,64] parameter(0), sharding=D_  # =x
   %a = f32[16,64] negate(%x), sharding=D_  # 4 neg
@@ -321,7 +264,7 @@ def test_what_is_a_constraint() -> None:
     assert [i.name for i in module.entry.instructions if is_constraint(i)] == ["a"]
 
 
-ORIGIN = Origin("model", "operand", "argument", "w", via=("tanh", "dot"))
+ORIGIN = AxisOrigin("model", "operand", "argument", "w", via=("tanh", "dot"))
 
 
 def test_cards_in_words() -> None:
@@ -368,7 +311,7 @@ why
         "  unknown           nobody knows", "  named after       dot at m.py:3", "  known about them  dot f32[8,8] at m.py:3",
     ]  # fmt: skip
     assert len(str(lost).splitlines()) == 3 + 12
-    assert str(Origin("model", "operand", "unknown")) == "model: origin unknown"
+    assert str(AxisOrigin("model", "operand", "unknown")) == "model: origin unknown"
     assert str(ORIGIN) == "model: argument w"
     plain = both.to_dict()
     assert (plain["unknown"], plain["collective"], plain["line_listed"]) == (None, None, None)

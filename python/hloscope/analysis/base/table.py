@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...hlo import Target
+from ...hlo import Target, opcodes
 from ...hlo.columns import op_name
 from .lines.torch_names import places
 
@@ -96,7 +96,7 @@ class Table:
     @cached_property
     def silent(self) -> NDArray[np.bool_]:
         """Parameters, constants and iotas: sources that say nothing about their users."""
-        return self.by_opcode(lambda o: o in ("parameter", "constant", "iota"), bool)
+        return self.by_opcode(opcodes.GIVEN.__contains__, bool)
 
     def where(self, *names: str) -> Ints:
         """Rows whose opcode is one of ``names``, ascending."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from ...hlo import Instruction, Module, StackFrame
+from ...hlo import Instruction, Module, StackFrame, opcodes
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.shape import ELEMENT_BITS
 from ...hlo.texts.listed import and_more
@@ -206,7 +206,7 @@ def _matches(cap: Captured, what: str) -> Found:
             lambda i: (
                 (
                     any(s.element_type == kind for s in i.shape.leaves())
-                    and i.opcode not in ("get-tuple-element", "tuple", "bitcast", "parameter")
+                    and i.opcode not in _NO_VALUE_OF_ITS_OWN
                 )
                 or (i.opcode == "parameter" and i.computation.is_entry and _has(i, kind))
             ),
@@ -265,6 +265,7 @@ def _opcodes(r: Collective) -> frozenset[str]:
     return frozenset(p.instruction.opcode.removesuffix("-start") for p in r.parts)
 
 
+_NO_VALUE_OF_ITS_OWN = opcodes.BUNDLES | {"bitcast", "parameter"}
 _HOST_OPS = frozenset({"infeed", "outfeed"})
 _HOST_CALLS = ("callback", "host_transfer", "MoveToHost", "MoveToDevice", "SendToHost")
 

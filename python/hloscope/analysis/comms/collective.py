@@ -11,7 +11,7 @@ from ...hlo.shardings.devices import DeviceGroups
 from ..base.lines.frames import own_line
 from ..base.lines.op_name import is_autodiff
 from ..base.loops.branches import Path, span
-from ..base.operands import Source
+from ..base.operands import ValueSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Collective:
     inserted: bool | None  # by the partitioner; False: requested by the program; None: unknown
     op_name: str
     frames: tuple[StackFrame, ...]
-    moves: Source | None
+    moves: ValueSource | None
     inferred: str = ""  # how ``frames`` were inferred if it has no line: "made from `dot.9`"
     most_executions: int | None = None  # how often its branches are reached; None if unknown
     executions_a_trip: int = 1  # … in one trip of each loop of unknown trip count around it

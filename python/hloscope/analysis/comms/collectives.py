@@ -37,7 +37,7 @@ from ..base.lines.op_name import merged_names
 from ..base.loops.branches import branches, heaviest, most_runs, most_runs_a_trip
 from ..base.loops.trips import multiplicity
 from ..base.meshes import module_mesh
-from ..base.operands import Source, source_of
+from ..base.operands import ValueSource, source_of
 from ..base.phases.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
 from ..text.units import printed, size, spanned
@@ -326,7 +326,7 @@ class _Maker:
         """Network: dcn between TPU slices, ici within one of several; '' if there is only one."""
         return ("dcn" if is_between_slices(op) else "ici") if self.slices else ""
 
-    def moved(self, found: Found) -> Source | None:
+    def moved(self, found: Found) -> ValueSource | None:
         """The value that it moves; of several permutes, the most specific one."""
         ops = [f.op for f in found.transfers] or [found.op]
         sources = [source_of(op.operands[0], self.target) for op in ops if op.operands]

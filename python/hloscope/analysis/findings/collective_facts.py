@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from ...hlo import Instruction, Module
-from ...hlo.barriers import BARRIERS
-from ..base.operands import callers
+from ...hlo import Instruction, Module, opcodes, walk
 from ..base.table import per_module
 from ..comms.collective import Collective
 
@@ -30,12 +28,6 @@ def times(row: Collective) -> str:
     return "" if n in (0, 1, None) else f", {row.executions_text} times a step"
 
 
-SAME = frozenset({
-    "get-tuple-element", "bitcast", "reshape", "convert", "copy", "transpose", "copy-start",
-    "copy-done", "all-reduce-done", "bitcast-convert", "tuple", *BARRIERS,
-})  # fmt: skip
-
-
 def moves_constants(row: Collective) -> bool:
     """Whether everything that a row moves is constant.
 
@@ -48,11 +40,12 @@ def moves_constants(row: Collective) -> bool:
     return bool(operands) and all(_is_constant(o) for o in operands)
 
 
-_OWN = ("rng", "partition-id", "replica-id", "infeed", "recv", "custom-call")
-_CALLING = (
-    "while", "conditional", "async", "all-reduce", "reduce-scatter", "reduce-window", "scatter",
-    "select-and-scatter", "sort",
-)  # fmt: skip
+# Differ between devices or runs whatever they are made from, or are not followed: a loop's value
+# differs between its trips.
+_DIFFERS = (
+    opcodes.COMMUNICATION | opcodes.DEVICE_IDS | opcodes.RANDOM | opcodes.LOOPS
+    | opcodes.BRANCHES | {"custom-call", "async-start", "scatter", "sort"}
+) - opcodes.RESHARDS  # fmt: skip
 
 
 @per_module
@@ -64,32 +57,23 @@ def _known(module: Module) -> dict[int, bool]:
 def _is_constant(value: Instruction) -> bool:
     """Whether nothing that a value is computed from differs between devices or runs."""
     known = _known(value.module)
-    stack = [value]
-    while stack:
-        x = stack[-1]
-        if x.index not in known:
-            ahead = _made_from(x)
-            differs = ahead is None or any(known.get(o.index) is False for o in ahead)
-            unknown = [o for o in ahead or () if o.index not in known]
-            if unknown and not differs:
-                stack.append(unknown[0])
-                continue
-            known[x.index] = not differs
-        stack.pop()
+    if value.index not in known:
+        way = walk.back(
+            value, lambda i: i.opcode not in _DIFFERS, inside_fusions=True, dependencies=True,
+            where=lambda p: not known.get(p.instruction.index, False),
+        )  # fmt: skip
+        visited = []
+        for at, *_ in way:
+            visited.append(at.index)
+            differs = at.opcode in _DIFFERS or (at.opcode == "parameter" and not _is_passed(at))
+            if differs or known.get(at.index) is False or len(visited) == walk.MOST:
+                known[value.index] = False
+                return False
+        known.update(dict.fromkeys(visited, True))
     return known[value.index]
 
 
-def _made_from(x: Instruction) -> Sequence[Instruction] | None:
-    """What a value depends on; None if it may differ regardless."""
-    if x.opcode.startswith(_OWN):
-        return None
-    if x.opcode == "parameter":
-        caller = callers(x.module).get(x.computation.index)
-        number = x.parameter_number
-        if caller is None or caller.opcode not in ("fusion", "call") or number is None:
-            return None
-        return caller.operands[number : number + 1]
-    if x.opcode in ("fusion", "call") and x.called_computations:
-        root = x.called_computations[0].root
-        return (root,) if root is not None else ()
-    return None if x.opcode.startswith(_CALLING) else x.operands
+def _is_passed(parameter: Instruction) -> bool:
+    """Whether a parameter has its value from a fusion or a call."""
+    sites = parameter.module.call_sites(parameter.computation)
+    return bool(sites) and all(s.opcode in ("fusion", "call") for s in sites)

@@ -6,16 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ...hlo import Instruction
-from ..base.operands import step_back
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import kind_of
+from ..base.operands import ONE_ARRAY
 from ..comms.collective import Collective
 from ..text.units import size
 from . import limits
-from .collective_facts import SAME, moved, moves_constants, over, sent, times
+from .collective_facts import moved, moves_constants, over, sent, times
 from .facts import Facts
 from .finding import Finding, names
-
-_STEPS = 60
 
 
 def _same_groups(a: Collective, b: Collective) -> bool:
@@ -28,7 +27,7 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
     """One value gathered again over the same axes in the same phase and computation."""
     seen: dict[tuple[object, ...], list[Collective]] = defaultdict(list)
     for row in facts.collectives:
-        if row.kind != "all-gather" or row.moves is None or row.phase == "rematerialised":
+        if not kind_of(row.kind).gathers or row.moves is None or row.phase == "rematerialised":
             continue
         if row.moves.kind not in ("argument", "value") or len(row.parts) != 1:
             continue
@@ -74,27 +73,22 @@ def _phases(rows: list[Collective]) -> str:
     return f", {' and '.join(found)}" if found else ""
 
 
-_PARTS = ("slice", "dynamic-slice", "get-tuple-element")
+_PARTS = opcodes.SLICES | {"get-tuple-element"}
 
 
 def _slice_of(value: Instruction) -> str:
     """Which part of its source a value is, as text; the same text is the same part."""
     parts = []
-    path: list[int] = []
-    at: Instruction | None = value
-    for _ in range(_STEPS):
-        if at is None:
-            break
-        if at.opcode.removesuffix("-start") in _PARTS or _slices(at):
+    for at, *_ in walk.path(value, ONE_ARRAY):
+        if (at.opcode in _PARTS and not at.opcode.endswith("-done")) or _slices(at):
             named = at.attribute("slice") if at.opcode.startswith("slice") else None
             parts.append(named or at.name)
-        at = step_back(at, path)
     return "/".join(parts)
 
 
 def _slices(i: Instruction) -> bool:
     inside = i.called_computations[0].instructions if i.opcode == "fusion" else ()
-    return any(x.opcode in ("slice", "dynamic-slice") for x in inside)
+    return any(x.opcode in opcodes.SLICES for x in inside)
 
 
 def _is_trifle(facts: Facts, wire_bytes: float | None) -> bool:
@@ -140,7 +134,7 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
 
 def reduced_twice(facts: Facts) -> Iterator[Finding]:
     """Sums of two all-reduces over the same devices: adding first halves the transfer."""
-    rows = [row for row in facts.collectives if row.kind == "all-reduce" and _is_sum(row)]
+    rows = [row for row in facts.collectives if kind_of(row.kind).reduces_whole and _is_sum(row)]
     # Values that are one reduced array (or a part of a combined one) and nothing else.
     marks: dict[int, tuple[Collective, Instruction]] = {}
     for row in rows:
@@ -256,7 +250,7 @@ def _parts_of(row: Collective) -> Iterator[Instruction]:
     """The arrays of a reduce as its users take them out: elements, or slices of a flat one."""
     start: Instruction = row.instruction
     for user in start.users:
-        if user.opcode == "all-reduce-done":
+        if user.opcode.endswith("-done"):
             start = user
             break
     taken = [u for u in start.users if u.opcode in ("get-tuple-element", "slice")]
@@ -275,40 +269,16 @@ def _spread(
     marks: dict[int, tuple[Collective, Instruction]],
 ) -> None:
     """Marks what is ``value`` and nothing else, also inside the fusions that use it."""
-    front = [value]
-    for _ in range(_STEPS):
-        ahead: list[Instruction] = []
-        for x in front:
-            if x.index in marks:
-                continue
-            marks[x.index] = mark
-            for user in x.users:
-                if user.opcode in SAME and user.opcode != "tuple" and len(user.operands) == 1:
-                    ahead.append(user)
-                elif user.opcode == "fusion" and user.called_computations:
-                    inside = user.called_computations[0].parameters
-                    for n, o in enumerate(user.operands):
-                        if o is x and n < len(inside):
-                            ahead.append(inside[n])
-        front = ahead
-        if not front:
-            return
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    held = walk.forward(
+        value, through, inside_fusions=True, where=lambda p: p.instruction.index not in marks
+    )
+    for at, *_ in held:
+        marks[at.index] = mark
 
 
 def _one_use(value: Instruction) -> bool:
     """Whether the chain of copies and casts from a reduced value ends in one place."""
-    at = value
-    for _ in range(_STEPS):
-        users = at.users
-        if len(users) != 1:
-            return False
-        if users[0].opcode not in SAME or users[0].opcode == "tuple":
-            break
-        at = users[0]
-    if users[0].opcode != "fusion":
-        return True
-    inside = users[0].called_computations[0].parameters
-    number = [n for n, o in enumerate(users[0].operands) if o is at]
-    if len(number) != 1 or number[0] >= len(inside):
-        return False
-    return _one_use(inside[number[0]]) if inside[number[0]].users else True
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    uses = {u.instruction for u in walk.uses(value, through, inside_fusions=True)}
+    return len(uses) == 1

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...hlo import Instruction
-from ..base.operands import callers
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import kind_of
 from ..comms.collective import Collective
-from . import limits
-from .collective_facts import SAME, moved, over
+from .collective_facts import moved, over
 from .facts import Facts
 from .finding import Finding, names
 
@@ -41,7 +40,7 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
 
 def cut_again(row: Collective) -> list[Instruction]:
     """The users of an all-gather if each takes only its device's slice of it, else none."""
-    if row.kind != "all-gather" or len(row.parts) != 1:
+    if not kind_of(row.kind).gathers or len(row.parts) != 1:
         return []
     whole = row.instruction.shape.elements
     uses = []
@@ -57,7 +56,7 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
     if facts.target.platform == "cpu":
         return  # XLA:CPU has no pass that makes reduce-scatters, unlike other platforms
     for row in facts.collectives:
-        if row.kind != "all-reduce" or len(row.parts) != 1 or row.group_size < 2:
+        if not kind_of(row.kind).reduces_whole or len(row.parts) != 1 or row.group_size < 2:
             continue
         uses = list(_real_users(row.instruction))
         if not uses or not all(_is_device_slice(u, row.instruction) for u in uses):
@@ -82,17 +81,17 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _is_same(i: Instruction) -> bool:
+    """Whether it hands on all of its operand; a tuple keeps it, which counts as a use."""
+    return i.opcode != "tuple" and (
+        i.opcode in opcodes.SAME_NUMBERS | opcodes.BUNDLES or i.opcode.endswith("-done")
+    )
+
+
 def _real_users(value: Instruction) -> Iterator[Instruction]:
     """Users behind copies, casts and done halves; a tuple or a root counts as a use."""
-    if value.is_root:
-        yield value
-    behind = {x.index: x for x in _sources(value)}
-    seen: set[int] = set()
-    for x in behind.values():
-        for u in x.users:
-            if u.index not in seen and (u.index not in behind or u.is_root):
-                seen.add(u.index)
-                yield u
+    roots = (p.instruction for p in walk.forward(value, _is_same) if p.instruction.is_root)
+    yield from dict.fromkeys([*roots, *(u.instruction for u in walk.uses(value, _is_same))])
 
 
 def _is_device_slice(u: Instruction, value: Instruction) -> bool:
@@ -102,14 +101,13 @@ def _is_device_slice(u: Instruction, value: Instruction) -> bool:
     if u.opcode != "fusion" or not u.called_computations:
         return False
     inside = u.called_computations[0]
-    root = inside.root
-    while root is not None and root.opcode in SAME - {"tuple"} and root.operands:
-        root = root.operands[0]
-    if root is not None and root.opcode == "dynamic-slice":
-        return any(_from_partition(o) for o in root.operands[1:])
+    if inside.root is not None:
+        root = walk.source(inside.root, opcodes.SAME_NUMBERS).instruction
+        if root.opcode == "dynamic-slice":
+            return any(_from_partition(o) for o in root.operands[1:])
     # Sliced first, then computed on: only slices read the whole.
-    given = {o.index for o in _sources(value)}
-    numbers = [n for n, o in enumerate(u.operands) if o.index in given]
+    given = {p.instruction for p in walk.forward(value, _is_same)}
+    numbers = [n for n, o in enumerate(u.operands) if o in given]
     uses = [
         x for n in numbers if n < len(inside.parameters) for x in _real_users(inside.parameters[n])
     ]
@@ -119,37 +117,7 @@ def _is_device_slice(u: Instruction, value: Instruction) -> bool:
     )
 
 
-def _sources(value: Instruction) -> Iterator[Instruction]:
-    """A value, and what equals it except for copies, casts and done halves."""
-    front, seen = [value], {value.index}
-    while front:
-        x = front.pop()
-        yield x
-        for u in x.users:
-            plumbing = u.opcode in SAME - {"tuple"} or u.opcode.endswith("-done")
-            if plumbing and u.index not in seen:
-                seen.add(u.index)
-                front.append(u)
-
-
 def _from_partition(value: Instruction) -> bool:
-    front = [value]
-    seen: set[int] = set()
-    while front and len(seen) < limits.MOST_VISITED:
-        x = front.pop()
-        if x.index in seen:
-            continue
-        seen.add(x.index)
-        if x.opcode in ("partition-id", "replica-id"):
-            return True
-        if x.opcode == "parameter" and not x.computation.is_entry:
-            caller = callers(x.module).get(x.computation.index)
-            number = x.parameter_number
-            if caller is not None and caller.opcode in ("fusion", "call") and number is not None:
-                front += caller.operands[number : number + 1]
-        elif x.opcode == "fusion" and x.called_computations:
-            root = x.called_computations[0].root
-            front += [root] if root is not None else []
-        else:
-            front += x.operands
-    return False
+    """Whether a value is computed from the device's own number."""
+    way = walk.back(value, opcodes.ANYTHING - opcodes.LOOPS, inside_fusions=True, dependencies=True)
+    return any(p.instruction.opcode in opcodes.DEVICE_IDS for p in way)

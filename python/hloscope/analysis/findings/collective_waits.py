@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...hlo import Instruction
-from ...hlo.collective_kinds import KINDS
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.texts.places import short_line
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
@@ -49,7 +49,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         share = seconds / facts.total_seconds
         first = rows[0]
         # Data parallelism adds up gradients: that alone is worth reporting only if it takes long.
-        gradients = kind == "all-reduce" and (
+        gradients = kind_of(kind).reduces_whole and (
             first.phase == "backward" or _is_gradient(facts, first)
         )
         if share < (limits.EXPOSED_GRADIENTS_SHARE if gradients else limits.EXPOSED_SHARE):
@@ -109,35 +109,35 @@ def _lines(at: dict[str, float], seconds: float) -> str:
 
 
 def _advice(facts: Facts, row: Collective) -> str:
-    if row.kind == "all-reduce" and _is_accumulated(row):
+    if kind_of(row.kind).reduces_whole and _is_accumulated(row):
         return (
             "each step of the loop sums over the devices and adds that to what it carries: add up"
             " on each device, and sum over the devices once, after the loop"
         )
-    if row.kind == "all-reduce" and _is_gradient(facts, row):
+    if kind_of(row.kind).reduces_whole and _is_gradient(facts, row):
         return (
             "these are gradients, summed over the batch: larger batches on a device or several"
             " microbatches a step make them rarer, layers in a scan let them start while the"
             " backward pass still runs, and sharded state needs a reduce-scatter instead"
         )
-    if row.inserted and row.kind == "all-reduce":
+    if row.inserted and kind_of(row.kind).reduces_whole:
         return (
             "a contracted dimension is sharded: each device holds a partial sum. Shard another"
             " dimension of the operands, or constrain the result to stay sharded so that it"
             " becomes a reduce-scatter"
         )
-    if row.inserted and row.kind == "reduce-scatter":
+    if row.inserted and kind_of(row.kind).scatters:
         return (
             "a contracted dimension is sharded and each device keeps a part of the sum: that is as"
             " little as such a sum takes. Give it independent work to overlap with, or shard"
             " another dimension of the operands"
         )
-    if row.inserted and row.kind == "all-gather" and row.phase == "optimiser":
+    if row.inserted and kind_of(row.kind).gathers and row.phase == "optimiser":
         return (
             "the state is updated in shards and wanted whole: keep it sharded and gather each"
             " layer's part where it is used (FSDP), beside the layer before"
         )
-    if row.inserted and row.kind == "all-gather":
+    if row.inserted and kind_of(row.kind).gathers:
         return (
             "an operand is sharded along a dimension that the operation needs whole. Constrain"
             " the other operand the same way, or give it more work to hide behind"
@@ -155,18 +155,13 @@ def _is_accumulated(row: Collective) -> bool:
     root = row.instruction.computation.root
     if root is None or root.opcode != "tuple" or (row.most_executions or 0) < 2:
         return False
-    front, seen = [row.instruction], {row.instruction.index}
-    adds: list[Instruction] = []
-    while front:
-        for u in front.pop().users:
-            if u.index in seen:
-                continue
-            seen.add(u.index)
-            if u.opcode in ("get-tuple-element", "bitcast", "all-reduce-done"):
-                front.append(u)
-            else:
-                adds.append(u)
+    adds = {u.instruction for u in walk.uses(row.instruction, _is_handed_on)}
     return bool(adds) and all(_only_adds(u, root) for u in adds)
+
+
+def _is_handed_on(i: Instruction) -> bool:
+    same = opcodes.SAME_ORDER | {"get-tuple-element"}
+    return i.opcode in same or i.opcode.endswith("-done")
 
 
 def _only_adds(u: Instruction, root: Instruction) -> bool:

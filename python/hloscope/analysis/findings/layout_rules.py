@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...hlo import Instruction
+from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import is_collective
+from ...hlo.opcodes import async_half
 from ...hlo.texts.places import short_line
 from ..base.operands import source_of
 from ..text.units import duration, size
@@ -15,11 +16,9 @@ from .facts import Facts
 from .finding import Finding, names, percent
 
 _ORDER = frozenset({"copy", "transpose"})
-_MOVING = frozenset({
-    "copy", "transpose", "bitcast", "reshape", "parameter", "slice", "dynamic-slice", "tuple",
-    "get-tuple-element", "constant", "compare", "select", "add", "convert",
-})  # fmt: skip
-_STEPS = 12
+# Moves, and the masks and offsets that go with them.
+_MOVING = opcodes.MOVES | opcodes.BUNDLES | {"compare", "select", "add"}
+_ONLY_MOVED = opcodes.SAME_NUMBERS | opcodes.BUNDLES | {"parameter"}
 
 
 def _reorders(i: Instruction) -> bool:
@@ -30,11 +29,7 @@ def _reorders(i: Instruction) -> bool:
     if not called:
         return False
     inside = called[0].instructions
-    plain = {
-        "copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get-tuple-element",
-        "convert",
-    }  # fmt: skip
-    return all(x.opcode in plain for x in inside) and any(
+    return all(x.opcode in _ONLY_MOVED for x in inside) and any(
         x.opcode in _ORDER and not _same_order(x) for x in inside
     )
 
@@ -49,15 +44,8 @@ def _same_order(i: Instruction) -> bool:
 
 def served(i: Instruction) -> Instruction | None:
     """The first real work that uses a value, after further moves."""
-    at = i
-    for _ in range(_STEPS):
-        users = at.users
-        if not users:
-            return None
-        at = users[0]
-        if at.opcode not in _MOVING and not at.opcode.endswith(("-start", "-done")):
-            return at
-    return None
+    found = walk.uses(i, lambda u: u.opcode in _MOVING or async_half(u.opcode) is not None)
+    return next((use.instruction for use in found), None)
 
 
 def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
@@ -115,9 +103,9 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
 def _argument(facts: Facts, i: Instruction) -> str:
     """The argument that is reordered: ``cache`` of ``cache[3][0]``; "" for a value made here."""
     at = i.operands[0] if i.operands else None
-    for _ in range(_STEPS):
-        if at is None:
-            return ""
+    seen: set[Instruction] = set()
+    while at is not None and at not in seen:
+        seen.add(at)
         source = source_of(at, facts.target)
         if source.kind == "argument":
             return source.name.partition("[")[0]
@@ -127,19 +115,9 @@ def _argument(facts: Facts, i: Instruction) -> str:
 
 def _updated(i: Instruction) -> Instruction | None:
     """The buffer of which a slice is updated; None if there is no such update."""
-    if i.opcode == "dynamic-update-slice":
-        return i.operands[0]
-    if i.opcode != "fusion" or not i.called_computations:
-        return None
-    at = i.called_computations[0].root
-    for _ in range(_STEPS):
-        if at is None or not at.operands:
-            break
-        if at.opcode not in ("dynamic-update-slice", "bitcast", "convert", "copy"):
-            return None
-        at = at.operands[0]
-    number = at.parameter_number if at is not None and at.opcode == "parameter" else None
-    return None if number is None else i.operands[number]
+    update = walk.source(i, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True).instruction
+    is_update = update.opcode == "dynamic-update-slice" and update.operands
+    return update.operands[0] if is_update else None
 
 
 def _what(facts: Facts, i: Instruction) -> object:
@@ -234,20 +212,9 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
 
 
 def _updates(u: Instruction, value: Instruction) -> bool:
-    if u.opcode == "dynamic-update-slice":
-        return u.operands[0] is value
-    if u.opcode != "fusion" or not u.called_computations:
-        return False
-    root = u.called_computations[0].root
-    while root is not None and root.opcode in ("bitcast", "convert", "copy") and root.operands:
-        root = root.operands[0]
-    if root is None or root.opcode != "dynamic-update-slice":
-        return False
-    inside = root.operands[0]
-    while inside.opcode in ("bitcast", "convert", "copy") and inside.operands:
-        inside = inside.operands[0]
-    number = inside.parameter_number
-    return inside.opcode == "parameter" and number is not None and u.operands[number] is value
+    buffer = _updated(u) if u.opcode in opcodes.FUSIONS | opcodes.UPDATES else None
+    way = walk.path(buffer, opcodes.SAME_NUMBERS | opcodes.FUSIONS) if buffer is not None else ()
+    return any(p.instruction is value for p in way)
 
 
 def converts(facts: Facts) -> Iterator[Finding]:
@@ -308,5 +275,4 @@ def _converts(i: Instruction) -> tuple[str, str] | None:
     if len(i.operands) != 1 or not i.called_computations:
         return None
     inside = i.called_computations[0].instructions
-    plain = {"convert", "bitcast", "reshape", "parameter", "copy", "transpose"}
-    return (before, after) if all(x.opcode in plain for x in inside) else None
+    return (before, after) if all(x.opcode in _ONLY_MOVED for x in inside) else None

@@ -12,8 +12,6 @@ WORTH_SAYING = 0.02
 LEAST_SECONDS = 1e-6
 # Bytes of the peak: less is nothing on any device.
 LEAST_PEAK_BYTES = 1 << 20
-# Instructions visited to see what a value is made from: an ordinary one needs a few dozen.
-MOST_VISITED = 200
 
 # -- communication
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...hlo import Instruction
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.walk import Position
 from ..base.lines.frames import own_line
-from ..base.operands import step_back
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
@@ -16,8 +16,6 @@ from ..text.units import size
 from . import limits
 from .facts import Facts
 from .finding import Finding, percent
-
-_STEPS = 12
 
 
 def not_donated(facts: Facts) -> Iterator[Finding]:
@@ -58,23 +56,13 @@ def _replaces(facts: Facts, donation: Donation) -> bool:
     entry = facts.module.entry
     if entry is None or entry.root is None or donation.output is None:
         return False
-    at, leaf = entry.root, donation.output[0] if donation.output else 0
-    if at.opcode == "tuple" and donation.output:
-        at, leaf = at.operands[leaf], 0
     parameter = next(
         (p for p in entry.parameters if p.parameter_number == donation.parameter), None
     )
-    front, seen = [(at, leaf)], {at.index}
-    for _ in range(_STEPS):
-        ahead = []
-        for x, part in front:
-            for o in x.operands:
-                if _is_fetched(o, parameter):
-                    return _elementwise(facts, x, o, part)
-                if x.opcode in _PASSING and o.index not in seen:
-                    seen.add(o.index)
-                    ahead.append((o, _element(x)))
-        front = ahead
+    for p in walk.back(Position(entry.root, tuple(donation.output)), opcodes.SAME_NUMBERS):
+        for o in p.instruction.operands if p.instruction.opcode != "tuple" else ():
+            if _is_fetched(o, parameter):
+                return _elementwise(facts, p.instruction, o, p.element[0] if p.element else 0)
     return False
 
 
@@ -82,22 +70,12 @@ def _is_fetched(value: Instruction, parameter: Instruction | None) -> bool:
     """Whether a value is a parameter, or all of it fetched into another memory."""
     if parameter is None or value.shape.elements != parameter.shape.elements:
         return value is parameter
-    at: Instruction | None = value
-    for _ in range(_STEPS):
-        if at is parameter or at is None or at.opcode in ("fusion", "while", "get-tuple-element"):
-            break
-        at = step_back(at, [])
-    return at is parameter
+    way = walk.path(value, opcodes.PART_OF_ONE | {"concatenate"})  # in pieces, too
+    return any(p.instruction is parameter for p in way)
 
 
-def _element(i: Instruction) -> int:
-    index = i.attribute("index") if i.opcode == "get-tuple-element" else None
-    return int(index) if index and index.isdecimal() else 0
-
-
-_PASSING = frozenset({"get-tuple-element", "bitcast", "copy", "reshape", "tuple", "convert"})
-_UPDATING = frozenset({"add", "subtract", "multiply", "dynamic-update-slice", "scatter", "select"})
-_MIXING = frozenset({"dot", "convolution", "reduce", "reduce-window", "gather", "sort"})
+_UPDATING = opcodes.UPDATES | {"add", "subtract", "multiply", "select"}
+_MIXING = opcodes.PRODUCTS | opcodes.REDUCTIONS | {"gather", "sort"}
 
 
 def _elementwise(facts: Facts, user: Instruction, parameter: Instruction, leaf: int) -> bool:
@@ -116,31 +94,22 @@ def _elementwise(facts: Facts, user: Instruction, parameter: Instruction, leaf: 
         return bool(np.any(phases(facts.module) == BACKWARD)) and _updated_in(
             user, inside.parameters[number], leaf
         )
-    ahead, seen = [inside.parameters[number]], set[int]()
-    while ahead and len(seen) < _STEPS:  # narrow numbers are widened before they are updated
-        x = ahead.pop()
-        seen.add(x.index)
-        if any(u.opcode in _UPDATING for u in x.users):
-            return True
-        ahead += [u for u in x.users if u.opcode in _PASSING and u.index not in seen]
-    return False
+    # narrow numbers are widened before they are updated
+    uses = walk.uses(inside.parameters[number], opcodes.SAME_NUMBERS)
+    return any(use.instruction.opcode in _UPDATING for use in uses)
 
 
 def _updated_in(fusion: Instruction, parameter: Instruction, leaf: int) -> bool:
     """Whether a result of a fusion is the parameter except for elementwise updates."""
     root = fusion.called_computations[0].root
-    if root is not None and root.opcode == "tuple" and leaf < len(root.operands):
-        root = root.operands[leaf]
-    front, seen = [root] if root is not None else [], set[int]()
-    while front and len(seen) < limits.MOST_VISITED:
-        x = front.pop()
-        if x is parameter:
-            return True
-        seen.add(x.index)
-        if x.opcode not in _MIXING:
-            same = (o for o in x.operands if o.shape.elements == parameter.shape.elements)
-            front += [o for o in same if o.index not in seen]
-    return False
+    if root is None:
+        return False
+    way = walk.back(
+        Position(root, (leaf,) if root.shape.is_tuple else ()),
+        lambda i: i.opcode not in _MIXING,
+        where=lambda p: p.instruction.shape.elements == parameter.shape.elements,
+    )
+    return any(p.instruction is parameter for p in way)
 
 
 def donated_in_vain(facts: Facts) -> Iterator[Finding]:

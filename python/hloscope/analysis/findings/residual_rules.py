@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...hlo import Instruction
+from ...hlo.collective_kinds import kind_of
 from ..memory.carries import Residual
 from ..text.units import size
 from . import limits
@@ -112,8 +113,8 @@ def _smaller_source(facts: Facts, row: Residual) -> tuple[str, Instruction, floa
     elements = max(1, stored.shape.elements)
     if kept.elements >= 2 * elements > 2:
         return "repeated", stored, kept.elements / elements
-    at = stored.operands[0] if stored.opcode == "all-gather-done" else stored
-    if at.opcode.startswith("all-gather") and len(at.operands) == 1:
+    at = stored.operands[0] if stored.opcode.endswith("-done") and stored.operands else stored
+    if kind_of(at.opcode).gathers and len(at.operands) == 1:
         given = at.operands[0].shape
         if given.is_array and given.elements and stored.shape.elements >= 2 * given.elements:
             return "gathered", at, stored.shape.elements / given.elements
@@ -137,6 +138,6 @@ def _bytes_each(row: Residual) -> float:
 
 def _from(source: Instruction) -> str:
     shapes = [o.shape.dense_text for o in source.operands[:2] if o.shape.is_array]
-    if source.opcode.startswith("all-gather") and shapes:
+    if kind_of(source.opcode).gathers and shapes:
         return shapes[0]
     return source.shape.dense_text

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...hlo import opcodes
 from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, LANDMARK, QUIET, flags
 from ..base.lines.op_name import (
@@ -70,7 +71,7 @@ _ROLE_KINDS = {
 }
 _PASSES = ((FORWARD,), (BACKWARD,))
 _MOVED = (ID["elementwise"], ID["data_movement"])
-_CALLERS = frozenset(["call", "call-start", "async-start", "map", "custom-call"])
+_CALLERS = opcodes.DIRECT_CALLS - opcodes.FUSIONS | {"map", "custom-call"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...hlo import opcodes, walk
 from ..base.labels.flags import QUIET, flags
 from ..base.lines.op_name import (
     BACKWARD,
@@ -34,13 +35,13 @@ from ..base.lines.op_name import (
     relative,
 )
 from ..base.loops.trips import trip_count
-from ..base.operands import step_back
+from ..base.operands import ONE_ARRAY
 from ..base.table import Ints, Table, per_module, table
 from .functions import Calls, Chain, calls
 from .scopes import scopes
 
 if TYPE_CHECKING:
-    from ...hlo import Instruction, Module
+    from ...hlo import Module
 
 # An iteration is the function that at least this share of it comes from.
 MOSTLY = 0.6
@@ -50,8 +51,6 @@ ENOUGH = 0.25
 NEARLY_ALL = 0.9
 # A function is its loop when what it does otherwise is at most this share of an iteration.
 BESIDE = 0.25
-# Arguments are looked for through at most this many steps that pass on one array.
-HANDED_ON = 6
 # In a module with more loops they are not named.
 MOST_LOOPS = 2000
 
@@ -62,7 +61,6 @@ _WINDOWED = {
     "rs": "matmul × reduce-scatter, windowed",
 }
 _KEY = re.compile(r"\[['\"]?([^\]'\"]+)['\"]?\]|\.(\w+)")
-_HAND_ON = frozenset(["convert", "transpose", "all-gather", "all-gather-start", "all-gather-done"])
 _SAYS_NOTHING = LOOPS | {"body_fn", "loop_body", "scan_body", "scan_fn", "wrapped", "wrapped_fn"}
 
 
@@ -255,16 +253,8 @@ class _Namer:
         values = given[0].operands if given and given[0].opcode == "tuple" else given
         paths: Counter[Path] = Counter()
         for value in values:
-            at: Instruction | None = value
-            path: list[int] = []
-            for _ in range(HANDED_ON):
-                if at is None or at.opcode == "parameter":
-                    break
-                back = step_back(at, path)
-                if back is None and at.opcode in _HAND_ON and len(at.operands) == 1:
-                    back = at.operands[0]
-                at = back
-            if at is not None and at.opcode == "parameter" and at.computation.is_entry:
+            at = walk.source(value, ONE_ARRAY | opcodes.RESHARDS).instruction
+            if at.opcode == "parameter" and at.computation.is_entry:
                 paths[_keys(at.op_name)] += 1
         return common_to_most(paths, NEARLY_ALL) if paths else ()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Computation, Instruction, Module
+from ...hlo import Computation, Instruction, Module, opcodes
 from ...hlo.texts.listed import listed
 from ..text.units import duration, grid, printed, short
 from .events import MeasuredEvents
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # their events last as long as what they run, which has its own events
-_CONTAINERS = ("while", "conditional", "call")
+_CONTAINERS = opcodes.LOOPS | opcodes.BRANCHES | {"call"}
 Floats = npt.NDArray[np.float64]
 _FAR = 0.05  # share of the wall time: beyond it the sum of operations is not the time of a step
 

@@ -16,24 +16,19 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...hlo import Computation, Instruction, Module, StackFrame
-from ..base.operands import callers
+from ...hlo import Computation, Instruction, Module, StackFrame, opcodes, walk
 
 Place = tuple[object, ...]
 _SPMD = re.compile(r"_spmd(?:\.\w+)*$")
-_NOTHING = ("constant", "iota", "partition-id")  # not computed from other values
+_NOTHING = opcodes.LITERALS | opcodes.DEVICE_IDS  # not computed from other values
 _WINDOWED = ("dot", "convolution")
 _TESTS = ("compare", "and", "or", "not", "partition-id")  # masks select elements; they are not data
 # What the partitioner inserts between ops under the names of those ops.
-_GLUE = frozenset({
-    "slice", "copy", "reshape", "transpose", "pad", "concatenate", "dynamic-slice", "select",
-    "broadcast", "add", "multiply", "subtract", "convert", "dynamic-update-slice", "reverse",
-    "clamp", "minimum", "maximum",
-})  # fmt: skip
+_GLUE = opcodes.MOVES | {"select", "add", "multiply", "subtract", "clamp", "minimum", "maximum"}
+_NAMELESS = opcodes.LOOPS | opcodes.BRANCHES | {"tuple", "iota"}  # often without an op name
 _BESIDE = ("metadata", "sharding", "frontend_attributes", "to_apply")
 _WHOLE = ("jit(", "pjit(")  # start of a name that includes all its callers
 _DEPTH = 20  # nested calls
-_STEPS = 400  # most glue ops followed between two ops of the program
 
 
 def place(op_name: str, frames: tuple[StackFrame, ...]) -> Place:
@@ -48,7 +43,7 @@ def full_name(i: Instruction) -> str:
     """
     name, computation = i.op_name, i.computation
     for _ in range(_DEPTH):
-        caller = callers(i.module).get(computation.index)
+        caller = next(iter(i.module.call_sites(computation)), None)
         if caller is None or not name:
             break
         if caller.opcode == "call" and caller.op_name:
@@ -82,32 +77,19 @@ class Alignment:
 
         Each with the number of that operand.
         """
-        out: list[tuple[Instruction, int]] = []
-        brought = {local.index}
-        waiting = [local]
-        for at in waiting:
-            for user in at.users if len(waiting) < _STEPS else ():
-                if user.opcode in _TESTS:
-                    continue
-                if user.index in self._of:
-                    found = [(user, k) for k, o in enumerate(user.operands) if o is at]
-                    out += [f for f in found if f not in out]
-                elif user.index not in brought:
-                    brought.add(user.index)
-                    waiting.append(user)
-        return out
+        found = walk.uses(
+            local, self._is_glue, where=lambda p: p.instruction.opcode not in _TESTS,
+            dependencies=True,
+        )  # fmt: skip
+        return [(u.instruction, u.operand) for u in found if u.instruction.opcode not in _TESTS]
+
+    def _is_glue(self, i: Instruction) -> bool:
+        """Whether the partitioner added an instruction between two of the program."""
+        return i.index not in self._of
 
     def _through(self, local: Instruction) -> Iterator[Instruction]:
-        seen = {local.index}
-        waiting = [local]
-        for at in waiting:
-            if at.index in self._of:
-                yield at
-                continue
-            for i in at.operands if len(waiting) < _STEPS else ():
-                if i.index not in seen:
-                    seen.add(i.index)
-                    waiting.append(i)
+        way = (p.instruction for p in walk.back(local, self._is_glue, dependencies=True))
+        return (i for i in way if not self._is_glue(i))
 
     def _computations(self) -> Iterator[tuple[Computation, Computation]]:
         """Pairs of computations, callees before callers, as in a module."""
@@ -130,7 +112,7 @@ class Alignment:
                 found = parameters.get(i.parameter_number)
             elif i.opcode == "get-tuple-element" and i.operands:
                 found = self._element(i)
-            elif i.op_name or i.opcode in ("while", "conditional", "tuple", "iota"):
+            elif i.op_name or i.opcode in _NAMELESS:
                 found = self._alike(i, by_place.get((i.opcode, place(i.op_name, i.frames)), []))
             if found is None and i.opcode == "while":
                 found = self._windowed(i, by_place)

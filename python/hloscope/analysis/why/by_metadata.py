@@ -9,24 +9,28 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ...hlo import Instruction, Module, StackFrame
+from ...hlo import Instruction, Module, StackFrame, opcodes
+from ...hlo.collective_kinds import kind_of
 from ..comms.collective import Collective
 from .alignment import Place, place
 from .provenance_causes import Cause, Causes
-from .provenance_origins import Origins
+from .provenance_origins import ShardingOrigins
+
+# Their names are those of other ops.
+_UNNAMED = opcodes.BUNDLES | {"parameter"}
 
 
 class ByMetadata:
     """``causes(row, …)`` of a collective or of one part of it, or the reason why unknown."""
 
-    def __init__(self, before: Module, origins: Origins) -> None:
+    def __init__(self, before: Module, origins: ShardingOrigins) -> None:
         self.before, self.origins = before, origins
 
     @cached_property
     def places(self) -> dict[Place, list[Instruction]]:
         out: dict[Place, list[Instruction]] = {}
         for i in self.before.instructions:
-            if i.op_name and i.opcode not in ("parameter", "get-tuple-element", "tuple"):
+            if i.op_name and i.opcode not in _UNNAMED:
                 out.setdefault(place(i.op_name, i.frames), []).append(i)
         return out
 
@@ -53,7 +57,11 @@ class ByMetadata:
             users = dict.fromkeys(u for op in candidates for u in op.users)
             later = [c for op in users for c in asked.causes(op, row.kind, axes, shape)]
             causes = [c for c in later if c.operand in candidates]
-        if not causes and row.kind in ("collective-permute", "all-gather"):
+        if not causes and _moves_one_value(row.kind):
             causes = [c for op in candidates for c in asked.reshards(op, row, axes, shape)]
             causes = causes if len(causes) == 1 else []
         return causes, "" if causes else "no op of that name and line accounts for it"
+
+
+def _moves_one_value(kind: str) -> bool:
+    return kind_of(kind).is_pairwise or kind_of(kind).gathers

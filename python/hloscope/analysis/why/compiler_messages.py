@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hlo import Instruction, Mesh, Module, StackFrame, Target, parse_shape
+from ...hlo.collective_kinds import kind_of
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.specs import Spec, axis_of, spec_of
 from ...hlo.texts.places import whole_place
@@ -142,7 +143,7 @@ def _instructions(
     elements = op.shape.elements
     out: list[int] = []
     for row in collectives(module, target):
-        if row.kind != "all-gather" or not row.inserted or row.axes is None:
+        if not kind_of(row.kind).gathers or not row.inserted or row.axes is None:
             continue
         sizes = [math.prod(parse_shape(p.shape).dimensions) for p in row.parts]
         if (

@@ -16,11 +16,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...hlo import Instruction, parse_shape
+from ...hlo import Instruction, opcodes, parse_shape, walk
+from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.shardings.devices import DeviceGroups
 from ...hlo.shardings.slices import slices_of
 from ..base.lines.op_name import is_autodiff
-from ..base.operands import source_of, step_back
+from ..base.operands import ONE_ARRAY, source_of
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives
 from .alignment import Place, full_name, place
@@ -28,7 +29,7 @@ from .joining_slices import Exchanges
 from .partitioned import REDUCTIONS, Partitioned
 
 Key = tuple[str, object]
-_STEPS = 40  # most copies, casts and slices between a value and the op that makes it
+_GATHERINGS = tuple(k.name for k in KINDS.values() if k.gathers)
 
 
 class Joining:
@@ -59,13 +60,13 @@ class Joining:
 
     def _is_told_by_flow(self, row: Collective) -> bool:
         """Whether data flow decides: it may be a step of another, is combined, or has no name."""
-        single = len(row.parts) < 2 or row.kind == "all-to-all"
+        single = len(row.parts) < 2 or kind_of(row.kind).exchanges
         nameless = not row.op_name and row.kind in REDUCTIONS
         return bool(row.network) and (self._is_step(row) or not single or nameless)
 
     def _by_size(self, row: Collective) -> list[list[Instruction]]:
         pool = self._pool.get((row.kind, _who(row.groups)), [])
-        if not self._is_step(row) and (len(row.parts) < 2 or row.kind == "all-to-all"):
+        if not self._is_step(row) and (len(row.parts) < 2 or kind_of(row.kind).exchanges):
             one = self._one(row, pool)
             return [one or (self._of_one_line(row) if row.network else [])]
         if not self._is_step(row):
@@ -131,7 +132,7 @@ class Joining:
         out = []
         for i in self.partitioned.collectives:
             kind, found = self.partitioned.kind(i), self.partitioned.groups[i.index]
-            steps = (*REDUCTIONS, "all-gather") if kind in REDUCTIONS else (kind,)
+            steps = (*REDUCTIONS, *_GATHERINGS) if kind in REDUCTIONS else (kind,)
             if row.kind in steps and found is not None:
                 if found.pairs is not None and row.groups is not None:
                     pairs, whole = row.groups.pairs, _pairs(found.pairs)
@@ -204,7 +205,7 @@ class Joining:
         pairs = op.attribute("source_target_pairs")
         pool = [
             i for i in self.partitioned.collectives
-            if self.partitioned.kind(i) == "collective-permute"
+            if kind_of(self.partitioned.kind(i)).is_pairwise
             and i.attribute("source_target_pairs") == pairs
         ]  # fmt: skip
         found = _narrowed(pool, lambda i: _place(i) == self._row_place(row))
@@ -244,7 +245,7 @@ class Joining:
             near = _near(operand)
             near.add(self._row_place(row))
             found = [i for i in fits if near & self._around[i.index]] or fits
-            if row.kind == "all-gather":
+            if kind_of(row.kind).gathers:
                 number = source_of(operand, self.partitioned.origins.target).parameter
                 same = [i for i in found if self._argument.get(i.index) == number]
                 found = same if same and number is not None else found
@@ -304,13 +305,8 @@ class Joining:
 
     def _fed(self, value: Instruction) -> frozenset[int]:
         """Numbers of the arguments that are operands of the op which makes ``value``."""
-        target, path = self.partitioned.origins.target, list[int]()
-        maker: Instruction = value
-        for _ in range(_STEPS):
-            back = step_back(maker, path)
-            if back is None:
-                break
-            maker = back
+        target = self.partitioned.origins.target
+        maker = walk.source(value, ONE_ARRAY).instruction
         numbers = {source_of(o, target).parameter for o in maker.operands}
         return frozenset(n for n in numbers if n is not None)
 
@@ -320,16 +316,11 @@ class Joining:
 
 def _near(operand: Instruction) -> set[Place]:
     """Places of a value and of the ops inside the fusion that makes it."""
-    found = {_place(operand)}
-    at: Instruction | None = operand
-    for _ in range(8):
-        if at is None:
-            break
+    found: set[Place] = set()
+    for at, *_ in walk.path(operand, opcodes.SAME_NUMBERS):
         found.add(_place(at))
         for called in at.called_computations[:1] if at.opcode == "fusion" else ():
             found |= {_place(i) for i in called.instructions if i.op_name}
-        moving = ("get-tuple-element", "bitcast", "copy", "convert", "reshape", "transpose")
-        at = at.operands[0] if at.opcode in moving and at.operands else None
     return found
 
 
@@ -368,5 +359,5 @@ def _count(shape: str) -> int:
 
 
 def _elements(i: Instruction, kind: str) -> int:
-    values: Iterable[Instruction] = (i,) if kind == "all-gather" else i.operands
+    values: Iterable[Instruction] = (i,) if kind_of(kind).gathers else i.operands
     return sum(leaf.elements for v in values for leaf in v.shape.leaves())

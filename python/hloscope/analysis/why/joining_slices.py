@@ -15,24 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import islice, permutations
 from math import prod
 
-from ...hlo import Instruction, parse_shape
+from ...hlo import Instruction, opcodes, parse_shape, walk
 from ...hlo.collective_kinds import is_collective
-from ..base.operands import callers, step_back
+from ...hlo.walk import Position
+from ..base.operands import ONE_ARRAY
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives
 from .alignment import Place
 from .partitioned import Partitioned
 
-# Ops that only move, pad or concatenate data, also inside a fusion.
-_MOVING = frozenset({
-    "bitcast", "broadcast", "concatenate", "constant", "convert", "copy", "copy-done",
-    "copy-start", "dynamic-slice", "dynamic-update-slice", "iota", "maximum", "pad", "parameter",
-    "reshape", "select", "slice", "transpose", "tuple", "get-tuple-element",
-})  # fmt: skip
-_STEPS = 300
+# What only moves, pads, masks or joins data.
+_MOVING = opcodes.MOVES | {"select", "maximum"}
+_BEHIND = _MOVING | ONE_ARRAY | opcodes.BUNDLES
 _TILE = (8, 128)  # sublanes and lanes
 
 
@@ -48,68 +45,43 @@ class Ends:
 def ends_of(value: Instruction, rows: Collectives) -> Ends:
     """Follow ``value`` back through moves, fusions of moves and trips of loops."""
     found = Ends()
-    waiting: list[tuple[Instruction, tuple[int, ...], int]] = [(value, (), 0)]
-    seen: set[tuple[Instruction, tuple[int, ...]]] = {(value, ())}
-    for at, path, elements in waiting:
-        if len(waiting) > _STEPS:
-            break
-        row = rows.by_instruction.get(at.index)
-        if row is not None and at.opcode == "fusion":  # besides the transfer, it computes
-            inside = at.called_computations[0].root if at.called_computations else None
-            if inside is not None and (inside, path) not in seen:
-                seen.add((inside, path))
-                waiting.append((inside, path, elements))
-            continue
-        if row is not None and at.opcode not in ("send", "recv", "send-done"):
-            part = path[-1] if path and len(row.parts) > 1 else 0
-            if (row.index, part) not in found.rows:
-                found.rows.append((row.index, part))
-            continue
-        steps = _back(at, path)
-        if not steps and at.opcode not in ("constant", "iota", "parameter"):
-            found.makers.append((at, elements or _leaf(at, path)))
-        reduced = elements or (at.shape.elements if at.opcode == "reduce" else 0)
-        for step in steps:
-            if step not in seen:
-                seen.add(step)
-                waiting.append((*step, reduced))
+
+    def passes(i: Instruction) -> bool:
+        return walk.acts_as(i) in _BEHIND and i.index not in rows.by_instruction
+
+    starts = [(Position(value), 0)]  # with the number of elements after a reduction
+
+    def go_on(start: Position, reduced: int) -> None:
+        if start not in (p for p, _ in starts):
+            starts.append((start, reduced))
+
+    for start, reduced in starts:
+        for p in walk.sources(start, passes, where=lambda p: _elements(p) > 1):
+            at = p.instruction
+            row = rows.by_instruction.get(at.index)
+            if row is not None and at.opcode == "fusion":  # besides the transfer, it computes
+                inside = at.called_computations[0].root if at.called_computations else None
+                if inside is not None:
+                    go_on(Position(inside, p.element), reduced)
+            elif row is not None and at.opcode not in ("send", "recv", "send-done"):
+                part = p.element[0] if p.element and len(row.parts) > 1 else 0
+                if (row.index, part) not in found.rows:
+                    found.rows.append((row.index, part))
+            elif at.opcode == "parameter":
+                for given in islice(walk.back(p, opcodes.FUSIONS), 1, 2):  # out of such a fusion
+                    go_on(given, reduced)
+            elif at.opcode == "reduce" and not at.op_name:  # the second half of a reduction
+                go_on(Position(at.operands[0]), reduced or at.shape.elements)
+            elif at.opcode not in opcodes.LITERALS:
+                found.makers.append((at, reduced or _elements(p)))
     return found
 
 
-def _leaf(at: Instruction, path: tuple[int, ...]) -> int:
-    leaves = list(at.shape.leaves())
-    return leaves[path[-1] if path and path[-1] < len(leaves) else 0].elements if leaves else 0
-
-
-def _back(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
-    kept = list(path)
-    step = step_back(at, kept)
-    if step is not None:
-        return [(step, tuple(kept))]
-    carried = _carried(at, path)
-    if carried:
-        return carried
-    if at.opcode == "fusion":
-        inside = at.called_computations[0].instructions if at.called_computations else ()
-        if any(i.opcode not in _MOVING for i in inside):
-            return []
-        return [(o, ()) for o in at.operands if o.shape.elements > 1]
-    nameless = at.opcode == "reduce" and not at.op_name  # the second half of a reduction
-    if (at.opcode in _MOVING or nameless) and not path:
-        return [(o, ()) for o in at.operands if o.shape.elements > 1]
-    return []
-
-
-def _carried(at: Instruction, path: tuple[int, ...]) -> list[tuple[Instruction, tuple[int, ...]]]:
-    """For a loop-carried value: its value at the end of a trip, and its initial value."""
-    loop = at if at.opcode == "while" else None
-    if at.opcode == "parameter":
-        caller = callers(at.module).get(at.computation.index)
-        loop = caller if caller is not None and caller.opcode == "while" else None
-    body = dict(loop.called).get("body") if loop is not None else None
-    if loop is None or body is None or body.root is None or not path:
-        return []
-    return [(body.root, path), *((o, path) for o in loop.operands[:1])]
+def _elements(p: Position) -> int:
+    """How many elements a position has; of a tuple its first array's."""
+    leaves = list(p.instruction.shape.leaves())
+    number = p.element[0] if p.element and p.element[0] < len(leaves) else 0
+    return leaves[number].elements if leaves else 0
 
 
 class Exchanges:
@@ -222,16 +194,8 @@ def _size(i: Instruction) -> int:
 
 
 def _collectives_behind(value: Instruction) -> Iterator[Instruction]:
-    seen = {value.index}
-    waiting = [value]
-    for at in waiting:
-        if is_collective(at.opcode):
-            yield at
-        elif at.opcode in _MOVING and len(waiting) < _STEPS:
-            for o in at.operands:
-                if o.index not in seen:
-                    seen.add(o.index)
-                    waiting.append(o)
+    way = (p.instruction for p in walk.back(value, _MOVING))
+    return (i for i in way if is_collective(i.opcode))
 
 
 def _padding(i: Instruction) -> float:

@@ -15,31 +15,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ...hlo import Instruction, Module
-from ...hlo.collective_kinds import KINDS, is_collective, split
+from ...hlo import Instruction, Module, opcodes, walk
+from ...hlo.collective_kinds import KINDS, is_collective, kind_of, split
 from ...hlo.shardings.devices import device_counts, device_groups
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.specs import Spec, axis_of, spec_of, tile_count
-from ..base.operands import callers
 from ..comms.collectives import is_inserted
 from ..comms.spec_text import spec_words
 from .alignment import Alignment, place
 from .provenance_causes import Cause, summed_dimensions
-from .provenance_origins import Origins
+from .provenance_origins import ShardingOrigins
 
 REDUCTIONS = tuple(k.name for k in KINDS.values() if k.reduces)
 _COMBINED = {
     "add": "summed", "maximum": "maximum", "minimum": "minimum", "multiply": "product",
     "and": "all of it", "or": "any of it", "xor": "parity",
 }  # fmt: skip
-_LAYOUT = ("reshape", "transpose", "copy", "convert", "bitcast", "broadcast", "slice")
-_CARRIES = ("tuple", "while", "conditional", "call")
+_CARRIES = opcodes.CONTROL | {"tuple"}
 
 
 class Partitioned:
     """Causes of the collectives of the program after partitioning."""
 
-    def __init__(self, origins: Origins, before: Module, after: Module) -> None:
+    def __init__(self, origins: ShardingOrigins, before: Module, after: Module) -> None:
         self.origins, self.before, self.after = origins, before, after
         self.alignment = Alignment(before, after)
         replicas, partitions = device_counts(after, origins.target)
@@ -82,9 +80,8 @@ class Partitioned:
     def _loop(self, i: Instruction) -> Instruction | None:
         """The loop that the partitioner made from a dot, if ``i`` is in it or feeds it."""
         users = [u for u, _ in self.alignment.users(i) if u.opcode == "while"]
-        around = callers(self.after).get(i.computation.index)
-        for loop in (around, *users):
-            of = self.alignment.of(loop) if loop is not None else None
+        for loop in (*self.after.call_sites(i.computation)[:1], *users):
+            of = self.alignment.of(loop)
             if of is not None and of.opcode in ("dot", "convolution"):
                 return loop
         return None
@@ -122,11 +119,7 @@ class Partitioned:
 
     def _summing(self, op: Instruction, axes: frozenset[str]) -> Instruction:
         """The op that sums, even if its result was reshaped before it was combined; else ``op``."""
-        at = op
-        for _ in range(8):
-            if at.opcode not in _LAYOUT or not at.operands:
-                break
-            at = at.operands[0]
+        at = walk.source(op, opcodes.PART_OF_ONE | opcodes.REPEATED).instruction
         return at if axes <= {a for a, _ in self._where_summed(at, axes)} else op
 
     def _where_summed(self, op: Instruction, axes: frozenset[str]) -> list[tuple[str, Instruction]]:
@@ -170,7 +163,7 @@ class Partitioned:
         values = [(s, of) for s in sources if (of := self.alignment.of(s)) is not None]
         for s, value in values:  # not computed as annotated: its own result moves
             op = _maker(value)
-            if op.opcode not in (*_CARRIES, "parameter") and self._is_own(i, s, value, axes):
+            if op.opcode not in _CARRIES | {"parameter"} and self._is_own(i, s, value, axes):
                 return [self._own_result(op, axes)]
         out: list[Cause] = []
         for user, k in self.alignment.users(i):
@@ -186,13 +179,13 @@ class Partitioned:
     ) -> bool:
         tile = self._tile(value)
         arrived = i.operands[0].shape.elements if i.operands else 0
-        if self.kind(i) == "all-gather" and tile is not None and arrived >= math.prod(tile):
+        if kind_of(self.kind(i)).gathers and tile is not None and arrived >= math.prod(tile):
             return False  # it already has its own sharding; another op needs it differently
         if not self._is_annotated(local, value):
             return True
         # a value that is whole already needs no gather
         return (
-            self.kind(i) == "all-gather"
+            kind_of(self.kind(i)).gathers
             and not axes & self._cut(value)
             and (place(i.op_name, i.frames) == place(value.op_name, value.frames))
         )
@@ -256,13 +249,8 @@ class Partitioned:
         before = self.origins.spec(value)
         if entry is None or root is None or before is None or i.computation is not entry:
             return []
-        reached = {i.index}
-        waiting = [i]
-        for step in waiting:
-            for user in step.users:
-                if user.index not in reached and user.opcode != "tuple":
-                    reached.add(user.index)
-                    waiting.append(user)
+        held = walk.forward(i, lambda user: user.opcode != "tuple")
+        reached = {at.index for at, *_ in held}
         end = entry.root
         ends = end.operands if end is not None and end.opcode == "tuple" else (end,)
         out = []
@@ -315,11 +303,8 @@ class Partitioned:
 
 def _maker(value: Instruction) -> Instruction:
     """The op that made a value, or the tuple of which it is an element."""
-    while value.opcode == "get-tuple-element" and value.operands:
-        if value.operands[0].opcode in ("parameter", "while", "conditional", "call"):
-            break
-        value = value.operands[0]
-    return value
+    made = walk.source(value, ()).instruction
+    return value if made.opcode in opcodes.CONTROL | {"parameter"} else made
 
 
 def _once(causes: Iterable[Cause]) -> list[Cause]:

@@ -16,12 +16,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
-from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo import Instruction, Mesh, Module, StackFrame, Target, opcodes
+from ...hlo.collective_kinds import kind_of
 from ...hlo.shardings.specs import axis_of
 from ...hlo.texts.places import whole_place
 from ...readers.stablehlo.shardy_dump import ShardyDump, read_shardy_dump
 from ..base.lines.op_name import is_autodiff
-from ..base.operands import Source
+from ..base.operands import ValueSource
 from ..base.table import per_target
 from ..comms.collective import Collective
 from ..comms.collectives import Collectives, collectives
@@ -32,7 +33,7 @@ from .joining import Joining
 from .partitioned import Partitioned
 from .provenance_card import Why
 from .provenance_causes import Cause
-from .provenance_origins import Origin, Origins, callers_of, line_of
+from .provenance_origins import AxisOrigin, ShardingOrigins, callers_of, line_of
 
 ORIGINS = "shardy/02.after_propagation"
 
@@ -82,8 +83,12 @@ class Provenance:
         return read_shardy_dump(text) if text else None
 
     @cached_property
-    def origins(self) -> Origins | None:
-        return Origins(self.target, self.before, self.dump) if self.before is not None else None
+    def origins(self) -> ShardingOrigins | None:
+        return (
+            ShardingOrigins(self.target, self.before, self.dump)
+            if self.before is not None
+            else None
+        )
 
     @cached_property
     def joining(self) -> Joining | None:
@@ -148,7 +153,7 @@ class Provenance:
         if row.inserted is None:
             lost = "it carries no op_name, so what it was made for cannot be found"
             return [Why(unknown=lost)]
-        if len(row.parts) > 1 and not row.is_of_permutes and row.kind != "all-to-all":
+        if len(row.parts) > 1 and not row.is_of_permutes and not kind_of(row.kind).exchanges:
             pairs = zip(row.parts, row.instruction.operands, strict=False)
             return [self._one(row, o.op_name, o.frames, part.shape) for part, o in pairs]
         shape = row.parts[0].shape if row.parts else ""
@@ -185,7 +190,7 @@ class Provenance:
             return Why(unknown=f"{len(cards)} lines ask for one like it: {lines}")
         return _by_name(full_name(found[0]), found[0].frames)
 
-    def _contradicts(self, cause: Cause, moves: Source) -> bool:
+    def _contradicts(self, cause: Cause, moves: ValueSource) -> bool:
         """Whether the cause concerns another argument than the row moves."""
         assert self.origins is not None
         operand = cause.operand
@@ -193,7 +198,7 @@ class Provenance:
             return False
         number = self.origins.moved_argument(operand)
         if number is None:  # loop-carried values cannot always be traced
-            return operand.opcode not in ("parameter", "get-tuple-element", "while")
+            return operand.opcode not in opcodes.BUNDLES | opcodes.LOOPS | {"parameter"}
         return number != moves.parameter
 
     def _one(
@@ -246,7 +251,7 @@ class Provenance:
         )
 
 
-def _telling(origins: Iterable[Origin]) -> tuple[Origin, ...]:
+def _telling(origins: Iterable[AxisOrigin]) -> tuple[AxisOrigin, ...]:
     """Distinct origins, without unknown ones of an axis whose origin another operand gives."""
     found = tuple(dict.fromkeys(origins))
     known = {(o.axis, o.of) for o in found if o.kind != "unknown"}

@@ -9,7 +9,7 @@ from typing import Any
 from ...hlo.texts.places import whole_place
 from ..text.units import printed
 from .compiler_messages import CompilerMessage
-from .provenance_origins import Origin
+from .provenance_origins import AxisOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Why:
     operand: str = ""  # which operand moves: "params['w1']", "result of tanh"
     had: str = ""  # its sharding
     needs: str = ""  # what the op needs or makes
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[AxisOrigin, ...] = ()
     unknown: str = ""
     by_user: bool = False  # the program requests it by name, at ``line``
     by_autodiff: bool = False  # then: the derivative of what is at ``line`` does
@@ -167,7 +167,7 @@ def _at(line: str) -> str:
     return f" at {whole_place(line)}" if line else ""
 
 
-def _said(o: Origin) -> str:
+def _said(o: AxisOrigin) -> str:
     what = f"{o.of}'s {o.axis}" if o.axis else o.of
     if o.kind == "unknown":
         return f"{what} from unknown"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ...hlo import Instruction, parse_shape
-from ...hlo.collective_kinds import KINDS, MATMUL
+from ...hlo.collective_kinds import KINDS, MATMUL, kind_of
 from ...hlo.shardings.specs import Spec, axis_of, tile_count
 from ..comms.collective import Collective
 from ..comms.spec_text import spec_words
-from .provenance_origins import Origins
+from .provenance_origins import ShardingOrigins
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Cause:
 class Causes:
     """Causes given by the ops of the module before partitioning."""
 
-    def __init__(self, origins: Origins):
+    def __init__(self, origins: ShardingOrigins):
         self.origins = origins
         self.mesh = origins.mesh
 
@@ -84,12 +84,12 @@ class Causes:
             before = self.origins.spec(operand)
             if before is None or not _explains(before, after, kind, axes):
                 return []
-            gained = [a for d in after for a in d if (a in axes) and kind != "all-gather"]
+            gained = [a for d in after for a in d if (a in axes) and not kind_of(kind).gathers]
             wanted = tuple((a, "result", op) for a in gained)
             return [self._cause(op, operand, before, after, axes, wanted)]
         for exactly in (True, False):
             found = self._moved_operands(op, after, kind, axes, shape, exactly)
-            if found or kind != "all-gather":
+            if found or not kind_of(kind).gathers:
                 break
         return found if len(found) == 1 else []
 
@@ -109,14 +109,14 @@ class Causes:
                 continue
             if not _same_kind(operand, shape):
                 continue
-            if kind == "collective-permute" and shape:
+            if kind_of(kind).is_pairwise and shape:
                 moved = math.prod(parse_shape(shape).dimensions)
                 if self._tile(operand.shape.dimensions, before) != moved:
                     continue
-            if kind == "all-gather" and not self._gathered(operand, before, axes, shape, exactly):
+            if kind_of(kind).gathers and not self._gathered(operand, before, axes, shape, exactly):
                 continue
             alike = operand.shape.dimensions == op.shape.dimensions
-            if kind != "all-gather" and alike and not _explains(before, after, kind, axes):
+            if not kind_of(kind).gathers and alike and not _explains(before, after, kind, axes):
                 continue
             used = [a for d in after for a in d]
             wanted = tuple((a, "result", op) for a in used if a in axes)
@@ -136,9 +136,9 @@ class Causes:
         kind = row.kind
         after = self.origins.spec(op)
         partly = any(":" in a for a in axes)
-        if after is None or not shape or (kind == "all-gather" and not partly):
+        if after is None or not shape or (kind_of(kind).gathers and not partly):
             return []
-        times = row.group_size if kind == "all-gather" else 1
+        times = row.group_size if kind_of(kind).gathers else 1
         argument = row.moves.name if row.moves and row.moves.kind == "argument" else ""
         moved = math.prod(parse_shape(shape).dimensions)
         base = frozenset(axis_of(a) for a in axes)
@@ -244,9 +244,9 @@ def _explains(before: Spec, after: Spec, kind: str, axes: frozenset[str]) -> boo
     now = {(a, d) for d, dim in enumerate(after) for a in dim}
     lost = {a for a, _ in was - now}
     gained = {a for a, _ in now - was}
-    if kind == "all-gather":
+    if kind_of(kind).gathers:
         return axes <= lost
-    if kind == "all-to-all":
+    if kind_of(kind).exchanges:
         return axes <= lost & gained
     return axes <= (lost | gained) and bool(lost)
 

@@ -11,18 +11,17 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ...hlo import Instruction, Mesh, Module, StackFrame, Target
+from ...hlo import Instruction, Mesh, Module, StackFrame, Target, walk
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.specs import Spec, axis_of, spec_of
 from ...hlo.texts.places import whole_place
 from ...readers.stablehlo.shardy_dump import Key, ShardyDump
 from ..base.lines.frames import is_library, own_line
-from ..base.operands import source_of, step_back
-from .givers import givers
+from ..base.operands import ONE_ARRAY, source_of
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class AxisOrigin:
     """Where one mesh axis of a sharding came from.
 
     ``kind`` is argument, constraint, output or unknown; ``of`` says whose axis: operand or result.
@@ -44,7 +43,7 @@ class Origin:
         return f"{self.axis}: {where or f'{self.kind} {self.name}'}"
 
 
-class Origins:
+class ShardingOrigins:
     """Specs and origins of values of the module before partitioning."""
 
     def __init__(self, target: Target, before: Module, dump: ShardyDump | None):
@@ -64,7 +63,7 @@ class Origins:
             return spec_of(whole.parts[index], i.shape.rank, self.mesh)
         return spec_of(parse_sharding(text or "{replicated}"), i.shape.rank, self.mesh)
 
-    def origin(self, axis: str, of: str, value: Instruction) -> Origin:
+    def origin(self, axis: str, of: str, value: Instruction) -> AxisOrigin:
         if is_constraint(value):  # it is its own origin
             return _constraint(axis, of, value)
         if value.opcode == "copy" and of == "result":
@@ -101,23 +100,20 @@ class Origins:
         only origins that the record has for such values count.
         """
         ends: dict[object, str | Instruction] = {}
-        seen = {value.index}
-        waiting = [value]
-        for at in waiting:
-            if len(waiting) > _MOST:
+
+        def is_sharded(p: walk.Position) -> bool:  # elements of tuples are seen as they are taken
+            return p.instruction.shape.is_tuple or self._has(p.instruction, axis)
+
+        way = walk.back(value, lambda i: not is_constraint(i), where=is_sharded)
+        for count, (at, *_) in enumerate(way):
+            if count > _MOST:
                 return None
             if is_constraint(at):
                 ends[("line", line_of(at.frames))] = at
-                continue
-            number = at.parameter_number
-            if at.opcode == "parameter" and at.computation.is_entry:
+            elif at.opcode == "parameter" and at.computation.is_entry:
+                number = at.parameter_number
                 if axis in self._given_axes(number):
                     ends[number] = f"input: {number}"
-                continue
-            for o in givers(at):
-                if o.index not in seen and self._has(o, axis):
-                    seen.add(o.index)
-                    waiting.append(o)
         if self.dump is not None and len(ends) > 1:
             key = self._key(value)
             ref = self._ref(axis, value)
@@ -164,37 +160,32 @@ class Origins:
     @staticmethod
     def _carried_from(value: Instruction) -> Instruction | None:
         """The constraint or argument that ``value`` is, up to layout changes, slices and loops."""
-        path: list[int] = []
-        at: Instruction | None = value
-        for _ in range(100):
-            if at is None or is_constraint(at):
+        for at, *_ in walk.path(value, ONE_ARRAY):
+            if is_constraint(at) or (at.opcode == "parameter" and at.computation.is_entry):
                 return at
-            if at.opcode == "parameter" and at.computation.is_entry:
-                return at
-            at = step_back(at, path)
         return None
 
     def _named(
         self, axis: str, of: str, said: str | Instruction | None, value: Instruction
-    ) -> Origin:
+    ) -> AxisOrigin:
         if isinstance(said, Instruction):
             return _constraint(axis, of, said)
         kind, _, number = (said or "").partition(": ")
         if kind == "input" and number.isdecimal():
-            return Origin(axis, of, "argument", self._argument(int(number)))
+            return AxisOrigin(axis, of, "argument", self._argument(int(number)))
         if kind == "output" and number.isdecimal():
             results = self.target.results
             at = int(number)
             name = results[at].name if at < len(results) else f"[{at}]"
-            return Origin(axis, of, "output", name)
+            return AxisOrigin(axis, of, "output", name)
         if kind.startswith("constraint_"):
             found = self.constraints.get(kind)
             if found is not None:
                 return _constraint(axis, of, found)
             on = self.dump.on_argument.get(kind) if self.dump is not None else None
             if on is not None and axis in self._given_axes(on):
-                return Origin(axis, of, "argument", self._argument(on))
-        return Origin(axis, of, "unknown")
+                return AxisOrigin(axis, of, "argument", self._argument(on))
+        return AxisOrigin(axis, of, "unknown")
 
     def _argument(self, number: int) -> str:
         for a in self.target.arguments:
@@ -235,11 +226,11 @@ class Origins:
         """Number of the argument of which ``value`` is a copy, cast or slice; else None."""
         return source_of(value, self.target).parameter
 
-    def output(self, number: int) -> Origin:
+    def output(self, number: int) -> AxisOrigin:
         """An output of the program as the origin of a sharding."""
         results = self.target.results
         name = results[number].name if number < len(results) else f"[{number}]"
-        return Origin("", "result", "output", name or "the result")
+        return AxisOrigin("", "result", "output", name or "the result")
 
     def describe(self, value: Instruction) -> str:
         source = source_of(value, self.target)
@@ -247,18 +238,16 @@ class Origins:
             return self._argument(source.parameter)
         if source.kind == "loop":
             return "a value the loop carries"
-        made = value
-        while made.opcode == "get-tuple-element" and made.operands:
-            made = made.operands[0]
+        made = walk.source(value, ()).instruction
         return f"result of {made.op_name.rpartition('/')[2] or made.opcode}"
 
 
 _MOST = 400  # most values visited on the way back to the origin of an axis
 
 
-def _constraint(axis: str, of: str, copy: Instruction) -> Origin:
+def _constraint(axis: str, of: str, copy: Instruction) -> AxisOrigin:
     stack = (line_of(copy.frames), *callers_of(copy.frames, copy.op_name))
-    return Origin(axis, of, "constraint", line=line_of(copy.frames), stack=stack)
+    return AxisOrigin(axis, of, "constraint", line=line_of(copy.frames), stack=stack)
 
 
 _FUNCTION = re.compile(r"jit\(([^()]*)\)")

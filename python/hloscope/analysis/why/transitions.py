@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from ...hlo import Instruction, Module, Target
-from ...hlo.collective_kinds import KINDS
-from ..base.operands import step_back
+from ...hlo import Instruction, Module, Target, walk
+from ...hlo.collective_kinds import KINDS, kind_of
+from ..base.operands import ONE_ARRAY
 from ..base.table import NO_TARGET, per_target
 from ..comms.collective import Collective
 from ..comms.collectives import collectives
@@ -23,7 +23,6 @@ from .provenance_card import Why
 _MOVES = tuple(k.name for k in KINDS.values() if k.reshards)
 # What a card says of a value that only changes its sharding.
 _BECOMES = re.compile(r"(?:needed|carried|returned) as ")
-_STEPS = 50  # most copies, casts and fusions between a collective and its op
 
 
 def transitions(module: Module, target: Target | None = None) -> tuple[Transition, ...]:
@@ -44,7 +43,7 @@ def _made(module: Module, target: Target) -> tuple[Transition, ...]:
         sources = moved(row)
         cards = [card] * len(sources)
         # The pieces of an all-to-all are one value; combined collectives move several.
-        if len(row.parts) > 1 and row.kind != "all-to-all":
+        if len(row.parts) > 1 and not kind_of(row.kind).exchanges:
             answers = answers or Provenance(target)
             cards = answers.parts(row)
         for source, each in zip(sources, cards, strict=False):
@@ -63,13 +62,8 @@ def moved(row: Collective) -> list[Instruction | None]:
 
 
 def _taken(operand: Instruction, taken: set[Instruction]) -> Instruction | None:
-    at: Instruction | None = operand
-    path: list[int] = []
-    for _ in range(_STEPS):
-        if at is None or at in taken:
-            return at
-        at = step_back(at, path)
-    return None
+    way = (p.instruction for p in walk.path(operand, ONE_ARRAY))
+    return next((i for i in way if i in taken), None)
 
 
 def _after(card: Why) -> str:

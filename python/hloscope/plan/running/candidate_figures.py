@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...api.capture import Capture
+from ...hlo.collective_kinds import kind_of
 
 # name → words for it, and its unit
 COSTS = {
@@ -109,7 +110,7 @@ def log_cost(cap: Capture) -> float:
     for c in cap.collectives:
         times = c.counted
         given = sum(leaf.elements for o in c.instruction.operands for leaf in o.shape.leaves())
-        if c.kind == "collective-permute":
+        if kind_of(c.kind).is_pairwise:
             return math.inf
         factor = {"all-reduce": 2, "all-gather": c.group_size, "all-to-all": 1}.get(c.kind, 0)
         cost += times * factor * given

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...analysis.text.units import quantity, size
 from ...api.capture import Capture
+from ...hlo import opcodes, walk
 from ...show.pages.words import columns
 from .lines import ComparedLine
 from .model import AnalyticModel
@@ -26,8 +27,6 @@ from .wire import wire_lines
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ...hlo import Instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,22 +252,11 @@ def _handed_on(cap: Capture) -> list[tuple[str, int]]:
     given = second.operands[0].operands
     out = {}
     for value in given:
-        while value.opcode in ("copy", "bitcast", "copy-done", "copy-start"):
-            value = value.operands[0]
-        if value.opcode != "get-tuple-element" or value.operands[0] is not first:
+        made = walk.source(value, opcodes.SAME_ORDER)
+        if made.instruction is not first or not made.element:
             continue
-        number = int(value.attribute("index") or 0)
-        if value.shape.is_array and not _passes_through(first, number):
+        number = made.element[0]
+        begun = walk.source(made, opcodes.SAME_VALUE | opcodes.LOOPS).instruction
+        if value.shape.is_array and begun is first:  # else no trip changes it
             out[number] = value.shape.dense_text, value.shape.byte_size
     return list(out.values())
-
-
-def _passes_through(loop: Instruction, number: int) -> bool:
-    """Whether an element of a loop's state is never changed."""
-    at = dict(loop.called)["body"].root
-    if at is not None and at.opcode == "tuple":
-        at = at.operands[number]
-    if at is None or at.opcode != "get-tuple-element":
-        return False
-    source = at.operands[0]
-    return source is not None and source.opcode == "parameter"

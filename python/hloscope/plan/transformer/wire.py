@@ -19,8 +19,9 @@ from ...analysis.comms.collective import Collective
 from ...analysis.text.units import size
 from ...analysis.why.provenance import Provenance
 from ...analysis.why.provenance_card import Why
-from ...analysis.why.provenance_origins import Origin
+from ...analysis.why.provenance_origins import AxisOrigin
 from ...api.capture import Capture
+from ...hlo.collective_kinds import kind_of
 from . import volumes
 from .lines import ComparedLine
 from .model import AnalyticModel
@@ -157,8 +158,10 @@ def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
         return f"equal: {_kinds(ours)}"
     reasons = []
     left = [x for x in theirs if x.how not in planned]
-    scattered = [x for x in ours if x.kind == "reduce-scatter"]
-    summed = [x for x in left if x.kind == "all-reduce" and ("reduce-scatter", x.axes) in planned]
+    scattered = [x for x in ours if kind_of(x.kind).scatters]
+    summed = [
+        x for x in left if kind_of(x.kind).reduces_whole and ("reduce-scatter", x.axes) in planned
+    ]
     if scattered and summed:
         n = len(summed)
         reasons.append(
@@ -214,5 +217,5 @@ def _causes(found: Sequence[Sent]) -> str:
     )
 
 
-def _origin(o: Origin) -> str:
+def _origin(o: AxisOrigin) -> str:
     return o.name if o.kind == "argument" and o.name else f"a {o.kind}"

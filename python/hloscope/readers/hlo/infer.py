@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from ...hlo.barriers import BARRIERS
 from ...hlo.module import Computation, Instruction
+from ...hlo.opcodes import BARRIERS
 from ...hlo.shape import ELEMENT_BITS, Shape, parse_shape
 
 _NUMBER = re.compile(r"-?\d+")

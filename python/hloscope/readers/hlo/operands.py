@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...hlo.module import Computation, Instruction
+from ...hlo.opcodes import GIVEN
 from ...hlo.shape import Shape, split_top, without_comments
 from ...hlo.texts.regex import regex
 from .. import scan
@@ -28,7 +29,6 @@ _TYPED = (
 )
 _ALL_TYPED = regex(rf"{_TYPED}(?:,{_TYPED})*+\Z")
 _NAMED = regex(r"%?([^\s,(){}=\"#]+)((?:#\d+)*)\Z")
-_LITERAL_OPCODES = frozenset({"constant", "parameter", "iota"})
 MAX_NESTED = 100_000
 
 
@@ -76,7 +76,7 @@ class Resolver:
         typed: dict[str, Instruction] = {}  # "f32[8] %a" → %a
         for i in self.body:
             arguments = i.argument_text  # as read: none is rebuilt before it is resolved
-            if not arguments or i.opcode in _LITERAL_OPCODES:
+            if not arguments or i.opcode in GIVEN:
                 i.operands = ()
                 continue
             try:  # as XLA prints them: splitting is all that is needed
@@ -145,7 +145,7 @@ class Resolver:
         shape = NO_SHAPE if s.shape is None else self.shape(s.shape, _at(user))
         i = self._add(user, self.names.fresh(s.opcode, self.by_name), s.opcode, shape)
         i.argument_text, i.attribute_text = s.arguments, s.attributes
-        if s.opcode not in _LITERAL_OPCODES and s.arguments.strip():
+        if s.opcode not in GIVEN and s.arguments.strip():
             if len(part) > 20_000:
                 return None
             place = self.before[id(user)].index(i)

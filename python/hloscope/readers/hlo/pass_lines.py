@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from ...hlo.opcodes import GIVEN
 from .. import scan
 from .statements import NAME
 
@@ -33,7 +34,6 @@ _FORM = re.compile(
     r"dim_labels|(?:lhs|rhs)_(?:contracting|batch)_dims|offset_dims|start_index_map)="
     r"(?:\{[^}]*\}|[^\s,]+)"
 )
-_LITERALS = frozenset({"constant", "parameter", "iota"})
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 
 
@@ -140,7 +140,7 @@ def _line(raw: str) -> Line | None:
     bare = _METADATA.sub("", rest)
     op_name, frame = _OP_NAME.search(rest), _FRAME.search(rest)
     operands: tuple[str, ...] = ()
-    if opcode[1] not in _LITERALS and arguments:
+    if opcode[1] not in GIVEN and arguments:
         if "%" in arguments:
             operands = tuple(_PERCENT.findall(arguments))
         else:

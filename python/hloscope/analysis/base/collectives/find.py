@@ -18,7 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ....hlo import Instruction, Module, Shape
-from ....hlo.collective_kinds import KINDS, split
+from ....hlo.collective_kinds import KINDS, kind_of, split
 from ....hlo.shardings.devices import groups_text
 from ..table import table
 
@@ -95,7 +95,7 @@ def find(module: Module, only: str = "") -> list[Found]:
 
 def _meant(kind: str, op: Instruction, anchor: Instruction) -> str:
     """An all-reduce fused with the slice of its own shard is a reduce-scatter (XLA:TPU)."""
-    if kind == "all-reduce" and anchor is not op:
+    if kind_of(kind).reduces_whole and anchor is not op:
         root = op.computation.root
         if root is not None and op.computation.name.startswith("all-reduce-scatter"):
             return "reduce-scatter"
@@ -117,7 +117,7 @@ def payload(found: Found) -> tuple[int, tuple[tuple[str, int], ...]]:
     op, kind = found.op, found.kind
     side = KINDS[kind].payload
     operands = op.operands[:1] if side == "first operand" else op.operands
-    if kind == "collective-permute" and len(operands) == 4 and op.attribute("slice_sizes"):
+    if kind_of(kind).is_pairwise and len(operands) == 4 and op.attribute("slice_sizes"):
         return _sliced(op)
     arrays = [s for o in operands for s in o.shape.leaves() if s.is_array]
     results = [s for s in _result(op).leaves() if s.is_array]

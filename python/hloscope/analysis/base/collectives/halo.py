@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ....hlo import Instruction, Module
-from ....hlo.collective_kinds import HALO
+from ....hlo import Instruction, Module, opcodes, walk
+from ....hlo.collective_kinds import HALO, kind_of
 from ....hlo.shardings.devices import parse_pairs
 from ..labels.families import is_matmul
 from ..table import table
 from .find import Found
 
 _WINDOWED = ("convolution", "reduce-window", "select-and-scatter")
-_ENDS = frozenset({"while", "conditional", "call", "tuple"})
-_STEPS = 400  # at most this many instructions are searched for the op that needs a permute
+_ENDS = opcodes.CONTROL | {"tuple"}
 
 
 def join_halos(module: Module, found: list[Found]) -> list[Found]:
@@ -50,7 +49,7 @@ def join_halos(module: Module, found: list[Found]) -> list[Found]:
 
 def is_chain(f: Found) -> bool:
     """A permute that the partitioner inserted, whose pairs do not lead back to their start."""
-    if f.kind != "collective-permute":
+    if not kind_of(f.kind).is_pairwise:
         return False
     if not any("is_spmd_generated" in i.attribute_text for i in (f.op, f.anchor)):
         name = (f.op.op_name or f.anchor.op_name).rpartition("/")[2]
@@ -75,20 +74,16 @@ def _computations_with_windows(module: Module) -> frozenset[int]:
 def _needed_by(f: Found, inside: frozenset[int], own: set[int]) -> Instruction | None:
     """The nearest windowed op that uses the result of ``f`` and has the same op name."""
     name = f.op.op_name or f.anchor.op_name
-    seen: set[int] = set()
-    waiting = [f.anchor]
-    while waiting and len(seen) < _STEPS:
-        at = waiting.pop(0)
-        for user in at.users:
-            if user.index in seen or user.opcode in _ENDS:
-                continue
-            seen.add(user.index)
-            if _is_windowed(user, inside):
-                if user.op_name in ("", name) or not name:
-                    return user
-                continue
-            if user.op_name in ("", name) or user.index in own:
-                waiting.append(user)
+
+    def is_between(i: Instruction) -> bool:
+        fused = i.computation is not f.anchor.computation  # where only the fusion's name counts
+        same = fused or i.op_name in ("", name) or i.index in own
+        return same and i.opcode not in _ENDS and not _is_windowed(i, inside)
+
+    for use in walk.uses(f.anchor, is_between):
+        user = use.instruction
+        if _is_windowed(user, inside) and (user.op_name in ("", name) or not name):
+            return user
     return None
 
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
-from ....hlo import Instruction, Module
-from ....hlo.collective_kinds import MATMUL, is_collective
+from ....hlo import Instruction, Module, opcodes, walk
+from ....hlo.collective_kinds import MATMUL, is_collective, kind_of
 from .find import Found, by_computation
 from .halo import is_closed
 
@@ -27,7 +27,6 @@ Signature = tuple[str, int, str, int]  # op_name and where in the source
 
 WINDOWED = re.compile(r"windowed_dot_general_body")
 _DOT = re.compile(r"(?:^|/)(?:dot_general|conv_general_dilated|dot|ragged_dot\w*)(?:\[.*)?$", re.S)
-_ENDS = frozenset({"while", "parameter", "conditional", "call"})
 _REACH = 12  # instructions between two permutes of one ring, at most
 
 
@@ -52,7 +51,7 @@ def join_windowed(module: Module, found: list[Found]) -> list[Found]:
 
 
 def _may_join(f: Found) -> bool:
-    if f.kind != "collective-permute":
+    if not kind_of(f.kind).is_pairwise:
         return False
     name = f.op.op_name or f.anchor.op_name
     inserted = "is_spmd_generated" in f.op.attribute_text
@@ -152,39 +151,38 @@ def _join_by_user(
 
 def _before(op: Instruction, owner: dict[int, int], loops: dict[int, Instruction]) -> list[int]:
     """The nearest permutes or windowed loops that ``op``'s operands are computed from."""
-    out: list[int] = []
-    seen: set[int] = set()
-    name = op.op_name
-    frontier = [(o, 0) for o in op.operands]
-    while frontier:
-        at, depth = frontier.pop(0)
-        if at.index in seen or depth > _REACH:
-            continue
-        seen.add(at.index)
-        if at.index in loops:
-            out.append(at.index)
-        elif at.index in owner:
-            if owner[at.index] != op.index:
-                out.append(owner[at.index])
-        elif at.opcode not in _ENDS and at.op_name in ("", name) and not is_collective(at.opcode):
-            frontier += [(o, depth + 1) for o in at.operands]
-    return sorted(set(out))
+    out: set[int] = set()
+    passes = _between(op, owner, loops)
+    for operand in op.operands:
+        for at, *_ in walk.sources(operand, passes, reach=_REACH):
+            if at.index in loops:
+                out.add(at.index)
+            elif owner.get(at.index, op.index) != op.index:
+                out.add(owner[at.index])
+    return sorted(out)
+
+
+def _between(
+    op: Instruction, owner: Container[int], loops: Container[int]
+) -> Callable[[Instruction], bool]:
+    """Whether an instruction is between permutes of one ring: it has their name, or none."""
+
+    def passes(i: Instruction) -> bool:
+        if i.index in loops or i.index in owner or is_collective(i.opcode):
+            return False
+        fused = i.computation is not op.computation  # where only the fusion's name counts
+        return i.opcode not in opcodes.CONTROL and (fused or i.op_name in ("", op.op_name))
+
+    return passes
 
 
 def _fed(f: Found, loops: dict[int, Instruction]) -> int | None:
     """The windowed loop that the result of ``f`` goes into."""
-    name = f.op.op_name
-    seen: set[int] = set()
-    frontier = [(i, 0) for m in f.members for i in f.op.module.instructions[m].users]
-    while frontier:
-        at, depth = frontier.pop(0)
-        if at.index in seen or depth > _REACH:
-            continue
-        seen.add(at.index)
-        if at.index in loops:
-            return at.index
-        if at.opcode not in _ENDS and at.op_name in ("", name) and not is_collective(at.opcode):
-            frontier += [(u, depth + 1) for u in at.users]
+    passes = _between(f.op, (), loops)
+    for m in f.members:
+        for use in walk.uses(f.op.module.instructions[m], passes, reach=_REACH):
+            if use.instruction.index in loops:
+                return use.instruction.index
     return None
 
 

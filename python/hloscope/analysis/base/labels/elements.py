@@ -8,14 +8,13 @@ counter           ← what a loop starts at a constant and increments by one
 
 from __future__ import annotations
 
-from ....hlo.barriers import BARRIERS
+from ....hlo import opcodes
 from ..table import Table
 
 _STEPS = 40  # from a value to what names it
-_FORWARDS = frozenset(
-    {"bitcast", "copy", "copy-start", "copy-done", "convert", "reshape",
-     "async-done", "async-update", *BARRIERS}
-)  # fmt: skip
+_FORWARDS = opcodes.SAME_ORDER | opcodes.SAME_SHAPE | {"async-done", "async-update"}
+_ONLY_MOVES = opcodes.SAME_NUMBERS | {"parameter"}
+_WITH_A_ROOT = opcodes.DIRECT_CALLS | {"custom-call"}
 Named = tuple[str, bool]  # a name, and whether it is that of an argument
 
 
@@ -77,7 +76,7 @@ class ElementNames:
         c = int(self.t.computation[root])
         first = int(self.t.first[c])
         inside = self.opcode[first : first + int(self.t.size[c])]
-        return all(op in _FORWARDS or op in ("parameter", "transpose") for op in inside)
+        return all(op in _ONLY_MOVES for op in inside)
 
     def _parameter(self, n: int) -> Named | None:
         t = self.t
@@ -114,7 +113,7 @@ class ElementNames:
             return self._passed(n, k)
         if op in _FORWARDS and operands:
             return self._element(operands[0], k)
-        if op in ("fusion", "call", "call-start", "async-start", "custom-call"):
+        if op in _WITH_A_ROOT:
             root = self._root(n)
             if self.opcode[root] == "tuple":
                 inside = self._operands(root)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ....hlo.barriers import BARRIERS
 from ....hlo.collective_kinds import OPCODES as COLLECTIVES
+from ....hlo.opcodes import BARRIERS
 from ..collectives.async_opcodes import wrapped
 from ..table import Table, per_module, table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ....hlo.barriers import BARRIERS
+from ....hlo import opcodes
 from ....hlo.collective_kinds import is_collective
 from ..table import Table, per_module, table
 from .families import FAMILIES, ID, families
@@ -28,11 +28,11 @@ BIG_BYTES = 1 << 20
 BIG_SHARE = 0.5
 BIG_COUNT = 24
 
-_INLINE = ("constant", "iota", "partition-id", "replica-id")
+_INLINE = opcodes.LITERALS | opcodes.DEVICE_IDS
+# Moves nothing in memory.
 _PLUMBING = (
-    "get-tuple-element", "bitcast", "tuple", "reshape", "after-all", "add-dependency",
-    "domain", *BARRIERS,
-)  # fmt: skip
+    opcodes.BUNDLES | opcodes.SAME_ORDER | {"after-all"}
+) - opcodes.with_halves("copy")  # fmt: skip
 _QUIET_FAMILIES = ("constant", "plumbing")
 
 
@@ -75,7 +75,7 @@ def flags(module: Module) -> NDArray[np.uint16]:
 
 
 # What only moves a value, earlier or elsewhere: a mark on the arrow (cost/moves.py).
-_MOVES = ("copy-start", "copy-done", "slice-start", "slice-done")
+_MOVES = opcodes.with_halves("copy", "slice") - {"copy", "slice"}
 
 
 def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -12,19 +12,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....hlo import Computation, Instruction, Module
-from ....hlo.barriers import BARRIERS
+from ....hlo import Computation, Instruction, Module, opcodes
 from ....hlo.collective_kinds import is_collective
 from ..table import Ints, Table, per_module, per_table, table
 
-_MOVES = frozenset({
-    "copy", "transpose", "bitcast", "reshape", "convert", "broadcast", "slice", "dynamic-slice",
-    "pad", "concatenate", "copy-start", "copy-done", "bitcast-convert",
-})  # fmt: skip
+# Of rounding, a user says where; its line tells more than that of what is rounded.
+_MOVES = opcodes.MOVES - opcodes.UPDATES - {"reduce-precision"}
 _STACK = "dynamic-update-slice"
-_SILENT = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "iota"})
-_INTO = ("fusion", "call", "call-start", "async-start", "map")  # operand k is parameter k
-_LOOKED_THROUGH = ("while", "conditional", *BARRIERS)
+_SILENT = opcodes.GIVEN | opcodes.BUNDLES
+_INTO = opcodes.DIRECT_CALLS | {"map"}  # operand k is parameter k
+_LOOKED_THROUGH = ("while", "conditional", *opcodes.BARRIERS)
 _ROUNDS = 256  # at most this many instructions without a line between one and its source
 
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ....hlo import FrameTable, Instruction, Module, StackFrame
+from ....hlo import FrameTable, Instruction, Module, StackFrame, opcodes
+from ....hlo.collective_kinds import KINDS
 from ....hlo.texts.places import short_place
 from ..table import Ints, Table, per_module, table
 from .flow import Flow, flow, is_move, nearest, stacks, weights
@@ -28,10 +29,10 @@ from .frames import own_line
 
 NONE, OWN, PART, NAMED, SERVES, OF, INSIDE = range(7)
 # Collectives that finish a partial sum belong to what was summed; all else to what it is for.
-_FINISHING = ("all-reduce", "reduce-scatter", "get-tuple-element", "tuple")
+_FINISHING = opcodes.BUNDLES | opcodes.with_halves(*(k.name for k in KINDS.values() if k.reduces))
 _SAYS_MATMUL = ("dot_general", "conv_general_dilated", "ragged_dot", "dot-general")
 _LOST_OFTEN = ("dot", "convolution", "custom-call")
-_TELL_NOTHING = ("while", "constant", "iota")  # only carries, or is stacked into, other values
+_TELL_NOTHING = opcodes.LOOPS | opcodes.LITERALS  # only carries, or is stacked into, other values
 _FAR = 6  # at most this many reshapes and transposes between a matmul and the one that names it
 _DEEP = 12  # computations in computations
 
@@ -162,11 +163,11 @@ def _infer(found: Lines, t: Table) -> None:
     ahead, behind = _both_ways(edges, known)
     of_loops = _of_loops(found, t)
     if of_loops.any():  # what a loop's own slices carry is for its users, if there are any
-        telling = ~t.by_opcode(lambda o: o in _TELL_NOTHING, bool)
+        telling = ~t.by_opcode(_TELL_NOTHING.__contains__, bool)
         farther = _both_ways(edges.of_arrays(t), known & telling & ~of_loops)
         ahead = np.where(farther[0] >= 0, farther[0], ahead)
         behind = np.where(farther[1] >= 0, farther[1], behind)
-    finishing = t.by_opcode(lambda o: o.startswith(_FINISHING), bool)
+    finishing = t.by_opcode(_FINISHING.__contains__, bool)
     first = np.where(finishing, behind, ahead)
     second = np.where(finishing, ahead, behind)
     use = np.where(first >= 0, first, second)

@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....hlo import Instruction, Module
-from ....hlo.barriers import BARRIERS
+from ....hlo import Instruction, Module, Shape, opcodes, walk
+from ....hlo.walk import Position
 from ..table import per_module, table
 
-MAX_DEPTH = 200  # from a value to what it is made of
-_FORWARDING = frozenset({"copy", "convert", "bitcast", "reshape", *BARRIERS})
+MAX_DEPTH = 200  # arithmetic on the way from a value to what it is made of
+# Leave a number as it is: any part of an array in which it is repeated, too.
+_SAME_NUMBER = opcodes.REPEATED | opcodes.SLICES
+_WRAPPED = opcodes.BUNDLES | opcodes.CALLS | opcodes.FUSIONS
 _NEGATED = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _RANGES = {
@@ -51,73 +53,59 @@ class _Compare:
 class _Evaluator:
     """Values of scalars of one computation as affine functions of its tuple parameter."""
 
-    def __init__(self, arguments: tuple[object, ...] | None = None, depth: int = 0):
-        self.arguments = arguments  # of a fusion or call; None: the loop's own parameter
-        self.known: dict[int, object] = {}
-        self.depth = depth  # of what is being evaluated
+    def __init__(self) -> None:
+        self.known: dict[Position, object] = {}
+        self.depth = 0  # of what is being evaluated
 
-    def value(self, at: Instruction) -> object:
-        if at.index not in self.known:
-            if at.shape.is_array and at.shape.elements > 1:  # neither a counter nor part of one
-                return None
-            self.known[at.index] = None  # cycles (malformed dumps) end here
+    def value(self, at: Position) -> object:
+        end = walk.source(at, _keeps_number, inside_fusions=True)
+        if end not in self.known:
+            self.known[end] = None  # cycles (malformed dumps) end here
             self.depth += 1
-            self.known[at.index] = self._value(at) if self.depth <= MAX_DEPTH else None
+            self.known[end] = self._value(end) if self.depth <= MAX_DEPTH else None
             self.depth -= 1
-        return self.known[at.index]
+        return self.known[end]
 
-    def element(self, whole: Instruction, k: int) -> object:
-        """Value of one element of a tuple; a loop carries hundreds, and only one is its counter."""
-        if whole.opcode == "tuple":
-            return self.value(whole.operands[k]) if k < len(whole.operands) else None
-        values = self.value(whole)
-        return values[k] if isinstance(values, tuple) and k < len(values) else None
-
-    def _value(self, at: Instruction) -> object:
-        op, operands = at.opcode, at.operands
-        if op == "constant":
+    def _value(self, end: Position) -> object:
+        at, element, calls = end
+        if at.shape.is_array and at.shape.elements > 1:  # neither a counter nor part of one
+            return None
+        if at.opcode == "constant":
             return _constant(at)
-        if op == "parameter":
-            if self.arguments is None:
-                return "carried"
-            number = at.parameter_number
-            if number is None or number >= len(self.arguments):
-                return None
-            return self.arguments[number]
-        if op == "get-tuple-element" and operands:
-            index = _tuple_index(at)
-            whole = self.value(operands[0])
-            if index is None:
-                return None
-            if whole == "carried":
-                return _Affine(index, 0)
-            return whole[index] if isinstance(whole, tuple) and index < len(whole) else None
-        if op == "tuple":
-            return tuple(self.value(o) for o in operands)
-        if op in _FORWARDING and operands:
-            if op == "convert" and not _integers(at, operands[0]):
-                return None
-            return self.value(operands[0])
-        if op in ("fusion", "call") and at.called_computations:
-            inner = at.called_computations[0]
-            arguments = tuple(self.value(o) for o in operands)
-            root = inner.root
-            return _Evaluator(arguments, self.depth).value(root) if root else None
-        if op in ("add", "subtract", "compare", "and") and len(operands) == 2:
-            return _binary(at, *(self.value(o) for o in operands))
-        if op == "not" and len(operands) == 1:
+        if at.opcode == "parameter" and len(element) == 1:
+            return _Affine(element[0], 0)
+        operands = [Position(o, (), calls) for o in at.operands]
+        if at.opcode in _BINARY and len(operands) == 2:
+            return _binary(at, *map(self.value, operands))
+        if at.opcode == "not" and len(operands) == 1:
             inside = self.value(operands[0])
             if isinstance(inside, _Compare):
                 return _Compare(_NEGATED[inside.direction], inside.left, inside.right)
         return None
 
 
+def _keeps_number(i: Instruction) -> bool:
+    """Whether what is one number in its operand is the same number in its result."""
+    opcode = walk.acts_as(i)
+    if opcode in _WRAPPED:
+        return True
+    if opcode not in _SAME_NUMBER or not i.operands:
+        return False
+    before, after = i.operands[0].shape, i.shape
+    if before.is_tuple or after.is_tuple or before.element_type == after.element_type:
+        return True
+    return before.elements == after.elements and _is_integer(before) and _is_integer(after)
+
+
+_BINARY = ("add", "subtract", "multiply", "compare", "and")
+_ONE = _Affine(None, 1)
+
+
 def _binary(at: Instruction, left: object, right: object) -> object:
-    if at.opcode == "and":  # "and" with a true constant is the other side
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one, _Affine) and one == _Affine(None, 1):
-                return other
+    if at.opcode == "and" and at.shape.element_type != "pred":
         return None
+    if at.opcode in ("and", "multiply"):  # with true, or with 1: the other side
+        return right if left == _ONE else left if right == _ONE else None
     if not (isinstance(left, _Affine) and isinstance(right, _Affine)):
         return None
     if at.opcode == "compare":
@@ -132,8 +120,8 @@ def _binary(at: Instruction, left: object, right: object) -> object:
 
 
 def _constant(at: Instruction) -> _Affine | None:
-    text = (at.literal or "").strip()
-    if at.shape.rank or not at.shape.is_array:
+    text = (at.literal or "").strip("{ }")
+    if not at.shape.is_array:
         return None
     if at.shape.element_type == "pred":
         return {"true": _Affine(None, 1), "false": _Affine(None, 0)}.get(text)
@@ -145,13 +133,8 @@ def _constant(at: Instruction) -> _Affine | None:
         return None
 
 
-def _tuple_index(at: Instruction) -> int | None:
-    number = at.tuple_index
-    return number if number is not None and number < 1_000_000 else None
-
-
-def _integers(*found: Instruction) -> bool:
-    return all(i.shape.element_type in _RANGES for i in found)
+def _is_integer(shape: Shape) -> bool:
+    return shape.element_type in _RANGES
 
 
 def trip_count(loop: Instruction) -> int | None:
@@ -188,7 +171,7 @@ def _counted(loop: Instruction) -> int | None:
     body, condition = roles.get("body"), roles.get("condition")
     if not (body and condition and body.root and condition.root and loop.operands):
         return None
-    test = _Evaluator().value(condition.root)
+    test = _Evaluator().value(Position(condition.root))
     if not isinstance(test, _Compare):
         return None
     root, begin = body.root, loop.operands[0]
@@ -198,7 +181,7 @@ def _counted(loop: Instruction) -> int | None:
         k = value.element
         if k is None:
             return value.offset, 0
-        moved, initial = after.element(root, k), before.element(begin, k)
+        moved, initial = after.value(Position(root, (k,))), before.value(Position(begin, (k,)))
         if not (isinstance(moved, _Affine) and moved.element == k):
             return None
         if not (isinstance(initial, _Affine) and initial.element is None):

@@ -17,14 +17,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo.barriers import BARRIERS
+from ....hlo import opcodes
+from ....hlo.collective_kinds import kind_of
 from ..table import Table
 
 # What runs the computations it calls, rather than fusing them or applying them to elements.
-RUNS = frozenset(["while", "conditional", "call", "call-start", "async-start"])
+RUNS = opcodes.CONTROL
 
 # Values of several sources: one late part does not make the others late.
-_BUNDLES = frozenset(["tuple", "get-tuple-element", "while", "conditional", "call", *BARRIERS])
+_BUNDLES = opcodes.BUNDLES | opcodes.LOOPS | opcodes.BRANCHES | {"call", *opcodes.BARRIERS}
 
 
 def held_to_flow(
@@ -32,7 +33,7 @@ def held_to_flow(
 ) -> npt.NDArray[np.uint8]:
     """``phase`` with the phases that data flow contradicts replaced; 0 is no phase."""
     out = phase.copy()
-    bundles = t.by_opcode(lambda o: o in _BUNDLES or o.startswith("all-reduce"), bool)
+    bundles = t.by_opcode(lambda o: o in _BUNDLES or kind_of(o).reduces_whole, bool)
     for c in _of_both(t, phase == forward, phase > forward):
         lo = int(t.first[c])
         here = slice(lo, lo + int(t.size[c]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....hlo.barriers import BARRIERS
+from ....hlo.opcodes import BARRIERS
 from ..table import Table
 from ..waves import in_order
 from .edges import (

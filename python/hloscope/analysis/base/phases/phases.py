@@ -28,8 +28,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Module
-from ....hlo.barriers import BARRIERS
+from ....hlo import Module, opcodes
 from ..lines.op_name import split_components
 from ..table import Table, per_module, table
 from ..waves import in_order
@@ -65,6 +64,8 @@ _OPTIMISER = re.compile(
 )
 # One of these is in every name that the pattern above finds.
 _OPTIMISER_WORDS = ("ada", "sgd", "lamb", "lion", "rmsprop", "opt", "apply_", "update_params")
+# Values of several sources: one of the forward pass does not make the others so.
+_CARRY_SEVERAL = opcodes.LOOPS | {"tuple", "call", *opcodes.BARRIERS}
 _XLA_REMAT = re.compile(r"\.remat\d*(?:\.|$)")  # hlo_rematerialization's clones
 
 
@@ -170,7 +171,7 @@ def _between(
     late = late[free[late] & (out[late] == FORWARD)]
     out[late] = BACKWARD
     movable = free & ~after
-    whole = t.by_opcode(lambda o: o in ("tuple", "while", "call", *BARRIERS), bool)
+    whole = t.by_opcode(_CARRY_SEVERAL.__contains__, bool)
     for _ in range(64):  # a chain of plumbing is rarely longer
         used = values[(out[rows] == FORWARD) & ~whole[rows]]
         early = used[movable[used] & (out[used] > FORWARD)]

@@ -7,16 +7,13 @@ from collections import Counter, defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from ....hlo import opcodes
 from ...base.labels.families import ID
 from ...base.phases.edges import BACKWARD, FORWARD, REMATERIALISED, Phases
 from ...base.table import Ints, Table
 from .ends import looks_up
 from .repeats import NEVER, Graph, Repeats
 from .witness import weights
-
-_MOVES = frozenset(
-    "bitcast bitcast-convert convert copy copy-start copy-done reshape transpose".split()
-)
 
 
 def free_lookups(t: Table, found: Repeats, signature: Ints) -> None:
@@ -95,7 +92,7 @@ def with_their_gradient(
     product = np.isin(family[rows], (ID["matmul"], ID["convolution"]))
     # An all-reduce of several layers' gradients makes one need the other; products say themselves.
     leaf = late & (product | final) & ~t.silent[rows] & (np.array(own) == -1)
-    moves = t.by_opcode(lambda o: o in _MOVES, bool)[rows].tolist()
+    moves = t.by_opcode(opcodes.SAME_NUMBERS.__contains__, bool)[rows].tolist()
     root = list(range(g.size))
     takes: dict[int, int] = {}  # gradient → the layer whose product takes it on, -1 for several
     for v, u in zip(g.values, g.users, strict=True):
