@@ -140,6 +140,17 @@ def test_the_answer_to_figures_changed_by_hand() -> None:
         answer(plan)("open", {})
 
 
+def test_a_cancelled_plan_lists_the_stages_that_were_not_compiled() -> None:
+    """A cancel left the call with an error of our own."""
+    plan = hs.plan_stages(
+        [(layer, PARAMS)] * 2, array(16, 64), devices=1, microbatches=4, hardware="a100",
+        options=hs.StageOptions(isolate=False, progress=lambda now: False),
+    )  # fmt: skip
+    assert plan.best is None
+    assert len(plan.failed) == 3
+    assert all(said.endswith(": cancelled") for said in plan.failed)
+
+
 def test_models_that_cannot_be_cut() -> None:
     with pytest.raises(CaptureError, match="the function has no marks"):
         hs.plan_stages(layer, PARAMS, array(4, 64), devices=2, microbatches=2)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..running.candidate_figures import from_plain
 from ..running.compiling import environment
 from ..running.options import StageOptions
-from ..running.running import Job, Runner
+from ..running.running import Job, Runner, SearchCancelled
 from ..running.store import key_of
 from ..search.space import Spec, divides
 from .choices import Choice, exactly
@@ -65,7 +65,8 @@ def plan_stages(
     parameters, gradients and optimizer state throughout, and XLA's temporaries of both passes for
     each microbatch in flight (an upper bound: working buffers are counted with what is kept).
 
-    Stages that do not compile are left out and listed in ``failed``. Raises ``ValueError`` and
+    Stages that do not compile are left out and listed in ``failed``, and so are those that were not
+    compiled when ``progress`` or Ctrl+C cancelled. Raises ``ValueError`` and
     ``CaptureError`` for what cannot start.
     """
     from ...capturing.planning import layers as cutting
@@ -106,9 +107,12 @@ def plan_stages(
     try:
         # layers that are alike make stages that are alike: each is compiled once
         distinct = {job[0]: job for job in jobs.values()}
-        answers = dict(zip(distinct, runner.run(list(distinct.values())), strict=True))
+        found_answers: Sequence[dict[str, Any] | None] = runner.run(list(distinct.values()))
+    except SearchCancelled:
+        found_answers = runner.partial
     finally:
         runner.close()
+    answers = dict(zip(distinct, found_answers, strict=True))
     choices, failed, chip = [], [], ""
     for c in candidates:
         one = answers[jobs[c, "forward"][0]] or {"error": "cancelled"}
