@@ -290,7 +290,7 @@ SECTIONS: dict[str, Callable[[Any], Section]] = {
 
 
 def decode(block: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and columns of a block, as js/view.ts describes them; "strings" are texts."""
+    """Header and columns of a block, as docs/view.md describes them; "strings" are texts."""
     import numpy as np
 
     raw = gzip.decompress(block)

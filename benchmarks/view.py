@@ -35,12 +35,13 @@ def parts(module: Any) -> dict[str, float]:
     from hloscope.analysis.grouping.scopes import scopes
     from hloscope.analysis.report.summary import CONTRIBUTIONS
     from hloscope.hlo import Target
-    from hloscope.view import core
-    from hloscope.view.builder import VIEW_MAGIC, Builder
+    from hloscope.view import Builder, Context
+    from hloscope.view.builder import VIEW_MAGIC
+    from hloscope.view.picture import add_picture
     from hloscope.view.sections import SECTIONS
 
     target = Target()
-    context, builder, seconds = core.Context(module, target), Builder(), {}
+    context, builder, seconds = Context(module, target), Builder(), {}
 
     def timed(name: str, action: Callable[[], Any]) -> Any:
         begun = time.process_time()
@@ -55,9 +56,7 @@ def parts(module: Any) -> dict[str, float]:
     timed("scopes", lambda: scopes(module))
     tree = timed("groups", lambda: group_tree(module))
     timed("folds", lambda: folds(module, tree))
-    writers = (core._instructions, core._computations, core._groups, core._frames)
-    timed("write columns", lambda: [write(builder, context) for write in writers])
-    builder.header = {}
+    timed("write columns", lambda: add_picture(builder, context))
     timed("strings, gzip", lambda: builder.finish(VIEW_MAGIC))
     for name, contribution in CONTRIBUTIONS:
         timed(f"summary: {name}", lambda c=contribution: c(module, target))

@@ -238,7 +238,7 @@ export class ViewModel {
   }
 }
 
-/** Throws BadBlock for anything but a View; what it returns conforms to js/view.ts. */
+/** Throws BadBlock for anything but a View; what it returns conforms to its declaration. */
 export async function decodeView(gz: Uint8Array): Promise<ViewModel> {
   return readView(await gunzip(gz, VIEW_MAGIC));
 }

@@ -1,9 +1,9 @@
-/** Checks the stages block against what js/view.ts says of it; see validate.ts. */
+/** Checks the stages block against its declaration; see validate.ts. */
 import type { StagesHeader } from "../view.ts";
 import type { Block } from "./decode.ts";
 import { checkColumns, wrong } from "./validate.ts";
 
-/** Throws BadBlock unless the block conforms to js/view.ts and has `instructions` instructions. */
+/** Throws BadBlock unless the block conforms to its declaration and has `instructions` instructions. */
 export function checkStages(block: Block<StagesHeader>, instructions: number): void {
   const { header, columns } = block;
   checkColumns(header, columns, new Map(), {});

@@ -2,7 +2,7 @@
 
     python tests/golden/make_blocks.py
 
-Run it when js/view.ts changes; any program with every table will do.
+Run it when columns.py or header.py of hloscope/view change; any program with every table will do.
 """
 
 from __future__ import annotations

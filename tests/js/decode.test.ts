@@ -60,7 +60,7 @@ describe("the analyses block", () => {
       instructions,
       summary: { flops: 12 },
       warnings: ["memory failed"],
-      extras: { cost: { chosen: null } },
+      extras: { moves: { hardware: null } },
     };
     const raw = pack("HLOA", VIEW_VERSION, header, { ...columns, ...s.columns() }, [
       "collective.kind",
@@ -80,7 +80,7 @@ describe("the analyses block", () => {
     expect([...model.column("cost.flops")]).toEqual([0, 4, 8]);
     expect(model.header.summary.flops).toBe(12);
     expect(model.header.summary.module).toBe("m");
-    expect(model.header.extras.cost).toEqual({ chosen: null });
+    expect(model.header.extras.moves).toEqual({ hardware: null });
     expect(model.header.warnings).toEqual(["memory failed"]);
   });
   test("refuses those of another module", async () => {

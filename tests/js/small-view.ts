@@ -1,4 +1,4 @@
-/** Views made by hand in the container format of js/view.ts, for tests without Python. */
+/** Views made by hand in the container format of Views, for tests without Python. */
 import { type ColumnSpec, type DType, VIEW_VERSION, type ViewHeader } from "../../js/view.ts";
 
 const BYTES: Record<DType, number> = { u8: 1, u16: 2, u32: 4, i32: 4, f32: 4, f64: 8 };
@@ -178,7 +178,21 @@ export function smallView(
     subtitle: "",
     dialect: "hlo",
     isScheduled: true,
-    summary: { module: "m", instructions: rows.length, opcodes: {}, fusions: {}, warnings: [] },
+    summary: {
+      module: "m",
+      computations: 1,
+      instructions: rows.length,
+      entry_instructions: rows.length,
+      fusions: {},
+      opcodes: {},
+      parameters: 0,
+      parameter_bytes: null,
+      output_bytes: null,
+      shapes: "local",
+      partitions: 1,
+      replicas: 1,
+      warnings: [],
+    },
     warnings: [],
     extras: {},
   };

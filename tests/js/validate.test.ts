@@ -4,7 +4,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { BadBlock, decodeBlock, gunzip, INFLATE_LIMIT } from "../../js/base/decode.ts";
 import { decodeText, decodeView, readView, type ViewModel } from "../../js/base/model.ts";
-import { CHECKED } from "../../js/base/validate.ts";
+import { ruleOf } from "../../js/base/validate.ts";
 import { TextMetrics } from "../../js/graph/metrics.ts";
 import { LayoutCache, layoutPicture } from "../../js/graph/picture.ts";
 import { buildFlow } from "../../js/graph/project/flow.ts";
@@ -22,6 +22,9 @@ import { measuredOf } from "../../js/state/time/measured.ts";
 import {
   type AnalysesHeader,
   type ColumnSpec,
+  type CostExtras,
+  type Extras,
+  type MeshInfo,
   VIEW_VERSION,
   type ViewHeader,
 } from "../../js/view.ts";
@@ -32,6 +35,10 @@ const BLOCKS = new URL("../golden/blocks/", import.meta.url);
 const raw = (name: string) => new Uint8Array(gunzipSync(readFileSync(new URL(name, BLOCKS))));
 const VIEWS = ["sharded.view", "measured.view"].map(raw);
 const ANALYSES = ["sharded.analyses", "measured.analyses"].map(raw);
+
+const { devices: DEVICES } = (partsOf(ANALYSES[0]).header as unknown as AnalysesHeader)
+  .extras as Required<Extras>;
+const MESH = DEVICES.mesh as MeshInfo;
 
 /** Runs everything that walks the View's own tables, with all groups open. */
 function draw(model: ViewModel): number {
@@ -215,7 +222,11 @@ describe("changed headers", () => {
     ["an offset past the end", (h) => edit(h, "offset", 8e15), /cut off inside column/],
     ["no opcodes", (h) => ({ ...h, opcodes: 3 }), /opcodes is not a list/],
     ["no title", (h) => ({ ...h, title: null }), /title is not text/],
-    ["another count", (h) => ({ ...h, counts: { instructions: 1e9 } }), /counts.instructions/],
+    [
+      "another count",
+      (h) => ({ ...h, counts: { ...h.counts, instructions: 1e9 } }),
+      /counts.instructions/,
+    ],
   ])("%s", (_, change, said) => {
     const block = withHeader(VIEWS[0], change(base()));
     expect(() => readView(block)).toThrow(BadBlock);
@@ -228,6 +239,42 @@ describe("changed headers", () => {
     };
     return { ...h, columns };
   };
+});
+
+describe("changed results of analyses", () => {
+  const extended = (change: (extras: Extras) => void) => {
+    const { header } = partsOf(ANALYSES[0]) as unknown as { header: AnalysesHeader };
+    change(header.extras);
+    const block = withHeader(ANALYSES[0], header);
+    const model = readView(VIEWS[0]);
+    model.extend(decodeBlock<AnalysesHeader>(block, "HLOA", VIEW_VERSION));
+    return model.header.extras;
+  };
+  const cost = (change: object) => (extras: Extras) => Object.assign(extras.cost as object, change);
+  const own = (change: object) => (extras: Extras) => Object.assign(extras, change);
+  test.each<[(extras: Extras) => unknown, string]>([
+    [cost({ dtypes: "f32" }), "extras.cost.dtypes is not a list"],
+    [cost({ dtypes: ["f32", 7] }), "extras.cost.dtypes[1] is not text"],
+    [cost({ chosen: 7 }), "extras.cost.chosen is not text"],
+    [cost({ ranges: { flops: [1, null] } }), "extras.cost.ranges.flops[1] is not a number"],
+    [
+      (extras) => delete (extras.cost as Partial<CostExtras>).totals,
+      "extras.cost.totals is missing",
+    ],
+    [own({ own: [{ label: "x" }] }), "extras.own[0].unit is missing"],
+    [own({ devices: [] }), "extras.devices is not an object"],
+    [
+      own({ devices: { ...DEVICES, mesh: { ...MESH, sizes: [1e9, 1e9] } } }),
+      "its mesh does not fit",
+    ],
+    [own({ devices: { ...DEVICES, count: 1e9 } }), "extras.devices.count is not that of its table"],
+  ])("%#: %s", (change, said) => {
+    expect(() => extended(change)).toThrow(BadBlock);
+    expect(() => extended(change)).toThrow(said);
+  });
+  test("keys that a newer hloscope may have pass", () => {
+    expect(extended(own({ surprise: 1 }))).toHaveProperty("surprise", 1);
+  });
 });
 
 describe("inflating", () => {
@@ -259,5 +306,5 @@ test("the blocks of whole programs pass, their text too", async () => {
 
 test("every column that these blocks have is checked", () => {
   const names = [...VIEWS, ...ANALYSES].flatMap((b) => Object.keys(partsOf(b).header.columns));
-  expect(names.filter((n) => !CHECKED.includes(n))).toEqual([]);
+  expect(names.filter((n) => !ruleOf(n))).toEqual([]);
 });

@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def contract() -> None:
-    """Every View that a test makes is checked against js/view.ts."""
+    """Every View that a test makes is checked against its declaration."""
     import contract
 
     contract.install()

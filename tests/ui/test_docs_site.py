@@ -57,6 +57,7 @@ def site(
     folder = tmp_path_factory.mktemp("docs")
     shutil.copytree(REPO / "docs", folder / "docs")
     shutil.copytree(REPO / "python" / "hloscope", folder / "python" / "hloscope")
+    shutil.copytree(REPO / "scripts", folder / "scripts")
     shutil.copy(REPO / "mkdocs.yml", folder)
     pages = folder / "pages"
     pages.mkdir()

@@ -47,7 +47,7 @@ export class PassHeader {
   }
 
   update(row: number, isFirst: boolean, isLast: boolean): void {
-    const { pass, pipeline, about } = this.passes.rows[row];
+    const { title: pass, pipeline, about } = this.passes.rows[row];
     this.title.textContent = pass;
     const position = `${row + 1} of ${this.passes.rows.length}`;
     this.where.textContent = pipeline ? `${pipeline} · ${position}` : position;

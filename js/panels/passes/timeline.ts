@@ -180,7 +180,7 @@ export function timeline(
         `${format.plural(row.rows.length, "pass", "passes")} changed nothing but metadata`,
       );
     }
-    const { pass, about } = passes.rows[row.row];
+    const { title: pass, about } = passes.rows[row.row];
     return h(
       "div",
       {

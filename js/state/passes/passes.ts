@@ -225,7 +225,7 @@ export class Passes {
   }
 
   title(row: number): string {
-    return this.rows[row]?.pass ?? "";
+    return this.rows[row]?.title ?? "";
   }
 }
 

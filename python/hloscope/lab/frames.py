@@ -4,7 +4,7 @@ Kinds and payloads (the bytes around them: processes/frames.py):
 
     P  progress    JSON {"stage": "Reading", "fraction": 0.1 or null}; for passes also "done", "of"
     I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] for one
-    V  View block, gzip'd (js/view.ts)
+    V  View block, gzip'd
     A  analyses block, gzip'd
     T  text block, gzip'd
     S  stages block, gzip'd

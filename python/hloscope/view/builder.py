@@ -1,6 +1,8 @@
-"""Columns, a string table and the container that js/view.ts describes.
+"""The container of all blocks: columns, a string table and a JSON header, gzip'd.
 
 "HLOV" | u32 version | u32 header bytes | header JSON | pad to 8 | columns, each at 8
+
+``columns.py`` declares the columns, ``header.py`` the header.
 """
 
 from __future__ import annotations
@@ -10,16 +12,21 @@ import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress, count, islice
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-VERSION = 2
+from .columns import TEXT, declared
+
+# Rises when a block that an earlier release wrote would not be shown any more: a column or key that
+# is required is new, has gone, or means something else.
+VERSION = 3
 VIEW_MAGIC = b"HLOV"
 ANALYSES_MAGIC = b"HLOA"
 TEXT_MAGIC = b"HLOT"
@@ -155,37 +162,42 @@ class Builder:
 
     def __init__(self) -> None:
         self.strings = Strings()
-        self.header: dict[str, Any] = {}
-        self._columns: dict[str, tuple[str, NDArray[Any]]] = {}
-        self._texts: set[str] = set()  # columns of StringIds
+        self._columns: dict[str, NDArray[Any]] = {}
 
-    def column(self, name: str, dtype: str, values: ArrayLike) -> None:
-        """Adds a column; ``ValueError`` for a name used twice or a value that does not fit."""
+    def column(self, name: str, values: ArrayLike | Iterable[str]) -> None:
+        """Adds a column that ``columns.py`` declares; texts for one that it declares as text.
+
+        ``ValueError`` for a column that is not declared or used twice, or a value that does not
+        fit.
+        """
+        if declared(name).holds == TEXT:
+            values = self.strings.ids(cast(Iterable[str], values))
+        self._add(name, cast(ArrayLike, values))
+
+    def text_ids(self, name: str, ids: ArrayLike) -> None:
+        """Adds a text column of ids that ``strings`` gave."""
+        if declared(name).holds != TEXT:
+            raise ValueError(f"column {name} is not declared as text")
+        self._add(name, ids)
+
+    def relation(self, name: str, offsets: ArrayLike, values: ArrayLike | Iterable[str]) -> None:
+        """Adds ``name.offsets`` and the column that they split."""
+        self.column(f"{name}.offsets", offsets)
+        self.column(declared(f"{name}.offsets").splits, values)
+
+    def _add(self, name: str, values: ArrayLike) -> None:
+        column = declared(name)
         if name in self._columns:
             raise ValueError(f"column {name} is written twice")
         array = np.asarray(values)
         if array.ndim != 1:
             raise ValueError(f"column {name} is not a flat list")
-        target = DTYPES[dtype]
+        target = DTYPES[column.dtype]
         if target.kind in "ui" and array.size:
             limits = np.iinfo(target)
             if array.min() < limits.min or array.max() > limits.max:
-                raise ValueError(f"column {name} holds values that do not fit {dtype}")
-        self._columns[name] = (dtype, array.astype(target, copy=False))
-
-    def text_column(self, name: str, texts: Iterable[str]) -> None:
-        """Adds a StringId column."""
-        self.text_ids(name, self.strings.ids(texts))
-
-    def text_ids(self, name: str, ids: ArrayLike) -> None:
-        """Adds a StringId column of ids that ``strings`` gave."""
-        self.column(name, "u32", ids)
-        self._texts.add(name)
-
-    def csr(self, name: str, offsets: ArrayLike, values: ArrayLike, suffix: str = "values") -> None:
-        """Adds ``name.offsets`` and ``name.values``."""
-        self.column(f"{name}.offsets", "u32", offsets)
-        self.column(f"{name}.{suffix}", "u32", values)
+                raise ValueError(f"column {name} holds values that do not fit {column.dtype}")
+        self._columns[name] = array.astype(target, copy=False)
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
@@ -198,28 +210,28 @@ class Builder:
     def names(self) -> set[str]:
         return set(self._columns)
 
-    def finish(self, magic: bytes) -> bytes:
-        """The whole block, gzip'd without a time stamp."""
+    def finish(self, magic: bytes, header: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+        """The whole block, gzip'd without a time stamp; ``header`` is one of ``header.py``."""
         raw, offsets = self.strings.columns()
-        self.column("strings.bytes", "u8", np.frombuffer(raw, np.uint8))
-        self.column("strings.offsets", "u32", offsets)
+        self.relation("strings", offsets, np.frombuffer(raw, np.uint8))
         specs: dict[str, dict[str, Any]] = {}
         at = 0
-        for name, (dtype, array) in self._columns.items():
-            specs[name] = {"dtype": dtype, "offset": at, "length": len(array)}
-            if name in self._texts:
+        for name, array in self._columns.items():
+            column = declared(name)
+            specs[name] = {"dtype": column.dtype, "offset": at, "length": len(array)}
+            if column.holds == TEXT:
                 specs[name]["text"] = True
             at += array.nbytes + -array.nbytes % 8
-        header = json.dumps(
-            {"version": VERSION, "columns": specs, **self.header},
+        text = json.dumps(
+            {"version": VERSION, "columns": specs, **header},
             ensure_ascii=True,
             separators=(",", ":"),
             allow_nan=False,
         ).encode()
-        head = magic + struct.pack("<II", VERSION, len(header)) + header
+        head = magic + struct.pack("<II", VERSION, len(text)) + text
         packed = _Gzip()
         packed.add(head)
-        for _, array in self._columns.values():
+        for array in self._columns.values():
             packed.add(np.ascontiguousarray(array).view(np.uint8).data)
         return packed.finish()
 

@@ -7,7 +7,7 @@ boxes are there after a pass, and what changed, are columns beside it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from ..analysis.passes.union import union
 from ..analysis.passes.words import about
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
-from . import core
 from .builder import VIEW_MAGIC, Builder, no_collection
+from .context import Context
+from .header import PassCost, PassRow, Summary, ViewContent
+from .picture import add_picture
 
 CONTEXT, GONE, NEW, MOVED, HEADER, SKIPPED = range(6)
 _KINDS = {" ": CONTEXT, "-": GONE, "+": NEW, ">": MOVED, "~": CONTEXT}
@@ -45,7 +47,7 @@ def build_passes(
     shown: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> bytes:
-    """The passes block of js/view.ts, gzip'd. ``progress`` may raise to stop.
+    """The passes block, gzip'd. ``progress`` may raise to stop.
 
     ``note`` is shown above the passes, after what ``passes`` itself notes. ``shown`` is the row
     of ``final``, where it is not the last: the picture opens at it.
@@ -60,17 +62,18 @@ def build_passes(
         )
     module, order = union(steps, final.name, final.num_partitions)
     with no_collection():
-        context = core.Context(module, target if target is not None else NO_TARGET)
+        context = Context(module, target if target is not None else NO_TARGET)
         context.copies_are_drawn = True
         builder = Builder()
-        core.add_picture(builder, context)
+        picture = add_picture(builder, context)
         _lives(builder, steps, order, final, shown)
         rows = _rows(passes, steps)
-        builder.header = core.picture_header(context) | {
+        header: ViewContent = {
+            **picture,
             "title": title or final.name,
             "subtitle": "all passes",
             "isScheduled": False,
-            "summary": summarize(module, context.target, CONTRIBUTIONS[:1]),
+            "summary": cast(Summary, summarize(module, context.target, CONTRIBUTIONS[:1])),
             "warnings": context.warnings,
             "extras": {
                 "passes": {
@@ -80,7 +83,7 @@ def build_passes(
                 }
             },
         }
-        return builder.finish(VIEW_MAGIC)
+        return builder.finish(VIEW_MAGIC, header)
 
 
 def work_out(passes: Passes, target: Target | None = None) -> str:
@@ -101,7 +104,7 @@ def work_out(passes: Passes, target: Target | None = None) -> str:
     return ""
 
 
-def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
+def _rows(passes: Passes, steps: Steps) -> list[PassRow]:
     added = np.bincount([n.first for n in steps.nodes], minlength=steps.rows + 1)
     removed = np.bincount([n.last for n in steps.nodes], minlength=steps.rows + 1)
     changed = np.zeros(steps.rows + 1, np.int64)
@@ -110,13 +113,13 @@ def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
         if not v.changed & BORN:
             changed[v.row] += bool(v.changed & ~RENAMED)
             renamed[v.row] += bool(v.changed & RENAMED)
-    out = []
+    out: list[PassRow] = []
     for row in passes.rows:
         k = row.index
         out.append(
             {
                 "pipeline": row.pipeline,
-                "pass": row.title,
+                "title": row.title,
                 "about": about(row.name),
                 "counts": row.counts,
                 "change": row.change,
@@ -125,16 +128,16 @@ def _rows(passes: Passes, steps: Steps) -> list[dict[str, Any]]:
                 "changed": int(changed[k]),
                 "renamed": int(renamed[k]),
                 "onlyMetadata": row.only_metadata,
-                "cost": passes.known_cost(k),
+                "cost": cast(PassCost | None, passes.known_cost(k)),
             }
         )
     return out
 
 
-def _telling(rows: list[dict[str, Any]]) -> int:
+def _telling(rows: list[PassRow]) -> int:
     """The row to open at: the pass that made the most fusions, else collectives, else changes."""
 
-    def changed(row: dict[str, Any]) -> tuple[int, ...]:
+    def changed(row: PassRow) -> tuple[int, ...]:
         made = [max(0, row["change"].get(what, 0)) for what in ("fusions", "collectives")]
         return (*made, row["added"] + row["removed"] + row["changed"])
 
@@ -148,25 +151,25 @@ def _lives(
     at = np.full(len(steps.nodes), -1, np.int64)
     at[order] = np.arange(len(order))
     nodes = [steps.nodes[n] for n in order]
-    b.column("pass.first", "u32", [n.first for n in nodes])
-    b.column("pass.last", "u32", [n.last for n in nodes])
-    b.column("pass.final", "i32", [_in_final(steps, n, final, shown) for n in nodes])
+    b.column("pass.first", [n.first for n in nodes])
+    b.column("pass.last", [n.last for n in nodes])
+    b.column("pass.final", [_in_final(steps, n, final, shown) for n in nodes])
     # versions, by row
     versions = sorted(steps.versions, key=lambda v: v.row)
     place = np.empty(len(versions), np.int64)
     place[[v.index for v in versions]] = np.arange(len(versions))
     ends = np.searchsorted([v.row for v in versions], np.arange(steps.rows + 1))
-    b.column("version.offsets", "u32", ends)
-    b.column("version.instruction", "i32", at[[v.node for v in versions]] if versions else [])
-    b.column("version.changed", "u8", [v.changed for v in versions])
-    b.text_column("version.line", [v.line.text for v in versions])
+    b.column("version.offsets", ends)
+    b.column("version.instruction", at[[v.node for v in versions]] if versions else [])
+    b.column("version.changed", [v.changed for v in versions])
+    b.column("version.line", [v.line.text for v in versions])
     operands = [[int(at[o]) for o in v.operands if at[o] >= 0] for v in versions]
-    b.csr("version_operand", _offsets(operands), [o for x in operands for o in x])
+    b.relation("version_operand", _offsets(operands), [o for x in operands for o in x])
     links = [x for x in steps.links if at[x.old] >= 0 and at[x.new] >= 0]
-    b.column("pass_link.row", "u32", [x.row for x in links])
-    b.column("pass_link.old", "u32", at[[x.old for x in links]] if links else [])
-    b.column("pass_link.new", "u32", at[[x.new for x in links]] if links else [])
-    b.column("pass_link.how", "u8", [x.how for x in links])
+    b.column("pass_link.row", [x.row for x in links])
+    b.column("pass_link.old", at[[x.old for x in links]] if links else [])
+    b.column("pass_link.new", at[[x.new for x in links]] if links else [])
+    b.column("pass_link.how", [x.how for x in links])
     _diffs(b, steps, place)
 
 
@@ -212,9 +215,9 @@ def _diffs(b: Builder, steps: Steps, place: Any) -> None:
                 kinds.append(SKIPPED)
                 values.append(skipped)
         offsets.append(len(kinds))
-    b.column("diff.offsets", "u32", offsets)
-    b.column("diff.kind", "u8", kinds)
-    b.column("diff.value", "u32", values)
+    b.column("diff.offsets", offsets)
+    b.column("diff.kind", kinds)
+    b.column("diff.value", values)
 
 
 def _offsets(lists: list[list[int]]) -> Any:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..analysis.base.table import csr
 from ..analysis.provenance.linked.linked import Linked, Stage
 from .builder import STAGES_MAGIC, Builder, no_collection
+from .header import StagesContent, StageText
 
 # Characters of all sentences of a program's lines; those beyond are left out and counted.
 MOST_TOLD = 24_000_000
 
 
 def build_stages(linked: Linked, instructions: int) -> bytes:
-    """The stages block of js/view.ts, gzip'd. ``instructions``: how many its View has."""
+    """The stages block, gzip'd. ``instructions``: how many its View has."""
     with no_collection():
         return _stages(linked, instructions)
 
@@ -29,7 +28,7 @@ def _stages(linked: Linked, instructions: int) -> bytes:
     strands: list[tuple[int, ...]] = []
     near: list[tuple[int, ...]] = []
     numbers: list[int] = []
-    stages: list[dict[str, Any]] = []
+    stages: list[StageText] = []
     room = MOST_TOLD
     for stage in linked.stages:
         rows = sorted({*stage.places, *stage.near})
@@ -63,21 +62,21 @@ def _stages(linked: Linked, instructions: int) -> bytes:
         told += words
         strands += [stage.places.get(row, ()) for row in rows]
         near += [stage.near.get(row, ()) for row in rows]
-    b.column("stage_text.bytes", "u8", np.frombuffer(b"".join(texts), np.uint8))
-    b.column("source_row.number", "u32", np.array(numbers, np.int64))
-    b.column("place.line", "u32", np.array(lines, np.int64))
-    b.text_column("place.told", told)
+    b.column("stage_text.bytes", np.frombuffer(b"".join(texts), np.uint8))
+    b.column("source_row.number", np.array(numbers, np.int64))
+    b.column("place.line", np.array(lines, np.int64))
+    b.column("place.told", told)
     for name, rows_of in (("place_strand", strands), ("place_near", near)):
         table = csr(rows_of)
-        b.csr(name, table.offsets, table.values)
-    b.column("strand.color", "i32", np.array(linked.colors, np.int64))
-    b.header = {
+        b.relation(name, table.offsets, table.values)
+    b.column("strand.color", np.array(linked.colors, np.int64))
+    header: StagesContent = {
         "instructions": instructions,
         "exact": linked.exact,
         "how": linked.how,
         "stages": stages,
     }
-    return b.finish(STAGES_MAGIC)
+    return b.finish(STAGES_MAGIC, header)
 
 
 def _sentences(stage: Stage, rows: list[int], room: int) -> tuple[list[str], int, int]:

@@ -16,7 +16,7 @@ MAX_VALUE = 20_000  # characters
 
 
 def build_text(module: Module) -> bytes:
-    """The text block of js/view.ts, gzip'd; offsets are UTF-8 bytes."""
+    """The text block, gzip'd; offsets are UTF-8 bytes."""
     with no_collection():
         return _text(module)
 
@@ -26,20 +26,20 @@ def _text(module: Module) -> bytes:
     text = module.text
     raw = text.encode("utf-8", "replace")
     to_bytes = _byte_offsets(text, len(raw))
-    b.column("text.bytes", "u8", np.frombuffer(raw, np.uint8))
+    b.column("text.bytes", np.frombuffer(raw, np.uint8))
     for what, spans in (
         ("instruction", [i.text_span for i in module.instructions]),
         ("computation", [c.text_span for c in module.computations]),
     ):
         begin, end = _spans(spans, to_bytes, len(text))
-        b.column(f"line.{what}_begin", "u32", begin)
-        b.column(f"line.{what}_end", "u32", end)
+        b.column(f"line.{what}_begin", begin)
+        b.column(f"line.{what}_end", end)
     # Not ``i.attributes``, which would keep a dictionary with every instruction.
     pairs = [list(split_attributes(i.attribute_text).items()) for i in module.instructions]
     rows = csr([range(len(p)) for p in pairs])
-    b.column("attribute.offsets", "u32", rows.offsets)
-    b.text_column("attribute.key", [k for p in pairs for k, _ in p])
-    b.text_column("attribute.value", [_cut(v) for p in pairs for _, v in p])
+    b.column("attribute.offsets", rows.offsets)
+    b.column("attribute.key", [k for p in pairs for k, _ in p])
+    b.column("attribute.value", [_cut(v) for p in pairs for _, v in p])
     return b.finish(TEXT_MAGIC)
 
 

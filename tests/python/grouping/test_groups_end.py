@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contract import differences
 from hloscope import read
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.hlo import Module
@@ -15,7 +16,7 @@ from hloscope.lab import child, frames
 from hloscope.readers import read_modules
 from hloscope.show.cli import main
 from hloscope.view import build_view
-from hloscope.view.schema import check, decode
+from hloscope.view.schema import decode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -89,7 +90,7 @@ def test_grouping_ends_and_holds_every_instruction_once(rows: Any, stacks: Any) 
         up = int(tree.parent[g])
         assert tree.size[g] <= tree.size[up]
     header, columns = decode(build_view(module))
-    assert check(header, columns) == []
+    assert differences(header, columns) == []
     assert header["warnings"] == []
 
 
@@ -109,7 +110,13 @@ def test_names_nested_a_thousand_deep() -> None:
     assert decode(build_view(module))[0]["warnings"] == []
 
 
-PARTS = ("group_tree", "folds", "labels", "families", "flags")
+PARTS = (
+    "context.group_tree",
+    "context.folds",
+    "picture.labels",
+    "picture.families",
+    "picture.flags",
+)
 
 
 @pytest.fixture
@@ -126,9 +133,9 @@ def test_what_fails_leaves_the_picture(
     def fails(*_: Any) -> None:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr(f"hloscope.view.core.{part}", fails)
+    monkeypatch.setattr(f"hloscope.view.{part}", fails)
     header, columns = decode(build_view(module))
-    assert check(header, columns) == []
+    assert differences(header, columns) == []
     (warning,) = header["warnings"]
     assert "RecursionError" in warning
     assert "report it" in warning
@@ -140,7 +147,7 @@ def test_every_host_opens_what_grouping_fails_on(
     def fails(*_: Any) -> None:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr("hloscope.view.core.group_tree", fails)
+    monkeypatch.setattr("hloscope.view.context.group_tree", fails)
     monkeypatch.setattr("hloscope.show.dot_boxes.group_tree", fails)
     file = tmp_path / "m.hlo"
     file.write_text(program([(0, n, 0, [0]) for n in range(30)], [[3]]))
@@ -173,6 +180,6 @@ def _arguments(name: str) -> Any:
 def test_a_scanned_rematerialised_llama_step_for_tpu_opens(real: Path) -> None:
     capture = read(real / "models" / "llama_tpu.hlo.gz")
     header, columns = decode(capture.view_bytes)
-    assert check(header, columns) == []
+    assert differences(header, columns) == []
     assert header["counts"]["instructions"] == 3745
     assert not [w for w in header["warnings"] if "bug" in w]

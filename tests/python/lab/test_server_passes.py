@@ -30,7 +30,7 @@ def header(block: bytes) -> dict[str, Any]:
 
 def names(block: bytes) -> list[str]:
     """Names of the rows' passes."""
-    return [row["pass"] for row in header(block)["extras"]["passes"]["rows"]]
+    return [row["title"] for row in header(block)["extras"]["passes"]["rows"]]
 
 
 async def test_the_passes_beside_a_dump_and_their_costs(
@@ -85,10 +85,10 @@ async def test_a_dump_from_the_middle_is_shown_where_it_stands(
     write_passes(jp_root_dir / "dump")
     _, block = (await ask("passes", path=f"dump/{MIDDLE}"))[-1]
     found = header(block)["extras"]["passes"]
-    assert found["rows"][found["begin"]]["pass"] == "dce"
+    assert found["rows"][found["begin"]]["title"] == "dce"
     _, block = (await ask("passes", path=f"dump/{END}"))[-1]
     found = header(block)["extras"]["passes"]
-    assert found["rows"][found["begin"]]["pass"] == "fusion"
+    assert found["rows"][found["begin"]]["title"] == "fusion"
 
 
 async def test_another_dump_of_the_same_number_is_another_module(

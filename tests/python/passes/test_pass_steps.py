@@ -109,7 +109,7 @@ def test_the_block_says_what_the_timeline_shows(folder: Path) -> None:
     cap = hs.read(folder)
     assert cap.has_passes
     rows = header_of(cap.passes_bytes())["extras"]["passes"]["rows"]
-    assert [r["pass"] for r in rows][1] == "algsimp"
+    assert [r["title"] for r in rows][1] == "algsimp"
     assert rows[2]["removed"] == 3
     assert rows[2]["change"]["instructions"] == -3
     assert rows[3]["renamed"] == 5

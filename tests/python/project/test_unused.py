@@ -47,6 +47,7 @@ def test_python_has_no_unused_code(repo: Path) -> None:
         f"{item.filename.relative_to(repo)}:{item.first_lineno} {item.typ} {item.name}"
         for item in found.get_unused_code(min_confidence=60)
         if Path(item.filename).is_relative_to(package)
+        and item.filename != package / "view" / "header.py"  # keys of JSON, which TypeScript reads
         and item.typ != "attribute"
         and item.name not in told
         and item.name not in CALLED_BY_OTHERS

@@ -7,7 +7,7 @@
     <div#hloscope>  the first program     <div#hloscope-second>  the second
 
 Each View has two more columns: what is the same, changed or only here, and which instruction of
-the other program each is (``diff.of``, ``diff.pair`` in js/view.ts). Where two Views are too
+the other program each is (``diff.of``, ``diff.pair``). Where two Views are too
 much for a page, it has the tables alone.
 """
 
@@ -33,7 +33,7 @@ from ..static import page_script
 
 if TYPE_CHECKING:
     from ...view.builder import Builder
-    from ...view.core import Context
+    from ...view.context import Context
 
 # Beyond this many instructions of both sides together, a page has the tables alone.
 LIMIT = 120_000
@@ -169,8 +169,8 @@ def page(made: Diff) -> str:
 
 def _blocks(p: Captured, suffix: str, of: Any, pair: Any) -> list[str]:
     def columns(builder: Builder, context: Context) -> None:
-        builder.column("diff.of", "u8", of)
-        builder.column("diff.pair", "i32", pair)
+        builder.column("diff.of", of)
+        builder.column("diff.pair", pair)
 
     view = build_view(p.module, p.target, title=p.title, subtitle="")
     out = [

@@ -8,8 +8,9 @@ Adding a section is one file here and one line in ``SECTIONS``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ..builder import Builder
+from ..context import Context
 from . import (
     collectives,
     compiler,
@@ -26,11 +27,7 @@ from . import (
     transitions,
 )
 
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
-
-Section = Callable[["Builder", "Context"], None]
+Section = Callable[[Builder, Context], None]
 
 SECTIONS: tuple[tuple[str, Section], ...] = (
     ("cost", cost.add),

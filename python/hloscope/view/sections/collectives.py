@@ -1,8 +1,8 @@
-"""Logical collectives, phases, and why each is there; js/view.ts says what each column holds."""
+"""Logical collectives, phases, and why each is there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import cast
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from ...analysis.comms.collectives import Collectives, collectives
 from ...analysis.why.provenance import reasons
 from ...analysis.why.provenance_card import Why
 from ...hlo.collective_kinds import OF_PERMUTES
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
+from ..header import GroupSet, OriginKind, WhyCard
 
 WRITTEN = ("unknown", "user", "partitioner", "autodiff")
 
@@ -26,7 +25,7 @@ def add(builder: Builder, context: Context) -> None:
     """Writes ``collective.*`` when there are any, and ``phase.*`` when the module marks phases."""
     phase = phases(context.module)
     if phase.any():
-        builder.column("phase.of", "u8", phase)
+        builder.column("phase.of", phase)
         context.extras["phases"] = list(PHASES)
     found = collectives(context.module, context.target)
     if not found.rows:
@@ -34,8 +33,8 @@ def add(builder: Builder, context: Context) -> None:
     _rows(builder, found)
     cards = _cards(context)
     groups, sets = _groups(found)
-    builder.column("collective.why", "i32", [cards[1][r.index] for r in found])
-    builder.column("collective.group_set", "i32", groups)
+    builder.column("collective.why", [cards[1][r.index] for r in found])
+    builder.column("collective.group_set", groups)
     context.extras["phases"] = list(PHASES)
     context.extras["collectives"] = {
         "written": list(WRITTEN),
@@ -48,46 +47,45 @@ def add(builder: Builder, context: Context) -> None:
 
 def _rows(b: Builder, found: Collectives) -> None:
     rows = found.rows
-    b.text_column("collective.kind", [r.kind for r in rows])
-    b.column("collective.instruction", "u32", [r.instruction.index for r in rows])
-    b.column("collective.anchor", "u32", [r.anchor.index for r in rows])
-    b.text_column("collective.axes", [r.axes_or_groups for r in rows])
-    b.column("collective.on_axes", "u8", [r.axes is not None for r in rows])
-    b.column("collective.group_size", "u32", [r.group_size for r in rows])
-    b.column("collective.payload", "f64", [r.payload_bytes for r in rows])
-    b.column("collective.wire", "f64", [_or_nan(r.wire_bytes) for r in rows])
+    b.column("collective.kind", [r.kind for r in rows])
+    b.column("collective.instruction", [r.instruction.index for r in rows])
+    b.column("collective.anchor", [r.anchor.index for r in rows])
+    b.column("collective.axes", [r.axes_or_groups for r in rows])
+    b.column("collective.on_axes", [r.axes is not None for r in rows])
+    b.column("collective.group_size", [r.group_size for r in rows])
+    b.column("collective.payload", [r.payload_bytes for r in rows])
+    b.column("collective.wire", [_or_nan(r.wire_bytes) for r in rows])
     known = [None if r.is_unknown else r.counted for r in rows]
-    b.column("collective.executions", "f64", list(map(_or_nan, known)))
+    b.column("collective.executions", list(map(_or_nan, known)))
     if any(r.branches for r in rows):
         each = [[(x.conditional, x.number, x.of) for x in r.branches] for r in rows]
-        b.column("collective_branch.offsets", "u32", np.cumsum([0, *map(len, each)]))
+        b.column("collective_branch.offsets", np.cumsum([0, *map(len, each)]))
         for k, name in enumerate(("conditional", "number", "of")):
-            b.column(f"collective_branch.{name}", "u32", [x[k] for row in each for x in row])
-    b.column("collective.phase", "u8", [PHASES.index(r.phase) for r in rows])
-    b.column("collective.written", "u8", [WRITTEN.index(r.written_by) for r in rows])
-    b.text_column("collective.moves", [r.moves.name if r.moves else "" for r in rows])
+            b.column(f"collective_branch.{name}", [x[k] for row in each for x in row])
+    b.column("collective.phase", [PHASES.index(r.phase) for r in rows])
+    b.column("collective.written", [WRITTEN.index(r.written_by) for r in rows])
+    b.column("collective.moves", [r.moves.name if r.moves else "" for r in rows])
     b.column(
         "collective.moves_argument",
-        "u8",
         [bool(r.moves and r.moves.kind == "argument") for r in rows],
     )
-    b.text_column("collective.line", [r.line for r in rows])
-    b.text_column("collective.op_name", [r.op_name for r in rows])
-    b.text_column("collective.shows", [apparent(r) for r in rows])
+    b.column("collective.line", [r.line for r in rows])
+    b.column("collective.op_name", [r.op_name for r in rows])
+    b.column("collective.shows", [apparent(r) for r in rows])
     if found.num_slices:
-        b.text_column("collective.network", [r.network for r in rows])
+        b.column("collective.network", [r.network for r in rows])
     members = csr([r.members for r in rows])
-    b.csr("collective_member", members.offsets, members.values)
-    b.column("collective_part.offsets", "u32", np.cumsum([0, *(len(r.parts) for r in rows)]))
-    b.text_column("collective_part.shape", [p.shape for r in rows for p in r.parts])
-    b.column("collective_part.bytes", "f64", [p.bytes for r in rows for p in r.parts])
+    b.relation("collective_member", members.offsets, members.values)
+    b.column("collective_part.offsets", np.cumsum([0, *(len(r.parts) for r in rows)]))
+    b.column("collective_part.shape", [p.shape for r in rows for p in r.parts])
+    b.column("collective_part.bytes", [p.bytes for r in rows for p in r.parts])
 
 
 def _or_nan(value: int | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _cards(context: Context) -> tuple[list[dict[str, Any]], list[int]]:
+def _cards(context: Context) -> tuple[list[WhyCard], list[int]]:
     """Distinct why cards, and the card of each row (-1: nothing to say)."""
     cards: dict[Why, int] = {}
     of = [
@@ -97,7 +95,7 @@ def _cards(context: Context) -> tuple[list[dict[str, Any]], list[int]]:
     return [_card(c) for c in cards], of
 
 
-def _card(card: Why) -> dict[str, Any]:
+def _card(card: Why) -> WhyCard:
     return {
         "unknown": card.unknown,
         "opName": card.op_name,
@@ -111,16 +109,23 @@ def _card(card: Why) -> dict[str, Any]:
         "callers": list(card.callers),
         "others": list(card.others),
         "origins": [
-            {"axis": o.axis, "of": o.of, "kind": o.kind, "name": o.name, "line": o.line,
-             "stack": list(o.stack), "via": list(o.via)}
+            {
+                "axis": o.axis,
+                "of": o.of,
+                "kind": cast(OriginKind, o.kind),
+                "name": o.name,
+                "line": o.line,
+                "stack": list(o.stack),
+                "via": list(o.via),
+            }
             for o in card.origins
         ],
-    }  # fmt: skip
+    }
 
 
-def _groups(found: Collectives) -> tuple[list[int], list[dict[str, Any]]]:
+def _groups(found: Collectives) -> tuple[list[int], list[GroupSet]]:
     """Distinct device groups or pairs, and which of them each row runs over."""
-    sets: list[dict[str, Any]] = []
+    sets: list[GroupSet] = []
     known: dict[tuple[str, object], int] = {}
     of = []
     for row in found.rows:
@@ -128,9 +133,7 @@ def _groups(found: Collectives) -> tuple[list[int], list[dict[str, Any]]]:
     return of, sets
 
 
-def _group_set(
-    row: Collective, known: dict[tuple[str, object], int], sets: list[dict[str, Any]]
-) -> int:
+def _group_set(row: Collective, known: dict[tuple[str, object], int], sets: list[GroupSet]) -> int:
     if row.groups is None:
         return -1
     rows = row.groups.rows()

@@ -1,8 +1,8 @@
-"""Cost columns and the chips to model time on; js/view.ts says what each holds."""
+"""Cost columns and the chips to model time on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Literal, cast
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from ...analysis.cost.roofline.executed import slice_of
 from ...analysis.cost.roofline.roofline import reach
 from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
+from ..header import Chip, Totals
 
 
 def add(builder: Builder, context: Context) -> None:
@@ -28,54 +27,54 @@ def add(builder: Builder, context: Context) -> None:
     dtypes = sorted(set(cost.matmul_dtype) - {""})
     position = {d: k for k, d in enumerate(dtypes)} | {"": 0}
     b = builder
-    b.column("cost.flops", "f64", cost.flops)
-    b.column("cost.matmul_flops", "f64", cost.matrix_flops)
-    b.column("cost.transcendentals", "f64", cost.transcendentals)
-    b.column("cost.bytes", "f64", cost.bytes)
-    b.column("cost.main_bytes", "f64", cost.main_bytes)
-    b.column("cost.runs", "f64", cost.runs)
+    b.column("cost.flops", cost.flops)
+    b.column("cost.matmul_flops", cost.matrix_flops)
+    b.column("cost.transcendentals", cost.transcendentals)
+    b.column("cost.bytes", cost.bytes)
+    b.column("cost.main_bytes", cost.main_bytes)
+    b.column("cost.runs", cost.runs)
     collective = context.table.by_opcode(is_collective, bool)
     moved = copies(module)
     kind = np.where(moved.is_copy, 3, 1 + collective)
-    b.column("cost.unit", "u8", np.where(cost.is_unit, kind, 0))
+    b.column("cost.unit", np.where(cost.is_unit, kind, 0))
     if moved.from_host.any() or moved.to_host.any():
-        b.column("cost.from_host", "f64", moved.from_host)
-        b.column("cost.to_host", "f64", moved.to_host)
-    b.column("cost.dtype", "u8", np.array([position[d] for d in cost.matmul_dtype], np.int64))
+        b.column("cost.from_host", moved.from_host)
+        b.column("cost.to_host", moved.to_host)
+    b.column("cost.dtype", np.array([position[d] for d in cost.matmul_dtype], np.int64))
     loops = cost.execution.loop[context.table.computation]
     if cost.execution.unknown:
-        b.column("cost.loop", "i32", loops)
+        b.column("cost.loop", loops)
         conditions = cost.execution.condition[context.table.computation]
-        b.column("cost.condition", "u8", conditions)
+        b.column("cost.condition", conditions)
     if cost.estimated_cycles:
         cycles = np.full(len(module.instructions), np.nan)
         cycles[list(cost.estimated_cycles)] = list(cost.estimated_cycles.values())
-        b.column("cost.cycles", "f64", cycles)
+        b.column("cost.cycles", cycles)
     chips = {name: for_target(h, context.target) for name, h in load().items()}
     transfers = cost.transfers
     reaches = sorted({reach(h) for h in chips.values()})
     if transfers:
         for name in ("start", "done"):
-            b.column(f"transfer.{name}", "u32", [getattr(t, name) for t in transfers])
-        b.column("transfer.far", "u8", [int(t.is_far) for t in transfers])
-        b.column("transfer.bytes", "f64", [t.wire_bytes for t in transfers])
+            b.column(f"transfer.{name}", [getattr(t, name) for t in transfers])
+        b.column("transfer.far", [int(t.is_far) for t in transfers])
+        b.column("transfer.bytes", [t.wire_bytes for t in transfers])
         starts = [t.start for t in transfers]
         runs = cost.wire_runs[starts]
         if (runs != cost.runs[starts]).any():
-            b.column("transfer.runs", "f64", runs)
+            b.column("transfer.runs", runs)
         levels = [t.levels[k] for t in transfers for k in reaches]
         for name in ("switch", "torus", "far"):
             for which, part in enumerate(("steps", "bytes")):
                 values = [getattr(x, name)[which] for x in levels]
-                b.column(f"transfer.{name}_{part}", "f64", values)
+                b.column(f"transfer.{name}_{part}", values)
     if cost.roofline is not None:
-        b.column("cost.seconds", "f64", cost.roofline.seconds)
-        b.column("cost.step", "f64", cost.roofline.step_seconds)
+        b.column("cost.seconds", cost.roofline.seconds)
+        b.column("cost.step", cost.roofline.step_seconds)
         if transfers:
             runs = cost.runs[[t.start for t in transfers]]
-            b.column("transfer.seconds", "f64", cost.roofline.transfer_seconds * runs)
-            b.column("transfer.waited", "f64", cost.roofline.waited_seconds)
-        b.column("cost.bound", "u8", cost.roofline.bound_by)
+            b.column("transfer.seconds", cost.roofline.transfer_seconds * runs)
+            b.column("transfer.waited", cost.roofline.waited_seconds)
+        b.column("cost.bound", cost.roofline.bound_by)
     own = choose(context.target.device_kind, context.target.platform)
     context.extras["cost"] = {
         "dtypes": dtypes,
@@ -107,10 +106,11 @@ def add(builder: Builder, context: Context) -> None:
     }
 
 
-def _totals(cost: Cost) -> dict[str, float]:
-    out = {"flops": cost.total_flops, "bytes": cost.total_bytes}
+def _totals(cost: Cost) -> Totals:
     r = cost.roofline
-    return out | {
+    return {
+        "flops": cost.total_flops,
+        "bytes": cost.total_bytes,
         "compute": 0.0 if r is None else r.compute_seconds,
         "memory": 0.0 if r is None else r.memory_seconds,
         "collective": 0.0 if r is None else r.collective_seconds,
@@ -121,7 +121,7 @@ def _totals(cost: Cost) -> dict[str, float]:
     }
 
 
-def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> dict[str, Any]:
+def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> Chip:
     return {
         "id": h.id,
         "label": h.label,
@@ -136,7 +136,7 @@ def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> dict[str, Any]:
         "links": [
             {
                 "name": x.name,
-                "kind": x.kind,
+                "kind": cast(Literal["torus", "switch"], x.kind),
                 "bytesPerSecond": x.bytes_per_second,
                 "latency": x.latency,
                 "group": x.group,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ...analysis.findings.finding import Finding
 from ...analysis.findings.rules import findings
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
+from ..header import Finding as Row
 
 EVIDENCE = 500  # at most this many instructions of a finding are in the page
 
@@ -25,11 +22,11 @@ def add(builder: Builder, context: Context) -> None:
         "rules": len(found.rules) - len(found.unasked),
         "unasked": len(found.unasked),
         "failed": list(found.failed),
-        "rows": [_row(f, context) for f in found],
+        "rows": [_row(f) for f in found],
     }
 
 
-def _row(f: Finding, context: Context) -> dict[str, Any]:
+def _row(f: Finding) -> Row:
     return {
         "rule": f.rule,
         "title": f.title,

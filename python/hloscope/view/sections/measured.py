@@ -1,17 +1,12 @@
-"""Measured time per instruction, where a profile was taken; js/view.ts says what each holds."""
+"""Measured time per instruction, where a profile was taken."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...analysis.measured.measured import measured_of
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
-
+from ..builder import Builder
+from ..context import Context
 
 MOST_ROWS = 2_000
 
@@ -22,15 +17,15 @@ def add(builder: Builder, context: Context) -> None:
     if found is None or not found.devices:
         return
     seen = found.counts.sum(axis=0) > 0
-    builder.column("measured.mean", "f64", found.mean)
-    builder.column("measured.step", "f64", np.where(seen, found.step_seconds.mean(axis=0), np.nan))
-    builder.column("measured.most", "f64", np.where(seen, found.seconds.max(axis=0), np.nan))
-    builder.column("measured.slowest", "u32", np.array(found.devices)[found.seconds.argmax(axis=0)])
+    builder.column("measured.mean", found.mean)
+    builder.column("measured.step", np.where(seen, found.step_seconds.mean(axis=0), np.nan))
+    builder.column("measured.most", np.where(seen, found.seconds.max(axis=0), np.nan))
+    builder.column("measured.slowest", np.array(found.devices)[found.seconds.argmax(axis=0)])
     rows = np.array([r.instruction.index for r, _ in zip(found, range(MOST_ROWS), strict=False)])
-    builder.column("measured.rows", "u32", rows)
-    builder.column("measured.seconds", "f32", found.seconds[:, rows].T.ravel())
-    builder.column("measured.self", "f32", found.self_seconds[:, rows].mean(axis=0))
-    builder.column("measured.flight", "f32", found.flight_mean[rows])
+    builder.column("measured.rows", rows)
+    builder.column("measured.seconds", found.seconds[:, rows].T.ravel())
+    builder.column("measured.self", found.self_seconds[:, rows].mean(axis=0))
+    builder.column("measured.flight", found.flight_mean[rows])
     names = [found.device_names.get(d, str(d)) for d in found.devices]
     context.extras["measured"] = {
         "devices": list(found.devices),

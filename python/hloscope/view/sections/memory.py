@@ -1,8 +1,6 @@
-"""Live bytes over the schedule and the buffers behind them; js/view.ts says what each holds."""
+"""Live bytes over the schedule and the buffers behind them."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +9,9 @@ from ...analysis.memory.categories import CATEGORIES
 from ...analysis.memory.liveness.liveness import KINDS
 from ...analysis.memory.memory import Memory, analysed
 from ...analysis.memory.remat import what_if
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
+from ..header import Loop
 
 LISTED = 200  # at most this many rows of each audit are in the page
 
@@ -31,33 +28,33 @@ def add(builder: Builder, context: Context) -> None:
     row_of = np.full(len(live.size) + 1, -1, np.int64)
     row_of[rows] = np.arange(len(rows))
     b = builder
-    b.column("memory.schedule", "u32", live.schedule)
-    b.column("memory.live", "f64", memory.timeline)
-    b.column("buffer.instruction", "u32", live.defined_by[rows])
-    b.column("buffer.leaf", "u32", live.leaf[rows])
-    b.column("buffer.bytes", "f64", live.size[rows])
+    b.column("memory.schedule", live.schedule)
+    b.column("memory.live", memory.timeline)
+    b.column("buffer.instruction", live.defined_by[rows])
+    b.column("buffer.leaf", live.leaf[rows])
+    b.column("buffer.bytes", live.size[rows])
     elsewhere = ~np.isin(live.space[rows], memory.main_spaces)
-    b.column("buffer.space", "u8", np.where(elsewhere, live.space[rows], 0))
-    b.column("buffer.kind", "u8", live.kind[rows])
-    b.column("buffer.category", "u8", memory.category[rows])
-    b.column("buffer.start", "u32", live.start[rows])
-    b.column("buffer.end", "u32", live.end[rows])
-    b.column("buffer.freed", "i32", live.counted_end[rows])
-    b.column("buffer.home", "i32", row_of[live.home[rows]])
-    b.column("buffer.frame", "i32", memory.frames[rows] - 1)
+    b.column("buffer.space", np.where(elsewhere, live.space[rows], 0))
+    b.column("buffer.kind", live.kind[rows])
+    b.column("buffer.category", memory.category[rows])
+    b.column("buffer.start", live.start[rows])
+    b.column("buffer.end", live.end[rows])
+    b.column("buffer.freed", live.counted_end[rows])
+    b.column("buffer.home", row_of[live.home[rows]])
+    b.column("buffer.frame", memory.frames[rows] - 1)
     gaps = live.gaps[np.isin(live.gaps[:, 0], rows)]
     if len(gaps):
-        b.column("gap.buffer", "u32", row_of[gaps[:, 0]])
-        b.column("gap.start", "u32", gaps[:, 1])
-        b.column("gap.end", "u32", gaps[:, 2])
+        b.column("gap.buffer", row_of[gaps[:, 0]])
+        b.column("gap.start", gaps[:, 1])
+        b.column("gap.end", gaps[:, 2])
     values = [memory.value(int(r)) for r in rows] if len(rows) <= 20_000 else None
     if values is not None:
-        b.text_column("buffer.name", [v.name for v in values])
-        b.text_column("buffer.scope", [v.scope for v in values])
-        b.column("buffer.padding", "f64", [v.padding_bytes for v in values])
+        b.column("buffer.name", [v.name for v in values])
+        b.column("buffer.scope", [v.scope for v in values])
+        b.column("buffer.padding", [v.padding_bytes for v in values])
         if memory.assigned_bytes is not None:
-            b.column("buffer.allocation", "i32", [_or(v.allocation) for v in values])
-            b.column("buffer.offset", "f64", [_or(v.offset) for v in values])
+            b.column("buffer.allocation", [_or(v.allocation) for v in values])
+            b.column("buffer.offset", [_or(v.offset) for v in values])
     context.extras["memory"] = {
         "kinds": list(KINDS[:3]),
         "categories": list(CATEGORIES),
@@ -125,7 +122,7 @@ def _or(value: int | None) -> int:
     return -1 if value is None else value
 
 
-def _loops(memory: Memory) -> list[dict[str, Any]]:
+def _loops(memory: Memory) -> list[Loop]:
     return [
         {
             "instruction": loop.instruction.index,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...analysis.report.own_values import own_values_of
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
 
 
 def add(builder: Builder, context: Context) -> None:
     """Writes ``own.0``, ``own.1``, …; nothing where no values were given."""
     found = own_values_of(context.module)
     for k, values in enumerate(found):
-        builder.column(f"own.{k}", "f64", values.column)
+        builder.column(f"own.{k}", values.column)
     if found:
         context.extras["own"] = [{"label": v.label, "unit": v.unit} for v in found]
         context.warnings += [f"{v.remark}." for v in found if v.remark]

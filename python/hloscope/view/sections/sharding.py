@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from ...analysis.comms.collectives import collectives
 from ...analysis.comms.sharding import Shardings, shardings
 from ...hlo import Device
 from ...hlo.shardings.sharding import Sharding
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
 
 ROLES = ("parameter", "output", "value")
 
@@ -30,9 +28,9 @@ def add(builder: Builder, context: Context) -> None:
     b = builder
     known = {d.partition: d for d in context.target.devices}
     ids = [known[p].id if p in known else p for p in range(n)]
-    b.column("device.id", "u32", ids)
+    b.column("device.id", ids)
     for role in ROLES[:2]:
-        b.column(f"device.{role}_bytes", "f64", found.device_bytes(role))
+        b.column(f"device.{role}_bytes", found.device_bytes(role))
     coords = _coords([known[p] for p in range(n)]) if len(known) == n else []
     slices = [known[p].slice for p in range(n)] if len(known) == n else []
     mesh = found.mesh
@@ -69,12 +67,12 @@ def _traffic(b: Builder, context: Context) -> None:
     """Bytes sent from device to device by all collectives, where there are any."""
     moved = collectives(context.module, context.target)
     matrix = moved.traffic()
-    b.column("device.sent_bytes", "f64", matrix.sum(axis=1))
+    b.column("device.sent_bytes", matrix.sum(axis=1))
     source, target = np.nonzero(matrix)
     if len(source):
-        b.column("traffic.source", "u32", source)
-        b.column("traffic.target", "u32", target)
-        b.column("traffic.bytes", "f64", matrix[source, target])
+        b.column("traffic.source", source)
+        b.column("traffic.target", target)
+        b.column("traffic.bytes", matrix[source, target])
 
 
 def _arrays(b: Builder, context: Context, found: Shardings) -> None:
@@ -88,30 +86,30 @@ def _arrays(b: Builder, context: Context, found: Shardings) -> None:
             distinct[key] = len(patterns)
             patterns.append((r.sharding, r))
         of.append(distinct[key])
-    b.column("array.role", "u8", [ROLES.index(r.role) for r in rows])
-    b.text_column("array.name", [r.name for r in rows])
+    b.column("array.role", [ROLES.index(r.role) for r in rows])
+    b.column("array.name", [r.name for r in rows])
     instruction = [r.instruction.index if r.instruction is not None else -1 for r in rows]
-    b.column("array.instruction", "i32", instruction)
-    b.column("array.sharding", "u32", of)
-    b.text_column("array.type", [r.element_type for r in rows])
-    b.column("array.bytes", "f64", [r.bytes_per_device for r in rows])
-    b.column("array.global_bytes", "f64", [r.global_bytes for r in rows])
-    b.column("array.padded", "u8", [r.is_padded_shape for r in rows])
+    b.column("array.instruction", instruction)
+    b.column("array.sharding", of)
+    b.column("array.type", [r.element_type for r in rows])
+    b.column("array.bytes", [r.bytes_per_device for r in rows])
+    b.column("array.global_bytes", [r.global_bytes for r in rows])
+    b.column("array.padded", [r.is_padded_shape for r in rows])
     whole = csr([r.global_shape for r in rows])
-    b.csr("array_dims", whole.offsets, whole.values)
+    b.relation("array_dims", whole.offsets, whole.values)
     local = csr([r.local_shape for r in rows])
-    b.csr("array_local", local.offsets, local.values)
+    b.relation("array_local", local.offsets, local.values)
 
     n = found.num_devices
-    b.text_column("sharding.text", [r.text for _, r in patterns])
-    b.text_column("sharding.raw", [s.text for s, _ in patterns])
-    b.text_column("sharding.kind", [s.kind for s, _ in patterns])
-    b.column("sharding.replicas", "u32", [r.replicas for _, r in patterns])
+    b.column("sharding.text", [r.text for _, r in patterns])
+    b.column("sharding.raw", [s.text for s, _ in patterns])
+    b.column("sharding.kind", [s.kind for s, _ in patterns])
+    b.column("sharding.replicas", [r.replicas for _, r in patterns])
     tiles = [(*s.tiles, *(1,) * len(r.global_shape))[: len(r.global_shape)] for s, r in patterns]
     counts = csr(tiles)
-    b.csr("sharding_tiles", counts.offsets, counts.values)
+    b.relation("sharding_tiles", counts.offsets, counts.values)
     places = [_places(s, t, n) for (s, _), t in zip(patterns, tiles, strict=True)]
-    b.column("sharding_place.tile", "i32", np.concatenate(places))
+    b.column("sharding_place.tile", np.concatenate(places))
 
 
 def _places(sharding: Sharding, tiles: tuple[int, ...], n: int) -> Any:

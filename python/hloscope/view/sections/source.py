@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...analysis.base.lines.frames import is_library
 from ...analysis.base.lines.lines import lines
 from ...analysis.cost.cost import estimated
 from ...analysis.cost.lines import cost_lines
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
+from ..header import SourceFile
 
 LARGEST_FILE = 256 * 1024  # characters; longer files show only their lines that cost something
 LARGEST_TOTAL = 1024 * 1024
@@ -27,13 +24,13 @@ def add(builder: Builder, context: Context) -> None:
         return
     cost = estimated(module, context.target)
     frame, flops = cost_lines(module, cost)
-    builder.column("source.frame", "i32", frame - 1)
-    builder.column("source.flops", "f64", flops)
+    builder.column("source.frame", frame - 1)
+    builder.column("source.flops", flops)
     known = lines(module)
     why, words = known.phrases()
-    builder.column("source.via", "i32", known.via)
-    builder.column("source.why", "u8", why)
-    files = []
+    builder.column("source.via", known.via)
+    builder.column("source.why", why)
+    files: list[SourceFile] = []
     total = 0
     for file in dict.fromkeys(frames.files):
         library = is_library(file)

@@ -1,14 +1,10 @@
-"""The modelled step as events on lanes; js/view.ts says what each column holds."""
+"""The modelled step as events on lanes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...analysis.cost.cost import estimated
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
 
 
 def add(builder: Builder, context: Context) -> None:
@@ -20,13 +16,13 @@ def add(builder: Builder, context: Context) -> None:
     found = cost.timeline
     if found is None or not len(found) or cost.hardware is None:
         return
-    builder.column("timeline.computation", "u32", found.computation)
-    builder.column("timeline.instruction", "u32", found.instruction)
-    builder.column("timeline.lane", "u8", found.lane)
-    builder.column("timeline.start", "f64", found.start)
-    builder.column("timeline.seconds", "f64", found.duration)
-    builder.column("timeline.inside", "i32", found.inside)
-    builder.column("timeline.times", "f64", found.times)
+    builder.column("timeline.computation", found.computation)
+    builder.column("timeline.instruction", found.instruction)
+    builder.column("timeline.lane", found.lane)
+    builder.column("timeline.start", found.start)
+    builder.column("timeline.seconds", found.duration)
+    builder.column("timeline.inside", found.inside)
+    builder.column("timeline.times", found.times)
     context.extras["timeline"] = {
         "lanes": list(found.lanes),
         "seconds": found.seconds,

@@ -1,16 +1,12 @@
-"""A trace event by event, where one was taken; js/view.ts says what each column holds."""
+"""A trace event by event, where one was taken."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...analysis.measured.measured import measured_of
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
 
 MOST_EVENTS = 200_000
 MOST_RUNS = 10_000
@@ -28,22 +24,22 @@ def add(builder: Builder, context: Context) -> None:
     if len(seconds) > MOST_EVENTS:
         kept[np.argsort(-seconds, kind="stable")[MOST_EVENTS:]] = False
     lane = np.repeat(np.arange(len(lanes)), [len(x) for x in lanes])
-    builder.text_column("trace_lane.device", [x.device_name for x in lanes])
-    builder.text_column("trace_lane.name", [x.name for x in lanes])
-    builder.column("trace_lane.beside", "u8", [x.beside for x in lanes])
-    builder.column("trace_lane.events", "u32", [len(x) for x in lanes])
-    builder.column("trace.lane", "u32", lane[kept])
-    builder.column("trace.start", "f64", np.concatenate([x.start for x in lanes])[kept])
-    builder.column("trace.end", "f64", np.concatenate([x.end for x in lanes])[kept])
-    builder.column("trace.seconds", "f64", seconds[kept])
-    builder.column("trace.instruction", "i32", np.concatenate([x.instruction for x in lanes])[kept])
+    builder.column("trace_lane.device", [x.device_name for x in lanes])
+    builder.column("trace_lane.name", [x.name for x in lanes])
+    builder.column("trace_lane.beside", [x.beside for x in lanes])
+    builder.column("trace_lane.events", [len(x) for x in lanes])
+    builder.column("trace.lane", lane[kept])
+    builder.column("trace.start", np.concatenate([x.start for x in lanes])[kept])
+    builder.column("trace.end", np.concatenate([x.end for x in lanes])[kept])
+    builder.column("trace.seconds", seconds[kept])
+    builder.column("trace.instruction", np.concatenate([x.instruction for x in lanes])[kept])
     text_ids = builder.strings.ids(events.texts)
     builder.text_ids("trace.text", text_ids[np.concatenate([x.text for x in lanes])[kept]])
     runs = events.runs[:MOST_RUNS]
     names = {x.device: x.device_name for x in lanes}
-    builder.text_column("trace_run.device", [names.get(d, str(d)) for d, _, _ in runs])
-    builder.column("trace_run.start", "f64", [start for _, start, _ in runs])
-    builder.column("trace_run.seconds", "f64", [took for _, _, took in runs])
+    builder.column("trace_run.device", [names.get(d, str(d)) for d, _, _ in runs])
+    builder.column("trace_run.start", [start for _, start, _ in runs])
+    builder.column("trace_run.seconds", [took for _, _, took in runs])
     left = dict(events.left_out)
     context.extras["trace"] = {
         "events": len(seconds),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...analysis.why.transitions import transitions
-
-if TYPE_CHECKING:
-    from ..builder import Builder
-    from ..core import Context
+from ..builder import Builder
+from ..context import Context
 
 
 def add(builder: Builder, context: Context) -> None:
@@ -16,7 +12,7 @@ def add(builder: Builder, context: Context) -> None:
     found = transitions(context.module, context.target)
     if not found:
         return
-    builder.column("transition.source", "u32", [t.source.index for t in found])
-    builder.column("transition.target", "u32", [t.target.index for t in found])
-    builder.text_column("transition.before", [t.before for t in found])
-    builder.text_column("transition.after", [t.after for t in found])
+    builder.column("transition.source", [t.source.index for t in found])
+    builder.column("transition.target", [t.target.index for t in found])
+    builder.column("transition.before", [t.before for t in found])
+    builder.column("transition.after", [t.after for t in found])

@@ -1,0 +1,58 @@
+"""What a section of the View works with: the module, its target, and analyses that several use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from ..analysis.base.table import Table, table
+from ..analysis.grouping.folds import Folds, folds, no_folds
+from ..analysis.grouping.groups import GroupTree, group_tree, plain_tree
+from ..hlo import Module, Target
+from .header import Extras
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Context:
+    """``extras`` and ``warnings`` are for sections to add to."""
+
+    module: Module
+    target: Target
+    extras: Extras = field(default_factory=Extras)
+    warnings: list[str] = field(default_factory=list)
+    copies_are_drawn: bool = False  # also those that only change the layout
+
+    @cached_property
+    def table(self) -> Table:
+        return table(self.module)
+
+    @cached_property
+    def groups(self) -> GroupTree:
+        return self.or_without(
+            "the groups", lambda: group_tree(self.module), lambda: plain_tree(self.module)
+        )
+
+    @cached_property
+    def folds(self) -> Folds:
+        return self.or_without(
+            "repeated groups",
+            lambda: folds(self.module, self.groups),
+            lambda: no_folds(self.groups),
+        )
+
+    def or_without(self, what: str, make: Callable[[], T], plain: Callable[[], T]) -> T:
+        """``make()``; where that fails, ``plain()`` and a warning: there is still a picture."""
+        try:
+            return make()
+        except MemoryError:
+            raise
+        except Exception as error:
+            self.warnings.append(
+                f"{what} could not be worked out, and the picture goes without it: "
+                f"{type(error).__name__}: {error} (a bug in hloscope, please report it)"
+            )
+            return plain()
