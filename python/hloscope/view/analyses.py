@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from .builder import ANALYSES_MAGIC, Builder, no_collection
 from .context import Context
-from .header import AnalysesContent, MoreSummary
 from .sections import SECTIONS
+
+if TYPE_CHECKING:
+    from .header import AnalysesContent, MoreSummary
 
 
 def build_analyses(
@@ -36,7 +38,7 @@ def build_analyses(
             more(builder, context)
         header: AnalysesContent = {
             "instructions": len(module.instructions),
-            "summary": cast(MoreSummary, summary),
+            "summary": cast("MoreSummary", summary),
             "warnings": [*said, *context.warnings],
             "extras": context.extras,
         }

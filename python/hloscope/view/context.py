@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..analysis.base.table import Table, table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import GroupTree, group_tree, plain_tree
 from ..hlo import Module, Target
-from .header import Extras
+
+if TYPE_CHECKING:
+    from .header import Extras
 
 T = TypeVar("T")
 
@@ -22,7 +24,7 @@ class Context:
 
     module: Module
     target: Target
-    extras: Extras = field(default_factory=Extras)
+    extras: Extras = field(default_factory=lambda: cast("Extras", {}))
     warnings: list[str] = field(default_factory=list)
     copies_are_drawn: bool = False  # also those that only change the layout
 

@@ -7,7 +7,7 @@ boxes are there after a pass, and what changed, are columns beside it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from .builder import VIEW_MAGIC, Builder, no_collection
 from .context import Context
-from .header import PassCost, PassRow, Summary, ViewContent
 from .picture import add_picture
+
+if TYPE_CHECKING:
+    from .header import PassCost, PassRow, Summary, ViewContent
 
 CONTEXT, GONE, NEW, MOVED, HEADER, SKIPPED = range(6)
 _KINDS = {" ": CONTEXT, "-": GONE, "+": NEW, ">": MOVED, "~": CONTEXT}
@@ -73,7 +75,7 @@ def build_passes(
             "title": title or final.name,
             "subtitle": "all passes",
             "isScheduled": False,
-            "summary": cast(Summary, summarize(module, context.target, CONTRIBUTIONS[:1])),
+            "summary": cast("Summary", summarize(module, context.target, CONTRIBUTIONS[:1])),
             "warnings": context.warnings,
             "extras": {
                 "passes": {
@@ -128,7 +130,7 @@ def _rows(passes: Passes, steps: Steps) -> list[PassRow]:
                 "changed": int(changed[k]),
                 "renamed": int(renamed[k]),
                 "onlyMetadata": row.only_metadata,
-                "cost": cast(PassCost | None, passes.known_cost(k)),
+                "cost": cast("PassCost | None", passes.known_cost(k)),
             }
         )
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from ..analysis.grouping.loop_names import loop_labels
 from ..analysis.grouping.worth import worth_opening
 from .builder import Builder
 from .context import Context
-from .header import Dialect, GroupKind, PictureContent
+
+if TYPE_CHECKING:
+    from .header import Dialect, GroupKind, PictureContent
 
 
 def add_picture(b: Builder, c: Context) -> PictureContent:
@@ -30,7 +32,7 @@ def add_picture(b: Builder, c: Context) -> PictureContent:
     return {
         "opcodes": list(c.table.opcodes),
         "families": [{"id": f.id, "label": f.label, "landmark": f.landmark} for f in FAMILIES],
-        "groupKinds": cast(list[GroupKind], list(KINDS)),
+        "groupKinds": cast("list[GroupKind]", list(KINDS)),
         "callRoles": roles,
         "counts": {
             "instructions": len(c.module.instructions),
@@ -38,7 +40,7 @@ def add_picture(b: Builder, c: Context) -> PictureContent:
             "groups": len(c.groups.parent),
             "folds": len(c.folds.folds),
         },
-        "dialect": cast(Dialect, c.module.dialect),
+        "dialect": cast("Dialect", c.module.dialect),
     }
 
 

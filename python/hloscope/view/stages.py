@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..analysis.base.table import csr
 from ..analysis.provenance.linked.linked import Linked, Stage
 from .builder import STAGES_MAGIC, Builder, no_collection
-from .header import StagesContent, StageText
+
+if TYPE_CHECKING:
+    from .header import StagesContent, StageText
 
 # Characters of all sentences of a program's lines; those beyond are left out and counted.
 MOST_TOLD = 24_000_000

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from .builder import VIEW_MAGIC, Builder, no_collection
 from .context import Context
-from .header import Summary, ViewContent
 from .picture import add_picture
+
+if TYPE_CHECKING:
+    from .header import Summary, ViewContent
 
 
 def build_view(
@@ -34,7 +36,7 @@ def build_view(
             "title": title or module.name,
             "subtitle": subtitle,
             "isScheduled": module.is_scheduled,
-            "summary": cast(Summary, summary),
+            "summary": cast("Summary", summary),
             "warnings": [str(w) for w in module.warnings] + context.warnings,
             "extras": {},
         }

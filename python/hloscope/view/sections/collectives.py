@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from ...analysis.why.provenance_card import Why
 from ...hlo.collective_kinds import OF_PERMUTES
 from ..builder import Builder
 from ..context import Context
-from ..header import GroupSet, OriginKind, WhyCard
+
+if TYPE_CHECKING:
+    from ..header import GroupSet, OriginKind, WhyCard
 
 WRITTEN = ("unknown", "user", "partitioner", "autodiff")
 
@@ -112,7 +114,7 @@ def _card(card: Why) -> WhyCard:
             {
                 "axis": o.axis,
                 "of": o.of,
-                "kind": cast(OriginKind, o.kind),
+                "kind": cast("OriginKind", o.kind),
                 "name": o.name,
                 "line": o.line,
                 "stack": list(o.stack),

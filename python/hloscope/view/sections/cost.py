@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
 from ..builder import Builder
 from ..context import Context
-from ..header import Chip, Totals
+
+if TYPE_CHECKING:
+    from ..header import Chip, Totals
 
 
 def add(builder: Builder, context: Context) -> None:

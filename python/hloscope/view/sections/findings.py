@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...analysis.findings.finding import Finding
 from ...analysis.findings.rules import findings
 from ..builder import Builder
 from ..context import Context
-from ..header import Finding as Row
+
+if TYPE_CHECKING:
+    from ..header import Finding as Row
 
 EVIDENCE = 500  # at most this many instructions of a finding are in the page
 

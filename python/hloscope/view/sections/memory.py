@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ...analysis.cost.cost import estimated
@@ -11,7 +13,9 @@ from ...analysis.memory.memory import Memory, analysed
 from ...analysis.memory.remat import what_if
 from ..builder import Builder
 from ..context import Context
-from ..header import Loop
+
+if TYPE_CHECKING:
+    from ..header import Loop
 
 LISTED = 200  # at most this many rows of each audit are in the page
 

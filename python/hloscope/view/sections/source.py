@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...analysis.base.lines.frames import is_library
 from ...analysis.base.lines.lines import lines
 from ...analysis.cost.cost import estimated
 from ...analysis.cost.lines import cost_lines
 from ..builder import Builder
 from ..context import Context
-from ..header import SourceFile
+
+if TYPE_CHECKING:
+    from ..header import SourceFile
 
 LARGEST_FILE = 256 * 1024  # characters; longer files show only their lines that cost something
 LARGEST_TOTAL = 1024 * 1024
