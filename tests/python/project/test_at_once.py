@@ -9,7 +9,7 @@ import pytest
 from hloscope.analysis.base import waves
 from hloscope.analysis.base.phases.phases import phases
 from hloscope.analysis.base.table import table
-from hloscope.analysis.memory.liveness import homes as liveness_homes
+from hloscope.analysis.memory.liveness.homes import best_first, ranks_of_places
 from hloscope.readers import read_modules
 from hloscope.view import build_view, builder
 
@@ -116,7 +116,7 @@ def test_free_rooms_are_tried_in_the_order_of_a_sort(seed: int) -> None:
     size_of, made = rng.integers(1, 5, places), rng.integers(0, 6, places)
     fits = np.sort(rng.choice(count, 25, replace=False))
     mine = rng.integers(0, places, 3).tolist()
-    rank = liveness_homes._rank(np.stack([size_of[hosts], hosts]), made)
+    rank = ranks_of_places(np.stack([size_of[hosts], hosts]), made)
     at = hosts[fits]
     wanted = fits[np.lexsort((-made[at], size_of[at], ~np.isin(at, mine)))]
-    assert list(liveness_homes._in_turn(fits, hosts, rank, mine)) == wanted.tolist()
+    assert list(best_first(fits, hosts, rank, mine)) == wanted.tolist()

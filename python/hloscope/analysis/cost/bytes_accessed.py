@@ -142,17 +142,19 @@ _SAME_SIZE = frozenset(
 )
 
 
-def _b(i: Instruction, n: int, size: Floats) -> float:
+def _operand_bytes(i: Instruction, n: int, size: Floats) -> float:
     return float(size[i.operands[n].index])
 
 
 def _scatter(i: Instruction, size: Floats) -> float:
     n = len(i.operands) // 2
-    return 3 * sum(_b(i, n + 1 + k, size) for k in range(n)) + _b(i, n, size)
+    return 3 * sum(_operand_bytes(i, n + 1 + k, size) for k in range(n)) + _operand_bytes(
+        i, n, size
+    )
 
 
 def _transpose(i: Instruction, size: Floats) -> float:
-    return 0.0 if _is_bitcast(i) else float(size[i.index]) + _b(i, 0, size)
+    return 0.0 if _is_bitcast(i) else float(size[i.index]) + _operand_bytes(i, 0, size)
 
 
 def _is_bitcast(i: Instruction) -> bool:
@@ -167,13 +169,15 @@ def _is_bitcast(i: Instruction) -> bool:
 
 _RULES = {
     "slice": lambda i, s: 2 * s[i.index],
-    "dynamic-slice": lambda i, s: 2 * s[i.index] + _b(i, 1, s),
-    "dynamic-update-slice": lambda i, s: 2 * _b(i, 1, s) + _b(i, 2, s),
-    "gather": lambda i, s: 2 * s[i.index] + _b(i, 1, s),
+    "dynamic-slice": lambda i, s: 2 * s[i.index] + _operand_bytes(i, 1, s),
+    "dynamic-update-slice": lambda i, s: 2 * _operand_bytes(i, 1, s) + _operand_bytes(i, 2, s),
+    "gather": lambda i, s: 2 * s[i.index] + _operand_bytes(i, 1, s),
     "scatter": _scatter,
     "transpose": _transpose,
-    "triangular-solve": lambda i, s: s[i.index] + _b(i, 0, s) / 2 + _b(i, 1, s),
-    "cholesky": lambda i, s: _b(i, 0, s),
+    "triangular-solve": lambda i, s: (
+        s[i.index] + _operand_bytes(i, 0, s) / 2 + _operand_bytes(i, 1, s)
+    ),
+    "cholesky": lambda i, s: _operand_bytes(i, 0, s),
     "infeed": lambda i, s: s[i.index],
     "outfeed": lambda i, s: sum(s[o.index] for o in i.operands),
 }
@@ -206,7 +210,7 @@ def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
 
 def _written(root: Instruction, size: Floats) -> float:
     if root.opcode == "dynamic-update-slice" and len(root.operands) > 1:
-        return _b(root, 1, size)
+        return _operand_bytes(root, 1, size)
     if root.opcode == "scatter":
         return float(sum(size[u.index] for u in scatter_updates(root)))
     if root.opcode == "tuple":

@@ -74,17 +74,19 @@ class Timeline:
         return runs
 
 
-def timeline(counts: Counts, r: Roofline) -> Timeline:
+def timeline(counts: Counts, roofline: Roofline) -> Timeline:
     """The timeline of a modelled program."""
     module = counts.module
     t = table(module)
     calls = counts.execution.calls
     left_out = set(counts.execution.branches_left_out)
     alone = t.by_opcode(is_collective, bool)
-    aside = r.bound_by == BOUNDS.index("copy")  # in parallel to the rest, where that leaves room
-    busy = np.where(alone | aside, 0.0, np.nan_to_num(r.seconds))
+    aside = roofline.bound_by == BOUNDS.index(
+        "copy"
+    )  # in parallel to the rest, where that leaves room
+    busy = np.where(alone | aside, 0.0, np.nan_to_num(roofline.seconds))
     starting: dict[int, list[int]] = {}
-    for k, x in enumerate(r.transfers):
+    for k, x in enumerate(roofline.transfers):
         starting.setdefault(x.start, []).append(k)
     below: dict[int, list[Edge]] = {}
     for e in calls.edges:
@@ -102,9 +104,9 @@ def timeline(counts: Counts, r: Roofline) -> Timeline:
         for i in module.computations[c].instructions:
             n = i.index
             for k in starting.get(n, ()):
-                x = r.transfers[k]
+                x = roofline.transfers[k]
                 begin = max(clock, free[x.is_far])
-                took = float(r.transfer_seconds[k])
+                took = float(roofline.transfer_seconds[k])
                 free[x.is_far] = begin + took
                 row = rows.by_instruction.get(n)
                 over = f"over {row.axes_or_groups}" if row is not None else "between slices"
@@ -124,15 +126,15 @@ def timeline(counts: Counts, r: Roofline) -> Timeline:
                 if took > 0:
                     events.append((c, n, COMPUTE, clock, took, e.callee, times))
                     clock += took
-            if r.exposed[n] > 0:
-                events.append((c, n, WAITING, clock, float(r.exposed[n]), -1, 1.0))
-                clock += float(r.exposed[n])
+            if roofline.exposed[n] > 0:
+                events.append((c, n, WAITING, clock, float(roofline.exposed[n]), -1, 1.0))
+                clock += float(roofline.exposed[n])
         length[c] = clock
     last = module.entry.root if module.entry is not None else None
-    if r.copy_wait_seconds > 0 and last is not None:
+    if roofline.copy_wait_seconds > 0 and last is not None:
         c = last.computation.index
         lanes.append(COPIES)
-        left = float(r.copy_wait_seconds)
+        left = float(roofline.copy_wait_seconds)
         events.append((c, last.index, len(lanes) - 1, float(length[c]), left, -1, 1.0))
         length[c] += left
     columns = list(zip(*events, strict=True)) if events else [()] * 7

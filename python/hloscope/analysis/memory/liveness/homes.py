@@ -27,42 +27,42 @@ Ints = npt.NDArray[np.int64]
 Window = tuple[int, int, int, int, int, int]
 
 
-def homes(live: Liveness, can: Sharing) -> Ints:
+def homes(live: Liveness, sharing: Sharing) -> Ints:
     """For each buffer, the output or donated argument in whose place it is, or -1."""
     home = live.home.copy()
-    rooms = _Rooms(_windows(live))
-    if not rooms.used:
+    free = _FreeWindows(_windows(live))
+    if not free.used:
         return home
     start, end, size = live.start.tolist(), live.end.tolist(), live.size.tolist()
     position = _post_order(live)[live.defined_by]
     made = position.copy()  # of a place: that of the first value in it
-    for _, host, _, _, _, after in rooms.windows():
+    for _, host, _, _, _, after in free.windows():
         made[host] = min(made[host], position[after])
-    temps = np.flatnonzero((live.kind == TEMP) & (live.size > 0) & (live.size <= rooms.largest))
+    temps = np.flatnonzero((live.kind == TEMP) & (live.size > 0) & (live.size <= free.largest))
     temps = temps[np.lexsort((position[temps], -live.size[temps]))]
     rest = np.cumsum(live.size[temps][::-1])[::-1]
     temps = temps[rest > NEGLIGIBLE_SHARE * float(live.size[live.kind != TEMP].sum())]
     made_by = live.module.instructions
     instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
     several = _several_ranges(live)
-    rank = _rank(rooms.columns[:2, : rooms.used], made)
+    rank = ranks_of_places(free.columns[:2, : free.used], made)
     for b in temps.tolist():
         if start[b] == end[b] and _is_element_on_tpu(made_by[int(live.defined_by[b])].shape):
             continue  # unused: XLA:TPU leaves it on the heap
-        fits = rooms.fitting(size[b], start[b], end[b])
+        fits = free.fitting(size[b], start[b], end[b])
         mine = []
         if len(fits) > 1:
-            mine = [h if (h := int(home[a])) >= 0 else a for a in can.whole_operands(b)]
-        for w in _in_turn(fits, rooms.columns[1], rank, mine):
-            _, host, opens, closes, before, after = rooms.columns[:, w].tolist()
+            mine = [h if (h := int(home[a])) >= 0 else a for a in sharing.whole_operands(b)]
+        for w in best_first(fits, free.columns[1], rank, mine):
+            _, host, opens, closes, before, after = free.columns[:, w].tolist()
             if live.space[host] != live.space[b]:
                 continue
-            if opens == start[b] and not (before >= 0 and can.follows(before, b)):
+            if opens == start[b] and not (before >= 0 and sharing.follows(before, b)):
                 continue
-            if closes == end[b] and not can.follows(b, after, closes):
+            if closes == end[b] and not sharing.follows(b, after, closes):
                 continue
             home[b] = host
-            rooms.take(w, b, several.get(b, [(start[b], end[b])]), instants)
+            free.take(w, b, several.get(b, [(start[b], end[b])]), instants)
             break
     return home
 
@@ -72,7 +72,7 @@ def _is_element_on_tpu(made: Shape) -> bool:
     return made.is_tuple and any(x.layout is not None and x.layout.tiles for x in made.leaves())
 
 
-def _rank(windows: Ints, made: Ints) -> Ints:
+def ranks_of_places(windows: Ints, made: Ints) -> Ints:
     """For each place, its rank by size, then latest made first."""
     sizes, hosts = windows
     places, at = np.unique(hosts, return_index=True)
@@ -85,7 +85,7 @@ def _rank(windows: Ints, made: Ints) -> Ints:
 _GONE = np.iinfo(np.int64).max
 
 
-def _in_turn(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[int]:
+def best_first(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[int]:
     """Yield windows, those in the places of operands first, then by rank of their place."""
     if len(fits) < 2:
         yield from fits.tolist()
@@ -104,7 +104,7 @@ def _in_turn(fits: Ints, hosts: Ints, rank: Ints, mine: list[int]) -> Iterator[i
     yield from fits[order[keys[order] < _GONE]].tolist()
 
 
-class _Rooms:
+class _FreeWindows:
     """Free windows as the columns of an array of six rows, which grows as windows are split."""
 
     def __init__(self, windows: list[Window]) -> None:

@@ -20,20 +20,20 @@ _ELEMENTWISE = ELEMENTWISE | TRANSCENDENTAL
 _INSIDE = _ELEMENTWISE | {"copy"}  # a copy outside a fusion never takes the place of its operand
 
 
-def shared_places(live: Liveness, can: Sharing) -> Ints:
+def shared_places(live: Liveness, sharing: Sharing) -> Ints:
     """For each temporary on the heap, the dying operand whose place it takes, or -1."""
     shared = live.shared.copy()
     on_heap = ((live.kind == TEMP) & (live.home < 0) & (live.size > 0)).tolist()
     start, end = live.start.tolist(), live.end.tolist()
     taken: set[int] = set()
     for b in np.flatnonzero(on_heap).tolist():
-        for a in can.operands(live.module.instructions[int(live.defined_by[b])]):
+        for a in sharing.operands(live.module.instructions[int(live.defined_by[b])]):
             if (
                 end[a] == start[b]
                 and on_heap[a]
                 and a not in taken
-                and can.follows(a, b)
-                and can.alone(a, b)
+                and sharing.follows(a, b)
+                and sharing.alone(a, b)
             ):
                 shared[b] = a
                 taken.add(a)

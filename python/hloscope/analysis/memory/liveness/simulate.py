@@ -154,9 +154,9 @@ def simulate(module: Module) -> Liveness:
         definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
         has_several=has_several,
     )
-    can = Sharing(live)
-    live = replace(live, home=homes(live, can))
-    return replace(live, shared=shared_places(live, can))
+    sharing = Sharing(live)
+    live = replace(live, home=homes(live, sharing))
+    return replace(live, shared=shared_places(live, sharing))
 
 
 def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
