@@ -259,3 +259,29 @@ tuple(%turned, %laid, %cast, %both, %scalar, %own)
         ("cast", "w", 256, "type"),
         ("both", "w", 256, "layout and type"),
     ]
+
+
+CLOSED_OVER = """HloModule m, is_scheduled=true
+ENTRY %main {
+  %x = f32[64]{0} parameter(0)
+  %few = f32[8]{0} constant({...})
+  %w = f32[64]{0} constant({...})
+  %y = f32[64]{0} add(%x, %w)
+  ROOT %o = f32[1]{0} slice(%y), slice={[0:1]}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("platform", "stats", "held"),
+    [
+        ("cpu", {}, 256 + 256 + 4),  # x, y and the result
+        ("tpu", STATS, 928),
+    ],
+)
+def test_constants_are_held_beside_everything_else(platform, stats, held) -> None:
+    memory = memory_of(CLOSED_OVER, platform=platform, memory_stats=stats)
+    assert memory.constant_bytes == 256
+    assert memory.peak_bytes == held + 256
+    assert memory.spaces[0].peak_bytes == held + 256
+    assert "256 B of it constants" in repr(memory)

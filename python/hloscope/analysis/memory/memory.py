@@ -8,7 +8,8 @@
     peaks.py              the peak of each memory
        └─▶ Memory
 
-Four peaks of the device's main memory, each labelled; ``spaces`` has those of other memories:
+Four peaks of the device's main memory, each labelled; ``spaces`` has those of other memories.
+``peak_bytes`` is the best of them plus the program's constants:
 
 * ``simulated_bytes``: the timeline's highest point, with arguments and outputs held throughout.
   Heap fragmentation, and the program with its constants, are extra.
@@ -39,6 +40,7 @@ from ..base.memory_tiling import storage_bytes
 from ..base.phases.phases import PHASES, phases
 from ..base.table import per_target
 from ..comms.partitions import whose
+from ..cost.assumptions import IMMEDIATE_ELEMENTS
 from ..cost.pause import uncollected
 from ..cost.runs import Role
 from ..grouping.scopes import scopes
@@ -150,10 +152,11 @@ class Memory:
 
     @cached_property
     def constant_bytes(self) -> int:
-        """Bytes of constants outside fusions, which on TPU are in HBM with the program, in no peak
-        here; 0 on other platforms, where they are not separated from the program."""
-        if self.platform != "tpu":
-            return 0
+        """Bytes of constants outside fusions, such as weights that a function closes over.
+
+        The device holds them as long as the program is loaded. Constants of a few elements are
+        left out: they are immediates of the code.
+        """
         calls = self.liveness.values.calls
         reducers = {e.callee for e in calls.edges if e.role is Role.REDUCER}
         return sum(
@@ -161,7 +164,7 @@ class Memory:
             for c in self.module.computations
             if calls.executed[c.index] or c.index in reducers
             for i in c.instructions
-            if i.opcode == "constant"
+            if i.opcode == "constant" and i.shape.elements > IMMEDIATE_ELEMENTS
         )
 
     @property
@@ -194,20 +197,22 @@ class Memory:
 
     @property
     def _best(self) -> tuple[int, str]:
+        """The best figure, constants included, and its source."""
+        constants = self.constant_bytes
         if self.platform == "tpu" and self.allocated_bytes:
-            return self.allocated_bytes, "XLA's memory_analysis"
+            return self.allocated_bytes + constants, "XLA's memory_analysis"
         # on GPU, XLA's own peak includes temporaries, and overlaps buffers that the sum adds up
         one = self.platform not in ("cpu", "tpu") and len(self.memory_spaces) < 2
         if self.xla_peak_bytes is not None and one:
             return self.xla_peak_bytes, "XLA's peak_memory_in_bytes"
         if self.assigned_bytes is not None:
-            return self.assigned_bytes, "XLA's buffer assignment"
+            return self.assigned_bytes + constants, "XLA's buffer assignment"
         order = "" if self.module.is_scheduled else ", order not scheduled"
-        return self.simulated_bytes, f"simulated{order}"
+        return self.simulated_bytes + constants, f"simulated{order}"
 
     @property
     def peak_bytes(self) -> int:
-        """The best figure available; ``peak_source`` says which."""
+        """The best figure available, with ``constant_bytes``; ``peak_source`` says which."""
         return self._best[0]
 
     @property
@@ -467,6 +472,8 @@ def _text(memory: Memory, rows: int = 12) -> str:
     if memory.xla_peak_bytes is not None and memory.peak_bytes != memory.xla_peak_bytes:
         note = memory.xla_peak_note
         out.append(f"  XLA's peak_memory_in_bytes {memory.xla_peak_bytes:,} B{note}")
+    if memory.constant_bytes:
+        out.append(f"  {size(memory.constant_bytes)} of it constants")
     for s in memory.spaces[1:]:
         out.append(f"  {s.name} {size(s.peak_bytes)} ({s.peak_bytes:,} B, {s.source})")
     if at is not None:
