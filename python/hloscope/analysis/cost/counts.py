@@ -31,7 +31,7 @@ from .flops.flops import Work, count_work
 from .roofline.executed import find_transfers
 from .roofline.transfers import Transfer
 from .runs import (
-    Calls,
+    CallGraph,
     Role,
     Runs,
     branches_by_work,
@@ -229,7 +229,7 @@ def count(module: Module, target: Target, trips: Mapping[str, int] | None = None
     )
 
 
-def _matmul_dtypes(module: Module, calls: Calls, work: Work) -> tuple[str, ...]:
+def _matmul_dtypes(module: Module, calls: CallGraph, work: Work) -> tuple[str, ...]:
     """Operand type of most matrix FLOPs of each instruction, fused instructions included."""
     heaviest: dict[int, tuple[float, str]] = {}  # by computation
     own = [d if k else "" for k, d in zip(work.kind, work.dtype, strict=True)]
@@ -252,7 +252,7 @@ def _names_again(opcode: str) -> bool:
 
 
 def _with_unknown_inside(
-    flops: Floats, calls: Calls, computation: npt.NDArray[np.int64]
+    flops: Floats, calls: CallGraph, computation: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
     """Instructions whose own FLOPs, or those of something fused into them, are unknown."""
     unknown = np.isnan(flops)

@@ -50,7 +50,7 @@ class Edge:
 
 
 @dataclass(frozen=True, eq=False)
-class Calls:
+class CallGraph:
     """The call graph. ``order`` has callees before callers; ``below[c]`` are c's call edges."""
 
     edges: tuple[Edge, ...]
@@ -69,7 +69,7 @@ class Runs:
     as their fusions; reducers have 0 runs.
     """
 
-    calls: Calls
+    calls: CallGraph
     runs: Floats
     trips: Mapping[int, int | None]  # by while instruction index
     unknown: tuple[Instruction, ...]
@@ -95,7 +95,7 @@ def _role(opcode: str, role: str) -> Role | None:
 
 
 @per_module
-def call_graph(module: Module) -> Calls:
+def call_graph(module: Module) -> CallGraph:
     """Call edges with roles, callee-first order, and what executes on its own."""
     t = table(module)
     edges: list[Edge] = []
@@ -116,7 +116,7 @@ def call_graph(module: Module) -> Calls:
             for e in below[c]:
                 if e.role >= Role.BODY:
                     executed[e.callee] = True
-    return Calls(tuple(edges), tuple(tuple(b) for b in below), order, executed)
+    return CallGraph(tuple(edges), tuple(tuple(b) for b in below), order, executed)
 
 
 def _first(module: Module, edges: Iterable[Edge]) -> list[int]:
@@ -147,7 +147,7 @@ def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
 
 def count_runs(
     module: Module,
-    calls: Calls,
+    calls: CallGraph,
     taken: Mapping[int, int],
     trips: Mapping[int, int | None],
 ) -> Runs:
@@ -219,7 +219,7 @@ def trip_counts(module: Module, given: Mapping[str, int]) -> dict[int, int | Non
 
 def branches_by_work(
     module: Module,
-    calls: Calls,
+    calls: CallGraph,
     work: Floats,
     trips: Mapping[int, int | None],
     *,
@@ -233,7 +233,7 @@ def branches_by_work(
 
 
 def inclusive_sums(
-    module: Module, calls: Calls, own: Floats, trips: Mapping[int, int | None]
+    module: Module, calls: CallGraph, own: Floats, trips: Mapping[int, int | None]
 ) -> Floats:
     """Own values of each instruction plus those of callees, × trips.
 
@@ -244,7 +244,7 @@ def inclusive_sums(
 
 
 def _inclusive(
-    module: Module, calls: Calls, own: Floats, trips: Mapping[int, int | None], least: bool
+    module: Module, calls: CallGraph, own: Floats, trips: Mapping[int, int | None], least: bool
 ) -> tuple[Floats, dict[int, int]]:
     """Inclusive values by instruction, and the branch that each conditional counts."""
     t = table(module)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ...hlo import Instruction, Shape, opcodes, walk
 from ..base.loops.trips import trip_count
 from ..base.phases.phases import PHASES, phases
-from ..cost.runs import Calls, Role
+from ..cost.runs import CallGraph, Role
 from .argument_roles import moves_only
 from .liveness.liveness import Liveness
 
@@ -105,7 +105,7 @@ def find_loops(live: Liveness) -> tuple[Loop, ...]:
 
 
 def _carries(
-    live: Liveness, calls: Calls, loop: Instruction, body: int | None
+    live: Liveness, calls: CallGraph, loop: Instruction, body: int | None
 ) -> tuple[Carry, ...]:
     module = live.module
     nodes = list(live.values.nodes(loop))
@@ -146,7 +146,7 @@ def _carries(
     return tuple(sorted(out, key=lambda c: (-c.bytes, c.index)))
 
 
-def _computations_inside(calls: Calls, start: int) -> list[int]:
+def _computations_inside(calls: CallGraph, start: int) -> list[int]:
     """A loop body and all computations that execute within it."""
     out, stack = [], [start]
     while stack:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ....hlo import Instruction, Module
 from ...base.memory_spaces import memory_space
 from ...base.memory_tiling import storage_bytes
-from ...cost.runs import Calls, Role, call_graph
+from ...cost.runs import CallGraph, Role, call_graph
 from .homes import homes
 from .liveness import Liveness
 from .sharing import Sharing, shared_places
@@ -39,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 _NEVER = np.iinfo(np.int64).max
 
 
-def flatten(module: Module, calls: Calls) -> Ints:
+def flatten(module: Module, calls: CallGraph) -> Ints:
     """Executed instructions in order, called computations before their caller."""
     out: list[int] = []
     if module.entry is None:
@@ -174,7 +174,7 @@ def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def _uses(
-    module: Module, values: Values, calls: Calls, point: Ints, value_of: Ints, end: Ints
+    module: Module, values: Values, calls: CallGraph, point: Ints, value_of: Ints, end: Ints
 ) -> None:
     """Extend ``end`` to the last use of each value."""
     users: list[int] = []

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ....hlo import Computation, Instruction, Module, Shape, opcodes, walk
 from ....hlo.collective_kinds import KINDS, PERMUTE
 from ....hlo.opcodes import Effect
-from ...cost.runs import Calls, Edge, Role
+from ...cost.runs import CallGraph, Edge, Role
 
 Ints = npt.NDArray[np.int64]
 
@@ -76,7 +76,7 @@ class Values:
     values, as the result of a loop or a conditional.
     """
 
-    def __init__(self, module: Module, calls: Calls) -> None:
+    def __init__(self, module: Module, calls: CallGraph) -> None:
         self.module = module
         self.calls = calls
         n = len(module.instructions)
