@@ -48,7 +48,7 @@ from ..text.units import grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
-from .limits import POINTER_BYTES, TPU_RESULT_TABLE_BYTES
+from .limits import MENTIONED_SHARE, POINTER_BYTES, TPU_RESULT_TABLE_BYTES
 from .lines import buffer_frames
 from .liveness.liveness import KINDS, Liveness
 from .liveness.simulate import simulate
@@ -472,7 +472,7 @@ def _text(memory: Memory, rows: int = 12) -> str:
     if memory.xla_peak_bytes is not None and memory.peak_bytes != memory.xla_peak_bytes:
         note = memory.xla_peak_note
         out.append(f"  XLA's peak_memory_in_bytes {memory.xla_peak_bytes:,} B{note}")
-    if memory.constant_bytes:
+    if memory.constant_bytes > MENTIONED_SHARE * memory.peak_bytes:
         out.append(f"  {size(memory.constant_bytes)} of it constants")
     for s in memory.spaces[1:]:
         out.append(f"  {s.name} {size(s.peak_bytes)} ({s.peak_bytes:,} B, {s.source})")
