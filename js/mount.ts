@@ -11,7 +11,7 @@
 import { BadBlock } from "./base/decode.ts";
 import { fill, h } from "./base/dom.ts";
 import { decodeView } from "./base/model.ts";
-import { type Explorer, explorer } from "./explorer/explorer.ts";
+import { Explorer } from "./explorer/explorer.ts";
 import { DEFAULT_OPTIONS } from "./state/store.ts";
 import { styleSheet } from "./theme/sheet.ts";
 import { resolveTheme, watchTheme } from "./theme/theme.ts";
@@ -76,7 +76,7 @@ export function mount(element: HTMLElement, host: Host): Mounted {
       const model = await decodeView(bytes);
       if (signal.aborted) return;
       fill(root);
-      running = explorer(root, model, host, options, signal);
+      running = new Explorer(root, model, host, options, signal);
       running.store.on("options", () => {
         const before = options;
         options = running?.store.get("options") ?? options;

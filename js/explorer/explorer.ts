@@ -1,10 +1,9 @@
 /** The graph and the parts around it, assembled for one decoded View. */
 import { h } from "../base/dom.ts";
-import type { TextModel, ViewModel } from "../base/model.ts";
-import { decodeAnalyses, decodeText } from "../base/model.ts";
+import type { ViewModel } from "../base/model.ts";
+import { decodeText } from "../base/model.ts";
 import { whenReleased } from "../base/press.ts";
-import { decodeStages, type StagesModel } from "../base/stages.ts";
-import { paintInstructions } from "../draw/coloring.ts";
+import { decodeStages } from "../base/stages.ts";
 import {
   createGraphPane,
   DARK,
@@ -14,314 +13,233 @@ import {
 } from "../draw/graph-pane.ts";
 import { header } from "../panels/chrome/header.ts";
 import { help } from "../panels/chrome/help.ts";
-import { legend } from "../panels/chrome/legend.ts";
 import { emptyNote, highlightNote } from "../panels/chrome/notes.ts";
-import { sidebar } from "../panels/chrome/sidebar.ts";
-import { status } from "../panels/chrome/status.ts";
+import { type Sidebar, sidebar } from "../panels/chrome/sidebar.ts";
+import { type StatusLine, status } from "../panels/chrome/status.ts";
 import { strip } from "../panels/chrome/strip.ts";
-import { toolbar } from "../panels/chrome/toolbar.ts";
-import { COLORINGS } from "../panels/colorings/colorings.ts";
-import { ownColorings } from "../panels/colorings/own.ts";
+import { type Toolbar, toolbar } from "../panels/chrome/toolbar.ts";
 import { edgeMarking } from "../panels/details/edge-marks.ts";
 import { PANELS } from "../panels/index.ts";
-import type { Paint, PanelContext } from "../panels/panel.ts";
+import type { Coloring, PanelContext } from "../panels/panel.ts";
 import { reveal } from "../panels/parts/parts.ts";
-import { costsOf } from "../state/cost/costs.ts";
 import { nameOf } from "../state/members.ts";
 import { PassLoader } from "../state/passes/loader.ts";
 import { Search } from "../state/search/search.ts";
 import { NOTHING, Store } from "../state/store.ts";
 import type { Host, Options, Selection } from "../view.ts";
+import { Analyses } from "./analyses.ts";
+import { afterPaint, attempt, once } from "./attempt.ts";
+import { availableColorings, Colours } from "./colours.ts";
 import { bindKeys } from "./keys.ts";
 import { placesOf } from "./places.ts";
 import { Stages } from "./stage.ts";
 
-export interface Explorer {
-  store: Store;
-  select(selection: Selection): void;
-  setTheme(dark: boolean): void;
-  dispose(): void;
-}
+/** All of it lives in `root`, and ends with `signal`. */
+export class Explorer {
+  readonly store: Store;
+  private dark: boolean;
+  private background: string;
+  private top: HTMLElement;
+  private colorings: readonly Coloring[];
+  private readonly pane: GraphPane;
+  private readonly stages: Stages;
+  private readonly ctx: PanelContext;
+  private readonly colours: Colours;
+  private readonly side: Sidebar;
+  private readonly tools: Toolbar;
+  private readonly line: StatusLine;
 
-export function explorer(
-  root: HTMLElement,
-  model: ViewModel,
-  host: Host,
-  options: Options,
-  signal: AbortSignal,
-): Explorer {
-  const store = new Store(model, options);
-  const availableColorings = () =>
-    [...COLORINGS, ...ownColorings(model)].filter((c) =>
-      attempt(`colouring ${c.id}`, () => c.available(model)),
-    );
-  let colorings = availableColorings();
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly model: ViewModel,
+    private readonly host: Host,
+    options: Options,
+    private readonly signal: AbortSignal,
+  ) {
+    this.store = new Store(model, options);
+    this.colorings = availableColorings(model);
 
-  // 1. The graph.
-  const graphElement = h("div", { class: "graph" });
-  const left = h("div", { class: "left" }, graphElement);
-  const main = h("div", { class: "main" }, left);
-  root.append(main);
-  let dark = root.classList.contains("dark");
-  const theme = (): GraphTheme => {
-    const background = toHex(getComputedStyle(root).backgroundColor);
-    const base = dark ? DARK : LIGHT;
+    // 1. The graph.
+    const graph = h("div", { class: "graph" });
+    const left = h("div", { class: "left" }, graph);
+    const main = h("div", { class: "main" }, left);
+    root.append(main);
+    this.dark = root.classList.contains("dark");
+    this.background = this.theme.background;
+    this.pane = this.makePane(graph);
+    this.stages = new Stages(left, () => this.theme);
+    this.ctx = this.makeContext();
+
+    // 2. The parts around it.
+    this.side = sidebar(this.ctx, PANELS);
+    const places = this.makePlaces();
+    this.tools = this.makeToolbar(places);
+    const legend = h("div", { class: "legend", role: "group", "aria-label": "Colours" });
+    const order = attempt("schedule strip", () => strip(this.ctx));
+    left.append(legend);
+    if (order) left.append(order.element);
+    main.append(this.side.grip, this.side.element);
+    this.followWidth();
+    this.tools.setColorings(this.colorings);
+    this.top = header(root, model, signal);
+    root.prepend(this.top, this.tools.element);
+    this.line = status(this.ctx);
+    root.append(this.line.element);
+    if (!(this.pane.stats()?.boxes > 0)) emptyNote(graph);
+    attempt("highlight note", () => highlightNote(graph, this.store, signal));
+
+    // 3. Colours.
+    const mark = edgeMarking(model, this.store, legend, (notes) => this.pane.setMarks(notes));
+    this.store.on("analyses", mark);
+    this.colours = new Colours({
+      root,
+      model,
+      store: this.store,
+      pane: this.pane,
+      available: () => this.colorings,
+      legend,
+      strip: order,
+      theme: () => this.theme,
+      mark,
+    });
+    this.colours.paint();
+
+    // 4. Analyses, the keyboard, and reports to the host.
+    const analyses = new Analyses({
+      model,
+      store: this.store,
+      host,
+      whenReleased: this.ctx.whenReleased,
+      note: (words) => this.line.note(words),
+      extended: () => this.extended(),
+    });
+    if (host.analyses) afterPaint(() => void analyses.request(signal), signal);
+    else this.colours.settle();
+    this.store.on("selection", () => {
+      const selection = this.store.get("selection");
+      host.onSelect?.({ ...selection, name: nameOf(model, selection) });
+    });
+    const { ctx, pane, side, tools } = this;
+    const showHelp = () => this.showHelp();
+    const active = () => this.active;
+    bindKeys(root, { ctx, pane, side, tools, help: showHelp, active }, signal);
+    attempt("place", () => places.begin());
+
+    // For automation and tests: where things are on the canvas, and how long drawing took.
+    Object.assign(root, { hloscope: { model, store: this.store, pane } });
+  }
+
+  select(selection: Selection): void {
+    const known = this.knows(selection);
+    const before = this.store.get("selection");
+    this.ctx.whenReleased(() => {
+      if (this.store.get("selection") !== before) return; // the user has clicked since
+      this.store.select(known ? selection : NOTHING);
+      if (known) reveal(this.ctx, selection);
+    });
+  }
+  setTheme(dark: boolean): void {
+    const was = this.dark;
+    this.dark = dark;
+    const { theme } = this;
+    if (was === dark && theme.background === this.background) return; // already drawn like that
+    this.background = theme.background;
+    this.pane.setTheme(theme);
+    this.stages.setTheme(theme);
+    this.ctx.whenReleased(() => this.colours.paint());
+  }
+  dispose(): void {
+    this.pane.dispose();
+  }
+
+  private get theme(): GraphTheme {
+    const base = this.dark ? DARK : LIGHT;
+    const background = toHex(getComputedStyle(this.root).backgroundColor);
     return background ? { ...base, background } : base;
-  };
-  let { background } = theme();
-  let pane: GraphPane;
-  try {
-    pane = createGraphPane(graphElement, model, store, theme());
-  } catch (error) {
-    // Text, outline and search still work.
-    console.warn("hloscope: the graph failed", error);
-    graphElement.append(
-      h("div", { class: "failed", role: "alert" }, `The graph failed: ${(error as Error).message}`),
-    );
-    pane = new Proxy({}, { get: () => () => null }) as GraphPane;
+  }
+  private get active(): HTMLElement | null {
+    return (this.root.getRootNode() as ShadowRoot).activeElement as HTMLElement | null;
+  }
+  private knows({ kind, index }: Selection): boolean {
+    return kind !== "none" && index >= 0 && index < (this.model[kind]?.count ?? 0);
+  }
+  private showHelp(): void {
+    help(this.root, this.active);
+  }
+  /** To be called when the model has more columns. */
+  private extended(): void {
+    this.colorings = availableColorings(this.model);
+    this.tools.setColorings(this.colorings);
+    const fresh = header(this.root, this.model, this.signal);
+    this.top.replaceWith(fresh);
+    this.top = fresh;
+    this.store.extended();
+    this.colours.settle();
   }
 
-  const isKnown = ({ kind, index }: Selection): boolean =>
-    kind !== "none" && index >= 0 && index < (model[kind]?.count ?? 0);
-
-  // 2. The context that every panel gets.
-  const overlays = new Stages(left, theme);
-  let textOnce: Promise<TextModel> | null = null;
-  const text = () => {
-    textOnce ??= host.text(signal).then(decodeText);
-    // A failure is not cached: the next panel that asks tries again.
-    textOnce.catch(() => {
-      textOnce = null;
-    });
-    return textOnce;
-  };
-  let stagesOnce: Promise<StagesModel> | null = null;
-  const stages = () => {
-    stagesOnce ??= host.stages
-      ? host.stages(signal).then((bytes) => decodeStages(bytes, model.instruction.count))
-      : Promise.reject(new Error("this view was saved without them."));
-    stagesOnce.catch(() => {
-      stagesOnce = null;
-    });
-    return stagesOnce;
-  };
-  const ctx: PanelContext = {
-    model,
-    store,
-    host,
-    graph: pane,
-    search: new Search(model),
-    colorings: () => colorings,
-    text,
-    stages,
-    alone: () => undefined, // set by the sidebar
-    passes: new PassLoader(host, signal),
-    stage: (shown, until) => overlays.make(shown, until),
-    whenReleased: whenReleased(root, signal),
-    signal,
-  };
-
-  // 3. The parts around the graph.
-  const side = sidebar(ctx, PANELS);
-  const places = placesOf(
-    model,
-    store,
-    pane,
-    host,
-    (selection) => store.select(isKnown(selection) ? selection : NOTHING),
-    signal,
-  );
-  const tools = toolbar(root, ctx, {
-    fit: () => pane.fit(),
-    zoom: (factor) => pane.zoom(factor),
-    openAll: () => pane.openAll(),
-    closeAll: () => pane.closeAll(),
-    openDefault: () => pane.openDefault(),
-    picture: pane,
-    places,
-    exportSvg: () => pane.exportSvg(),
-    exportPng: () => pane.exportPng(),
-    showPanel: (id) => side.open(id),
-    fullscreen: () => fullscreen(root),
-    help: () => showHelp(),
-  });
-  const active = () => (root.getRootNode() as ShadowRoot).activeElement as HTMLElement | null;
-  const showHelp = () => help(root, active());
-  const key = h("div", { class: "legend", role: "group", "aria-label": "Colours" });
-  const order = attempt("schedule strip", () => strip(ctx));
-  left.append(key);
-  if (order) left.append(order.element);
-  main.append(side.grip, side.element);
-  const watch = new ResizeObserver(() => side.sized(root.clientWidth));
-  watch.observe(root);
-  signal.addEventListener("abort", () => watch.disconnect(), { once: true });
-  side.sized(root.clientWidth);
-  tools.setColorings(colorings);
-  let top = header(root, model, signal);
-  root.prepend(top, tools.element);
-  const line = status(ctx);
-  root.append(line.element);
-  if (!(pane.stats()?.boxes > 0)) emptyNote(graphElement);
-  attempt("highlight note", () => highlightNote(graphElement, store, signal));
-
-  const mark = edgeMarking(model, store, key, (notes) => pane.setMarks(notes));
-  store.on("analyses", mark);
-  let shownColoring = "";
-  const recolour = () => {
-    const coloring = colorings.find((c) => c.id === store.get("options").colorBy) ?? colorings[0];
-    shownColoring = coloring.id;
-    const colours = theme();
-    model.header.families.forEach((f, k) => {
-      root.style.setProperty(`--hlo-family-${k}`, colours.families[f.id] ?? colours.families.other);
-    });
-    attempt(`colouring ${coloring.id}`, () => {
-      const { colors, legend: steps } = paintInstructions(model, coloring, colours);
-      const painted: Paint = {
-        coloring,
-        index: colors.index,
-        colors: colors.palette,
-        numeric: colors.numeric,
-        range:
-          colors.numeric && steps.length
-            ? [steps[0].value ?? 0, steps[steps.length - 1].value ?? 0]
-            : null,
-        clipped: steps[0]?.atMost ?? false,
-      };
-      legend(key, model, painted, (k) => {
-        const reason = coloring.categories?.(model)[k] ?? coloring.rest ?? "unknown";
-        if (store.get("highlight")?.reason === reason) return store.highlight(null);
-        const found = new Set<number>();
-        for (let i = 0; i < model.instruction.count; i++) {
-          if (painted.index[i] === k) found.add(i);
-        }
-        store.highlight({ instructions: found, reason });
-      });
-      order?.setPaint(painted);
-      pane.setColoring(coloring);
-    });
-    mark();
-  };
-  let colored = store.get("options").colorBy;
-  store.on("options", () => {
-    const { colorBy } = store.get("options");
-    if (colorBy !== colored) {
-      colored = colorBy;
-      recolour();
-    } else mark();
-  });
-  store.on("paint", recolour);
-  recolour();
-
-  // 4. Analyses, which take longer: requested once the first picture is shown.
-  const extend = async () => {
-    line.note("Computing cost, memory and collectives…");
+  private makePane(graph: HTMLElement): GraphPane {
     try {
-      const bytes = await host.analyses?.(signal);
-      const block = bytes ? await decodeAnalyses(bytes) : null;
-      if (signal.aborted) return;
-      line.note(block ? "" : "Cost, memory and collectives were not saved with this view.");
-      if (block) model.extend(block);
+      return createGraphPane(graph, this.model, this.store, this.theme);
     } catch (error) {
-      if (signal.aborted) return;
-      line.note(`No cost, memory and collectives: ${(error as Error).message}`);
+      // Text, outline and search still work.
+      console.warn("hloscope: the graph failed", error);
+      const words = `The graph failed: ${(error as Error).message}`;
+      graph.append(h("div", { class: "failed", role: "alert" }, words));
+      return new Proxy({}, { get: () => () => null }) as GraphPane;
     }
-    ctx.whenReleased(extended);
-  };
-  // The chip that the options name, once there are costs. Panels are redrawn if it is changed
-  // from outside rather than by the Cost panel, which sets the chip first.
-  let hardware: string | null = null;
-  const useHardware = () => {
-    const wanted = store.get("options").hardware ?? null;
-    const costs = costsOf(model);
-    if (!costs || wanted === hardware) return false;
-    hardware = wanted;
-    if (wanted !== null && wanted === costs.chip?.id) return false;
-    const { chip } = costs;
-    if (!costs.choose(wanted)) {
-      const on = costs.chip ? `time is modelled on ${costs.chip.label}` : "no time is modelled";
-      line.note(`Unknown chip ${wanted}; ${on}.`);
-    }
-    return costs.chip !== chip;
-  };
-  store.on("options", () => {
-    if (!useHardware()) return;
-    ctx.whenReleased(() => {
-      store.extended();
-      store.repaint();
-    });
-  });
-  const extended = () => {
-    useHardware();
-    colorings = availableColorings();
-    tools.setColorings(colorings);
-    const fresh = header(root, model, signal);
-    top.replaceWith(fresh);
-    top = fresh;
-    store.extended();
-    const { colorBy } = store.get("options");
-    if (!colorings.some((c) => c.id === colorBy)) store.setOptions({ colorBy: "family" });
-    else if (colorBy !== shownColoring) recolour();
-  };
-  if (host.analyses) afterPaint(() => void extend(), signal);
-  else if (!colorings.some((c) => c.id === options.colorBy)) {
-    store.setOptions({ colorBy: "family" });
   }
-
-  // 5. Reports to the host, and the keyboard.
-  store.on("selection", () => {
-    const selection = store.get("selection");
-    host.onSelect?.({ ...selection, name: nameOf(model, selection) });
-  });
-  bindKeys(root, { ctx, pane, side, tools, help: showHelp, active }, signal);
-
-  attempt("place", () => places.begin());
-
-  // For automation and tests: where things are on the canvas, and how long drawing took.
-  Object.assign(root, { hloscope: { model, store, pane } });
-
-  return {
-    store,
-    select(selection) {
-      const known = isKnown(selection);
-      const before = store.get("selection");
-      ctx.whenReleased(() => {
-        if (store.get("selection") !== before) return; // the user has clicked since
-        store.select(known ? selection : NOTHING);
-        if (known) reveal(ctx, selection);
-      });
-    },
-    setTheme(next) {
-      const was = dark;
-      dark = next;
-      const now = theme();
-      if (was === next && now.background === background) return; // already drawn like that
-      background = now.background;
-      pane.setTheme(now);
-      overlays.setTheme(theme());
-      ctx.whenReleased(recolour);
-    },
-    dispose: () => pane.dispose(),
-  };
-}
-
-/** Runs `work` once a picture has been painted; in a hidden tab, after a short while. */
-function afterPaint(work: () => void, signal: AbortSignal): void {
-  let begun = false;
-  const begin = () => {
-    if (!begun && !signal.aborted) work();
-    begun = true;
-  };
-  requestAnimationFrame(() => setTimeout(begin, 0));
-  setTimeout(begin, 300);
-}
-
-/** Runs a part; an exception becomes a warning that names the part, and the result null. */
-function attempt<T>(part: string, work: () => T): T | null {
-  try {
-    return work();
-  } catch (error) {
-    console.warn(`hloscope: ${part} failed`, error);
-    return null;
+  /** The context that every panel gets. */
+  private makeContext(): PanelContext {
+    const { root, model, store, host, signal } = this;
+    return {
+      model,
+      store,
+      host,
+      graph: this.pane,
+      search: new Search(model),
+      colorings: () => this.colorings,
+      text: once(() => host.text(signal).then(decodeText)),
+      stages: once(() =>
+        host.stages
+          ? host.stages(signal).then((bytes) => decodeStages(bytes, model.instruction.count))
+          : Promise.reject(new Error("this view was saved without them.")),
+      ),
+      alone: () => undefined, // set by the sidebar
+      passes: new PassLoader(host, signal),
+      stage: (shown, until) => this.stages.make(shown, until),
+      whenReleased: whenReleased(root, signal),
+      signal,
+    };
+  }
+  private makePlaces() {
+    const { model, store, pane, host, signal } = this;
+    const select = (selection: Selection) =>
+      store.select(this.knows(selection) ? selection : NOTHING);
+    return placesOf(model, store, pane, host, select, signal);
+  }
+  private makeToolbar(places: ReturnType<typeof placesOf>): Toolbar {
+    const { root, pane } = this;
+    return toolbar(root, this.ctx, {
+      fit: () => pane.fit(),
+      zoom: (factor) => pane.zoom(factor),
+      openAll: () => pane.openAll(),
+      closeAll: () => pane.closeAll(),
+      openDefault: () => pane.openDefault(),
+      picture: pane,
+      places,
+      exportSvg: () => pane.exportSvg(),
+      exportPng: () => pane.exportPng(),
+      showPanel: (id) => this.side.open(id),
+      fullscreen: () => fullscreen(root),
+      help: () => this.showHelp(),
+    });
+  }
+  private followWidth(): void {
+    const { root, side, signal } = this;
+    const watch = new ResizeObserver(() => side.sized(root.clientWidth));
+    watch.observe(root);
+    signal.addEventListener("abort", () => watch.disconnect(), { once: true });
+    side.sized(root.clientWidth);
   }
 }
 
@@ -329,10 +247,8 @@ function attempt<T>(part: string, work: () => T): T | null {
 function toHex(color: string): string | null {
   const parts = /^rgb\((\d+), (\d+), (\d+)\)$/.exec(color);
   if (!parts) return null;
-  return `#${parts
-    .slice(1)
-    .map((v) => Number(v).toString(16).padStart(2, "0"))
-    .join("")}`;
+  const digits = parts.slice(1).map((part) => Number(part).toString(16).padStart(2, "0"));
+  return `#${digits.join("")}`;
 }
 
 function fullscreen(root: HTMLElement): void {
