@@ -7,6 +7,7 @@ programs and their parts in ``hloscope.hlo``, chips in ``hloscope.hardware``.
 
 from __future__ import annotations
 
+from ..analysis.base.operands import ValueSource
 from ..analysis.check.result import Breach, CheckReport
 from ..analysis.comms.arrays import ShardedArray
 from ..analysis.comms.collective import Collective, Part, Total
@@ -109,6 +110,7 @@ __all__ = [
     "Total",
     "Transfer",
     "Transition",
+    "ValueSource",
     "Watched",
     "Why",
     "Work",
