@@ -259,7 +259,7 @@ ENTRY %main {
         ("f", ["exp", "fused"]),
         ("u", ["call"]),
         ("r", ["convert", "exp", "fused"]),
-        ("g", []),  # a tuple is no value of one op
+        ("g", ["exp", "fused"]),  # an element is the value that the tuple holds
     ],
 )
 def test_names_near_a_value(of: str, found: list[str]) -> None:

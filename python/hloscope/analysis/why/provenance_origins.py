@@ -104,7 +104,10 @@ class ShardingOrigins:
         def is_sharded(p: walk.Position) -> bool:  # elements of tuples are seen as they are taken
             return p.instruction.shape.is_tuple or self._has(p.instruction, axis)
 
-        way = walk.back(value, lambda i: not is_constraint(i), where=is_sharded)
+        # a gather's indices shard its result, too
+        way = walk.back(
+            value, lambda i: not is_constraint(i), where=is_sharded, dependencies=True
+        )  # fmt: skip
         for count, (at, *_) in enumerate(way):
             if count > _MOST:
                 return None
