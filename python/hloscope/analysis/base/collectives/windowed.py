@@ -180,7 +180,7 @@ def _fed(f: Found, loops: dict[int, Instruction]) -> int | None:
     """The windowed loop that the result of ``f`` goes into."""
     passes = _between(f.op, (), loops)
     for m in f.members:
-        for use in walk.uses(f.op.module.instructions[m], passes, reach=_REACH):
+        for use in walk.uses(f.op.module.instructions[m], passes, reach=_REACH + 1):
             if use.instruction.index in loops:
                 return use.instruction.index
     return None
