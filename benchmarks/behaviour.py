@@ -96,7 +96,7 @@ def record(read: Callable[[Path], Any]) -> Record:
         if not hasattr(cap, "module"):  # a log of something else
             return {"reading": {"text": str(cap)}}
         began = clock()
-        _try(out, "view", lambda: {"bytes": str(bool(cap.view_bytes))})
+        _try(out, "view", lambda: {"bytes": str(bool(_block(cap, "view")))})
         seconds["view"] = f"{clock() - began:.3f}"
         if cap.module.dialect == "hlo" and cap.hardware is None:
             cap.hardware = CHIPS[0]
@@ -110,6 +110,22 @@ def record(read: Callable[[Path], Any]) -> Record:
     seconds["all"] = f"{clock() - began:.3f}"
     out["seconds"] = seconds
     return out
+
+
+def _ask(cap: Any, question: str) -> Any:
+    """An answer, a method or (in earlier checkouts) an attribute of a capture."""
+    found = getattr(cap, question)
+    return found() if callable(found) else found
+
+
+def _block(cap: Any, name: str) -> bytes:
+    """A block that hosts send; in earlier checkouts an attribute of the capture."""
+    if hasattr(cap, f"{name}_bytes"):
+        found = getattr(cap, f"{name}_bytes")
+        return bytes(found() if callable(found) else found)
+    from hloscope.show import blocks
+
+    return bytes(getattr(blocks, name)(cap))
 
 
 def _try(out: Record, name: str, section: Callable[[], Section]) -> None:
@@ -171,15 +187,16 @@ def _cost(cap: Any) -> Section:
     for chip in CHIPS:
         found = cap.cost(chip)
         out |= {f"{chip}: {k}": v for k, v in _lines(str(found)).items()}
-        plain = found.to_dict()
+        plain = {k: v for k, v in found.to_dict().items() if k != "rows"}
         if isinstance(plain, dict):
             out |= {f"{chip}.{k}": v for k, v in _leaves(plain)}
     return out
 
 
 def _memory(cap: Any) -> Section:
-    found = cap.memory
-    return dict(_leaves(found.to_dict())) | _lines(str(found)) | {
+    found = _ask(cap, "memory")
+    totals = {k: v for k, v in found.to_dict().items() if k != "rows"}
+    return dict(_leaves(totals)) | _lines(str(found)) | {
         "donations": str([str(d) for d in found.donations]),
         "loops": str([str(x) for x in found.loops]),
         "residuals": str([str(x) for x in found.residuals]),
@@ -188,7 +205,7 @@ def _memory(cap: Any) -> Section:
 
 
 def _findings(cap: Any) -> Section:
-    found = cap.findings
+    found = _ask(cap, "findings")
     out = {"table": str(found)}
     for n, finding in enumerate(found):
         out[f"{getattr(finding, 'rule', '')} {n}"] = str(finding)
@@ -217,14 +234,14 @@ def _origins(cap: Any) -> Section:
 def _fates(cap: Any) -> Section:
     if cap.module.origins is None and not cap.has_passes:
         return {}
-    return {f"operation {n}": str(cap.fate(n)) for n in range(len(cap.fates.rows))}
+    return {f"operation {n}": str(cap.fate(n)) for n in range(len(_ask(cap, "fates").rows))}
 
 
 def _passes(cap: Any) -> Section:
     if not cap.has_passes:
         return {}
-    out = {"table": str(cap.passes)}
-    for n, row in enumerate(cap.passes):
+    out = {"table": str(_ask(cap, "passes"))}
+    for n, row in enumerate(_ask(cap, "passes")):
         out[f"{n}"] = str(row)
     return out
 
@@ -237,7 +254,7 @@ def _diff(cap: Any) -> Section:
 
 
 def _stages(cap: Any) -> Section:
-    header, columns = decode(cap.stages_bytes)
+    header, columns = decode(_block(cap, "stages"))
     texts = columns["strings"]
     out = dict(_leaves({k: v for k, v in header.items() if k != "columns"}))
     sentences = columns.get("place.told", ())
@@ -268,14 +285,14 @@ def _layers(cap: Any) -> Section:
 SECTIONS: dict[str, Callable[[Any], Section]] = {
     "reading": _reading,
     "printed": lambda cap: _lines(repr(cap)),
-    "summary": lambda cap: dict(_leaves(cap.summary)),
-    "collectives": lambda cap: _lines(str(cap.collectives)),
-    "why": lambda cap: {c.name: cap.why(c) for c in cap.collectives},
-    "shardings": lambda cap: _lines(str(cap.shardings)),
+    "summary": lambda cap: dict(_leaves(_ask(cap, "summary"))),
+    "collectives": lambda cap: _lines(str(_ask(cap, "collectives"))),
+    "why": lambda cap: {c.name: cap.why(c) for c in _ask(cap, "collectives")},
+    "shardings": lambda cap: _lines(str(_ask(cap, "shardings"))),
     "cost": _cost,
     "memory": _memory,
     "findings": _findings,
-    "source": lambda cap: _lines(str(cap.source)),
+    "source": lambda cap: _lines(str(_ask(cap, "source"))),
     "check": _check,
     "diff": _diff,
     "origins": _origins,
@@ -331,7 +348,7 @@ _LEFT_OUT = ("cost.hardware", "findings.unasked")
 
 def _view(cap: Any) -> Iterator[tuple[str, Section]]:
     """The tables of the View and its analyses, with names where a column holds numbers of rows."""
-    header, columns = decode(cap.view_bytes)
+    header, columns = decode(_block(cap, "view"))
     names = [columns["strings"][n] for n in columns["instruction.name"]]
     paths = _paths(columns)
     yield "counts", dict(_leaves(header["counts"]))
@@ -344,7 +361,7 @@ def _view(cap: Any) -> Iterator[tuple[str, Section]]:
     skipped = {"instruction.group", "instruction.name"}
     yield from _tables(header, columns, names, skipped, ("group", "fold"))
     if cap.module.dialect == "hlo":
-        more, added = decode(cap.analyses_bytes)
+        more, added = decode(_block(cap, "analyses"))
         yield "warnings", dict(_leaves(more["warnings"]))
         for extra, found in more["extras"].items():
             leaves = _leaves(found, extra)

@@ -35,6 +35,7 @@ def main() -> None:
     from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import KINDS, group_tree
     from hloscope.analysis.grouping.worth import worth
+    from hloscope.show import blocks
     from layer_truth import judge, judge_counts, stacks
     from people import EITHER, PROGRAMS
     from run import bundle
@@ -58,7 +59,7 @@ def main() -> None:
                 continue
             tree = group_tree(module)
             view = Path(folder) / f"{k}.view"
-            view.write_bytes(capture.view_bytes)
+            view.write_bytes(blocks.view(capture))
             views.append(str(view))
             entry = [g for g, x in enumerate(tree.kind) if KINDS[x] == "entry"]
             first = [g for g, p in enumerate(tree.parent.tolist()) if p in entry]

@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=48)
     arguments = parser.parse_args()
     import hloscope as hs
+    from hloscope.show import blocks
     from hloscope.view import passes as block
     from playwright.sync_api import sync_playwright
 
@@ -110,9 +111,9 @@ def main() -> None:
             compile_dump(folder, arguments.layers)
         cap = hs.read(folder)
         began = time.process_time()
-        rows = cap.passes
+        rows = cap.passes()
         listed = time.process_time() - began
-        size = len(cap.passes_bytes())
+        size = len(blocks.passes(cap))
         whole = time.process_time() - began
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         most = max(r.counts["instructions"] for r in rows)

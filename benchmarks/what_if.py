@@ -61,12 +61,13 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     import hloscope as hs
+    from hloscope.show import blocks
 
     cap = hs.read(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "view").write_bytes(cap.view_bytes)
-        (folder / "analyses").write_bytes(cap.analyses_bytes)
+        (folder / "view").write_bytes(blocks.view(cap))
+        (folder / "analyses").write_bytes(blocks.analyses(cap))
         script = folder / "what_if.mjs"
         subprocess.run(
             [
@@ -80,9 +81,9 @@ def main() -> None:
             ],
             check=True,
         )
-        blocks = [str(folder / "view"), str(folder / "analyses")]
+        files = [str(folder / "view"), str(folder / "analyses")]
         done = subprocess.run(
-            ["node", str(script), *blocks], check=True, capture_output=True, text=True
+            ["node", str(script), *files], check=True, capture_output=True, text=True
         )
         found = json.loads(done.stdout)
         pages = in_a_browser(cap, folder, [r["chip"] for r in found["rows"]])

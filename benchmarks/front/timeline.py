@@ -112,7 +112,7 @@ def with_trace(cap: Any, events: int) -> Any:
         ops.append(OpTime(module.name, module.instructions[int(ran[-1])].name, device, 1.0, 1))
     found = join(module, ops)
     remember(module, replace(found, events=MeasuredEvents(tuple(lanes), ("op",))))
-    cap.__dict__.pop("analyses_bytes", None)
+    cap.for_hosts.revision += 1
     return cap
 
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .api import hosts
 from .api.capture import Capture
 
 if TYPE_CHECKING:
     from . import results
     from .analysis.check.check import check
     from .analysis.check.result import BudgetError
+    from .api.compared import diff
     from .api.programs import read_programs
     from .api.read import read
     from .capturing import CaptureError, capture, watch
@@ -26,12 +28,12 @@ if TYPE_CHECKING:
     from .plan.running.options import SearchOptions, StageOptions
     from .plan.running.store import StoreError
     from .plan.search.search import search_shardings
+    from .plan.stages.read import read_stage_log
     from .plan.stages.stages import plan_stages
     from .plan.transformer.transformer import transformer
     from .readers import ReadError, list_modules
     from .readers.alpa_log import StageLogError
     from .show.dot import DotFailed, DotMissing
-    from .show.pages.compared import diff
     from .show.static import RendererMissing
 
 __version__ = "0.1.0"
@@ -56,6 +58,7 @@ __all__ = [
     "plan_stages",
     "read",
     "read_programs",
+    "read_stage_log",
     "results",
     "search_shardings",
     "transformer",
@@ -75,10 +78,11 @@ _LAZY = {
     "results": "results",
     "capture": "capturing",
     "check": "analysis.check.check",
-    "diff": "show.pages.compared",
+    "diff": "api.compared",
     "CaptureError": "capturing",
     "read": "api.read",
     "read_programs": "api.programs",
+    "read_stage_log": "plan.stages.read",
     "list_modules": "readers",
     "ReadError": "readers",
     "plan_stages": "plan.stages.stages",
@@ -86,6 +90,23 @@ _LAZY = {
     "transformer": "plan.transformer.transformer",
     "watch": "capturing",
 }
+
+
+# How a capture and other results are shown: what is in ``show/`` knows them, and not the reverse.
+_HOSTS = {
+    "summary": "show.text:summary_text",
+    "page": "show.html:page",
+    "dot": "show.dot:digraph",
+    "svg": "show.dot:svg",
+    "mimebundle": "show.notebook.widget:mimebundle",
+    "marimo": "show.notebook.hosts:for_marimo",
+    "panel": "show.notebook.hosts:for_panel",
+    "compared page": "show.pages.compared:page",
+    "compared frame": "show.pages.compared:frame",
+    "watched page": "show.pages.watch_view:page_of",
+    "watched bundle": "show.pages.watch_view:bundle",
+}
+hosts.register(_HOSTS)
 
 
 def __getattr__(name: str) -> Any:

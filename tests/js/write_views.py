@@ -42,19 +42,20 @@ CUT = COLLECTIVES[: COLLECTIVES.index("ENTRY")]
 def main(folder: Path) -> None:
     from hloscope import Capture
     from hloscope.readers import read_modules
+    from hloscope.show import blocks
 
     for name, text in (("collectives", COLLECTIVES), ("plain", PLAIN), ("cut", CUT)):
         cap = Capture(read_modules(text)[0])
         if name == "collectives":
             cap.hardware = "tpu-v5e"
-        (folder / f"{name}.view").write_bytes(cap.view_bytes)
-        (folder / f"{name}.analyses").write_bytes(cap.analyses_bytes)
-        (folder / f"{name}.text").write_bytes(cap.text_bytes)
+        (folder / f"{name}.view").write_bytes(blocks.view(cap))
+        (folder / f"{name}.analyses").write_bytes(blocks.analyses(cap))
+        (folder / f"{name}.text").write_bytes(blocks.text(cap))
     import hloscope as hs
     from corpus.by_hand import write_passes
 
     cap = hs.read(write_passes(folder / "dump"))
-    (folder / "by_hand.passes").write_bytes(cap.passes_bytes())
+    (folder / "by_hand.passes").write_bytes(blocks.passes(cap))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import code_program
 import hloscope as hs
 import pytest
+from hloscope.show import blocks
 from large_module import large_module
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def test_a_click_pins_and_says_what_became_of_it(page: Page, cap: Any) -> None:
     dot = next(
         i
         for i in cap.module.instructions
-        if i.opcode == "dot" and "call 2 of 3" in cap._linked().stage("optimized").told[i.index]
+        if i.opcode == "dot"
+        and "call 2 of 3" in blocks.linked_stages(cap).stage("optimized").told[i.index]
     )
     click(page, "source", "h = x @ w.T")
     assert re.search(r"x @ w\.T in layer \(line \d+\) became 3 matmuls", said(page))

@@ -52,7 +52,7 @@ def hostile(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "host.xplane.pb").write_bytes(made.serialized())
     cap.add_profile(folder)
     numbers = {i.name: 1.0 for i in cap.module.entry.instructions}
-    cap.show(values=numbers | {BAD: 2.0}, label=BAD, unit=BAD)
+    cap.add_values(numbers | {BAD: 2.0}, label=BAD, unit=BAD)
     return cap.to_html(folder / "page.html").as_uri()
 
 

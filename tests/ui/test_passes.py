@@ -185,17 +185,19 @@ def test_a_page_says_why_passes_are_left_out(
     page.get_by_role("tab", name="Passes").click()
     page.wait_for_selector("text=over this page's limit")
     none = tmp_path / "none.html"
-    none.write_text(str(capture.to_html()), encoding="utf-8")
+    none.write_text(capture.html(), encoding="utf-8")
     page = open_page(none.as_uri())
     assert page.get_by_role("tab", name="Passes").count() == 0
 
 
 def live(open_page: Callable[..., Page], renderer: Path, capture: Any, there: str) -> Page:
     page = open_page("about:blank", width=1400, height=900)
+    from hloscope.show import blocks
+
     found = widget(page, renderer, capture, "{height: 700}", before=f"state._passes = {there!r};")
     found.evaluate(
         "(b) => { window.passes = bytes(b); }",
-        base64.b64encode(capture.passes_bytes()).decode(),
+        base64.b64encode(blocks.passes(capture)).decode(),
     )
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hloscope.show import static
+from hloscope.show import blocks, static
 from test_snapshot import program
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def widget(page: Page, renderer: Path, capture: Any, options: str, before: str =
         " state._analyses = bytes(analyses); window.text = bytes(text); }",
         [
             base64.b64encode(b).decode()
-            for b in (capture.view_bytes, capture.analyses_bytes, capture.text_bytes)
+            for b in (blocks.view(capture), blocks.analyses(capture), blocks.text(capture))
         ],
     )
     page.evaluate(f"() => {{ state._options = {options}; {before} }}")

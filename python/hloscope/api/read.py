@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..hlo import Module, ReadWarning
 from ..readers import ReadError, read_modules
@@ -16,11 +16,14 @@ from ..readers.files import archives, dump_directory
 from ..readers.files.pass_dump import LAST, pass_of
 from ..readers.files.sources import Source, bytes_of, load
 from ..readers.xplane.xplane import Trace, is_trace, read_trace
-from .capture import Capture
+from .capture import Capture, PassRecord
 
 if TYPE_CHECKING:
     from ..hlo.snapshots import Snapshot
-    from ..plan.stages.log import StageLog
+
+
+class StageLogGiven(ReadError):
+    """The file is a planner's log of pipeline stages, which ``read_stage_log`` reads."""
 
 
 def read(
@@ -42,8 +45,7 @@ def read(
     the id of a chip to model time on, such as "tpu-v5e": a dump does not name its chip.
     Raises ``ReadError``, and ``HardwareError`` for an unknown chip.
 
-    The log of Alpa's automatic stage construction, with any text around it, is not a program: for
-    such a log a ``StageLog`` is returned.
+    The log of Alpa's automatic stage construction is not a program: see ``read_stage_log``.
 
         >>> read("module_0001.jit_step.cpu_after_optimizations.txt")
         >>> read("/tmp/dump", module="jit_step", stage="spmd-partitioning")
@@ -54,11 +56,11 @@ def read(
 
         hardware = find(hardware).id  # report a wrong id before minutes of reading
     data, origin, path = load(source)
-    log = _stage_log(data, origin)
-    if log is not None:
-        if module is not None or stage is not None or profile is not None:
-            raise ReadError("a stage log has no modules: read it without module, stage, profile")
-        return cast(Capture, log)  # no type distinguishes the two: the content decides
+    if _is_stage_log(data):
+        raise StageLogGiven(
+            f"{origin or 'the text'} is a log of pipeline stages, not a program: "
+            "hs.read_stage_log reads it, hloscope stages shows it"
+        )
     trace = read_trace(Path(profile)) if profile is not None else None
     note = found_stage = ""
     folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
@@ -90,15 +92,15 @@ def read(
     chosen = choose_module(modules, module, origin or "the text")
     told = (note, *archives.notes(path)) if path is not None else (note,)
     chosen.warnings += tuple(ReadWarning(n) for n in told if n)
-    found = Capture(chosen, origin=origin, stage=_stage(chosen, found_stage))
+    record = None
     if folder is not None:
-        found._snapshots = folder
         step = pass_of(found_stage)
-        if step is not None and step[2] != LAST:
-            found._pass_number = step[0]
+        number = step[0] if step is not None and step[2] != LAST else None
+        record = PassRecord(folder, number=number)
+    found = Capture(chosen, file=origin, stage=_stage(chosen, found_stage), passes=record)
     found.hardware = hardware
     if trace is not None:
-        found._measure(trace, None)
+        found._join_trace(trace)
     elif timed:
         assert isinstance(data, bytes)
         with contextlib.suppress(ReadError):  # a module that did not run while it was traced
@@ -117,25 +119,18 @@ def _most_measured(trace: Trace | None, names: Iterable[str]) -> str | None:
     return max(known, key=lambda n: seconds[n]) if known else None
 
 
-def _stage_log(data: bytes | str, origin: str) -> StageLog | None:
-    """The log of a planner, if the text holds one and no HLO; else None."""
+def _is_stage_log(data: bytes | str) -> bool:
+    """Whether the text holds the log of a planner and no HLO."""
     rows, head = "ModuleProfileResult(", "HloModule"
     raw = isinstance(data, bytes)
     if (rows.encode() if raw else rows) not in data:  # type: ignore[operator]
-        return None
+        return False
     if (head.encode() if raw else head) in data:  # type: ignore[operator]
-        return None
-    from ..plan.stages.log import read_stage_log
-    from ..readers.alpa_log import StageLogError, is_stage_log
+        return False
+    from ..readers.alpa_log import is_stage_log
     from ..readers.files.decode import to_text
 
-    text = to_text(data)[0] if isinstance(data, bytes) else data
-    if not is_stage_log(text):
-        return None
-    try:
-        return read_stage_log(text, origin)
-    except StageLogError as error:
-        raise ReadError(f"{origin or 'the text'}: {error}") from None
+    return is_stage_log(to_text(data)[0] if isinstance(data, bytes) else data)
 
 
 def _all_hosts(source: Source, file: Path) -> Path:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..analysis.text.results import Row, Rows
 from ..hlo.texts.places import short_line
-
-if TYPE_CHECKING:
-    import pandas
-
-    from .capture import Capture
+from .capture import Capture
+from .hosts import host, written
 
 FIRST = "first"
 
 
-@dataclass(frozen=True, eq=False)
-class Compile:
+@dataclass(frozen=True, eq=False, repr=False)
+class Compile(Row):
     """One compile, with seconds for tracing, lowering and compiling; ``at`` since watching began.
 
     ``causes``: what changed from the nearest earlier compile of the same function, such as
@@ -38,6 +36,10 @@ class Compile:
     of_library: bool  # a function of jax's own, such as one for ``x + 1`` outside of jit
     _open: Callable[[dict[str, Any]], Any] | None = field(default=None, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the call that would be compiled again, which stays in its process."""
+        return {**self.__dict__, "_open": None}
+
     @property
     def seconds(self) -> float:
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
@@ -48,7 +50,7 @@ class Compile:
         Raises ``ValueError`` if the call was not seen.
         """
         if self._open is None:
-            raise ValueError(f"the arguments of {self.function} were not seen")
+            raise ValueError(f"the arguments of {self.function} were not seen in this process")
         found: Capture = self._open(options)
         return found
 
@@ -69,7 +71,7 @@ class Compile:
         return f"{self.function}{at}: {self.changed} ({_seconds(self.seconds)})"
 
 
-class Watched:
+class Watched(Rows[Compile]):
     """The compiles that ``watch`` saw, in order; of jax's own functions only with ``library``."""
 
     def __init__(self) -> None:
@@ -85,23 +87,17 @@ class Watched:
         """Compiles after the first of each function."""
         return tuple(c for c in self.compiles if c.causes != (FIRST,))
 
-    def __len__(self) -> int:
-        return len(self.compiles)
+    COLUMNS = (
+        "function", "place", "caller", "at", "trace_seconds", "lower_seconds", "compile_seconds",
+        "changed", "of_library", "causes",
+    )  # fmt: skip
 
-    def __iter__(self) -> Iterator[Compile]:
-        return iter(self.compiles)
+    def _all(self) -> tuple[Compile, ...]:
+        return self.compiles
 
-    def __getitem__(self, k: int) -> Compile:
-        return self.compiles[k]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"compiles": [c.to_dict() for c in self.everything]}
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row per compile."""
-        import pandas
-
-        return pandas.DataFrame([c.to_dict() for c in self.everything])
+    def _totals(self) -> dict[str, Any]:
+        """Beside the user's own functions, those of jax."""
+        return {"library": [c.to_dict() for c in self.everything if c.of_library]}
 
     def __str__(self) -> str:
         if not self.everything:
@@ -128,19 +124,16 @@ class Watched:
             lines.append(f"and {len(own)} of jax's own small functions, {total}")
         return "\n".join(map(printable, lines))
 
-    __repr__ = __str__
+    def html(self) -> str:
+        """The table and the timeline as one offline page, as text."""
+        return str(host("watched page")(self))
 
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """The table and the timeline as one offline page: written to ``path``, or returned."""
-        from ..show.pages.page import save
-        from ..show.pages.watch_view import TITLE, watch_data
-
-        return save(TITLE, watch_data(self), str(self), path)
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from ..show.pages.watch_view import bundle
-
-        return bundle(self)
+        return host("watched bundle")(self)
 
 
 def _seconds(value: float) -> str:

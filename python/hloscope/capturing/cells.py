@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..hlo import Module
-from ..hlo.origins.python_calls import Frame
+from ..hlo.origins.operations import Frame
 from ..hlo.parts import escape
 
 

@@ -53,8 +53,8 @@ def capture(
 
     stage: "jaxpr", "stablehlo", "hlo" (before optimisation) or "optimized".
     topology: a TPU topology such as "v5e:16x16"; needs libtpu, no TPU.
-    mesh: axis sizes such as {"data": 16, "model": 16}, or a Mesh: the arguments' shardings
-        move onto it by axis name, and it is jax's current mesh while tracing.
+    mesh: axis sizes, "data=16,model=16" or {"data": 16, "model": 16}, or a Mesh: the
+        arguments' shardings move onto it by axis name, and it is jax's current mesh while tracing.
     in_shardings, static_argnums: for a plain function, as ``jax.jit`` takes them.
     compiler_options: as ``Lowered.compile`` takes them.
     provenance: also keeps Shardy's and the partitioner's dumps, which explaining where
@@ -63,7 +63,7 @@ def capture(
         StableHLO operations it comes from (``Instruction.origins``). The program is the same;
         the numbers in some instructions' names may differ. This and ``provenance`` compile
         again; with both False, what jax has compiled is reused.
-    passes: keeps the program after every pass of the compiler, for ``cap.passes``, in memory
+    passes: keeps the program after every pass of the compiler, for ``cap.passes()``, in memory
         and compressed; without it, they take one more compile when first asked for.
     hardware: id of the chip to model time on, such as "h100", instead of the devices' own.
     profile: runs that many steps with these arguments under ``jax.profiler``, after an

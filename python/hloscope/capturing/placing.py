@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ..hlo.mesh import mesh_axes
 from . import topology
 from .compat import jax_api as _compat
 from .errors import CaptureError
@@ -21,9 +22,11 @@ def target_mesh(
 ) -> Mesh:
     """The mesh to compile for: the topology's devices, or local ones, with the wanted axes.
 
-    ``mesh`` is a dict of axis sizes, a jax Mesh (its axes and sizes are taken), or None: then
-    the arguments' own mesh if it fits, or a single device.
+    ``mesh`` is "data=2,model=4", a dict of axis sizes, a jax Mesh (its axes and sizes are taken),
+    or None: then the arguments' own mesh if it fits, or a single device.
     """
+    if isinstance(mesh, str):
+        mesh = axes_of(mesh)
     if mesh is not None and not isinstance(mesh, Mapping) and not hasattr(mesh, "axis_names"):
         raise CaptureError(
             f"a mesh cannot be of type {type(mesh).__name__}; give axis sizes such as "
@@ -40,6 +43,14 @@ def target_mesh(
     if axes is None:
         return topology.make_mesh(devices[:1], {"device": 1}, topology_name, exact=True)
     return topology.make_mesh(devices, axes, topology_name, exact=True)
+
+
+def axes_of(text: str) -> dict[str, int]:
+    """``data=2,model=4`` as axis sizes. Raises ``CaptureError``."""
+    try:
+        return mesh_axes(text)
+    except ValueError as error:
+        raise CaptureError(str(error)) from None
 
 
 def _axes(mesh: Any) -> dict[str, int]:

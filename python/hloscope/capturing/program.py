@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..api.capture import Capture
+from ..api.capture import Capture, PassRecord
 from ..hlo import Module, ReadWarning
-from ..hlo.origins.python_calls import Frame
+from ..hlo.origins.operations import Frame
 from ..hlo.snapshots import Snapshot
 from . import stages
 from .cells import Cells, cells
@@ -20,6 +20,7 @@ from .dumps import dumping, every_pass, messages, oom, provenance
 from .errors import CaptureError
 from .explain import explained
 from .marks import marks, python_calls
+from .profile import run_profiled
 from .sources import read_sources
 
 
@@ -266,6 +267,10 @@ class Program:
             return stages.from_hlo(self.lowered, self.marked, self.cells)
         return self._optimized_module()
 
+    def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
+        """A trace of ``steps`` runs. Raises ``CaptureError`` for arguments that are not arrays."""
+        return run_profiled(self.compiled, args, kwargs, steps)
+
     def at(self, stage: str) -> Capture:
         """The Capture of one stage. Raises ``CaptureError`` if it is not available."""
         __tracebackhide__ = True
@@ -287,14 +292,14 @@ class Program:
             sources=self._sources(module),
             dumps=self.dumps if optimized else {},
         )
-        others = {s: functools.partial(self.at, s) for s in self.stages if s != stage}
         title = self.options.title
         if optimized and self.does_not_fit:
             title = f"{title or module.name}: {self.does_not_fit.partition(': ')[0]}"
-        found = Capture(module, target, title=title, stage=stage, stages=others)
+        record = None
+        if optimized:
+            kept = self._passes is not None
+            record = PassRecord(self.snapshots, is_kept=self.options.passes, compiles=not kept)
+        found = Capture(module, target, title=title, stage=stage, program=self, passes=record)
         found.does_not_fit = self.does_not_fit if optimized else ""
-        found._run = self.compiled if optimized else None
-        found._snapshots = self.snapshots if optimized else None
-        found._has_passes = self.options.passes
         found.hardware = self.options.hardware
         return found

@@ -13,17 +13,21 @@
 ``texts/``          Module → HLO text (the text reader's inverse); files and lines as text
 ``snapshots.py``    a module as it was after one pass
 ``compare.py``      what differs between two Modules
+``mesh.py``         Mesh: named axes over devices
 ``target.py``       Target: devices, mesh, arguments, XLA's own figures
 ==================  ==========================================================
 """
 
 from .buffers import BufferAssignment
+from .mesh import Mesh
 from .module import Computation, Instruction, Module
-from .origins.origins import Operation, Origin, Origins
-from .origins.python_calls import Frame, PythonCall, PythonCalls
+from .origins.operations import Frame, Operation, Origin
+from .origins.origins import Origins
+from .origins.python_calls import PythonCall, PythonCalls
 from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
 from .shape import Layout, Shape, parse_shape
-from .target import Argument, Device, Mesh, Target
+from .target import Argument, Device, Target
+from .texts import printer as printer  # lets ``Module.text`` print
 
 __all__ = [
     "Alias",

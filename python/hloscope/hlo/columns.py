@@ -1,27 +1,20 @@
-"""Whole columns of a module at once: what views over 100,000 instructions are built from.
+"""What is searched for in attribute text: op names, calls, stack frames.
 
-Attribute text is searched, not parsed: ``op_name="`` and ``stack_frame_id=`` appear in it
-as printed, and only the opcodes that can call a computation are searched for calls.
+Text is searched, not parsed: ``op_name="`` and ``stack_frame_id=`` appear in it as printed, and
+only the opcodes that can call a computation are searched for calls.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from itertools import chain, count
-from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from .collective_kinds import KINDS
 from .opcodes import BARRIERS
-from .parts import FrameTable, parse_metadata, split_attributes, unescape
+from .parts import parse_metadata, split_attributes, unescape
 from .texts.regex import regex
-
-if TYPE_CHECKING:
-    from .module import Module
 
 Ints = npt.NDArray[np.int64]
 
@@ -115,13 +108,6 @@ def _plain_calls(text: str) -> list[tuple[str, str]] | None:
     return out
 
 
-def operand_csr(module: Module) -> tuple[Ints, Ints]:
-    operands = list(map(attrgetter("operands"), module.instructions))
-    offsets = _offsets(np.fromiter(map(len, operands), np.int64, len(operands)))
-    each = map(attrgetter("index"), chain.from_iterable(operands))
-    return offsets, np.fromiter(each, np.int64, int(offsets[-1]))
-
-
 def element_index(attribute_text: str) -> int | None:
     """The number in ``index=3``; None if it is not a number."""
     text = attribute_text
@@ -131,36 +117,11 @@ def element_index(attribute_text: str) -> int | None:
     return int(raw) if raw and raw.isdecimal() and len(raw) < 9 else None
 
 
-def tuple_indices(module: Module) -> dict[int, int | None]:
-    rows = [k for k, opcode in enumerate(module.opcodes_list) if opcode == "get-tuple-element"]
-    of, texts = module.attribute_texts
-    mine = of[np.array(rows, np.int64)].tolist()
-    known = {n: element_index(texts[n]) for n in set(mine)}
-    return dict(zip(rows, map(known.__getitem__, mine), strict=True))
-
-
-def called_csr(module: Module) -> tuple[Ints, Ints, list[str]]:
-    index = {c.name: c.index for c in module.computations}
-    counts = np.zeros(len(module.instructions), np.int64)
-    values: list[int] = []
-    roles: list[str] = []
-    opcodes = module.opcodes_list
-    may_call = set(opcodes) - NEVER_CALLS
-    for k in [k for k, opcode in enumerate(opcodes) if opcode in may_call]:
-        i = module.instructions[k]
-        before = len(values)
-        for role, name in called_names(i.opcode, i.attribute_text):
-            if name in index:
-                values.append(index[name])
-                roles.append(role)
-        counts[k] = len(values) - before
-    return _offsets(counts), np.array(values, np.int64), roles
-
-
-def _offsets(counts: list[int] | Ints) -> Ints:
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
+def offsets(counts: list[int] | Ints) -> Ints:
+    """``[0, counts[0], counts[0] + counts[1], …]``."""
+    out = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=out[1:])
+    return out
 
 
 def op_name(attribute_text: str) -> str:
@@ -176,32 +137,8 @@ def op_name(attribute_text: str) -> str:
     return unescape(m.group(1)) if m else ""
 
 
-def attribute_texts(module: Module) -> tuple[Ints, list[str]]:
-    """For each instruction the number of its attribute text, and the distinct texts.
-
-    Half of them are printed more than once; each distinct text is searched once.
-    """
-    number: defaultdict[str, int] = defaultdict(count().__next__)
-    texts = map(attrgetter("attribute_text"), module.instructions)
-    of = np.fromiter(map(number.__getitem__, texts), np.int64, len(module.instructions))
-    return of, list(number)
-
-
-def op_names(module: Module) -> list[str]:
-    of, texts = module.attribute_texts
-    interned: dict[str, str] = {}
-    names = [interned.setdefault(n, n) for n in map(op_name, texts)]
-    return list(map(names.__getitem__, of.tolist()))
-
-
-def frame_ids(module: Module) -> list[int]:
-    of, texts = module.attribute_texts
-    ids = np.array([_frame_id(text) for text in texts], np.int64)
-    found: list[int] = ids[of].tolist()
-    return found
-
-
-def _frame_id(text: str) -> int:
+def frame_id(text: str) -> int:
+    """``stack_frame_id`` out of attribute text; 0 if there is none."""
     at = text.rfind("stack_frame_id=")
     if at < 0:
         return 0
@@ -219,29 +156,7 @@ def _frame_id(text: str) -> int:
 _PLACE = regex(r' source_file="([^"\\]*+)" source_line=(\d{1,9})(?=[ }])')
 
 
-def source_frames(module: Module) -> tuple[FrameTable, list[int]]:
-    if module.frames.frames:
-        ids = frame_ids(module)
-        if any(ids):
-            return module.frames, ids
-    files: dict[str, int] = {}
-    places: dict[tuple[int, int], int] = {}
-    of, texts = module.attribute_texts
-    place_of = []
-    for text in texts:
-        found = _place(text)
-        if found is None:
-            place_of.append(0)
-            continue
-        file_id = files.setdefault(found[0], len(files) + 1)
-        place_of.append(places.setdefault((file_id, found[1]), len(places) + 1))
-    ids = np.array(place_of, np.int64)[of].tolist()
-    locations = tuple((f, 0, line, 0, 0, 0) for f, line in places)
-    frames = tuple((n + 1, 0) for n in range(len(locations)))
-    return FrameTable(tuple(files), (), locations, frames), ids
-
-
-def _place(text: str) -> tuple[str, int] | None:
+def source_place(text: str) -> tuple[str, int] | None:
     """File and line of one attribute text."""
     at = text.rfind(' source_file="')
     if at < 0 and "source_file=" not in text:

@@ -13,12 +13,16 @@ writes the same text that the text reader finds, so everything downstream reads 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from . import columns
 from .parts import (
@@ -38,11 +42,9 @@ from .shape import Shape
 from .shardings import shardy
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from .buffers import BufferAssignment
-    from .origins.origins import Origin, Origins
+    from .origins.operations import Origin
+    from .origins.origins import Origins
 
 
 class Instruction:
@@ -171,7 +173,9 @@ class Instruction:
         """As printed; Shardy's, which HLO keeps in frontend attributes, in XLA's named form."""
         found = self.attribute("sharding")
         if found is None and "xla.sdy.sharding=" in self.attribute_text:
-            return shardy.of_frontend(self.attribute("frontend_attributes") or "", self.module)
+            return shardy.of_frontend(
+                self.attribute("frontend_attributes") or "", self.module.attributes
+            )
         return found
 
     @property
@@ -235,6 +239,9 @@ class Instruction:
         """A constant's printed value; '{...}' when XLA elided it."""
         return self.argument_text if self.opcode == "constant" else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _instruction, (self.module, self.index)
+
     def __repr__(self) -> str:
         return printable(f"<{self.opcode} %{self.name} {self.shape.dense_text}>")
 
@@ -280,6 +287,9 @@ class Computation:
         found = [i for i in self.instructions if i.opcode == "parameter"]
         return tuple(sorted(found, key=lambda i: i.parameter_number or 0))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _computation, (self.module, self.index)
+
     def __repr__(self) -> str:
         return printable(f"<Computation %{self.name} {len(self.instructions)} instructions>")
 
@@ -304,6 +314,8 @@ class Module:
     first_line: int = 1  # line of the file at which source_text begins
     buffer_assignment: BufferAssignment | None = None  # where the dump holds one
     origins: Origins | None = None  # known when capturing; None for dumps
+    # texts/printer.py, which imports this file, sets it
+    printed: ClassVar[Callable[[Module], str]]
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -313,9 +325,7 @@ class Module:
     def text(self) -> str:
         if self.source_text is not None:
             return self.source_text
-        from .texts.printer import to_text
-
-        return str(to_text(self))
+        return self.printed()
 
     @property
     def is_scheduled(self) -> bool:
@@ -363,12 +373,19 @@ class Module:
     @cached_property
     def attribute_texts(self) -> tuple[npt.NDArray[np.int64], list[str]]:
         """``(of, texts)``: the attribute text of instruction k is ``texts[of[k]]``."""
-        return columns.attribute_texts(self)
+        number: defaultdict[str, int] = defaultdict(count().__next__)
+        texts = map(attrgetter("attribute_text"), self.instructions)
+        of = np.fromiter(map(number.__getitem__, texts), np.int64, len(self.instructions))
+        return of, list(number)  # half of the texts are printed more than once
 
     @cached_property
     def tuple_indices(self) -> dict[int, int | None]:
         """``tuple_index`` of every get-tuple-element, by index of the instruction."""
-        return columns.tuple_indices(self)
+        rows = [k for k, opcode in enumerate(self.opcodes_list) if opcode == "get-tuple-element"]
+        of, texts = self.attribute_texts
+        mine = of[np.array(rows, np.int64)].tolist()
+        known = {n: columns.element_index(texts[n]) for n in set(mine)}
+        return dict(zip(rows, map(known.__getitem__, mine), strict=True))
 
     def operand_csr(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """``(offsets, values)``: instruction k's operands are
@@ -401,11 +418,17 @@ class Module:
 
     def op_names(self) -> list[str]:
         """``metadata.op_name`` of each instruction, '' if there is none."""
-        return columns.op_names(self)
+        of, texts = self.attribute_texts
+        interned: dict[str, str] = {}
+        names = [interned.setdefault(n, n) for n in map(columns.op_name, texts)]
+        return list(map(names.__getitem__, of.tolist()))
 
     def frame_ids(self) -> list[int]:
         """``stack_frame_id`` of each instruction, 0 if there is none: see ``frames``."""
-        return columns.frame_ids(self)
+        of, texts = self.attribute_texts
+        ids = np.array([columns.frame_id(text) for text in texts], np.int64)
+        found: list[int] = ids[of].tolist()
+        return found
 
     def source_frames(self) -> tuple[FrameTable, list[int]]:
         """A frame table and each instruction's innermost frame id in it (0 for none).
@@ -417,17 +440,52 @@ class Module:
 
     @cached_property
     def _operand_csr(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return columns.operand_csr(self)
+        operands = list(map(attrgetter("operands"), self.instructions))
+        offsets = columns.offsets(np.fromiter(map(len, operands), np.int64, len(operands)))
+        each = map(attrgetter("index"), chain.from_iterable(operands))
+        return offsets, np.fromiter(each, np.int64, int(offsets[-1]))
 
     @cached_property
     def _called_csr(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[str]]:
-        return columns.called_csr(self)
+        index = {c.name: c.index for c in self.computations}
+        counts = np.zeros(len(self.instructions), np.int64)
+        values: list[int] = []
+        roles: list[str] = []
+        opcodes = self.opcodes_list
+        may_call = set(opcodes) - columns.NEVER_CALLS
+        for k in [k for k, opcode in enumerate(opcodes) if opcode in may_call]:
+            i = self.instructions[k]
+            before = len(values)
+            for role, name in columns.called_names(i.opcode, i.attribute_text):
+                if name in index:
+                    values.append(index[name])
+                    roles.append(role)
+            counts[k] = len(values) - before
+        return columns.offsets(counts), np.array(values, np.int64), roles
 
     @cached_property
     def _source_frames(self) -> tuple[FrameTable, list[int]]:
-        return columns.source_frames(self)
+        if self.frames.frames:
+            ids = self.frame_ids()
+            if any(ids):
+                return self.frames, ids
+        files: dict[str, int] = {}
+        places: dict[tuple[int, int], int] = {}
+        of, texts = self.attribute_texts
+        place_of = []
+        for text in texts:
+            found = columns.source_place(text)
+            if found is None:
+                place_of.append(0)
+                continue
+            file_id = files.setdefault(found[0], len(files) + 1)
+            place_of.append(places.setdefault((file_id, found[1]), len(places) + 1))
+        ids = np.array(place_of, np.int64)[of].tolist()
+        locations = tuple((f, 0, line, 0, 0, 0) for f, line in places)
+        frames = tuple((n + 1, 0) for n in range(len(locations)))
+        return FrameTable(tuple(files), (), locations, frames), ids
 
     _linked: bool = field(default=False, repr=False)
 
@@ -442,7 +500,82 @@ class Module:
             i._users = tuple(u)
         self._linked = True
 
+    # -- pickling and copying: operands refer to instructions, deeper than Python recurses --
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Rows instead of objects; without what analyses and properties keep on the module."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _LINKED}
+        own = {k: v for k, v in vars(self).items() if k in _OF_THE_USER}
+        rows = [
+            (
+                i.name,
+                i.opcode,
+                i.shape,
+                tuple([o.index for o in i.operands]),
+                i.attribute_text,
+                i._arguments,
+                i._span,
+            )
+            for i in self.instructions
+        ]
+        computations = [
+            (
+                c.name,
+                len(c.instructions),
+                None if c.root is None else c.root.index,
+                [i.index for i in c.instructions if i.is_root],
+                c.is_entry,
+                c.attribute_text,
+                c.text_span,
+            )
+            for c in self.computations
+        ]
+        entry = None if self.entry is None else self.entry.index
+        return {"fields": kept | own, "rows": rows, "computations": computations, "entry": entry}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state["fields"])
+        made = []
+        for index, row in enumerate(state["rows"]):
+            i = Instruction.__new__(Instruction)
+            i.index, i.is_root, i._attributes = index, False, None
+            i.name, i.opcode, i.shape, _, i.attribute_text, i._arguments, i._span = row
+            made.append(i)
+        for i, row in zip(made, state["rows"], strict=True):
+            i.operands = tuple([made[o] for o in row[3]])
+        computations = []
+        begin = 0
+        for index, row in enumerate(state["computations"]):
+            c = Computation.__new__(Computation)
+            c.index, c.module, c._names = index, self, None
+            c.name, size, root, roots, c.is_entry, c.attribute_text, c.text_span = row
+            c.instructions = tuple(made[begin : begin + size])
+            begin += size
+            c.root = None if root is None else made[root]
+            for i in c.instructions:
+                i.computation = c
+            for at in roots:
+                made[at].is_root = True
+            computations.append(c)
+        self.computations = tuple(computations)
+        self.entry = None if state["entry"] is None else computations[state["entry"]]
+        self._linked = False
+
     def __repr__(self) -> str:
         n = sum(len(c.instructions) for c in self.computations)
         of = f"{len(self.computations)} computations, {n} instructions"
         return printable(f"<Module {self.name} {of}>")
+
+
+# Fields that ``__getstate__`` writes as rows.
+_LINKED = frozenset(["computations", "entry", "_linked"])
+# Attributes that hold what a user gave.
+_OF_THE_USER = frozenset(["_measured", "_own_values"])
+
+
+def _instruction(module: Module, index: int) -> Instruction:
+    return module.instructions[index]
+
+
+def _computation(module: Module, index: int) -> Computation:
+    return module.computations[index]

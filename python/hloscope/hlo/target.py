@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .module import Module
+from .mesh import Mesh
+from .module import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +24,6 @@ class Device:
     core: int | None = None
     process: int = 0
     slice: int = 0  # TPUs of one slice are linked by ICI; between slices there is DCN
-
-
-@dataclass(frozen=True, slots=True)
-class Mesh:
-    """Named axes over partitions: ``partitions[i]`` is at row-major position i of the mesh."""
-
-    axis_names: tuple[str, ...]
-    axis_sizes: tuple[int, ...]
-    partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

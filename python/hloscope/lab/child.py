@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ..analysis.text.units import size
 from ..processes.frames import encode
 from ..processes.inside import limit_this_process, output_for_frames
+from ..show import blocks
 from . import frames, passes
 from .dumps import state_of
 
@@ -24,15 +25,11 @@ if TYPE_CHECKING:
 
 
 def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -> Capture:
-    from ..api.capture import Capture as _Capture
     from ..api.read import read
-    from ..readers import ReadError
     from ..readers.entries import name_or_number
 
     cap = read(data, module=name_or_number(module))
-    if not isinstance(cap, _Capture):
-        raise ReadError(f"{name} is a log of pipeline stages: hs.read shows it in a notebook")
-    cap.origin = name
+    cap.file = name
     if hardware:
         cap.hardware = hardware
     return cap
@@ -124,28 +121,28 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         wants = args.want.split(",")
         if "view" in wants:
             send(frames.progress("Preparing the view", 0.6))
-            send(encode(b"V", cap.view_bytes))
+            send(encode(b"V", blocks.view(cap)))
         if "analyses" in wants:
-            send(encode(b"A", cap.analyses_bytes))
+            send(encode(b"A", blocks.analyses(cap)))
         if "text" in wants:
-            send(encode(b"T", cap.text_bytes))
+            send(encode(b"T", blocks.text(cap)))
         if "stages" in wants:
-            send(encode(b"S", cap.stages_bytes))
+            send(encode(b"S", blocks.stages(cap)))
         if "list" in wants:
             send(frames.encode_json(b"I", about(data, args.module)))
         if "html" in wants:
             send(frames.progress("Writing the page", 0.6))
-            send(encode(b"H", str(cap.to_html()).encode()))
+            send(encode(b"H", cap.html().encode()))
         if "passes" in wants:
             try:
                 passes.serve(send, cap, args.folder, args.name, passes_as_they_were)
             except (ReadError, ValueError) as e:
                 send(frames.error(str(e)))
         if "diff" in wants and other is not None:
-            from ..show.pages.compared import diff, page
+            from ..api.compared import diff
 
             send(frames.progress("Comparing", 0.6))
-            send(encode(b"H", page(diff(cap, other)).encode()))
+            send(encode(b"H", diff(cap, other).html().encode()))
     except MemoryError:
         data = b""
         read = []

@@ -31,16 +31,19 @@ def serve(
     ``unchanged`` is called once every file was read: it lets the server check that they are
     still the same. Raises ``ReadError``, and ``ValueError`` if there is too much.
     """
+    from ..api.capture import PassRecord
     from ..readers.files.dump_directory import entry_of
     from ..readers.files.pass_dump import LAST, pass_of, read_passes
+    from ..show import blocks
 
     entry = entry_of(Path(name))
     assert entry is not None  # the server has checked
     os.fchdir(folder)
     step = pass_of(entry.stage)
-    if step is not None and step[2] != LAST:
-        capture._pass_number = step[0]
-    capture._snapshots = lambda: (read_passes(Path(), entry.index, entry.name, plain_file), "")
+    number = step[0] if step is not None and step[2] != LAST else None
+    capture.for_hosts.record = PassRecord(
+        lambda: (read_passes(Path(), entry.index, entry.name, plain_file), ""), number=number
+    )
     last_sent = 0.0
 
     def reporter(words: str) -> Callable[[int, int], None]:
@@ -53,8 +56,8 @@ def serve(
 
         return progress
 
-    passes = capture.load_passes(reporter("Comparing the passes"))
-    block = capture.passes_bytes(reporter("Following instructions"))
+    passes = capture.passes(reporter("Comparing the passes"))
+    block = blocks.passes(capture, reporter("Following instructions"))
     unchanged()
     send(encode(b"K", block))
     costs: list[tuple[int, dict[str, Any]]] = []

@@ -32,13 +32,14 @@ from ..analysis.memory.memory import LiveValue, Memory
 from ..analysis.memory.peaks import MemorySpace
 from ..analysis.passes.passes import Passes
 from ..analysis.passes.row import Pass
-from ..analysis.provenance.fates.fate import Fate, Fates
-from ..analysis.provenance.origin_card import OriginCard
+from ..analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, Named
+from ..analysis.provenance.origin_card import OperationOrigin, OriginCard
 from ..analysis.report.programs import Call, ProgramRow, Programs
 from ..analysis.report.source import Figures, Source, SourceLine
 from ..analysis.why.compiler_messages import CompilerMessage
 from ..analysis.why.provenance_card import Why
 from ..analysis.why.provenance_origins import AxisOrigin
+from ..api.compared import Comparison
 from ..api.watched import Compile, Watched
 from ..hlo.buffers import Allocation, Assigned, HeapEvent, HeapTrace, LogicalBuffer
 from ..hlo.shardings.devices import DeviceGroups
@@ -60,6 +61,7 @@ __all__ = [
     "Collective",
     "CollectiveItem",
     "Collectives",
+    "Comparison",
     "Compile",
     "CompilerMessage",
     "Cost",
@@ -68,6 +70,8 @@ __all__ = [
     "Diff",
     "Donation",
     "Fate",
+    "FateCause",
+    "FateKind",
     "Fates",
     "Figures",
     "Finding",
@@ -88,6 +92,8 @@ __all__ = [
     "Memory",
     "MemorySpace",
     "ModuleEntry",
+    "Named",
+    "OperationOrigin",
     "OriginCard",
     "ParameterCopy",
     "Part",

@@ -24,7 +24,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.text.units import size
+from . import blocks
 from .static import page_script
+from .text import quick_summary, summary_text
 
 if TYPE_CHECKING:
     from ..api.capture import Capture
@@ -92,8 +94,8 @@ def page(
             f"{size(text_limit_bytes)}. Save the dump beside it."
         )
     else:
-        text = capture.text_bytes
-    stages: bytes | None = capture.stages_bytes
+        text = blocks.text(capture)
+    stages: bytes | None = blocks.stages(capture)
     if stages is not None and len(stages) > STAGES_LIMIT_BYTES:
         stages = None
     steps, no_passes = _passes(capture, passes_limit_bytes) if passes else (None, "")
@@ -106,7 +108,7 @@ def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
     from ..view.passes import TooLarge, build_passes, work_out
 
     try:
-        passes = capture.passes
+        passes = capture.passes()
         note = work_out(passes, capture.target)
         block = build_passes(
             passes,
@@ -114,7 +116,7 @@ def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
             capture.target,
             title=capture.title,
             note=note,
-            shown=capture._shown_pass,
+            shown=blocks.shown_pass(capture),
         )
     except TooLarge as error:
         return None, str(error)
@@ -132,7 +134,7 @@ def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> s
     for the picture, leaves out the analyses of a large module, unless they are made already.
     """
     large = len(capture.module.instructions) > ANALYSED_FIRST
-    analyses = not (at_once and large) or "analyses_bytes" in capture.__dict__
+    analyses = not (at_once and large) or blocks.is_made(capture, "analyses")
     why = (
         "it would make this notebook too large. Run the cell again, or save it with "
         'capture.to_html("module.html").'
@@ -143,14 +145,14 @@ def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> s
     # base64 grows by 4/3; the compressed text cannot be much under a fifteenth of the raw one.
     room = (FRAME_LIMIT_BYTES - len(small)) * 3 / 4
     inner = small
-    if len(capture.text) / 40 < room and len(capture.text_bytes) < room:
-        room -= len(capture.text_bytes)
+    if len(capture.text) / 40 < room and len(blocks.text(capture)) < room:
+        room -= len(blocks.text(capture))
         few = len(capture.module.instructions) <= LINKED_AT_ONCE
         stages = None
-        if few or not at_once or "stages_bytes" in capture.__dict__:
-            stages = capture.stages_bytes if len(capture.stages_bytes) < room else None
+        if few or not at_once or blocks.is_made(capture, "stages"):
+            stages = blocks.stages(capture) if len(blocks.stages(capture)) < room else None
         inner = _page(
-            capture, capture.display, capture.text_bytes, "", analyses=analyses, stages=stages
+            capture, capture.display, blocks.text(capture), "", analyses=analyses, stages=stages
         )
     return (
         f'<iframe title="{escape(f"hloscope: {capture.title}")}" '
@@ -163,13 +165,11 @@ def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> s
 
 
 def _too_large(capture: Capture, length: int) -> str:
-    from .text import summary_text
-
     return (
         f"<p>The explorer of this module takes {size(length)}, too much for a notebook to "
         "keep: this is its summary. Run the cell again to explore it, or save it as a page: "
         '<code>capture.to_html("module.html")</code>.</p>\n'
-        f"<pre>{escape(summary_text(capture, capture.quick_summary))}</pre>"
+        f"<pre>{escape(summary_text(capture, quick_summary(capture)))}</pre>"
     )
 
 
@@ -184,8 +184,6 @@ def _page(
     passes: bytes | None = None,
     no_passes: str = "",
 ) -> str:
-    from .text import summary_text
-
     code = page_script("explorer")
     policy = (
         f"default-src 'none'; script-src '{csp_hash(LOADER)}' '{csp_hash(code)}'; "
@@ -195,17 +193,17 @@ def _page(
     code_bytes = gzip.compress(code.encode("utf-8"), mtime=0)
     data = [
         block("hloscope-code", code_bytes),
-        block("hloscope-view", capture.view_bytes),
+        block("hloscope-view", blocks.view(capture)),
     ]
     no_analyses = ""
     if analyses:
-        data.append(block("hloscope-analyses", capture.analyses_bytes))
+        data.append(block("hloscope-analyses", blocks.analyses(capture)))
     else:
         no_analyses = (
             "this output was saved before they were worked out. Show the capture again, "
             'or save it with capture.to_html("module.html").'
         )
-    summary = capture.summary if analyses else capture.quick_summary
+    summary = capture.summary() if analyses else quick_summary(capture)
     if text is not None:
         data.append(block("hloscope-text", text))
     no_stages = ""
@@ -233,7 +231,7 @@ def _page(
             f'data-no-text="{escape(why)}" data-no-analyses="{escape(no_analyses)}" '
             f'data-no-stages="{escape(no_stages)}" '
             f'data-no-passes="{escape(no_passes)}" '
-            f'data-name="{title}" data-place="{escape(capture._place)}">',
+            f'data-name="{title}" data-place="{escape(capture.for_hosts.place)}">',
             "<noscript><p>The interactive view needs JavaScript; this is its summary.</p>"
             "</noscript>",
             f"<pre>{escape(summary_text(capture, summary))}</pre></div></main>",

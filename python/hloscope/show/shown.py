@@ -20,6 +20,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from .text import quick_summary
+
 if TYPE_CHECKING:
     from ..api.capture import Capture
 
@@ -43,7 +45,7 @@ def mark(capture: Capture) -> dict[str, Any]:
 
     None if a figure is not known; ``wire_bytes`` is a lower bound where ``wire_is_least``.
     """
-    summary = capture.quick_summary  # a large module is shown before it is analysed
+    summary = quick_summary(capture)  # a large module is shown before it is analysed
     devices = capture.target.devices
     transfers = summary.get("collectives")
     rows = transfers or []
@@ -54,7 +56,7 @@ def mark(capture: Capture) -> dict[str, Any]:
         "title": capture.title,
         "module": capture.module.name,
         "stage": capture.stage,
-        "origin": capture.origin,
+        "origin": capture.file,
         "devices": f"{len(devices)} × {capture.target.device_kind}" if devices else "",
         "instructions": summary["instructions"],
         "peak_bytes": _known(summary.get("peak_live_bytes")),
@@ -74,14 +76,14 @@ def listing() -> Json:
 
 def page(key: str) -> Json:
     """The capture as one offline page. Raises ``LookupError`` when it is gone."""
-    return Json(str(_find(key).to_html()))
+    return Json(_find(key).html())
 
 
 def comparison(key: str, other: str) -> Json:
     """What differs between two captures, as a page. Raises ``LookupError`` when one is gone."""
-    from .pages.compared import diff, page
+    from ..api.compared import diff
 
-    return Json(page(diff(_find(key), _find(other))))
+    return Json(diff(_find(key), _find(other)).html())
 
 
 def _find(key: str) -> Capture:

@@ -47,7 +47,7 @@ def _work(s: Summary, capture: Capture) -> list[Row]:
 
 
 def _cost(s: Summary, capture: Capture) -> list[Row]:
-    """What is in the summary once the analyses are made; see ``Capture.quick_summary``."""
+    """What is in the summary once the analyses are made; see ``quick_summary``."""
     if "flops" not in s:
         return []
     least = "≥ " if s["trip_counts_unknown"] else ""
@@ -143,13 +143,35 @@ PARTS: tuple[Callable[[Summary, Capture], list[Row]], ...] = (
 )
 
 
+# Up to this many instructions the analyses take no noticeable time.
+AT_ONCE = 20_000
+
+
+def is_large(capture: Capture) -> bool:
+    """Whether its analyses take a noticeable time; hosts then show the graph first."""
+    return len(capture.module.instructions) > AT_ONCE
+
+
+def quick_summary(capture: Capture) -> dict[str, Any]:
+    """The summary if it is there or takes no noticeable time, else only its counts.
+
+    The counts lack cost, memory and collectives: a notebook shows the graph of a large module
+    first.
+    """
+    if capture.for_hosts.is_answered("summary") or not is_large(capture):
+        return capture.summary()
+    from ..analysis.report.summary import CONTRIBUTIONS, summarize
+
+    return summarize(capture.module, capture.target, CONTRIBUTIONS[:1])
+
+
 def summary_text(capture: Capture, summary: Summary | None = None) -> str:
     """The program in a few aligned lines: sizes in bytes per device, counts, warnings.
 
     ``summary`` replaces the capture's own, which runs the analyses, where that takes long.
     """
     if summary is None:
-        summary = capture.summary
+        summary = capture.summary()
     rows = [row for part in PARTS for row in part(summary, capture) if row[1]]
     width = max(len(name) for name, _ in rows)
     lines = [_cut(f"{capture.title} · {_subtitle(capture)}")]
@@ -157,7 +179,7 @@ def summary_text(capture: Capture, summary: Summary | None = None) -> str:
     found = summary.get("findings", [])
     lines += [_cut(f"  {n}. {f['title']}") for n, f in enumerate(found[:TOLD], 1)]
     if len(found) > TOLD:
-        lines.append(f"  … and {len(found) - TOLD:,} more in cap.findings")
+        lines.append(f"  … and {len(found) - TOLD:,} more in cap.findings()")
     warnings = [str(w) for w in summary.get("warnings", [])]
     warnings += [f"XLA: {m['message']}" for m in summary.get("compiler_messages", []) if m["kind"]]
     room = max(1, MAX_LINES - len(lines) - 1)
@@ -172,8 +194,8 @@ def _subtitle(capture: Capture) -> str:
     devices = capture.target.devices
     if devices:
         parts.append(f"{len(devices)} × {capture.target.device_kind or capture.target.platform}")
-    if capture.origin:
-        parts.append(capture.origin)
+    if capture.file:
+        parts.append(capture.file)
     return " · ".join([*parts, capture.stage])
 
 

@@ -60,7 +60,7 @@ def build_passes(
     if len(steps.nodes) > MOST_NODES:
         raise TooLarge(
             f"all passes together hold {len(steps.nodes):,} instructions, over the {MOST_NODES:,} "
-            "that a picture is made of; cap.passes and hloscope passes list them all the same"
+            "that a picture is made of; cap.passes() and hloscope passes list them all the same"
         )
     module, order = union(steps, final.name, final.num_partitions)
     with no_collection():

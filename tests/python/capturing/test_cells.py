@@ -33,13 +33,13 @@ step = jax.jit(jax.grad(loss))
 cap = hs.capture(step, jnp.ones((3, 256, 256)), jnp.ones((64, 256)), passes=True)
 """
 PRINTS = """\
-print(cap, cap.findings, cap.source, cap.cost, cap.memory, sep="\\n")
+print(cap, cap.findings(), cap.source(), cap.cost, cap.memory(), sep="\\n")
 print(cap.origins(next(i for i in cap.module.instructions if i.origins)))
 for stage in ("jaxpr", "stablehlo", "hlo"):
     print(stage, sorted(cap.at(stage).target.sources))
 print("frames", sorted({f.file for i in cap.module.instructions for f in i.frames}))
 print("calls", sorted({f.file for o in cap.module.origins.operations for f in o.frames}))
-print("passes", sorted({f for s in cap._snapshots()[0] for f in s.module().frames.files}))
+print("passes", sorted({f for s in cap.passes().snapshots for f in s.module().frames.files}))
 """
 CELLS = [
     # not the program's, so that numbers are told apart

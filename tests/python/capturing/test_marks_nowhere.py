@@ -69,9 +69,9 @@ def texts(value: Any, at: str, seen: set[int], depth: int = 0) -> Iterator[tuple
 def everything(cap: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
     seen: set[int] = set()
     yield from texts(cap, "cap", seen)
-    for stage in (cap.stage, *cap._stages):
+    for stage in cap.stages:
         yield from texts(cap.at(stage), f"cap.at({stage})", seen)
-    for k, snapshot in enumerate(cap.passes.snapshots):
+    for k, snapshot in enumerate(cap.passes().snapshots):
         yield f"pass {k}", snapshot.text()
     for i in cap.module.instructions:
         yield "a card", str(cap.origins(i)) + json.dumps(cap.origins(i).to_dict())
@@ -109,7 +109,7 @@ def exports(cap: hs.Capture, other: hs.Capture, folder: Path) -> Iterator[tuple[
     changed.to_html(folder / "diff.html")
     yield from parts("the page of a diff", (folder / "diff.html").read_text())
     yield "the picture as DOT", str(cap.to_dot())
-    for what in (cap.origins, cap.fate, cap.passes.__getitem__):
+    for what in (cap.origins, cap.fate, cap.passes().__getitem__):
         with pytest.raises(Exception) as caught:
             what("no-such-thing")
         yield "an error", str(caught.value)
@@ -161,7 +161,7 @@ def test_nothing_of_a_mark_is_in_what_is_watched(tmp_path: Path) -> None:
         session.to_pandas().to_csv(),
         json.dumps(session._repr_mimebundle_(), default=str),
         (tmp_path / "watched.html").read_text(),
-        opened.text + str(opened) + str(opened.fates),
+        opened.text + str(opened) + str(opened.fates()),
     ):
         assert not MARK.search(text)
 

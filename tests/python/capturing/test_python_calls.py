@@ -153,7 +153,7 @@ def test_the_card_says_which_call() -> None:
     }
     call = cap.origins(dots[0])[0].python[-1]
     assert os.path.basename(call.file) == "test_python_calls.py"
-    row = cap.origins(dots[0]).to_dict()["origins"][0]["python"][-1]
+    row = cap.origins(dots[0]).to_dict()["rows"][0]["python"][-1]
     assert row["function"].endswith("layer")
     assert row["of"] == 3
 

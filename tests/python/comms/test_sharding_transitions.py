@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.analysis.why.transitions import moved, transitions
+from hloscope.show import blocks
 from hloscope.view.schema import joined
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -39,7 +40,7 @@ def test_the_collectives_of_a_partitioned_module_are_edges(capture):
         ("P('data', 'model')", "P('data', None)"),
         ("P('data', None)", "P(None, 'data')"),
     }
-    kinds = {t.target: r.kind for r in capture.collectives for t in found if t.target is r.anchor}
+    kinds = {t.target: r.kind for r in capture.collectives() for t in found if t.target is r.anchor}
     assert set(kinds.values()) == {"all-gather", "all-to-all"}
     assert all(t.source in t.target.operands for t in found)
 
@@ -75,13 +76,13 @@ ENTRY %main (p: f32[8,8], q: f32[2,8], r: f32[2,8]) -> (f32[8,8], f32[8,8], f32[
   ROOT %f = (f32[8,8], f32[8,8], f32[8,8]) fusion(%p, %q, %r), kind=kLoop, calls=%gathers
 }
 """  # noqa: E501
-    (row,) = hs.read(text).collectives
+    (row,) = hs.read(text).collectives()
     assert row.anchor.name == "f"
     assert [source.name for source in moved(row)] == ["r", "q"]
 
 
 def test_they_are_columns_of_the_view(capture):
-    _, columns = joined(capture.view_bytes, capture.analyses_bytes)
+    _, columns = joined(blocks.view(capture), blocks.analyses(capture))
     found = transitions(capture.module, capture.target)
     assert columns["transition.source"].tolist() == [t.source.index for t in found]
     assert columns["transition.target"].tolist() == [t.target.index for t in found]

@@ -254,13 +254,13 @@ def test_collectives_that_are_alike_are_one_line() -> None:
     found = hs.diff(hs.read(program(1)), hs.read(program(4)))
     assert len(found.added_collectives) == 3
     assert ": 3 alike, each 32 B, 32 B on the wire" in str(found)
-    assert '<td class="n">3</td><td>all-reduce</td>' in str(found.to_html())
+    assert '<td class="n">3</td><td>all-reduce</td>' in found.html()
 
 
 def test_the_page_runs_nothing_and_escapes_names(tmp_path: Path) -> None:
     bad = '<img src=x onerror="alert(1)">'
     named = CHAIN.replace("train.py", bad.replace('"', '\\"'))
-    page = str(hs.diff(hs.read(named), hs.read(named.replace("tanh(", "cosine("))).to_html())
+    page = hs.diff(hs.read(named), hs.read(named.replace("tanh(", "cosine("))).html()
     assert "onerror" in page
     assert "<img" not in page
     assert "alert(1)" not in re.sub(r"&lt;img[^<>]*&gt;", "", page)
@@ -323,7 +323,7 @@ def test_the_page_has_both_pictures_and_which_box_is_which() -> None:
     a, b = hs.read(CHAIN), hs.read(CHAIN.replace("tanh(", "cosine("))
     a.hardware = b.hardware = "h100"
     found = hs.diff(a, b)
-    page = str(found.to_html())
+    page = found.html()
     assert page.count('data-options="') == 2
     assert 'id="hloscope-view-other"' in page
     assert 'data-side="first"' in page

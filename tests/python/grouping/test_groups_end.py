@@ -14,6 +14,7 @@ from hloscope.analysis.grouping.groups import group_tree
 from hloscope.hlo import Module
 from hloscope.lab import child, frames
 from hloscope.readers import read_modules
+from hloscope.show import blocks
 from hloscope.show.cli import main
 from hloscope.view import build_view
 from hloscope.view.schema import decode
@@ -179,7 +180,7 @@ def _arguments(name: str) -> Any:
 
 def test_a_scanned_rematerialised_llama_step_for_tpu_opens(real: Path) -> None:
     capture = read(real / "models" / "llama_tpu.hlo.gz")
-    header, columns = decode(capture.view_bytes)
+    header, columns = decode(blocks.view(capture))
     assert differences(header, columns) == []
     assert header["counts"]["instructions"] == 3745
     assert not [w for w in header["warnings"] if "bug" in w]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
+from hloscope.show import blocks
 from hloscope.show.cli import main
 from hloscope.show.notebook.pass_job import PassJobs
 
@@ -48,7 +49,7 @@ def everything_said(cap: hs.Capture, folder: Path) -> dict[str, str]:
     said = dict(_results(cap))
     said |= dict(_stages(cap))
     said |= dict(_blocks(cap))
-    said["html"] = unpacked(str(cap.to_html(passes=True)))
+    said["html"] = unpacked(cap.html(passes=True))
     said["dot"] = cap.to_dot().source
     said["mime bundle"] = unpacked(json.dumps(cap._repr_mimebundle_()[0], default=str))
     sent: list[str] = []
@@ -64,18 +65,18 @@ def everything_said(cap: hs.Capture, folder: Path) -> dict[str, str]:
 
 def _results(cap: hs.Capture) -> Iterator[tuple[str, str]]:
     results = {
-        "fates": cap.fates, "passes": cap.passes, "collectives": cap.collectives,
-        "memory": cap.memory, "cost": cap.cost(), "findings": cap.findings, "source": cap.source,
-        "shardings": cap.shardings,
+        "fates": cap.fates(), "passes": cap.passes(), "collectives": cap.collectives(),
+        "memory": cap.memory(), "cost": cap.cost(), "findings": cap.findings(),
+        "source": cap.source(), "shardings": cap.shardings(),
     }  # fmt: skip
     for name, result in results.items():
         said = [str(result), repr(result), str(result.to_dict()), result.to_pandas().to_csv()]
         yield name, "\n".join(said)
     cards = [cap.origins(i) for i in cap.module.instructions]
     yield "origins", "\n".join([*map(str, cards), *(str(c.to_dict()) for c in cards)])
-    whys = [cap.why(c) for c in cap.collectives]
+    whys = [cap.why(c) for c in cap.collectives()]
     yield "why", "\n".join([*map(str, whys), *map(repr, whys)])
-    yield "summary", f"{cap.summary} {cap!r} {cap.warnings}"
+    yield "summary", f"{cap.summary()} {cap!r} {cap.warnings}"
     messages = [str(x) for x in (*cap.target.compiler_messages, *cap.target.dumps.values())]
     yield "compiler messages and dumps", "\n".join(messages)
 
@@ -83,22 +84,22 @@ def _results(cap: hs.Capture) -> Iterator[tuple[str, str]]:
 def _stages(cap: hs.Capture) -> Iterator[tuple[str, str]]:
     yield "text", cap.text
     yield "op names", "\n".join(cap.module.op_names())
-    for stage in cap._stages:
+    for stage in cap.stages[1:]:
         other = cap.at(stage)
         names = (*other.module.op_names(), *other.module.frames.functions)
         yield stage, "\n".join((other.text, *names))
-    for row in cap.passes:
-        module = cap.passes.module(row)
-        yield f"pass {row.index}", "\n".join((cap.passes.text(row), *module.op_names()))
+    for row in cap.passes():
+        module = cap.passes().module(row)
+        yield f"pass {row.index}", "\n".join((cap.passes().text(row), *module.op_names()))
     yield "operations", str([o.name for o in cap.module.origins.operations])
 
 
 def _blocks(cap: hs.Capture) -> Iterator[tuple[str, str]]:
-    blocks = {
-        "view": cap.view_bytes, "text block": cap.text_bytes, "analyses": cap.analyses_bytes,
-        "linked panes": cap.stages_bytes, "passes block": cap.passes_bytes(),
+    made = {
+        "view": blocks.view(cap), "text block": blocks.text(cap), "analyses": blocks.analyses(cap),
+        "linked panes": blocks.stages(cap), "passes block": blocks.passes(cap),
     }  # fmt: skip
-    for name, block in blocks.items():
+    for name, block in made.items():
         yield name, gzip.decompress(block).decode("latin-1")
 
 
@@ -107,9 +108,9 @@ def _commands(cap: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
     file, dump = folder / "module.hlo", folder / "dump"
     file.write_text(cap.text)
     dump.mkdir()
-    for k, row in enumerate(cap.passes):
+    for k, row in enumerate(cap.passes()):
         name = f"module_0001.m.{k:04}.{row.pipeline or 'all'}.after_{row.name or 'pipeline-start'}"
-        (dump / f"{name}.before_x.txt").write_text(cap.passes.text(row))
+        (dump / f"{name}.before_x.txt").write_text(cap.passes().text(row))
     runs: dict[str, list[str]] = {
         "summary": [str(file)], "summary --json": [str(file)], "findings": [str(file)],
         "json": [str(file)], "dot": [str(file)], "list": [str(file)],

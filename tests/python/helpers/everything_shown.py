@@ -18,6 +18,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.hlo import Module
+from hloscope.show import blocks
 from hloscope.view.schema import joined
 
 # Peak figures of every chip, which are the same for all programs.
@@ -30,15 +31,15 @@ LONGEST = 300  # characters of a text
 
 
 def everything(cap: hs.Capture) -> list[str]:
-    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    header, columns = joined(blocks.view(cap), blocks.analyses(cap))
     parts = {k: header[k] for k in ("counts", "title", "subtitle", "summary", "extras", "warnings")}
     lines = [line for k, v in parts.items() for line in leaves(k, v)]
     lines += rows(header, columns)
     texts: dict[str, object] = {n: getattr(cap, n) for n in RESULTS}
     texts |= {chip: cap.cost(chip) for chip in OTHER_CHIPS}
-    texts |= {f"why {c.name}": cap.why(c) for c in cap.collectives}
+    texts |= {f"why {c.name}": cap.why(c) for c in cap.collectives()}
     if cap.module.origins is not None:
-        texts["fates"] = cap.fates
+        texts["fates"] = cap.fates()
         texts |= {f"origins {i.name}": cap.origins(i) for i in cap.module.instructions}
     for name, text in texts.items():
         lines += [f"{name}: {said(line)}" for line in str(text).splitlines()]

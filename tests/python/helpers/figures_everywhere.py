@@ -10,6 +10,7 @@ from typing import Any
 import hloscope as hs
 import numpy as np
 from hloscope.analysis.memory.liveness.values import ARGUMENT
+from hloscope.show import blocks
 from hloscope.view.schema import joined
 
 Places = dict[str, float]
@@ -17,9 +18,9 @@ Places = dict[str, float]
 
 def told(cap: Any) -> dict[str, Places]:
     """Figure → place → value; None and absent places are left out."""
-    summary, cost, memory = cap.summary, cap.cost(), cap.memory
-    source, found, parts = cap.source, cap.collectives, cap.shardings
-    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    summary, cost, memory = cap.summary(), cap.cost(), cap.memory()
+    source, found, parts = cap.source(), cap.collectives(), cap.shardings()
+    header, columns = joined(blocks.view(cap), blocks.analyses(cap))
     view, extras = header["summary"], header["extras"]
     same = {d.name: d.a for d in hs.diff(cap, cap).totals}
     figures: dict[str, Places] = {
@@ -96,7 +97,7 @@ def told(cap: Any) -> dict[str, Places]:
         },
         "findings": {
             "summary": len(summary["findings"]),
-            "python": len(cap.findings),
+            "python": len(cap.findings()),
             "View": len(extras["findings"]["rows"]) if "findings" in extras else None,
         },
     }
@@ -172,7 +173,7 @@ def _flat(found: Any) -> bool:
 
 
 def _plain(found: Any) -> float:
-    runs = ((r["wire_bytes"] or 0, r["executions"]) for r in found.to_dict())
+    runs = ((r["wire_bytes"] or 0, r["executions"]) for r in found.to_dict()["rows"])
     return sum(wire * (1 if n is None else n) for wire, n in runs)
 
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
+from hloscope.hlo.mesh import Mesh
 from hloscope.hlo.module import Module
-from hloscope.hlo.origins.origins import Operation, Origin, Origins
-from hloscope.hlo.origins.python_calls import Frame
-from hloscope.hlo.target import Argument, Device, Mesh, Target
+from hloscope.hlo.origins.operations import Frame, Operation, Origin
+from hloscope.hlo.origins.origins import Origins
+from hloscope.hlo.target import Argument, Device, Target
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "programs"
 READERS = ("before_partitioning", "after_partitioning")

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import hloscope as hs
+from hloscope.api.capture import PassRecord
 from hloscope.hlo.module import Module
-from hloscope.hlo.origins.origins import Origin, Origins
+from hloscope.hlo.origins.operations import Origin
+from hloscope.hlo.origins.origins import Origins
 from hloscope.hlo.snapshots import Snapshot
 from hloscope.hlo.target import Target
 from kept_captures import _operation
@@ -68,11 +70,28 @@ def load(made: Any, *, marked: bool = True) -> hs.Capture:
         "jaxpr": lambda: hs.Capture(_jaxpr(made["jaxpr"]), stage="jaxpr"),
         "stablehlo": lambda: hs.Capture(module(made["stablehlo"]), stage="stablehlo"),
     }
-    sources = Target(sources=made["sources"])
-    cap = hs.Capture(module(made["last"]), sources, title="kept", stages=stages if marked else None)
     found = tuple(map(snapshot, made["snapshots"])), ""
-    cap._snapshots, cap._has_passes = lambda: found, True
-    return cap
+    return hs.Capture(
+        module(made["last"]),
+        Target(sources=made["sources"]),
+        title="kept",
+        program=KeptStages(stages) if marked else None,
+        passes=PassRecord(lambda: found, is_kept=True),
+    )
+
+
+class KeptStages:
+    """The other stages of a kept program, as a live one makes them."""
+
+    def __init__(self, made: dict[str, Callable[[], hs.Capture]]) -> None:
+        self.made = made
+        self.stages = list(made)
+
+    def at(self, stage: str) -> hs.Capture:
+        return self.made[stage]()
+
+    def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
+        raise AssertionError("a kept program cannot run")
 
 
 def _jaxpr(text: str) -> Module:
@@ -103,7 +122,7 @@ def kept(cap: hs.Capture) -> Any:
         of = None if known is None else [[[o.operation, o.calls] for o in x] for x in known.of]
         return {"text": text, "of": of}
 
-    assert cap._snapshots is not None
+    assert cap.for_hosts.record is not None
     assert cap.module.origins is not None
     rows = [
         {
@@ -112,7 +131,7 @@ def kept(cap: hs.Capture) -> Any:
             "operations": None if s.operations is None else sorted(s.operations),
             **plain(s.module(), s.text()),
         }
-        for s in cap._snapshots()[0]
+        for s in cap.for_hosts.record.read()[0]
     ]  # fmt: skip
     return {
         "operations": [asdict(o) for o in cap.module.origins.operations],

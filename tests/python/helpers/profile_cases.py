@@ -14,6 +14,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.readers.xplane.xplane import read_trace
+from hloscope.show import blocks
 from hloscope.view.schema import decode, joined
 
 STEPS = 4
@@ -37,7 +38,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
 
     cap = hs.capture(jax.jit(profiled_step), x, w)
     folder = tmp_path_factory.mktemp("trace")
-    run = cap._run
+    run = cap.for_hosts.program.compiled  # type: ignore[union-attr]
     jax.block_until_ready(run(x, w))
     with jax.profiler.trace(str(folder)):
         for _ in range(STEPS):
@@ -98,7 +99,7 @@ def test_profile_runs_and_the_view_has_it(traced: Any) -> None:
     assert measured.steps == 2
     assert measured is cap.measured
     lands(measured)
-    header, columns = decode(cap.analyses_bytes)
+    header, columns = decode(blocks.analyses(cap))
     assert header["extras"]["measured"]["devices"] == list(measured.devices)
     np.testing.assert_array_equal(columns["measured.mean"], measured.mean)
     assert "8 devices" in repr(measured)
@@ -219,7 +220,7 @@ def test_a_profile_taken_here_is_a_timeline_too() -> None:
     found = sum(x.seconds[x.instruction >= 0].sum() for x in events.lanes)
     # loops and calls contain what they run; here there are none
     assert found / 3 == pytest.approx(measured.seconds.sum(), rel=1e-9)
-    header, _ = joined(cap.view_bytes, cap.analyses_bytes)
+    header, _ = joined(blocks.view(cap), blocks.analyses(cap))
     assert header["extras"]["trace"]["runs"] == 3
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import hloscope as hs
 import pytest
+from hloscope.show import blocks
 from hloscope.view.schema import joined
 
 CHIPS = ("tpu-v5e", "h100", "cpu")
@@ -29,11 +30,11 @@ def page(cap: hs.Capture) -> str:
     for name in ("findings", "collectives", "memory", "source", "shardings"):
         parts.append((name, cut(getattr(cap, name))))
     parts += [(f"cost on {chip}", cut(cap.cost(chip))) for chip in CHIPS]
-    for collective in list(cap.collectives)[:MOST_COLLECTIVES]:
+    for collective in list(cap.collectives())[:MOST_COLLECTIVES]:
         parts.append((f"why {collective.name}", cut(cap.why(collective))))
     parts.append(("groups", groups(cap)))
     if cap.module.origins is not None:
-        parts.append(("fates", cut(cap.fates)))
+        parts.append(("fates", cut(cap.fates())))
     lines = [f"{cap.module.name}, {len(cap.module.instructions)} instructions"]
     for title, content in parts:
         lines += ["", f"== {title}", *content]
@@ -50,7 +51,7 @@ def cut(result: object) -> Iterator[str]:
 
 def groups(cap: hs.Capture) -> Iterator[str]:
     """The tree that the explorer opens with, as an indented list."""
-    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    header, columns = joined(blocks.view(cap), blocks.analyses(cap))
     texts = columns["strings"]
 
     def column(name: str) -> list[Any]:

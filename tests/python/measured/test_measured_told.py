@@ -67,7 +67,7 @@ def test_rows_are_means_over_devices_slowest_first() -> None:
     assert a.spread == 0.5
     assert (p.mean_seconds, p.slowest, p.count, p.spread) == (0.5, 3, 0.5, 1.0)
     assert np.isnan(found.mean[found.module.find("t").index])  # type: ignore[union-attr]
-    assert found.to_dict()[1] == {
+    assert found.to_dict()["rows"][1] == {
         "instruction": "p", "opcode": "parameter", "seconds": 0.5, "self_seconds": 0.5,
         "flight_seconds": 0.0, "least": 0.0, "most": 1.0, "slowest_device": 3, "spread": 1.0,
         "count": 0.5,

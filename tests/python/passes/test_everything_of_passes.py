@@ -19,6 +19,7 @@ import hloscope as hs
 import pytest
 from everything_shown import assert_same, leaves
 from hloscope.analysis.provenance.trace_line import trace_line
+from hloscope.show import blocks
 from kept_passes import FOLDER, load, parsed, unpack
 
 GROUPS = ("mixed", "gradient", "sharded", "layered", "small")
@@ -34,7 +35,7 @@ def held(path: Path, now: list[str]) -> None:
 
 
 def of_passes(cap: hs.Capture) -> Iterator[str]:
-    found = cap.passes
+    found = cap.passes()
     yield from str(found).splitlines()
     yield from leaves("passes", found.to_dict())
     for row in found.rows:
@@ -45,8 +46,8 @@ def of_passes(cap: hs.Capture) -> Iterator[str]:
 
 
 def of_origins(cap: hs.Capture) -> Iterator[str]:
-    yield from str(cap.fates).splitlines()
-    yield from leaves("fates", cap.fates.to_dict())
+    yield from str(cap.fates()).splitlines()
+    yield from leaves("fates", cap.fates().to_dict())
     for i in cap.module.instructions:
         card = cap.origins(i)
         yield from str(card).splitlines()
@@ -54,7 +55,7 @@ def of_origins(cap: hs.Capture) -> Iterator[str]:
 
 
 def of_stages(cap: hs.Capture) -> Iterator[str]:
-    found = cap._linked()
+    found = blocks.linked_stages(cap)
     yield f"{found.how} {found.exact} {found.colors}"
     for stage in found.stages:
         if stage.text is not None:
@@ -67,7 +68,7 @@ def of_stages(cap: hs.Capture) -> Iterator[str]:
 def of_lines(cap: hs.Capture) -> Iterator[str]:
     lines = {(f.file, f.line) for i in cap.module.instructions for f in i.frames}
     for file, line in sorted(lines):
-        said = trace_line(cap.module, f"{Path(file).name}:{line}", cap.passes)
+        said = trace_line(cap.module, f"{Path(file).name}:{line}", cap.passes())
         yield from str(said).splitlines()
 
 
@@ -87,7 +88,7 @@ def test_nothing_that_a_dump_says_of_its_passes_changes_without_a_word(
     now: list[str] = []
     for k, (name, texts) in enumerate(parsed(FOLDER / f"{group}.dump.xz").items()):
         cap = hs.read(unpack(texts, tmp_path / str(k)))
-        known = cap._inferred
+        known = cap._inferred()
         assert known is not None
         now += [name, *of_passes(cap), *of_origins(cap), *of_stages(cap), *of_lines(cap)]
         now += [f"{i.name} {known.how(i)}" for i in cap.module.instructions]
@@ -101,7 +102,7 @@ def test_nothing_that_is_inferred_of_a_capture_without_marks_changes_without_a_w
 ) -> None:
     ((name, made),) = parsed(FOLDER / f"{group}.marked.xz").items()
     cap = load(made, marked=False)
-    known = cap._inferred
+    known = cap._inferred()
     assert known is not None
     now = [name, *of_origins(cap), *(f"{how} {n}" for how, n in known.counts.items())]
     now += [f"{i.name} {known.how(i)}" for i in cap.module.instructions]

@@ -42,7 +42,7 @@ def test_a_dump_by_hand_knows_where_its_instructions_are_from(by_hand: Path) -> 
 
 
 def test_fates_of_a_dump_by_hand(by_hand: Path) -> None:
-    found = hs.read(by_hand).fates
+    found = hs.read(by_hand).fates()
     assert found.inferred
     assert "inferred" in str(found)
     assert sum(found.counts.values()) == len(found) == 6

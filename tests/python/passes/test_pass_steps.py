@@ -22,6 +22,7 @@ from hloscope.analysis.passes.steps import LAYOUT, OPERANDS, RENAMED, RESULT, US
 from hloscope.analysis.passes.union import union
 from hloscope.readers.files.pass_dump import read_passes
 from hloscope.readers.hlo.pass_lines import Reader
+from hloscope.show import blocks
 from hloscope.show.cli import main
 from hloscope.show.notebook.pass_job import PassJobs
 from hloscope.view import passes as view_passes
@@ -108,7 +109,7 @@ def header_of(block: bytes) -> dict[str, Any]:
 def test_the_block_says_what_the_timeline_shows(folder: Path) -> None:
     cap = hs.read(folder)
     assert cap.has_passes
-    rows = header_of(cap.passes_bytes())["extras"]["passes"]["rows"]
+    rows = header_of(blocks.passes(cap))["extras"]["passes"]["rows"]
     assert [r["title"] for r in rows][1] == "algsimp"
     assert rows[2]["removed"] == 3
     assert rows[2]["change"]["instructions"] == -3
@@ -116,8 +117,8 @@ def test_the_block_says_what_the_timeline_shows(folder: Path) -> None:
     assert rows[4]["added"] == 1
     assert rows[4]["change"]["copies"] == 1
     assert rows[1]["cost"] is None, "not worked out yet"
-    assert view_passes.work_out(cap.passes, cap.target) == ""
-    cost = header_of(cap.passes_bytes())["extras"]["passes"]["rows"][5]["cost"]
+    assert view_passes.work_out(cap.passes(), cap.target) == ""
+    cost = header_of(blocks.passes(cap))["extras"]["passes"]["rows"][5]["cost"]
     assert cost["flops"] == 8 * 8 * 8 * 2 + 64
     assert cost["peak_bytes"] > 0
     assert rows[5]["about"]
@@ -127,14 +128,14 @@ def test_a_page_says_that_figures_of_too_many_are_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_passes, "MOST_COSTED", 10)
-    page = hs.read(folder).to_html(passes=True)
+    page = hs.read(folder).html(passes=True)
     monkeypatch.setattr(view_passes, "MOST_COSTED", 10_000)
     block = lambda text: re.search(  # noqa: E731
         r'id="hloscope-passes"[^>]*>([^<]+)<', str(text)
     )[1]
     notes = [
         header_of(base64.b64decode(block(p)))["extras"]["passes"]["note"]
-        for p in (page, hs.read(folder).to_html(passes=True))
+        for p in (page, hs.read(folder).html(passes=True))
     ]
     assert "over the 10 that they are worked out for" in notes[0]
     assert notes[1] == ""
@@ -158,8 +159,8 @@ def test_pages_carry_passes_only_when_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     cap = hs.read(folder)
-    assert 'id="hloscope-passes"' not in str(cap.to_html())
-    assert 'id="hloscope-passes"' in str(cap.to_html(passes=True))
+    assert 'id="hloscope-passes"' not in cap.html()
+    assert 'id="hloscope-passes"' in cap.html(passes=True)
     out = tmp_path / "p.html"
     assert main(["html", str(folder), "--passes", "-o", str(out)]) == 0
     assert "the passes take" in capsys.readouterr().err
@@ -317,13 +318,13 @@ def test_a_real_compile_is_followed_to_its_last_instruction() -> None:
 
     w = jnp.ones((64, 64))
     cap = hs.capture(jax.grad(step), w, w, passes=True)
-    steps = cap.passes.steps
-    for row in cap.passes.rows:
+    steps = cap.passes().steps
+    for row in cap.passes().rows:
         alive = sum(n.first <= row.index < n.last for n in steps.nodes)
         assert alive == row.counts["instructions"]
     last = [n for n in steps.nodes if n.last == steps.rows]
     assert {steps.name(n) for n in last} == {i.name for i in cap.module.instructions}
     assert "~" not in "".join(v.line.name for v in steps.versions), "no mark shows"
-    header = header_of(cap.passes_bytes())
+    header = header_of(blocks.passes(cap))
     assert header["counts"]["instructions"] <= len(steps.nodes)
     assert np.all([r["cost"] is None for r in header["extras"]["passes"]["rows"]])

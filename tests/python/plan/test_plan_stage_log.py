@@ -18,7 +18,7 @@ ROW = (
 
 @pytest.fixture(scope="module")
 def log(seeds: Path) -> StageLog:
-    return hs.read(next(seeds.glob("002_*")))  # type: ignore[return-value]
+    return hs.read_stage_log(next(seeds.glob("002_*")))
 
 
 def test_rows_and_times(log: StageLog) -> None:
@@ -75,7 +75,7 @@ def test_times_with_more_digits_leave_one() -> None:
 
 def test_a_cut_log_says_so() -> None:
     text = ROW.format(a=0, b=0, m=0, c=0, p=0, t="0.001")
-    log = hs.read(
+    log = hs.read_stage_log(
         "submesh_choices: ((1, 1),)\n" + text + "\nresult[(0, 0, 0, 0), 1] = ModuleProfileResult("
     )
     assert log.warnings == ("1 result line(s) are damaged or cut off",)
@@ -86,13 +86,20 @@ def test_a_cut_log_says_so() -> None:
 
 def test_no_submesh_is_guessed() -> None:
     with pytest.raises(hs.ReadError, match="nothing says what submesh 3 is"):
-        hs.read("x\n" + ROW.format(a=0, b=0, m=3, c=0, p=0, t="0.001"))
+        hs.read_stage_log("x\n" + ROW.format(a=0, b=0, m=3, c=0, p=0, t="0.001"))
 
 
 def test_a_program_beside_such_rows_is_read_as_a_program(seeds: Path) -> None:
     hlo = next(seeds.glob("000_*")).read_text()
     cap = hs.read(hlo + "\n" + ROW.format(a=0, b=0, m=0, c=0, p=0, t="0.001"))
     assert isinstance(cap, hs.Capture)
+
+
+def test_a_log_is_no_program_and_a_program_no_log(seeds: Path) -> None:
+    with pytest.raises(hs.ReadError, match=r"hs\.read_stage_log reads it"):
+        hs.read(next(seeds.glob("002_*")))
+    with pytest.raises(hs.ReadError):
+        hs.read_stage_log(next(seeds.glob("000_*")))
 
 
 def test_shown_everywhere(seeds: Path, log: StageLog, tmp_path: Path, capsys) -> None:

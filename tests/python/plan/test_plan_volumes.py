@@ -48,7 +48,7 @@ def sent(
         hs.capture(forward, *args, provenance=False),
         hs.capture(backward, after, *args, provenance=False),
     ):
-        for c in cap.collectives:
+        for c in cap.collectives():
             assert c.total_wire_bytes is not None
             total[c.kind] = total.get(c.kind, 0) + c.total_wire_bytes
     return total
@@ -226,7 +226,7 @@ def test_formulas_beside_the_program(mesh: dict[str, int], kv: int) -> None:
         assert all(f"params['{name}']" in line.why for name in "qkv")
         assert kv != 8 or line.compiled == 6 * (line.analytic or 0)
     assert "formulas are modelled, the program is counted" in repr(found)
-    assert "Bytes sent" in str(found.to_html())
+    assert "Bytes sent" in found.html()
     assert len(found.to_pandas()) == len(found.lines)
 
 

@@ -20,6 +20,7 @@ from corpus.programs import PROGRAMS
 from hloscope.analysis.cost.cost import estimate
 from hloscope.hardware import load
 from hloscope.readers import read_modules
+from hloscope.show import blocks
 
 TOPOLOGIES = {"cpu": None, "tpu": "v5e:2x4"}
 # A while of unknown trip count with an asynchronous transfer beside a matmul inside.
@@ -126,8 +127,8 @@ def test_the_renderer_models_what_python_does(
     trips: dict[str, dict[str, int]] = {}
     for name, cap in programs.items():
         cap.hardware = "tpu-v5e"
-        (tmp_path / f"{name}.view").write_bytes(cap.view_bytes)
-        (tmp_path / f"{name}.analyses").write_bytes(cap.analyses_bytes)
+        (tmp_path / f"{name}.view").write_bytes(blocks.view(cap))
+        (tmp_path / f"{name}.analyses").write_bytes(blocks.analyses(cap))
         trips[name] = dict.fromkeys(cap.cost().unknown_trip_counts, 7)
     assert trips["unknown_trips"]
     cases = [{"name": n, "trips": list(t.values())} for n, t in trips.items()]

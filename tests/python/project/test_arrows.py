@@ -39,7 +39,7 @@ PYTHON = {
     "analysis.report": REPORT,
     "analysis.check": REPORT,
     "view": ANALYSES,
-    "api": ANALYSES | {"readers", "view", "show", "capturing", "plan"},
+    "api": ANALYSES | {"readers"},
     "plan": ANALYSES | {"readers", "processes", "capturing", "api", "show"},
     "capturing": {"hlo", "hardware", "analysis.text", "readers", "api"},
     "show": ANALYSES | {"api", "readers", "view", "capturing", "plan", ""},
@@ -49,6 +49,13 @@ PYTHON = {
     "results": ANALYSES | {"readers", "plan", "api"},
     "": {"hardware", "results", "api", "plan", "readers", "capturing", "analysis.check", "show"},
 }
+# Rooms whose files still import one another in a circle for types alone; to become empty.
+STILL_IN_CIRCLES = (
+    "hloscope.analysis.diff.",
+    "hloscope.analysis.passes.",
+    "hloscope.plan.",
+    "hloscope.view.",
+)
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/stablehlo/child.py"}
 # The same of js/ and src/, imports of types included. "panels/cost" and its like may import only
@@ -83,23 +90,10 @@ def parsed(path):
     return ast.parse(path.read_text())
 
 
-def for_types(tree):
-    """What stands under ``if TYPE_CHECKING``."""
-    tests = [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)
-    ]
-    return {inner for n in tests for statement in n.body for inner in ast.walk(statement)}
-
-
-def imports_of(path, package, *, types=True):
+def imports_of(path, package):
     """Modules imported anywhere in a file, in functions too, as absolute dotted names."""
     tree = parsed(path)
-    skipped = set() if types else for_types(tree)
     for node in ast.walk(tree):
-        if node in skipped:
-            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -110,6 +104,7 @@ def imports_of(path, package, *, types=True):
         import hloscope
 
         yield from (f"hloscope.{place}" for place in hloscope._LAZY.values())
+        yield from (f"hloscope.{p.partition(':')[0]}" for p in hloscope._HOSTS.values())
 
 
 def python_files(repo):
@@ -175,14 +170,15 @@ def circles(arrows):
 
 
 def test_no_circle_of_python_files(repo):
-    """Imports in functions count; those for the type checker alone do not: they never run."""
+    """Imports in functions and those for the type checker alone count."""
     files = list(python_files(repo))
     names = {name for _, name, _ in files}
     arrows = {}
     for path, name, package in files:
-        found = (file_of(names, x) for x in imports_of(path, package, types=False))
+        found = (file_of(names, x) for x in imports_of(path, package))
         arrows[name] = {x for x in found if x and x != name}
-    assert circles(arrows) == []
+    found = [c for c in circles(arrows) if not c[0].startswith(STILL_IN_CIRCLES)]
+    assert found == []
 
 
 def test_circles_are_found():

@@ -16,6 +16,7 @@ import pytest
 from hloscope.hardware import HardwareError, load
 from hloscope.hlo import Argument, Device, Mesh, Target
 from hloscope.readers.proto.schema import message_class
+from hloscope.show import blocks
 from hloscope.show.cli import main
 from xplane_builder import TraceBuilder
 
@@ -53,7 +54,7 @@ STABLEHLO = r"""module @jit_step {
 
 
 # no text for people: the dump itself, and what prints as Python's own literals
-RAW = {"text", "view_bytes", "analyses_bytes", "target"}
+RAW = {"text", "target"}
 
 
 def printed(cap: hs.Capture) -> Iterator[tuple[str, str]]:
@@ -86,7 +87,7 @@ def test_the_test_would_see_it():
 
 def test_names_of_a_dump():
     cap = hs.read(PROGRAM, hardware="tpu-v5e")
-    assert len(cap.findings) >= 2
+    assert len(cap.findings()) >= 2
     texts = dict(printed(cap))
     assert {"cost", "memory", "source", "shardings", "collectives", "findings"} <= set(texts)
     for name in ("cost", "memory", "source", "shardings", "findings"):
@@ -216,18 +217,18 @@ def test_a_csv_of_somebody_s_numbers(tmp_path, content: bytes, said: str | None)
     file.write_bytes(content)
     cap = hs.read(PROGRAM)
     if said is None:
-        assert cap.show(values=file).view_bytes
-        assert cap.analyses_bytes
+        assert blocks.view(cap.add_values(file))
+        assert blocks.analyses(cap)
     else:
         with pytest.raises(ValueError, match=said):
-            cap.show(values=file)
+            cap.add_values(file)
 
 
 def test_names_of_a_csv(tmp_path):
     file = tmp_path / "own.csv"
     file.write_text(f'name,"{BAD.replace(chr(34), chr(34) * 2)}"\ndot.1,1\n"{BAD[:5]}",2\n')
-    cap = hs.read(PROGRAM).show(values=file)
-    assert cap.analyses_bytes
+    cap = hs.read(PROGRAM).add_values(file)
+    assert blocks.analyses(cap)
     assert obeyed(cap) == []
 
 

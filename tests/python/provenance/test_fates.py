@@ -207,7 +207,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any]]] 
 
 
 def fates_of(name: str) -> Fates:
-    return hs.capture(PROGRAMS[name][0], *arguments_of(name), passes=True).fates
+    return hs.capture(PROGRAMS[name][0], *arguments_of(name), passes=True).fates()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -223,7 +223,7 @@ def test_the_fate_the_pass_and_the_sentence(name: str) -> None:
 
 
 def test_of_a_function_that_left_something_it_is_not_said_that_nothing_is_left() -> None:
-    found = hs.capture(jax.jit(lambda x: jnp.cumsum(x, 0)), X).fates
+    found = hs.capture(jax.jit(lambda x: jnp.cumsum(x, 0)), X).fates()
     left = {f.operation.function for f in found if f.instructions}
     calls = [f for f in found if f.operation.is_call]
     assert any(f.operation.callee in left for f in calls)
@@ -236,7 +236,7 @@ def test_a_shard_map_is_inlined_though_a_constant_bears_its_name() -> None:
         return jax.lax.psum(x.sum(0), "d") + jax.lax.psum(jnp.ones(64), "d")
 
     fn = jax.shard_map(inner, mesh=mesh(), in_specs=P("d"), out_specs=P())
-    found = hs.capture(jax.jit(fn), X).fates
+    found = hs.capture(jax.jit(fn), X).fates()
     whole = [f for f in found if f.operation.opcode == "sdy.manual_computation"]
     assert [f.kind for f in whole] == ["inlined"] * len(whole)
     assert all("folded" not in str(f) for f in whole)
@@ -303,7 +303,7 @@ TPU: dict[str, dict[Any, Any]] = {
 @pytest.mark.parametrize("name", TPU)
 def test_fates_on_a_tpu(name: str) -> None:
     fn = PROGRAMS[name][0]
-    found = hs.capture(fn, *arguments_of(name), passes=True, topology="v5e:2x4").fates
+    found = hs.capture(fn, *arguments_of(name), passes=True, topology="v5e:2x4").fates()
     assert sum(found.counts.values()) == len(found) > 0
     for (opcode, which), (kind, by, words) in TPU[name].items():
         fate = [f for f in found if f.operation.opcode == opcode][which]
@@ -323,7 +323,7 @@ def test_constants_say_where_they_are() -> None:
         for i in cap.at("stablehlo").module.instructions
         if i.opcode == "constant"
     }
-    told = {written[f.operation.number]: f for f in cap.fates if f.operation.number in written}
+    told = {written[f.operation.number]: f for f in cap.fates() if f.operation.number in written}
     assert told["dense<2.500000e+00>"].kind == "fused"
     # newer XLA multiplies by 0.125 once instead of running the loop
     assert told["dense<5.000000e-01>"].kind in ("fused", "folded")
@@ -382,7 +382,7 @@ def test_hexadecimal_values_are_bits() -> None:
 def test_what_a_pass_bypassed_is_not_dead_code() -> None:
     """Its users read its operand from then on, and a later pass only removed what was left."""
     cap = hs.capture(lambda k: jax.random.bits(k, (4,)), jax.random.key(0), passes=True)
-    found = [f for f in cap.fates if f.operation.opcode == "sdy.sharding_constraint"]
+    found = [f for f in cap.fates() if f.operation.opcode == "sdy.sharding_constraint"]
     assert found
     assert all("simplified away" in str(f) and "parameter" in str(f) for f in found), found
 
@@ -396,7 +396,7 @@ def test_collectives_that_were_combined_are_merged() -> None:
     f = jax.shard_map(both, in_specs=(P("d"), P("d")), out_specs=(P(), P()))
     shape = jax.ShapeDtypeStruct((64, 64), jnp.float32)
     cap = hs.capture(f, shape, shape, topology="v5e:2x4", mesh={"d": 8}, passes=True)
-    kinds = {str(f) for f in cap.fates if f.operation.opcode == "all_reduce"}
+    kinds = {str(f) for f in cap.fates() if f.operation.opcode == "all_reduce"}
     assert len(kinds) == 2
     assert any("was merged by all-reduce-combiner with all_reduce" in k for k in kinds), kinds
     assert any("is %all-reduce" in k for k in kinds), kinds

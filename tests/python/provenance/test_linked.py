@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hloscope.analysis.provenance.linked.linked import Linked, Stage
 from hloscope.readers import read_modules
+from hloscope.show import blocks
 from hloscope.view.schema import decode
 
 D = 48
@@ -40,7 +41,7 @@ def step() -> hs.Capture:
 
 @pytest.fixture(scope="module")
 def linked(step: hs.Capture) -> Linked:
-    return step._linked()
+    return blocks.linked_stages(step)
 
 
 def row(stage: Stage, text: str, nth: int = 0) -> int:
@@ -143,7 +144,7 @@ def test_what_is_gone_says_how(linked: Linked) -> None:
 
 def test_without_passes_it_says_that_they_were_not_kept() -> None:
     cap = hs.capture(lambda x: jnp.sum(x.T @ x, axis=0), jnp.ones((D, D)))
-    source = stage(cap._linked(), "source")
+    source = stage(blocks.linked_stages(cap), "source")
     told = " ".join(source.told.values())
     assert "matmul" in told
     assert "passes were not kept" in told or "gone" not in told
@@ -154,7 +155,7 @@ def test_that_passes_were_not_kept_is_said_once_of_an_expression() -> None:
         return jax.nn.logsumexp(x.reshape(8, 8, 8) * s, axis=(1, 2), keepdims=True).sum()
 
     fn = jax.jit(jax.value_and_grad(f))
-    source = stage(hs.capture(fn, jnp.ones((8, 64)), jnp.ones(8))._linked(), "source")
+    source = stage(hs.capture(fn, jnp.ones((8, 64)), jnp.ones(8)).linked(), "source")
     said = source.told[row(source, "jax.nn.logsumexp(x.reshape(8, 8, 8)")]
     parts = [p for p in said.split("`") if "not kept" in p]
     assert parts
@@ -164,7 +165,7 @@ def test_that_passes_were_not_kept_is_said_once_of_an_expression() -> None:
 def test_a_dump_without_marks_is_inferred(step: hs.Capture) -> None:
     module = read_modules(step.text)[0]
     cap = hs.Capture(module)
-    found = cap._linked()
+    found = blocks.linked_stages(cap)
     assert not found.exact
     assert "inferred" in found.how
     source = stage(found, "source")
@@ -172,10 +173,10 @@ def test_a_dump_without_marks_is_inferred(step: hs.Capture) -> None:
     assert source.text.note.startswith("Files that could not be read")
     assert any("layer" in line for line in source.text.lines)
     own = stage(found, "optimized")
-    exact = stage(step._linked(), "optimized")
+    exact = stage(blocks.linked_stages(step), "optimized")
     # an instruction that has a line by both has the same
     lines = {}
-    for name, of, at in (("exact", exact, step._linked()), ("inferred", own, found)):
+    for name, of, at in (("exact", exact, blocks.linked_stages(step)), ("inferred", own, found)):
         text = stage(at, "source").text
         assert text is not None
         by_strand = {
@@ -189,13 +190,17 @@ def test_a_dump_without_marks_is_inferred(step: hs.Capture) -> None:
 
 
 def test_earlier_stages_show_what_is_before_them(step: hs.Capture) -> None:
-    assert [s.id for s in step.at("stablehlo")._linked().stages] == ["source", "jaxpr", "stablehlo"]
-    assert [s.id for s in step.at("jaxpr")._linked().stages] == ["source", "jaxpr"]
+    assert [s.id for s in blocks.linked_stages(step.at("stablehlo")).stages] == [
+        "source",
+        "jaxpr",
+        "stablehlo",
+    ]
+    assert [s.id for s in blocks.linked_stages(step.at("jaxpr")).stages] == ["source", "jaxpr"]
 
 
 def test_a_program_without_lines_links_nothing() -> None:
     text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT r = f32[8] negate(x)\n}\n"
-    found = hs.Capture(read_modules(text)[0])._linked()
+    found = blocks.linked_stages(hs.Capture(read_modules(text)[0]))
     assert [s.id for s in found.stages] == ["optimized"] or len(found.stages) == 1
     assert not found.stages[0].places
 
@@ -203,7 +208,7 @@ def test_a_program_without_lines_links_nothing() -> None:
 def test_long_texts_are_cut_and_say_so(step: hs.Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linked_texts, "MOST_TEXT", 3000)
     monkeypatch.setattr(linked_texts, "MOST_FILE", 100)
-    found = step._linked()
+    found = blocks.linked_stages(step)
     stablehlo, source = stage(found, "stablehlo"), stage(found, "source")
     assert stablehlo.text is not None
     assert source.text is not None
@@ -214,7 +219,7 @@ def test_long_texts_are_cut_and_say_so(step: hs.Capture, monkeypatch: pytest.Mon
 
 
 def test_the_block_holds_all_of_it(step: hs.Capture, linked: Linked) -> None:
-    header, columns = decode(step.stages_bytes)
+    header, columns = decode(blocks.stages(step))
     assert header["instructions"] == len(step.module.instructions)
     assert header["exact"] is True
     texts = columns["strings"]
@@ -233,7 +238,7 @@ def test_the_block_holds_all_of_it(step: hs.Capture, linked: Linked) -> None:
 
 
 def test_no_mark_is_left(step: hs.Capture) -> None:
-    _, columns = decode(step.stages_bytes)
+    _, columns = decode(blocks.stages(step))
     text = columns["stage_text.bytes"].tobytes().decode() + "".join(columns["strings"])
     assert not re.search(r"~\d+~", text)
 
@@ -245,7 +250,7 @@ def test_sentences_name_what_an_expression_is_about_and_only_what_is_there() -> 
         top = jax.lax.top_k(special, 2)
         return picked, top, x.at[i].add(1.0)
 
-    linked = hs.capture(f, jnp.ones((8, 8)), jnp.arange(4), passes=True)._linked()
+    linked = hs.capture(f, jnp.ones((8, 8)), jnp.arange(4), passes=True).linked()
     told = {k: t for s in linked.stages for k, t in s.told.items() if s.id == "source"}
     said = "\n".join(told.values())
     assert "`x[i]` in" in said

@@ -12,7 +12,7 @@ import pytest
 from hloscope.analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, Named
 from hloscope.analysis.provenance.linked.sentences import LinkedProgram, Teller, _counted, _list
 from hloscope.hlo import Operation, StackFrame
-from hloscope.hlo.origins.python_calls import Frame
+from hloscope.hlo.origins.operations import Frame
 from numbered_hlo import read
 
 SOURCE = """def f(x, w):

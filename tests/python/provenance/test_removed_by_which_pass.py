@@ -58,7 +58,7 @@ def gone(*texts: str, stablehlo: str = "", known: bool = True) -> RemovedOperati
 def told(found: RemovedOperations, number: int = 1, **more: Any) -> str:
     operation = found.operations[number]
     fields = {"opcode": operation.opcode, "callee": "", **more}
-    return found.fate(Operation(number, **fields)).what
+    return found.fates(Operation(number, **fields)).what
 
 
 def test_the_pass_that_removed_it() -> None:
@@ -97,15 +97,15 @@ def test_what_no_pass_is_known_to_have_removed() -> None:
 def test_calls_are_inlined(opcode: str, callee: str, number: int, said: str) -> None:
     found = gone(WITH, WITHOUT)
     operation = Operation(number, opcode, callee=callee)
-    assert found.fate(operation).what == said
-    assert found.fate(operation).by == ("p1" if number == 1 else "")
+    assert found.fates(operation).what == said
+    assert found.fates(operation).by == ("p1" if number == 1 else "")
 
 
 def test_dumps_around_a_pass_are_read_once() -> None:
     before = f"{P}; a = f32[4] tanh(p)@1; b = f32[4] sine(p)@2; ROOT r = f32[4] add(a, b)@3"
     after = f"{P}; c = f32[4] log(p)@4; ROOT r = f32[4] add(c, c)@3"
     found = gone(before, before, after)
-    dumps: Any = found.passes
+    dumps: Any = found.passes()
     assert [told(found, n) for n in (1, 2)] == ["was rewritten by p2 as log"] * 2
     assert dumps.reads == [1, 2]
 

@@ -65,7 +65,7 @@ def test_names_with_a_time_before_them(dump: Path, tmp_path: Path) -> None:
         (e.index, e.name, e.stage) for e in plain
     ]
     assert read(tmp_path).module.name == "jit_large"
-    assert len(read(tmp_path).passes) == len(read(dump).passes)
+    assert len(read(tmp_path).passes()) == len(read(dump).passes())
 
 
 def test_choosing(dump: Path) -> None:
@@ -74,11 +74,11 @@ def test_choosing(dump: Path) -> None:
     assert read(dump, module=number).module.name == "jit_small"
     early = read(dump, module="jit_large", stage="before_optimizations")
     assert not early.module.is_scheduled
-    assert read(dump, module="jit_large", stage="hlo").origin == early.origin
+    assert read(dump, module="jit_large", stage="hlo").file == early.file
     late = read(dump, module="jit_large", stage="after_optimizations")
     assert late.stage == "cpu_after_optimizations"
     one_pass = read(dump, module="jit_large", stage="copy-insertion")
-    assert ".after_copy-insertion" in one_pass.origin or "copy-insertion" in one_pass.origin
+    assert ".after_copy-insertion" in one_pass.file or "copy-insertion" in one_pass.file
 
 
 def test_wrong_choices_say_what_there_is(dump: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hloscope.readers.proto.schema import message_class
 from hloscope.readers.xplane.xplane import read_trace
+from hloscope.show import blocks
 from hloscope.view.schema import joined
 from hloscope.view.sections import trace as section
 from test_real_traces import ON_POOL, cpu_trace
@@ -20,7 +21,7 @@ US = 1e-6
 
 def drawn(cap: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """(extras.trace, columns) of its View, texts spelled out."""
-    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    header, columns = joined(blocks.view(cap), blocks.analyses(cap))
     return header["extras"].get("trace"), columns
 
 

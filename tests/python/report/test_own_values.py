@@ -1,4 +1,4 @@
-"""``cap.show(values=…)``: a person's own numbers land by name, and what does not is told."""
+"""``cap.add_values(…)``: a person's own numbers land by name, and what does not is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.analysis.report.own_values import own_values_of
+from hloscope.show import blocks
 
 TEXT = """HloModule m
 
@@ -28,7 +29,7 @@ def column(cap: hs.Capture) -> list[float | None]:
 
 
 def test_a_mapping_by_name_or_instruction(cap):
-    shown = cap.show(values={"%sine.1": 3, cap.module.find("add.2"): 4.5}, label="misses")
+    shown = cap.add_values({"%sine.1": 3, cap.module.find("add.2"): 4.5}, label="misses")
     assert shown is cap
     assert column(cap) == [None, 3.0, 4.5]
     assert cap.display["colorBy"] == "own:0"
@@ -37,39 +38,39 @@ def test_a_mapping_by_name_or_instruction(cap):
 def test_a_csv_and_a_table(cap, tmp_path):
     file = tmp_path / "counters.csv"
     file.write_text("name,L2 misses,note\nsine.1,12,a\nadd.2,,b\n")
-    cap.show(values=file)
+    cap.add_values(file)
     assert column(cap) == [None, 12.0, None]
     assert own_values_of(cap.module)[0].label == "L2 misses"
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"name": ["add.2"], "hits": [1], "misses": [2]})
     with pytest.raises(ValueError, match=r"needs one column of numbers .*: hits, misses"):
-        cap.show(values=table)
-    cap.show(values=table, column="misses")
+        cap.add_values(table)
+    cap.add_values(table, column="misses")
     assert column(cap) == [None, None, 2.0]
-    cap.show(values=pandas.Series({"add.2": 7.0}, name="stalls"))
+    cap.add_values(pandas.Series({"add.2": 7.0}, name="stalls"))
     assert [v.label for v in own_values_of(cap.module)] == ["L2 misses", "misses", "stalls"]
     assert cap.display["colorBy"] == "own:2"
 
 
 def test_what_does_not_land_is_told(cap):
-    cap.show(values={"sine.1": 1.0, "fusion.9": 2.0, "fusion.10": 3.0}, label="misses")
+    cap.add_values({"sine.1": 1.0, "fusion.9": 2.0, "fusion.10": 3.0}, label="misses")
     found = own_values_of(cap.module)[0]
     assert found.remark == "misses: no instruction is called fusion.9, fusion.10"
     with pytest.raises(ValueError, match=r"no value lands .* called sin.1; did you mean sine.1\?"):
-        cap.show(values={"sin.1": 1.0})
+        cap.add_values({"sin.1": 1.0})
     with pytest.raises(ValueError, match=r"the value of sine.1 is not a number: 'much'"):
-        cap.show(values={"sine.1": "much"})
+        cap.add_values({"sine.1": "much"})
     with pytest.raises(ValueError, match="not list"):
-        cap.show(values=[1.0, 2.0])
+        cap.add_values([1.0, 2.0])
     with pytest.raises(ValueError, match="another module"):
-        cap.show(values={hs.read(TEXT).module.find("add.2"): 1.0})
+        cap.add_values({hs.read(TEXT).module.find("add.2"): 1.0})
 
 
 def test_it_travels_with_the_view(cap):
     from hloscope.view.schema import joined
 
-    cap.show(values={"sine.1": 3.0, "gone": 1.0}, label="misses", unit="B")
-    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
+    cap.add_values({"sine.1": 3.0, "gone": 1.0}, label="misses", unit="B")
+    header, columns = joined(blocks.view(cap), blocks.analyses(cap))
     assert header["extras"]["own"] == [{"label": "misses", "unit": "B"}]
     assert columns["own.0"].tolist()[1] == 3.0
     assert "misses: no instruction is called gone." in header["warnings"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import hloscope as hs
 import pytest
-from hloscope.show import static
+from hloscope.show import blocks, static
 from hloscope.show.notebook import widget
 
 HLO = """HloModule jit_step
@@ -64,17 +64,18 @@ def test_a_large_module_is_shown_before_it_is_analysed(
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     from hloscope.show import html
 
-    monkeypatch.setattr("hloscope.api.capture.AT_ONCE", 1)
+    monkeypatch.setattr("hloscope.show.text.AT_ONCE", 1)
     monkeypatch.setattr(html, "ANALYSED_FIRST", 1)
     pretend_kernel(monkeypatch, allow_stdin=True)
     data, _ = widget.mimebundle(capture)
-    assert not {"summary", "analyses_bytes"} & capture.__dict__.keys()
+    assert not capture.for_hosts.is_answered("summary")
+    assert not blocks.is_made(capture, "analyses")
     assert "  instructions  2 (2 in ENTRY)" in data["text/plain"]
     assert "  cost " not in data["text/plain"]
     assert "id=&quot;hloscope-view&quot;" in data["text/html"]
     assert "id=&quot;hloscope-analyses&quot;" not in data["text/html"]
     assert "saved before they were worked out" in data["text/html"]
-    assert capture.analyses_bytes  # as the browser asks for them
+    assert blocks.analyses(capture)  # as the browser asks for them
     data, _ = widget.mimebundle(capture)
     assert "id=&quot;hloscope-analyses&quot;" in data["text/html"]
 
@@ -122,21 +123,21 @@ def live(capture: hs.Capture, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_widget_carries_the_view_and_sends_text_when_asked(live: Any) -> None:
-    assert live.widget._view == live.capture.view_bytes
+    assert live.widget._view == blocks.view(live.capture)
     assert live.widget._options == {"colorBy": "bytes"}
     live.widget._answer(None, {"kind": "text", "id": 7}, [])
-    assert live.sent == [({"kind": "text", "id": 7}, [live.capture.text_bytes])]
+    assert live.sent == [({"kind": "text", "id": 7}, [blocks.text(live.capture)])]
 
 
 def test_analyses_go_along_while_small_and_come_when_asked(
     live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    assert live.widget._analyses == live.capture.analyses_bytes
+    assert live.widget._analyses == blocks.analyses(live.capture)
     monkeypatch.setattr("hloscope.api.capture.AT_ONCE", 0)
     assert widget.widget(live.capture)._analyses == b""
     live.widget._answer(None, {"kind": "analyses", "id": 9}, [])
-    assert live.sent == [({"kind": "analyses", "id": 9}, [live.capture.analyses_bytes])]
+    assert live.sent == [({"kind": "analyses", "id": 9}, [blocks.analyses(live.capture)])]
 
 
 def test_the_widget_answers_errors_and_ignores_strangers(live: Any) -> None:

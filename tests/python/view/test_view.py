@@ -9,6 +9,7 @@ from hloscope import Capture
 from hloscope.analysis.provenance.linked.linked import linked
 from hloscope.hlo import FrameTable
 from hloscope.readers import read_modules
+from hloscope.show import blocks
 from hloscope.view import Builder, build_analyses, build_stages, build_text, build_view
 from hloscope.view.builder import VIEW_MAGIC
 from hloscope.view.columns import STAGES, STRINGS, TEXT_BLOCK, VIEW, columns_of
@@ -156,12 +157,12 @@ def test_a_failing_section_is_a_warning_and_leaves_nothing(monkeypatch):
 @pytest.mark.parametrize("name", ["gpt_scan", "ring_matmul", "trivial"])
 def test_analyses_join_their_view(compiled, name):
     cap = Capture(compiled(name).module)
-    header, columns = joined(cap.view_bytes, cap.analyses_bytes)
-    assert header["summary"] == cap.summary
+    header, columns = joined(blocks.view(cap), blocks.analyses(cap))
+    assert header["summary"] == cap.summary()
     assert differences(header, columns) == []
     strings = columns["strings"]
     found = [strings[k] for k in columns.get("collective.kind", ())]
-    assert found == [c.kind for c in cap.collectives]
+    assert found == [c.kind for c in cap.collectives()]
 
 
 def test_analyses_of_another_module_do_not_join(compiled):

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...hlo.texts.places import whole_place
+from ..text.results import Row
 from ..text.units import printed
 
 Size = int | str  # bytes, or "12GiB"
@@ -17,8 +18,8 @@ class BudgetError(AssertionError):
     """A budget is exceeded or cannot be evaluated; the message has one line for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
+@dataclass(frozen=True, slots=True, repr=False)
+class Breach(Row):
     """One limit that is not kept. ``file`` and ``line`` are of the user's source; '' and 0 if
     unknown."""
 
@@ -32,8 +33,8 @@ class Breach:
         return f"{at}{self.budget}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckReport(Row):
     """What ``hs.check`` returns; true if every budget was evaluated and is kept."""
 
     title: str
@@ -57,8 +58,6 @@ class CheckReport:
         lines += [f"cannot be evaluated: {p}" for p in self.problems]
         lines += [f"ok: {k}" for k in self.kept]
         return printed([f"{self.title}:", *(f"  {line}" for line in lines)])
-
-    __repr__ = __str__
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def _matches(cap: Captured, what: str) -> Found:
 
 
 def _findings(cap: Captured, kind: str) -> Found:
-    """What ``cap.findings`` says, for one rule or all; it needs a compiled program."""
+    """The findings of the program, for one rule or all; it needs a compiled program."""
     found = findings(cap.module, cap.target)
     for failure in found.failed:
         if kind in ("findings", failure.partition(":")[0]):

@@ -8,10 +8,11 @@ from typing import Any
 from ...hlo import Argument, Instruction, Mesh, Module, Shape, Target, parse_shape
 from ...hlo.shardings.sharding import Sharding
 from ...hlo.shardings.sharding_text import parse_sharding
+from ..text.results import Row
 
 
-@dataclass(frozen=True, eq=False)
-class ShardedArray:
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardedArray(Row):
     """One array with a sharding. ``role`` is parameter, output or value.
 
     ``is_padded_shape``: the global shape is local × tiles, as the dump lacks the true one.

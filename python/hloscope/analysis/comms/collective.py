@@ -12,10 +12,11 @@ from ..base.lines.frames import own_line
 from ..base.lines.op_name import is_autodiff
 from ..base.loops.branches import Path, span
 from ..base.operands import ValueSource
+from ..text.results import Row
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+@dataclass(frozen=True, slots=True, repr=False)
+class Part(Row):
     """One array of a combined collective, or one transfer of several that belong together."""
 
     shape: str
@@ -25,8 +26,8 @@ class Part:
     groups: DeviceGroups | None = None  # of a transfer: its source-target pairs
 
 
-@dataclass(frozen=True, eq=False)
-class Collective:
+@dataclass(frozen=True, eq=False, repr=False)
+class Collective(Row):
     """One logical collective. Bytes are for one execution; ``executions`` counts loop trips.
 
     ``payload_bytes`` is the larger of operand and result; for a collective matmul or a halo
@@ -168,8 +169,8 @@ class Collective:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+@dataclass(frozen=True, slots=True, repr=False)
+class Total(Row):
     """Sums over the collectives that share ``key``; bytes are summed over executions.
 
     ``wire_bytes`` is what one device sends. Only one branch of a conditional runs: the figures

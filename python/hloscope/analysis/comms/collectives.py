@@ -10,11 +10,11 @@ base/phases, loops  forward or backward; how often
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from ..base.meshes import module_mesh
 from ..base.operands import ValueSource, source_of
 from ..base.phases.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_target
+from ..text.results import Rows
 from ..text.units import printed, size, spanned
 from .collective import Collective, Part, Total, total_of
 from .slices import (
@@ -62,24 +63,15 @@ _WRITTEN = re.compile(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Collectives:
-    """The value of ``cap.collectives``: rows in program order; prints a table of totals."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Collectives(Rows[Collective]):
+    """The value of ``cap.collectives()``: rows in program order; prints a table of totals."""
 
     rows: tuple[Collective, ...]
     mesh: Mesh | None
     num_devices: int
     dialect: str = "hlo"  # only HLO has rows
     num_slices: int = 0  # number of TPU slices if several, else 0; links between them are DCN
-
-    def __iter__(self) -> Iterator[Collective]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Collective:
-        return self.rows[index]
 
     def totals(self, by: Sequence[str] = ("axes", "kind")) -> tuple[Total, ...]:
         """Sums by attributes of a row (axes, kind, phase, line, …), most wire bytes first."""
@@ -162,24 +154,23 @@ class Collectives:
                 add_traffic(out, PERMUTE, each, groups)
         return out
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        """One plain dict per collective."""
-        return [row.to_dict() for row in self.rows]
+    COLUMNS = (
+        "kind", "name", "axes", "network", "group_size", "payload_bytes", "wire_bytes",
+        "executions", "executions_most", "phase", "written_by", "moves", "op_name", "line",
+        "line_inferred", "parts",
+    )  # fmt: skip
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per collective. Needs pandas."""
+        """One row per collective; ``axes`` has the groups where axes are unknown. Needs pandas."""
         import pandas as pd
 
-        rows = []
-        for row in self.rows:
-            found = row.to_dict()
-            found["parts"] = len(row.parts)
-            found["axes"] = row.axes_or_groups
-            del found["groups"]
-            rows.append(found)
-        return pd.DataFrame(rows)
+        rows = [
+            row.to_dict() | {"axes": row.axes_or_groups, "parts": len(row.parts)}
+            for row in self.rows
+        ]
+        return pd.DataFrame(rows, columns=list(self.COLUMNS))
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return _text(self)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +25,16 @@ from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.slices import slices_of
 from ..base.meshes import module_mesh
 from ..base.table import NO_TARGET, per_target, table
+from ..text.results import Row, Rows
 from ..text.units import printed, size
 from .arrays import ArrayMaker, ShardedArray
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+@dataclass(frozen=True, slots=True, repr=False)
+class Transition(Row):
     """An edge along which a value changes its sharding (before partitioning)."""
 
     source: Instruction
@@ -42,9 +43,9 @@ class Transition:
     after: str
 
 
-@dataclass(frozen=True, eq=False)
-class Shardings:
-    """The value of ``cap.shardings``: parameters, then outputs, then other annotated values."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Shardings(Rows[ShardedArray]):
+    """The value of ``cap.shardings()``: parameters, then outputs, then other annotated values."""
 
     rows: tuple[ShardedArray, ...]
     transitions: tuple[Transition, ...]
@@ -55,15 +56,6 @@ class Shardings:
     #: Role → bytes on one device of arrays without an annotation; NaN before partitioning,
     #: where their placement is not known yet.
     unannotated: Mapping[str, float] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[ShardedArray]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> ShardedArray:
-        return self.rows[index]
 
     @cached_property
     def parameters(self) -> tuple[ShardedArray, ...]:
@@ -99,16 +91,12 @@ class Shardings:
             found[row.text] = found.get(row.text, 0) + 1
         return dict(sorted(found.items(), key=lambda kv: (-kv[1], kv[0])))
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        return [row.to_dict() for row in self.rows]
+    COLUMNS = (
+        "role", "name", "sharding", "global_shape", "local_shape", "element_type", "tiles",
+        "replicas", "bytes_per_device", "global_bytes",
+    )  # fmt: skip
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per array. Needs pandas."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dict())
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         if not self.rows:
             return "no shardings"
         lines = []

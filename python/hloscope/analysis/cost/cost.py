@@ -14,7 +14,7 @@ over units.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from ..base.dialects import needs_hlo
 from ..base.lines.lines import lines
 from ..base.table import per_target
 from ..comms.partitions import whose
+from ..text.results import Made, Row, Rows
 from ..text.units import duration, grid, printed, quantity, short
 from .assumptions import NEGLIGIBLE_SHARE
 from .branches import branch_ranges, slowest_branches, wire_runs
@@ -38,13 +39,13 @@ from .roofline.roofline import Roofline, model
 from .timeline import Timeline, timeline
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class InstructionCost(Row):
     """One row. Figures are for all executions of the instruction; ``runs`` is their number.
 
     NaN means unknown. ``seconds`` is modelled; ``step_seconds`` is the part during which nothing
@@ -73,14 +74,34 @@ class InstructionCost:
         """How the line was inferred if the instruction has none: "layout for `dot.89`"."""
         return lines(self.instruction.module).why(self.instruction)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Its values as plain data."""
+        i = self.instruction
+        return {
+            "instruction": i.name,
+            "opcode": i.opcode,
+            "op_name": i.op_name,
+            "runs": self.runs,
+            "flops": self.flops,
+            "transcendentals": self.transcendentals,
+            "bytes_accessed": self.bytes_accessed,
+            "intensity": self.intensity,
+            "seconds": self.seconds,
+            "step_seconds": self.step_seconds,
+            "bound": self.bound,
+            "estimated_cycles": self.estimated_cycles,
+            "line": self.line,
+            "inferred": self.inferred,
+        }
+
     @property
     def intensity(self) -> float:
         """FLOPs per byte accessed; NaN if no bytes are accessed."""
         return self.flops / self.bytes_accessed if self.bytes_accessed else float("nan")
 
 
-@dataclass(frozen=True, eq=False)
-class Cost(Counts):
+@dataclass(frozen=True, eq=False, repr=False)
+class Cost(Rows[InstructionCost], Counts):
     """What ``cap.cost()`` returns. Iterate it for rows, most expensive first; it prints as a table.
 
     Columns have one row per instruction of the module: ``flops``, ``transcendentals``,
@@ -159,13 +180,18 @@ class Cost(Counts):
         ]
         return some[np.lexsort((some, -bytes_[some], -np.nan_to_num(key[some], nan=np.inf)))]
 
-    def __len__(self) -> int:
-        return len(self._order)
+    COLUMNS = (
+        "instruction", "opcode", "op_name", "runs", "flops", "transcendentals", "bytes_accessed",
+        "intensity", "seconds", "step_seconds", "bound", "estimated_cycles", "line", "inferred",
+    )  # fmt: skip
 
-    def __iter__(self) -> Iterator[InstructionCost]:
-        return (self.row(int(n)) for n in self._order)
+    def _all(self) -> Sequence[InstructionCost]:
+        return Made(self._order.tolist(), self.row)
 
-    def to_dict(self) -> dict[str, Any]:
+    def _totals(self) -> dict[str, Any]:
+        return self.totals()
+
+    def totals(self) -> dict[str, Any]:
         """Totals as plain data: what ``summary --json`` shows."""
         out: dict[str, Any] = {
             "flops": _whole(self.total_flops),
@@ -189,33 +215,7 @@ class Cost(Counts):
                 out["modelled_seconds"] |= {"total_least": least, "total_most": most}
         return out
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per executed instruction with a cost, most expensive first. Needs pandas."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [
-                {
-                    "instruction": r.instruction.name,
-                    "opcode": r.instruction.opcode,
-                    "op_name": r.instruction.op_name,
-                    "runs": r.runs,
-                    "flops": r.flops,
-                    "transcendentals": r.transcendentals,
-                    "bytes_accessed": r.bytes_accessed,
-                    "intensity": r.intensity,
-                    "seconds": r.seconds,
-                    "step_seconds": r.step_seconds,
-                    "bound": r.bound,
-                    "estimated_cycles": r.estimated_cycles,
-                    "line": r.line,
-                    "inferred": r.inferred,
-                }
-                for r in self
-            ]
-        )
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return _text(self)
 
 

@@ -25,6 +25,7 @@ from ...hlo.opcodes import CONTROL
 from ..base.collectives.async_opcodes import wrapped
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import table
+from ..text.results import Row
 from .assumptions import FLOPS_PER_BYTE_OF_BRANCH
 from .bytes_accessed import bytes_accessed
 from .flops.flops import Work, count_work
@@ -45,8 +46,8 @@ Floats = npt.NDArray[np.float64]
 C = TypeVar("C", bound="Counts")
 
 
-@dataclass(frozen=True, slots=True)
-class XlaComparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class XlaComparison(Row):
     """One of XLA's own totals beside ours, and the parts of the difference."""
 
     quantity: str

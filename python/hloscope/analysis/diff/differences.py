@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..text.results import Row
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Delta(Row):
     """A quantity on both sides; None if it is unknown."""
 
     name: str
@@ -21,8 +23,8 @@ class Delta:
         return None if self.a is None or self.b is None else self.b - self.a
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+@dataclass(frozen=True, slots=True, repr=False)
+class Item(Row):
     """One instruction, as data."""
 
     name: str
@@ -35,8 +37,8 @@ class Item:
     inside: int = 0  # instructions of computations that only it calls
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+@dataclass(frozen=True, slots=True, repr=False)
+class Change(Row):
     """One instruction on both sides, and what differs: field → (a, b) as text."""
 
     a: Item
@@ -44,8 +46,8 @@ class Change:
     fields: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveItem:
+@dataclass(frozen=True, slots=True, repr=False)
+class CollectiveItem(Row):
     """A logical collective of one side only. Bytes per execution, wire bytes per device."""
 
     kind: str
@@ -56,8 +58,8 @@ class CollectiveItem:
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+@dataclass(frozen=True, slots=True, repr=False)
+class Place(Row):
     """A source line or a scope: its cost in each of the two programs.
 
     Seconds are modelled, per step; bytes are per device. None if unknown.

@@ -1,22 +1,23 @@
-"""``Finding`` and ``Findings``: what ``cap.findings`` is."""
+"""``Finding`` and ``Findings``: what ``cap.findings()`` is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, StackFrame
 from ...hlo.parts import printable
 from ...hlo.texts.places import whole_place
+from ..text.results import Row, Rows
 from ..text.units import duration, printed, size
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+@dataclass(frozen=True, slots=True, repr=False)
+class Finding(Row):
     """One sentence worth acting on, with its evidence. Figures are per device and step.
 
     ``seconds`` (modelled) and ``bytes`` are what is at stake, None where unknown;
@@ -92,8 +93,8 @@ _MANY = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+@dataclass(frozen=True, slots=True, repr=False)
+class Headline(Row):
     """The program in figures; None is unknown. Times are per step and device.
 
     ``mfu`` is FLOPs of matmuls and kernels over what the chip could do in that time (Chowdhery
@@ -144,24 +145,15 @@ class Headline:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """What ``cap.findings`` is: most at stake first. Iterate it for ``Finding``."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Findings(Rows[Finding]):
+    """What ``cap.findings()`` is: most at stake first. Iterate it for ``Finding``."""
 
     rows: tuple[Finding, ...]
     headline: Headline
     rules: tuple[str, ...]  # all rules
     failed: tuple[str, ...]  # rules that failed, and why
     unasked: tuple[str, ...] = ()  # rules that need the optimised program, if this one is not
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Finding:
-        return self.rows[index]
 
     def with_step(self, seconds: float) -> Findings:
         """The same findings with a measured step time in the headline."""
@@ -176,22 +168,19 @@ class Findings:
             raise ValueError(f"no rule {rule!r}; there are: {', '.join(self.rules)}")
         return tuple(f for f in self.rows if f.rule == rule)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data: the headline and one dict per finding."""
+    COLUMNS = (
+        "rule", "title", "evidence", "advice", "share", "seconds", "bytes", "bytes_of", "line",
+        "line_inferred", "code", "scope", "instructions",
+    )  # fmt: skip
+
+    def _totals(self) -> dict[str, Any]:
         return {
             "headline": self.headline.to_dict(),
-            "findings": [f.to_dict() for f in self.rows],
             "failed": list(self.failed),
             "unasked": list(self.unasked),
         }
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per finding. Needs pandas."""
-        import pandas as pd
-
-        return pd.DataFrame([f.to_dict() for f in self.rows])
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         lines = [printable(str(self.headline))]
         if not self.rows:
             asked = len(self.rules) - len(self.unasked)

@@ -6,7 +6,7 @@ instruction that calls it; what matches no instruction is kept apart and counted
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module, opcodes
 from ...hlo.texts.listed import listed
+from ..text.results import Made, Row, Rows
 from ..text.units import duration, grid, printed, short
 from .events import MeasuredEvents
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 # their events last as long as what they run, which has its own events
 _CONTAINERS = opcodes.LOOPS | opcodes.BRANCHES | {"call"}
@@ -28,8 +29,8 @@ Floats = npt.NDArray[np.float64]
 _FAR = 0.05  # share of the wall time: beyond it the sum of operations is not the time of a step
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredInstruction:
+@dataclass(frozen=True, slots=True, repr=False)
+class MeasuredInstruction(Row):
     """One row; seconds per step. ``slowest`` is the device that took longest.
 
     ``self_seconds`` leaves out what ran inside, such as the body of a while;
@@ -45,14 +46,29 @@ class MeasuredInstruction:
     slowest: int
     count: float  # events per step and device
 
+    def to_dict(self) -> dict[str, Any]:
+        """Its values as plain data."""
+        return {
+            "instruction": self.instruction.name,
+            "opcode": self.instruction.opcode,
+            "seconds": self.mean_seconds,
+            "self_seconds": self.self_seconds,
+            "flight_seconds": self.flight_seconds,
+            "least": self.least_seconds,
+            "most": self.most_seconds,
+            "slowest_device": self.slowest,
+            "spread": self.spread,
+            "count": self.count,
+        }
+
     @property
     def spread(self) -> float:
         """How much longer than the mean the slowest device takes, as a share; 0 if equal."""
         return self.most_seconds / self.mean_seconds - 1 if self.mean_seconds else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured(Rows[MeasuredInstruction]):
     """Measured seconds per step: one row per device, one column per instruction.
 
     ``flight`` is from start to done of asynchronous ops, NaN on a device that recorded none if
@@ -179,35 +195,16 @@ class Measured:
             float(self.counts[:, n].mean()),
         )
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    COLUMNS = (
+        "instruction", "opcode", "seconds", "self_seconds", "flight_seconds", "least", "most",
+        "slowest_device", "spread", "count",
+    )  # fmt: skip
 
-    def __iter__(self) -> Iterator[MeasuredInstruction]:
-        return (self.row(n) for n in self._rows)
+    def _all(self) -> Sequence[MeasuredInstruction]:
+        return Made(self._rows, self.row)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per instruction that was seen, slowest first. Needs pandas."""
-        import pandas as pd
-
-        return pd.DataFrame([self._dict(r) for r in self])
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        return [self._dict(r) for r in self]
-
-    @staticmethod
-    def _dict(r: MeasuredInstruction) -> dict[str, Any]:
-        return {
-            "instruction": r.instruction.name,
-            "opcode": r.instruction.opcode,
-            "seconds": r.mean_seconds,
-            "self_seconds": r.self_seconds,
-            "flight_seconds": r.flight_seconds,
-            "least": r.least_seconds,
-            "most": r.most_seconds,
-            "slowest_device": r.slowest,
-            "spread": r.spread,
-            "count": r.count,
-        }
+    def _totals(self) -> dict[str, Any]:
+        return self.summary()
 
     def remarks(self) -> tuple[str, ...]:
         """``notes``, and what of the trace is not in the figures; one sentence each."""
@@ -243,7 +240,7 @@ class Measured:
             "coverage": self.coverage,
         }
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         rows = [
             (
                 short(r.instruction.name),

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...hlo import Instruction, Shape, Target, opcodes, walk
+from ..text.results import Row
 from .argument_roles import MOVED
 from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT, OUTPUT, leaf_span
 
 
-@dataclass(frozen=True, slots=True)
-class Donation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Donation(Row):
     """One argument (``parameter`` of ENTRY) and how its memory is reused.
 
     ``outcome``: "aliased" (the output is in its memory), "donated, unused" (no output could take
@@ -119,8 +120,8 @@ def _name(names: list[str], index: tuple[int, ...]) -> str:
     return names[k] if k < len(names) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterCopy:
+@dataclass(frozen=True, slots=True, repr=False)
+class ParameterCopy(Row):
     """A value that is a whole parameter in another layout or type; its bytes and live range."""
 
     instruction: Instruction

@@ -20,14 +20,15 @@ from ...hlo import Instruction, Shape, opcodes, walk
 from ..base.loops.trips import trip_count
 from ..base.phases.phases import PHASES, phases
 from ..cost.runs import CallGraph, Role
+from ..text.results import Row
 from .argument_roles import moves_only
 from .liveness.liveness import Liveness
 
 ROLES = ("stacked", "read by slices", "updated", "passed through", "counter")
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+@dataclass(frozen=True, slots=True, repr=False)
+class Carry(Row):
     """One element of a loop's tuple.
 
     ``role``: "stacked" (written one slice at a time), "read by slices", "updated", "passed
@@ -60,8 +61,8 @@ class Loop:
         return sum({c.buffer: c.bytes for c in self.carries}.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Residual:
+@dataclass(frozen=True, slots=True, repr=False)
+class Residual(Row):
     """An array that one loop stacks and later loops read: stored between the passes.
 
     ``readers`` are the loops that read it. ``stored`` makes the value of each slice; its

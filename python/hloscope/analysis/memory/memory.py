@@ -44,6 +44,7 @@ from ..cost.assumptions import IMMEDIATE_ELEMENTS
 from ..cost.pause import uncollected
 from ..cost.runs import Role
 from ..grouping.scopes import scopes
+from ..text.results import Row, Rows
 from ..text.units import grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
@@ -56,13 +57,13 @@ from .liveness.values import ARGUMENT, OUTPUT, TEMP
 from .peaks import MemorySpace, allocated, assigned, heap_padding, peaks_beside_main
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class LiveValue:
+@dataclass(frozen=True, slots=True, repr=False)
+class LiveValue(Row):
     """A buffer that holds memory. Bytes include tile padding; points are schedule positions.
 
     ``home`` is the output or donated argument in whose memory it is (its name), or "".
@@ -89,6 +90,28 @@ class LiveValue:
     scope: str = ""  # "layer_0/mlp"; "" for arguments and outside all scopes
     category_source: str = "phase"  # or "data flow", "name": what decided ``category``
 
+    def to_dict(self) -> dict[str, Any]:
+        """Its values as plain data; ``memory_space`` is its number."""
+        return {
+            "name": self.name,
+            "bytes": self.bytes,
+            "category": self.category,
+            "category_source": self.category_source,
+            "kind": self.kind,
+            "phase": self.phase,
+            "shape": self.shape.dense_text,
+            "start": self.start,
+            "end": self.end,
+            "memory_space": self.memory_space,
+            "padding_bytes": self.padding_bytes,
+            "op_name": self.op_name,
+            "scope": self.scope,
+            "line": self.line,
+            "inferred": self.inferred,
+            "allocation": self.allocation,
+            "offset": self.offset,
+        }
+
     @property
     def op_name(self) -> str:
         return self.instruction.op_name
@@ -114,9 +137,9 @@ class LiveValue:
         return "" if at is None else f"{at.file}:{at.line}"
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """The value of ``cap.memory``. Iterate it for the values live at the peak, largest first."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Memory(Rows[LiveValue]):
+    """The value of ``cap.memory()``. Iterate it for the values live at the peak, largest first."""
 
     module: Module
     target: Target
@@ -358,12 +381,6 @@ class Memory:
         for b in rows[np.lexsort((rows, live.start[rows]))].tolist():
             yield self.value(b)
 
-    def __iter__(self) -> Iterator[LiveValue]:
-        return iter(self.live_at_peak)
-
-    def __len__(self) -> int:
-        return len(self.liveness.live_at(self.peak_point, self.main_spaces))
-
     @cached_property
     def by_category(self) -> dict[str, int]:
         """Bytes live at the simulated peak by category, largest first."""
@@ -411,7 +428,19 @@ class Memory:
         """Values that one loop stacks and a later one reads: what is stored for backward."""
         return find_residuals(self.liveness, self.loops)
 
-    def to_dict(self) -> dict[str, Any]:
+    COLUMNS = (
+        "name", "bytes", "category", "category_source", "kind", "phase", "shape", "start", "end",
+        "memory_space", "padding_bytes", "op_name", "scope", "line", "inferred", "allocation",
+        "offset",
+    )  # fmt: skip
+
+    def _all(self) -> tuple[LiveValue, ...]:
+        return self.live_at_peak
+
+    def _row_dict(self, row: LiveValue) -> dict[str, Any]:
+        return row.to_dict() | {"memory_space": self.space_name(row.memory_space)}
+
+    def _totals(self) -> dict[str, Any]:
         """Plain data: peaks, peak instruction, bytes by category, by line and by memory space."""
         at = self.peak_instruction
         return {
@@ -426,36 +455,7 @@ class Memory:
             "by_memory_space": {s.name: s.peak_bytes for s in self.spaces},
         }
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per value live at the simulated peak, largest first. Needs pandas."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [
-                {
-                    "name": v.name,
-                    "bytes": v.bytes,
-                    "category": v.category,
-                    "category_source": v.category_source,
-                    "kind": v.kind,
-                    "phase": v.phase,
-                    "shape": v.shape.dense_text,
-                    "start": v.start,
-                    "end": v.end,
-                    "memory_space": self.space_name(v.memory_space),
-                    "padding_bytes": v.padding_bytes,
-                    "op_name": v.op_name,
-                    "scope": v.scope,
-                    "line": v.line,
-                    "inferred": v.inferred,
-                    "allocation": v.allocation,
-                    "offset": v.offset,
-                }
-                for v in self
-            ]
-        )
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return _text(self)
 
 

@@ -24,6 +24,7 @@ from ...hlo.opcodes import LITERALS
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
 from ..cost.flops.elementwise import ELEMENTWISE
 from ..cost.runs import Role
+from ..text.results import Row
 from .limits import HEAP_PLACE_BYTES
 from .liveness.liveness import Liveness
 from .liveness.values import TEMP
@@ -35,8 +36,8 @@ _SCALAR = ELEMENTWISE | LITERALS | {"copy", "while", "parameter"}
 _PARTS = ("argument", "output", "temp")
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySpace:
+@dataclass(frozen=True, slots=True, repr=False)
+class MemorySpace(Row):
     """A memory, the most bytes that the program holds in it, and the source of that figure.
 
     ``number`` is the layout's ``S(n)``, ``name`` what it is on this platform: "HBM", "VMEM",

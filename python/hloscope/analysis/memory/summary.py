@@ -16,7 +16,7 @@ def costs(module: Module, target: Target) -> dict[str, Any]:
     """
     if module.dialect != "hlo" or module.entry is None:
         return {}
-    found = estimated(module, target).to_dict()
+    found = estimated(module, target).totals()
     keys = ("flops", "bytes_accessed", "trip_counts_unknown", "estimated_cycles")
     out = {k: found[k] for k in keys}
     out |= {k: v for k, v in found.items() if k.endswith(("_least", "_most"))}

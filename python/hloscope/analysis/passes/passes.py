@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ...hlo.collective_kinds import KINDS
 from ...hlo.snapshots import Snapshot
+from ..text.results import Rows
 from .follow import follow
 from .row import COUNTED, Pass
 from .steps import Steps
@@ -36,8 +37,8 @@ _METADATA = re.compile(r', metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
 _TABLES = re.compile(r"\n\n(?:FileNames.*?\n\n\n?)(?=%|ENTRY)", re.S)
 
 
-@dataclass(frozen=True, eq=False)
-class Passes:
+@dataclass(frozen=True, eq=False, repr=False)
+class Passes(Rows[Pass]):
     """All passes that changed the module, in order; the first row is the module before them.
 
     ``note`` says what is missing, such as passes that needed too much memory to keep.
@@ -48,16 +49,19 @@ class Passes:
     note: str = ""
     _costs: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False)
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    COLUMNS = (
+        "pipeline", "pass", *COUNTED, *(f"+{what}" for what in COUNTED)
+    )  # fmt: skip
 
-    def __iter__(self) -> Iterator[Pass]:
-        return iter(self.rows)
-
-    def __getitem__(self, key: int | str) -> Pass:
+    @overload
+    def __getitem__(self, at: int | str) -> Pass: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Pass, ...]: ...
+    def __getitem__(self, at: int | str | slice) -> Pass | tuple[Pass, ...]:
         """A pass by position, or the first one with a name. Raises ``LookupError``."""
-        if isinstance(key, int):
-            return self.rows[key]
+        if not isinstance(at, str):
+            return self.rows[at]
+        key = at
         found = [r for r in self.rows if r.name == key]
         if not found:
             names = ", ".join(dict.fromkeys(r.name for r in self.rows if r.name))
@@ -133,8 +137,12 @@ class Passes:
                 out.setdefault(name, row)
         return out
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"passes": [r.to_dict() for r in self.rows], "note": self.note}
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be worked out of the snapshots again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def _totals(self) -> dict[str, Any]:
+        return {"note": self.note}
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per pass: counts, and changes in columns named ``+instructions`` and so on."""
@@ -149,7 +157,8 @@ class Passes:
                     **{f"+{k}": v for k, v in r.change.items()},
                 }
                 for r in self.rows
-            ]
+            ],
+            columns=list(self.COLUMNS),
         )
 
     def __str__(self) -> str:

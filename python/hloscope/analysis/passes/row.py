@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..text.results import Row
+
 LAST = "after_optimizations"
 COUNTED = ("instructions", "fusions", "copies", "transposes", "collectives")
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pass(Row):
     """One pass that changed the module, and how.
 
     ``counts`` are those after it, ``change`` the differences from the pass before: instructions,

@@ -11,14 +11,15 @@ from ...hlo.origins.python_calls import PythonCall
 from ...hlo.texts.places import short_place
 from ..base.lines.frames import is_library
 from ..passes.identity.how import How
+from ..text.results import Row, Rows
 from ..text.units import printed
 
 if TYPE_CHECKING:
     from ..passes.passes import Passes
 
 
-@dataclass(frozen=True)
-class OperationOrigin:
+@dataclass(frozen=True, repr=False)
+class OperationOrigin(Row):
     """One operation that an instruction comes from; ``calls`` outermost first.
 
     ``frames`` is the Python stack of the operation, innermost first, () if it has none.
@@ -71,8 +72,8 @@ class OperationOrigin:
         }
 
 
-@dataclass(frozen=True)
-class OriginCard:
+@dataclass(frozen=True, repr=False)
+class OriginCard(Rows[OperationOrigin]):
     """What ``cap.origins(instruction)`` returns.
 
     ``made_by``: the pass in which an instruction of this name first appeared, "" if the passes
@@ -89,11 +90,19 @@ class OriginCard:
     inferred: str = ""
     agreement: float | None = None
 
-    def __len__(self) -> int:
-        return len(self.origins)
+    COLUMNS = ("operation", "opcode", "name", "calls", "source", "python")
 
-    def __getitem__(self, k: int) -> OperationOrigin:
-        return self.origins[k]
+    def _all(self) -> tuple[OperationOrigin, ...]:
+        return self.origins
+
+    def _totals(self) -> dict[str, Any]:
+        return {
+            "instruction": self.instruction.name,
+            "opcode": self.instruction.opcode,
+            "made_by": self.made_by,
+            "inferred": self.inferred,
+            "agreement": self.agreement,
+        }
 
     def __str__(self) -> str:
         made = f", named so {_when(self.made_by)}" if self.made_by else ""
@@ -115,16 +124,6 @@ class OriginCard:
         right = f", {self.agreement:.0%} of such were right" if self.agreement is not None else ""
         how = f" (inferred {self.inferred}{right})" if self.inferred else ""
         return printed([f"{head} comes from{how}", *(f"  {o}" for o in self.origins)])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "instruction": self.instruction.name,
-            "opcode": self.instruction.opcode,
-            "made_by": self.made_by,
-            "inferred": self.inferred,
-            "agreement": self.agreement,
-            "origins": [o.to_dict() for o in self.origins],
-        }
 
 
 def frames_of(stablehlo: Module) -> dict[int, tuple[StackFrame, ...]]:

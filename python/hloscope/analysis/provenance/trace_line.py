@@ -67,7 +67,7 @@ class LineTrace:
                 }
                 for i, by in zip(self.instructions, self.made_by, strict=True)
             ],
-            "fates": None if self.fates is None else self.fates.to_dict()["fates"],
+            "fates": None if self.fates is None else self.fates.to_dict()["rows"],
         }
 
     def __str__(self) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
+from ..text.results import Row, Rows, columns
 from ..text.units import UNKNOWN, duration, grid, printed, quantity, size
 
 _MOST_CALLS = 12  # runs of calls of one program that are printed
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramRow:
+@dataclass(frozen=True, slots=True, repr=False)
+class ProgramRow(Row):
     """Figures of one call of one program, on one device unless ``shapes`` says "global".
 
     ``number`` is what ``read(module=)`` takes, None if the program is only in a trace. Other
@@ -41,8 +41,8 @@ class ProgramRow:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+@dataclass(frozen=True, slots=True, repr=False)
+class Call(Row):
     """One execution of a program on the device whose calls are listed; ``start_seconds`` is since
     the start of the first call."""
 
@@ -52,8 +52,8 @@ class Call:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Programs:
+@dataclass(frozen=True, repr=False)
+class Programs(Rows[ProgramRow]):
     """What ``read_programs`` returns: ``rows`` in order of compilation, ``calls`` by their start.
 
     ``chosen`` is the row that ``read`` takes by default and ``why`` gives the reason. ``device`` is
@@ -67,15 +67,6 @@ class Programs:
     device: str = ""
     notes: tuple[str, ...] = ()
     origin: str = ""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[ProgramRow]:
-        return iter(self.rows)
-
-    def __getitem__(self, k: int) -> ProgramRow:
-        return self.rows[k]
 
     def total(self, figure: str) -> tuple[float | None, str]:
         """(sum over all calls of the trace of "flops", "bytes_accessed", "wire_bytes" or
@@ -94,14 +85,14 @@ class Programs:
             return None, ""
         return sum(known), "≥" if low else "≤" if high else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; times in seconds."""
+    COLUMNS = columns(ProgramRow)
+
+    def _totals(self) -> dict[str, Any]:
         totals = {}
         for figure in ("flops", "bytes_accessed", "wire_bytes", "seconds"):
             value, bound = self.total(figure)
             totals[figure] = {"value": value, "bound": bound}
         return {
-            "programs": [asdict(r) for r in self.rows],
             "chosen": self.chosen,
             "why": self.why,
             "totals": totals,
@@ -110,13 +101,7 @@ class Programs:
             "notes": list(self.notes),
         }
 
-    def to_pandas(self) -> Any:
-        """A DataFrame, one row per program."""
-        import pandas
-
-        return pandas.DataFrame([asdict(r) for r in self.rows])
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         ran = any(r.runs is not None for r in self.rows)
         timed = any(r.op_seconds is not None for r in self.rows)
         header = ["program", "N", "stage", "instructions", "FLOPs", "accessed", "wire", "peak"]

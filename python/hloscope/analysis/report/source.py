@@ -16,7 +16,7 @@ it serves (``base.lines``); ``inferred`` is that part of a line. What belongs to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,10 +32,11 @@ from ..cost.cost import Cost, estimated
 from ..cost.lines import cost_lines
 from ..cost.pause import uncollected
 from ..memory.memory import Memory, analysed
+from ..text.results import Row, Rows, plain
 from ..text.units import duration, grid, quantity, size
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Floats = npt.NDArray[np.float64]
 FIGURES = ("flops", "bytes_accessed", "seconds", "wire_bytes", "live_bytes")
@@ -45,8 +46,8 @@ _CALLED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+@dataclass(frozen=True, slots=True, repr=False)
+class Figures(Row):
     """Sums over instructions; ``seconds`` is 0 if no chip is known."""
 
     flops: float = 0.0
@@ -56,8 +57,8 @@ class Figures:
     live_bytes: float = 0.0  # at the simulated peak
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLine:
+@dataclass(frozen=True, slots=True, repr=False)
+class SourceLine(Row):
     """One line. ``instructions``: indices of units and makers of buffers on it."""
 
     file: str
@@ -70,10 +71,21 @@ class SourceLine:
     inferred: Figures  # the part of ``own`` from instructions without a line of their own
     instructions: tuple[int, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Its figures as plain data."""
+        return (
+            {"file": self.file, "line": self.line, "function": self.function}
+            | {"library": self.is_library}
+            | {name: getattr(self.total, name) for name in FIGURES}
+            | {f"own_{name}": getattr(self.own, name) for name in FIGURES}
+            | {f"inferred_{name}": getattr(self.inferred, name) for name in FIGURES}
+            | {"text": self.text}
+        )
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """What ``cap.source`` returns. Iterate it for the user's own lines, most expensive first."""
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Source(Rows[SourceLine]):
+    """What ``cap.source()`` returns. Iterate it for the user's own lines, most expensive first."""
 
     lines: tuple[SourceLine, ...]  # with those of libraries, in order of file and line
     unattributed: Figures  # of instructions without a line
@@ -95,12 +107,6 @@ class Source:
             x.line,
         )
 
-    def __iter__(self) -> Iterator[SourceLine]:
-        return iter(self.own_lines)
-
-    def __len__(self) -> int:
-        return len(self.own_lines)
-
     @property
     def inferred(self) -> Figures:
         """The inferred part of all ``own``."""
@@ -112,38 +118,23 @@ class Source:
         seen = dict.fromkeys(x.file for x in self.lines if not x.is_library)
         return tuple(seen | dict.fromkeys(x.file for x in self.lines))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per line, with libraries, and one without a file for what belongs to no line.
-        Needs pandas."""
-        import pandas as pd
+    COLUMNS = (
+        "file", "line", "function", "library", *FIGURES, *(f"own_{name}" for name in FIGURES),
+        *(f"inferred_{name}" for name in FIGURES), "text",
+    )  # fmt: skip
 
-        return pd.DataFrame(
-            [
-                {"file": x.file, "line": x.line, "function": x.function, "library": x.is_library}
-                | {name: getattr(x.total, name) for name in FIGURES}
-                | {f"own_{name}": getattr(x.own, name) for name in FIGURES}
-                | {f"inferred_{name}": getattr(x.inferred, name) for name in FIGURES}
-                | {"text": x.text}
-                for x in self.lines
-            ]
-            + [_no_line("library", self.unattributed) | {"text": None}]
-        )
+    def _all(self) -> tuple[SourceLine, ...]:
+        return self.own_lines
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        """One plain dict per line of the user's own code, then one for what belongs to no line.
+    def _totals(self) -> dict[str, Any]:
+        """Beside the lines: figures that no line accounts for, inferred and unknown ones."""
+        return {
+            "unattributed": plain(self.unattributed),
+            "inferred": plain(self.inferred),
+            "unknown": dict(self.unknown),
+        }
 
-        The last one has None for file, line and function.
-        """
-        rows: list[dict[str, Any]] = [
-            {"file": x.file, "line": x.line, "function": x.function}
-            | {name: getattr(x.total, name) for name in FIGURES}
-            | {f"own_{name}": getattr(x.own, name) for name in FIGURES}
-            | {f"inferred_{name}": getattr(x.inferred, name) for name in FIGURES}
-            for x in self.own_lines
-        ]
-        return [*rows, _no_line("", self.unattributed)]
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         rows = [
             (
                 short_place(x.file, x.line),

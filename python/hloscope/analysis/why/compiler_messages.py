@@ -23,6 +23,7 @@ from ...hlo.texts.places import whole_place
 from ..base.table import NO_TARGET, per_target
 from ..comms.collectives import collectives
 from ..comms.spec_text import spec_words
+from ..text.results import Row
 from .provenance_origins import line_of
 
 REMATERIALIZED = "involuntary full rematerialization"
@@ -39,8 +40,8 @@ _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerMessage:
+@dataclass(frozen=True, slots=True, repr=False)
+class CompilerMessage(Row):
     """One message. ``kind`` is '' for messages other than involuntary rematerialisation."""
 
     text: str  # as XLA wrote it

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...hlo.texts.places import whole_place
+from ..text.results import Row
 from ..text.units import printed
 from .compiler_messages import CompilerMessage
 from .provenance_origins import AxisOrigin
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+@dataclass(frozen=True, slots=True, repr=False)
+class Why(Row):
     """Why one collective exists. ``print`` shows it in a few lines; ``str`` is the same text.
 
     It holds the op before partitioning that it was made for (``op_name``, ``opcode``, ``shape``,
@@ -156,8 +157,6 @@ class Why:
         if self.by_user:
             return f"{'autodiff' if self.by_autodiff else 'by name'}{_at(self.line)}"
         return f"{self.opcode}{self._what()}{_at(self.line)}"
-
-    __repr__ = __str__
 
 
 _MOST = 12  # most lines of a card for other ops

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hlo import Module, Operation, Origin, Origins
+from ...hlo.origins.operations import Frame
 from ...hlo.origins.origins import origins_of
-from ...hlo.origins.python_calls import Frame
 from ..compat import jax_api as _compat
 from ..compat.tracing import UNNUMBERED, apart
 from .text import Chains, Cleaner
@@ -42,6 +42,10 @@ class Marked:
     operations: tuple[Operation, ...]
     salt: str
     helps: dict[int, int]  # operation → the one whose mark it carries
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the program itself, which stays in its process."""
+        return {**self.__dict__, "lowered": None}
 
     def origins(self, module: Module, chains: Sequence[Chains]) -> Origins:
         """The origins of a module's instructions from the chains in their op names."""

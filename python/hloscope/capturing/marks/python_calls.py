@@ -31,7 +31,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from ...hlo.origins.python_calls import Frame
+from ...hlo.origins.operations import Frame
 from ..compat import tracing as _compat
 
 _USERS, _BOUNDARY = 1, 2

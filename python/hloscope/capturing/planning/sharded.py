@@ -22,6 +22,7 @@ from .. import placing, topology
 from ..compat import jax_api as _compat
 from ..entry import capture
 from ..errors import CaptureError
+from ..program import Program
 
 Spec = tuple[Any, ...]
 
@@ -298,7 +299,8 @@ def measure(cap: Capture, runs: int = 8, warm_up: int = 2) -> list[float]:
     Arguments are zeros, made again before each run. Raises ``CaptureError`` for
     a program of a topology, and what the program itself raises.
     """
-    compiled = cap._run
+    program = cap.for_hosts.program
+    compiled = program.compiled if isinstance(program, Program) else None
     if compiled is None:
         raise CaptureError("only a program captured in this process can run")
     shardings = compiled.input_shardings

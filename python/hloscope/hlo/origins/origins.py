@@ -16,41 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from .python_calls import Frame, PythonCalls, python_calls
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation of the StableHLO program, numbered in printed order.
-
-    ``opcode`` is MLIR's name without its dialect where that is StableHLO's: ``dot_general``,
-    ``func.call``. ``name`` is its op name, '' if it has none. ``owner`` is the operation
-    whose region it is in, -1 for none; ``callee`` the function that a call names;
-    ``frames`` the Python frames it was traced under, outermost first, () where unknown.
-    """
-
-    number: int
-    opcode: str
-    name: str = ""
-    function: str = "main"
-    owner: int = -1
-    callee: str = ""
-    frames: tuple[Frame, ...] = field(default=(), repr=False)
-
-    @property
-    def is_call(self) -> bool:
-        return bool(self.callee)
-
-    def __str__(self) -> str:
-        return f"{self.opcode} ({self.name})" if self.name else self.opcode
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """An operation, and the calls through which the program reaches it, outermost first."""
-
-    operation: int
-    calls: tuple[int, ...] = ()
+from .operations import Operation, Origin
+from .python_calls import PythonCalls, python_calls
 
 
 @dataclass(frozen=True, eq=False)

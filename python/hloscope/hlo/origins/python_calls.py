@@ -14,33 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from ..texts.places import is_library
-
-if TYPE_CHECKING:
-    from .origins import Operation, Origin
+from .operations import Frame, Operation, Origin
 
 # Calls within calls multiply: operations beyond this limit get no calls.
 _MOST_CALLS = 200_000
 _NO_CALL = re.compile(r"<(?:module|listcomp|genexpr|dictcomp|setcomp)>$")
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A Python frame on the stack while tracing; the same ``number`` is the same frame.
-
-    ``function`` is "" for a call of jax's own, which only separates uses. ``begins`` is the
-    line of its definition, ``called_at`` the line of the call in the caller, ``column`` where
-    in its line the function begins, which separates two lambdas on one line.
-    """
-
-    number: int
-    function: str = ""
-    file: str = ""
-    begins: int = 0
-    called_at: int = 0
-    column: int = 0
 
 
 @dataclass(frozen=True, slots=True)

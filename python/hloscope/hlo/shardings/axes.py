@@ -24,7 +24,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..target import Mesh
+from ..mesh import Mesh
 from .mesh_text import Array, AxisRef, parse_axis_ref
 
 _AXIS_LIST = re.compile(r"\{([^}]*)\}")

@@ -24,8 +24,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from ..collective_kinds import KINDS
+from ..mesh import Mesh
 from ..module import Instruction, Module
-from ..target import Mesh, Target
+from ..target import Target
 from .axes import axis_groups, group_axes
 from .mesh_text import Array, AxisRef, mesh_from_text, parse_iota
 from .shardy import header_meshes

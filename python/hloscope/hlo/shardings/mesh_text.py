@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..target import Mesh
+from ..mesh import Mesh
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..mesh import Mesh
 from ..shape import Shape
-from ..target import Mesh
 from .axes import arrange, tile_axes
 from .mesh_text import Array, AxisRef
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..mesh import Mesh
 from ..shape import split_top
-from ..target import Mesh
 from ..texts.regex import regex
 from .mesh_text import AxisRef, mesh_from_text, parse_axis_ref, parse_iota
 from .sharding import Sharding, from_axes

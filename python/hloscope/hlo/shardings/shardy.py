@@ -10,15 +10,11 @@ StableHLO has them as attributes, HLO before partitioning as frontend attributes
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
-from typing import TYPE_CHECKING
 
+from ..mesh import Mesh
 from ..parts import unescape
-from ..target import Mesh
 from ..texts.regex import regex
 from .mesh_text import mesh_from_text
-
-if TYPE_CHECKING:
-    from ..module import Module
 
 _MESH = regex(
     r"@?([\w.$\-]+|\"[^\"]*\")\s*=\s*(?:#sdy\.mesh)?\s*<\[([^\[\]]*)\](?:,\s*device_ids=\[([\d,\s]*)\])?>"
@@ -64,10 +60,13 @@ def header_meshes(attributes: MappingType[str, str]) -> dict[str, str]:
 _FRONTEND = regex(r'xla\.sdy\.sharding="((?:[^"\\]|\\.)*)"')
 
 
-def of_frontend(attributes: str, module: Module) -> str | None:
-    """``xla.sdy.sharding`` of an instruction's frontend attributes in XLA's named form."""
+def of_frontend(attributes: str, header: MappingType[str, str]) -> str | None:
+    """``xla.sdy.sharding`` of an instruction's frontend attributes in XLA's named form.
+
+    ``header``: the module's attributes, which name its meshes.
+    """
     m = _FRONTEND.search(attributes)
-    return None if m is None else named_form(unescape(m[1]), header_meshes(module.attributes))
+    return None if m is None else named_form(unescape(m[1]), header_meshes(header))
 
 
 def named_mesh(attributes: MappingType[str, str], count: int) -> Mesh | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..target import Mesh
+from ..mesh import Mesh
 from .sharding import Sharding
 
 Spec = tuple[tuple[str, ...], ...]  # mesh axes of each dimension

@@ -8,13 +8,10 @@ Operands are printed without their types, as today's XLA does, and shapes with l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from ..module import Computation, Instruction, Module
 from ..parts import FrameTable, escape
 from ..shape import Shape
-
-if TYPE_CHECKING:
-    from ..module import Computation, Instruction, Module
 
 _LITERALS = ("parameter", "constant")
 # Header attributes in XLA's order; others follow as they were read.
@@ -102,3 +99,6 @@ def shape_text(shape: Shape, layout: bool = True) -> str:
 
 def _joined(parts: list[str]) -> str:
     return ", ".join(p if not k or k % 5 else f"/*index={k}*/{p}" for k, p in enumerate(parts))
+
+
+Module.printed = to_text

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...analysis.text.units import duration, printed, size
 from ...api.capture import Capture
+from ...api.hosts import written
 from ...show.pages.front_end import Answers
-from ...show.pages.page import mimebundle, save
+from ...show.pages.page import mimebundle, page
 from ...show.pages.words import columns
 from ..running.candidate_figures import COSTS, CandidateFigures
 from .space import Spec, canonical, quoted, spec_code
@@ -21,7 +22,7 @@ from .space import Spec, canonical, quoted, spec_code
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...analysis.diff.result import Diff
+    from ...api.compared import Comparison
 
 # Candidates that ``print`` shows, and that a page lists: more make it slow to open.
 PRINTED = 12
@@ -168,9 +169,9 @@ class Search:
             self._opened[c.number] = self._open(c)
         return self._opened[c.number]
 
-    def diff(self, a: Candidate | int, b: Candidate | int) -> Diff:
+    def diff(self, a: Candidate | int, b: Candidate | int) -> Comparison:
         """The differences between the programs of two candidates."""
-        from ...analysis.diff.diff import diff
+        from ...api.compared import diff
 
         return diff(self.capture(a), self.capture(b))
 
@@ -257,16 +258,21 @@ class Search:
 
         return pd.DataFrame(self.rows())
 
-    def to_html(self, path: str | Path | None = None, *, pages: int = 0) -> str | Path:
-        """One offline page. Writes ``path`` and returns it, or returns the page.
+    def html(self) -> str:
+        """One offline page, as text."""
+        return self._page({})
 
-        ``pages``: that many of the best get pages of their own beside ``path``, which the table
-        links to. Raises ``ValueError`` for pages without a path.
+    def _page(self, links: dict[int, str]) -> str:
+        return page(self.title, search_data(self, links), repr(self))
+
+    def to_html(self, path: str | Path, *, pages: int = 0) -> Path:
+        """Writes ``html`` to ``path`` and returns the path.
+
+        ``pages``: that many of the best get pages of their own beside it, which the table links
+        to.
         """
         links: dict[int, str] = {}
         if pages:
-            if path is None:
-                raise ValueError("pages=… are written beside the page: give a path")
             at = Path(path)
             folder = at.with_name(at.stem + "-candidates")
             folder.mkdir(exist_ok=True)
@@ -274,7 +280,7 @@ class Search:
                 name = f"candidate-{c.number}.html"
                 self.capture(c).to_html(folder / name)
                 links[c.number] = f"{folder.name}/{name}"
-        return save(self.title, search_data(self, links), repr(self), path)
+        return written(path, self._page(links))
 
     @property
     def title(self) -> str:
@@ -453,9 +459,9 @@ def answer(s: Search) -> Answers:
     def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
         ids = [int(i) for i in values.get("ids", ())]
         if what == "open" and len(ids) == 1:
-            return {"html": str(s.capture(ids[0]).to_html())}
+            return {"html": s.capture(ids[0]).html()}
         if what == "diff" and len(ids) == 2:
-            return {"html": str(s.diff(*ids).to_html())}
+            return {"html": s.diff(*ids).html()}
         raise ValueError("select one candidate to open it, two to compare them")
 
     return answers

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...api.capture import Capture
+from ...hlo.mesh import mesh_axes
 from ...processes.worker import close_all
 from ..running.candidate_figures import COSTS, CandidateFigures, from_plain
 from ..running.compiling import environment, evaluate
@@ -273,6 +274,8 @@ def _meshes(mesh: Any, topology: str | None) -> list[dict[str, int]]:
     given = list(mesh) if isinstance(mesh, (list, tuple)) else [mesh]
     out = []
     for one in given:
+        if isinstance(one, str):
+            one = mesh_axes(one)
         axes = one if isinstance(one, Mapping) else getattr(one, "shape", None)
         if not isinstance(axes, Mapping) or not axes:
             raise ValueError(f'a mesh is axis sizes such as {{"data": 8}}, not {one!r}')

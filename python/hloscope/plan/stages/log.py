@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...analysis.text.units import printed
+from ...api.hosts import written
 from ...readers.alpa_log import Chosen, Interval, Parsed, Profile, config_names, parse
-from ...show.pages.page import mimebundle, save
+from ...show.pages.page import mimebundle, page
 from .choices import Choice, objective
 from .plan import StagePlan, answer, make_plan, sections, text
 from .solver import Solution
@@ -186,9 +187,13 @@ class StageLog:
 
         return pd.DataFrame(self._plain())
 
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """One offline page. Writes ``path`` and returns it, or returns the page."""
-        return save(self.title, log_data(self), repr(self), path)
+    def html(self) -> str:
+        """One offline page, as text."""
+        return page(self.title, log_data(self), repr(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
 
     @property
     def title(self) -> str:

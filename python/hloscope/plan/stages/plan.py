@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...analysis.text.units import duration, printed, size
+from ...api.hosts import written
 from ...readers.alpa_log import Interval
 from ...show.pages.front_end import Answers
-from ...show.pages.page import mimebundle, save
+from ...show.pages.page import mimebundle, page
 from ...show.pages.words import columns
 from .choices import Choice, exactly, objective
 from .schedules import KINDS, Schedule, schedule
@@ -169,9 +170,13 @@ class StagePlan:
 
         return pd.DataFrame([_choice_dict(c) for c in self.choices])
 
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """One offline page: matrix, pipeline, schedules. Writes ``path``, or returns the page."""
-        return save("Pipeline stages", stage_data(self), repr(self), path)
+    def html(self) -> str:
+        """One offline page, as text."""
+        return page("Pipeline stages", stage_data(self), repr(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
 
     def __repr__(self) -> str:
         return text(self)

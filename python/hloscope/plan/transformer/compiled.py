@@ -19,6 +19,7 @@ import numpy as np
 
 from ...analysis.text.units import quantity, size
 from ...api.capture import Capture
+from ...api.hosts import written
 from ...hlo import opcodes, walk
 from ...show.pages.words import columns
 from .lines import ComparedLine
@@ -64,11 +65,15 @@ class Compared:
 
         return pd.DataFrame(self.to_dict()["lines"])
 
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """One offline page. Writes ``path`` and returns it, or returns the page."""
-        from ...show.pages.page import save
+    def html(self) -> str:
+        """One offline page, as text."""
+        from ...show.pages.page import page
 
-        return save("Formulas and program", self._view(), repr(self), path)
+        return page("Formulas and program", self._view(), repr(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
 
     def _view(self) -> dict[str, Any]:
         from .explorer import facts

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ...api.hosts import written
 from .meshes import best_meshes, mesh_label
 from .model import MEMORY_PARTS, TIME_PARTS, AnalyticModel
 from .text import table_rows
@@ -67,11 +68,15 @@ class Explorer:
             {"type": "facts", "rows": facts(m)}, explorer, _bars(m), _layers(m),
         ]}  # fmt: skip
 
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """One offline page. Writes ``path`` and returns it, or returns the page."""
-        from ...show.pages.page import save
+    def html(self) -> str:
+        """One offline page, as text."""
+        from ...show.pages.page import page
 
-        return save("AnalyticModel", self.view, repr(self.model), path)
+        return page("AnalyticModel", self.view, repr(self.model))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
 
     def __repr__(self) -> str:
         return repr(self.model)

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+from ...hlo.mesh import mesh_axes
 from . import blocks, layers, volumes
 from .layers import Exchange, Layer
 from .rates import Rates
@@ -197,7 +198,8 @@ def changed(base: Sizes, given: Mapping[str, Any]) -> Sizes:
     """Sizes with others in place, as ``transformer`` takes them. Raises ``ValueError``."""
     changes = dict(given)
     if "mesh" in changes:
-        mesh = dict(changes.pop("mesh"))
+        mesh = changes.pop("mesh")
+        mesh = mesh_axes(mesh) if isinstance(mesh, str) else dict(mesh)
         tensor = mesh.pop("tensor", 1)
         tensor = tuple(tensor) if isinstance(tensor, Sequence) else (tensor,)
         changes |= {"mesh": mesh, "tensor": tensor}

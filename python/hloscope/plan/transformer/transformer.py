@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...api.hosts import written
 from ...hardware import Hardware
 from .compiled import Compared, compare
 from .explorer import Explorer, explorer
@@ -93,9 +94,13 @@ class Transformer(AnalyticModel):
 
         return pd.DataFrame(self.rows())
 
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """The explorer as one offline page. Writes ``path`` and returns it, or the page."""
-        return self.explore().to_html(path)
+    def html(self) -> str:
+        """The explorer as one offline page, as text."""
+        return self.explore().html()
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
 
     def __repr__(self) -> str:
         return text(self)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ...hlo import Module
@@ -80,33 +81,32 @@ def read_passes(
         step = pass_of(entry.stage)
         assert entry.path is not None
         assert step is not None
-        found.append(_snapshot(entry.path, data, *step))
+        file = _DumpFile(entry.path, data)
+        size = entry.path.stat().st_size
+        found.append(Snapshot(*step, size, file.text, file.module))
     return tuple(found)
 
 
-def _snapshot(
-    path: Path,
-    data: Callable[[Path], bytes],
-    number: int,
-    pipeline: str,
-    passed: str,
-    upcoming: str,
-) -> Snapshot:
-    def content() -> bytes:
-        try:
-            return data(path)
-        except OSError as e:
-            raise ReadError(f"cannot read {path}: {e.strerror or e}") from None
+@dataclass(frozen=True)
+class _DumpFile:
+    """One file of a dump, read by ``data``; a class, so that snapshots can be pickled."""
 
-    def module() -> Module:
+    path: Path
+    data: Callable[[Path], bytes]
+
+    def content(self) -> bytes:
+        try:
+            return self.data(self.path)
+        except OSError as e:
+            raise ReadError(f"cannot read {self.path}: {e.strerror or e}") from None
+
+    def module(self) -> Module:
         from .. import read_modules
 
-        return read_modules(content(), path.name)[0]
+        return read_modules(self.content(), self.path.name)[0]
 
-    def text() -> str:
-        if path.suffix in (".txt", ".hlo"):
+    def text(self) -> str:
+        if self.path.suffix in (".txt", ".hlo"):
             # line ends as when a file is read as text
-            return io.TextIOWrapper(io.BytesIO(content()), "utf-8", "replace").read()
-        return module().text
-
-    return Snapshot(number, pipeline, passed, upcoming, path.stat().st_size, text, module)
+            return io.TextIOWrapper(io.BytesIO(self.content()), "utf-8", "replace").read()
+        return self.module().text

@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ...analysis.diff.text import text
-    from ..pages.compared import diff
+    from ...api.compared import diff
 
     sides = [
         load(argparse.Namespace(file=file, module=module, stage=stage))
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(json.dumps(found.to_dict(), indent=2), None)
     elif arguments.html:
-        write(str(found.to_html()), arguments.html)
+        write(found.html(), arguments.html)
     else:
         write(text(found, max(0, arguments.limit)), None, _style)
     return 1 if found else 0

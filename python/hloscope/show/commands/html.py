@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from ..terminal import working
+from ..text import is_large
 from .shared import CommandError, add_output, add_source, add_timing, load, write
 
 NAME = "html"
@@ -34,9 +35,9 @@ def run(arguments: argparse.Namespace) -> None:
             f"{arguments.file} holds no passes: give a folder dumped with "
             "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"
         )
-    large = capture.is_large
+    large = is_large(capture)
     with working("working out cost, memory and collectives …" if large else ""):
-        page = str(capture.to_html(passes=arguments.passes))
+        page = capture.html(passes=arguments.passes)
     write(page, output)
     if arguments.passes:
         print(_told(page), file=sys.stderr)

@@ -24,9 +24,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from ...view.schema import joined
+    from .. import blocks
 
     capture = load(arguments)
-    header, columns = joined(capture.view_bytes, capture.analyses_bytes)
+    header, columns = joined(blocks.view(capture), blocks.analyses(capture))
     header.pop("columns")
     strings = columns.pop("strings")
     tables = {name: _plain(values) for name, values in columns.items()}

@@ -10,7 +10,7 @@ import webbrowser
 from pathlib import Path
 
 from ..terminal import working
-from ..text import summary_text
+from ..text import is_large, summary_text
 from .shared import add_source, add_timing, load, write
 
 NAME = "open"
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     name = re.sub(r"[^\w.-]+", "_", capture.title)[:60] or "module"
     folder = Path(tempfile.mkdtemp(prefix="hloscope-"))
     path = folder / f"{name}.html"
-    large = capture.is_large
+    large = is_large(capture)
     with working("working out cost, memory and collectives …" if large else ""):
         capture.to_html(path)
     write(str(path), None)

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise CommandError(reason(error)) from error
     if arguments.json:
         whole = found.to_dict()
-        for row, cost in zip(whole["passes"], costs, strict=False):
+        for row, cost in zip(whole["rows"], costs, strict=False):
             row.update(cost)
         whole["identity"] = None if identity is None else identity.to_dict()
         write(json.dumps(whole, indent=2), arguments.output)

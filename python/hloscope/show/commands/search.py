@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.code:
             text = found.code()
         elif arguments.html:
-            text = str(found.to_html())
+            text = found.html()
         elif arguments.json:
             text = json.dumps(found.to_dict(), indent=2)
         else:

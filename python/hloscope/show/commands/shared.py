@@ -70,7 +70,7 @@ def add_picture(parser: argparse.ArgumentParser) -> None:
 def load(arguments: argparse.Namespace) -> Capture:
     """Reads FILE as the options say. Raises ``CommandError``."""
     source = content(arguments.file)
-    from ...api.read import read
+    from ...api.read import StageLogGiven, read
     from ...readers.entries import name_or_number
 
     try:
@@ -82,14 +82,14 @@ def load(arguments: argparse.Namespace) -> Capture:
                 hardware=getattr(arguments, "hardware", None),
                 profile=getattr(arguments, "profile", None),
             )
-    except (ValueError, LookupError, OSError) as error:
-        raise CommandError(reason(error)) from error
-    if type(found).__name__ == "StageLog":
+    except StageLogGiven as error:
         raise CommandError(
             f"{arguments.file} is a log of pipeline stages: hloscope stages {arguments.file}"
-        )
+        ) from error
+    except (ValueError, LookupError, OSError) as error:
+        raise CommandError(reason(error)) from error
     if isinstance(source, bytes):
-        found.origin = "stdin"
+        found.file = "stdin"
     return found
 
 

@@ -25,17 +25,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from dataclasses import replace
 
-    from ...api.capture import Capture
-    from ...api.read import read
+    from ...plan.stages.read import read_stage_log
 
     try:
-        log = read(content(arguments.file))
-        if isinstance(log, Capture):
-            raise CommandError(f"{arguments.file} holds a program: hloscope open shows it")
+        log = read_stage_log(content(arguments.file))
         if arguments.microbatches is not None:
             log = replace(log, microbatches=arguments.microbatches)
         if arguments.html:
-            text = str(log.to_html())
+            text = log.html()
         elif arguments.json:
             found = log.to_dict()
             if log.microbatches is not None:

@@ -25,11 +25,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     capture = load(arguments)
     try:
-        passes = capture.passes if capture._snapshots is not None else None
+        passes = capture.passes() if capture.has_passes else None
         fates = None
         if passes is not None:
             with contextlib.suppress(LookupError):  # the line may have instructions even so
-                fates = capture.fate(arguments.line)
+                fates = capture.fates(arguments.line)
         found = trace_line(capture.module, arguments.line, passes, fates)
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error

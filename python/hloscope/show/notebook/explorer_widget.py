@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from .. import blocks
 from ..static import widget_module
+from ..text import is_large
 from .pass_job import PassJobs
 
 if TYPE_CHECKING:
@@ -16,13 +18,13 @@ if TYPE_CHECKING:
 
 def _at_once(capture: Capture) -> bytes:
     """Analyses that are quick are sent with the View, so that they need no idle kernel."""
-    return b"" if capture.is_large else capture.analyses_bytes
+    return b"" if is_large(capture) else blocks.analyses(capture)
 
 
 def _of_passes(capture: Capture) -> str:
     if not capture.has_passes:
         return ""
-    return "kept" if capture.passes_at_hand else "compile"
+    return "compile" if capture.for_hosts.passes_compile else "kept"
 
 
 class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
@@ -44,10 +46,10 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         self._capture = capture
         super().__init__(
             _esm=widget_module("explorer"),
-            _view=capture.view_bytes,
+            _view=blocks.view(capture),
             _analyses=_at_once(capture),
             _options=options,
-            _place=capture._place,
+            _place=capture.for_hosts.place,
             _bookmarks=list(capture.bookmarks),
             _passes=_of_passes(capture),
             selection={"kind": "none", "index": -1, "name": ""},
@@ -61,7 +63,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         if change["name"] == "_bookmarks":
             self._capture.bookmarks = list(change["new"])
         else:
-            self._capture._place = change["new"]
+            self._capture.for_hosts.place = change["new"]
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
@@ -77,7 +79,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             return
         reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}
         try:
-            found: bytes = getattr(self._capture, f"{kind}_bytes")
+            found = blocks.BLOCKS[kind](self._capture)
             self.send(reply, [found])
         except Exception as error:
             message = f"{type(error).__name__}: {error}"

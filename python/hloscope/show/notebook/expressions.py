@@ -10,11 +10,14 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from ...api.capture import Capture
+
+if TYPE_CHECKING:
+    from ...plan.stages.log import StageLog
 
 FILE_NAME = "<%hlo>"
 
@@ -63,10 +66,10 @@ def from_cell(cell: str, shell: Any) -> Source:
     return _source(last.value, ast.unparse(last), name, shell)
 
 
-def capture(source: Source, options: dict[str, Any]) -> Capture:
+def capture(source: Source, options: dict[str, Any]) -> Capture | StageLog:
     """Captures or reads the source; options that do not apply to it are refused."""
     __tracebackhide__ = True
-    from ...api.read import read
+    from ...api.read import StageLogGiven, read
     from ...readers import ReadError
 
     if not source.is_call and isinstance(source.value, str | Path):
@@ -77,16 +80,20 @@ def capture(source: Source, options: dict[str, Any]) -> Capture:
         wanted = {k: options[k] for k in ("module", "stage", "hardware") if k in options}
         try:
             found = read(source.value, **wanted)
+        except StageLogGiven:
+            from ...plan.stages.read import read_stage_log
+
+            return read_stage_log(source.value)  # it shows itself
         except (ReadError, OSError) as error:
             raise UsageError(f"%hlo: {error}") from None
-        if wants_passes and isinstance(found, Capture) and not found.has_passes:
+        if wants_passes and not found.has_passes:
             raise UsageError(
                 f"%hlo: {source.text} holds no passes; give a folder dumped with "
                 "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*"
             )
     else:
         found = _live(source, options)
-    if options.get("title") and isinstance(found, Capture):
+    if options.get("title"):
         found.title = options["title"]
     return found
 

@@ -22,6 +22,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...api.capture import STAGES, Capture
 from ...hardware.platforms import choose_cpu_before_jax
+from ...hlo.mesh import mesh_axes
 from ...readers.entries import name_or_number
 from . import expressions
 
@@ -210,13 +211,10 @@ def parse_mesh(text: str | None) -> dict[str, int] | None:
     """``data=16,model=16`` → {"data": 16, "model": 16}."""
     if text is None:
         return None
-    axes: dict[str, int] = {}
-    for part in text.split(","):
-        axis, _, size = part.partition("=")
-        if not axis.strip().isidentifier() or not size.strip().isdecimal():
-            raise UsageError(f"%hlo --mesh is axis=size pairs such as data=4,model=2, not {text!r}")
-        axes[axis.strip()] = int(size)
-    return axes
+    try:
+        return mesh_axes(text)
+    except ValueError as error:
+        raise UsageError(f"%hlo --mesh: {error}") from None
 
 
 def _chip(name: str | None) -> str | None:

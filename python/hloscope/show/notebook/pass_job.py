@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import blocks
+
 if TYPE_CHECKING:
     from ...api.capture import Capture
 
@@ -79,10 +81,10 @@ class PassJobs:
                     {"kind": "progress", "id": name, "done": done, "of": of, "words": words}, []
                 )
 
-        if not capture.passes_at_hand:
+        if capture.for_hosts.passes_compile:
             tell(0, 0, "Compiling once more, to see every pass")
-        passes = capture.load_passes(lambda done, of: tell(done, of, "Comparing the passes"))
-        block = capture.passes_bytes(lambda done, of: tell(done, of, "Following instructions"))
+        passes = capture.passes(lambda done, of: tell(done, of, "Comparing the passes"))
+        block = blocks.passes(capture, lambda done, of: tell(done, of, "Following instructions"))
         tell(len(passes), len(passes), "")
         self._send({"kind": "passes", "id": name}, [block])
         for row in passes.rows:

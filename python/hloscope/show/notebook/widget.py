@@ -37,11 +37,11 @@ def mimebundle(capture: Capture) -> tuple[dict[str, Any], dict[str, Any]]:
     """(data, metadata) for ``_repr_mimebundle_``; without a front end or anywidget, no widget."""
     from ..html import frame
     from ..shown import mark
-    from ..text import summary_text
+    from ..text import quick_summary, summary_text
     from .hosts import allow_widgets_in_colab
 
     data: dict[str, Any] = {
-        "text/plain": summary_text(capture, capture.quick_summary),
+        "text/plain": summary_text(capture, quick_summary(capture)),
         "text/html": frame(
             capture,
             height_px=capture.display.get("height", 640),

@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import fields
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...analysis.base.captured import Captured
-from ...analysis.diff.diff import compare
 from ...analysis.diff.page import STYLE, tables
 from ...analysis.diff.page import page as tables_page
-from ...analysis.diff.result import Diff
+from ...api.compared import Comparison
 from ...view import build_analyses, build_text, build_view
 from ..html import LOADER, block, csp_hash
 from ..static import page_script
@@ -61,49 +58,6 @@ white-space:nowrap;border-bottom:1px solid var(--line);background:var(--card)}
 """
 
 
-class Comparison(Diff):
-    """What ``hs.diff`` returns; true when the programs differ. Prints as text, displays itself.
-
-    A ``Diff`` that keeps both programs: ``show()`` and ``to_html`` show them as pictures, side
-    by side, with boxes matched and changes coloured.
-    """
-
-    __slots__ = ("_sides",)
-    _sides: tuple[Captured, Captured, tuple[tuple[int, int], ...]]
-
-    def to_html(self, path: str | Path | None = None) -> str | Path:
-        """One offline page. Writes ``path`` and returns it, or returns the page."""
-        text = page(self)
-        if path is None:
-            return text
-        Path(path).write_text(text, encoding="utf-8")
-        return Path(path)
-
-    def show(self, *, height: int = 760) -> None:
-        """Shows both pictures as this cell's output. ``height``: CSS pixels.
-
-        Raises ``ImportError`` without IPython.
-        """
-        from IPython.display import display
-
-        display({"text/html": frame(self, height), "text/plain": repr(self)}, raw=True)  # type: ignore[no-untyped-call]
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": repr(self), "text/html": frame(self, 760)}
-
-
-def diff(a: Captured, b: Captured) -> Diff:
-    """Compares two captures by structure, whatever the names of their instructions.
-
-    >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
-    >>> hs.diff(before, after).show()  # two pictures, what changed in colour
-    """
-    found, pairs = compare(a, b)
-    made = Comparison(**{f.name: getattr(found, f.name) for f in fields(Diff)})
-    object.__setattr__(made, "_sides", (a, b, pairs))
-    return made
-
-
 def frame(made: Comparison, height: int) -> str:
     """The page in a sandboxed frame, for a notebook; its tables alone if it is too large."""
     inner = page(made)
@@ -118,11 +72,9 @@ def frame(made: Comparison, height: int) -> str:
     )
 
 
-def page(made: Diff) -> str:
+def page(made: Comparison) -> str:
     """Tables and pictures; the tables alone where there is no View or it is too large."""
-    if not isinstance(made, Comparison):
-        return tables_page(made)
-    a, b, pairs = made._sides
+    a, b, pairs = made.sides
     sizes = [len(p.module.instructions) for p in (a, b)]
     if sum(sizes) > LIMIT or not all(sizes):
         return tables_page(made)

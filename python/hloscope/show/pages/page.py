@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from ..notebook.widget import WIDGET, someone_is_there
@@ -49,15 +48,6 @@ def page(title: str, view: Mapping[str, Any], text: str) -> str:
             f"<script>{code}</script></body></html>\n",
         ]
     )
-
-
-def save(title: str, view: Mapping[str, Any], text: str, path: str | Path | None) -> str | Path:
-    """Writes the page to ``path`` and returns it, or returns the page."""
-    made = page(title, view, text)
-    if path is None:
-        return made
-    Path(path).write_text(made, encoding="utf-8")
-    return Path(path)
 
 
 def mimebundle(

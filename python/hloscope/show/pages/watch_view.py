@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...hlo.texts.places import short_line
-from .page import mimebundle
+from .page import mimebundle, page
 
 if TYPE_CHECKING:
     from .front_end import Answers
@@ -89,15 +89,20 @@ def answer(seen: Any) -> Answers:
     def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
         ids = [int(i) for i in values.get("ids", ())]
         if what == "open" and len(ids) == 1:
-            return {"html": str(seen[ids[0]].capture().to_html())}
+            return {"html": seen[ids[0]].capture().html()}
         if what == "diff" and len(ids) == 2:
-            from ...analysis.diff.diff import diff
+            from ...api.compared import diff
 
             before, after = (seen[k].capture() for k in ids)
-            return {"html": str(diff(before, after).to_html())}
+            return {"html": diff(before, after).html()}
         raise ValueError("select one compile to open it, two to compare them")
 
     return answers
+
+
+def page_of(seen: Any) -> str:
+    """The page of a ``Watched``, as text."""
+    return page(TITLE, watch_data(seen), str(seen))
 
 
 def bundle(seen: Any) -> tuple[dict[str, Any], dict[str, Any]]:

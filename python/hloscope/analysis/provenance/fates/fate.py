@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ....hlo import Instruction, Operation, opcodes, walk
 from ....hlo.texts.listed import listed
+from ...text.results import Row, Rows
 from ...text.units import printed
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 _OPCODES = {
     "dot_general": "dot", "broadcast_in_dim": "broadcast", "case": "conditional",
@@ -102,8 +103,8 @@ class Named:
         return f"{self.opcode} %{self.name}"
 
 
-@dataclass(frozen=True)
-class Fate:
+@dataclass(frozen=True, repr=False)
+class Fate(Row):
     """What happened to one operation.
 
     ``instructions`` of the optimised program do its work, ``into`` are the fusions around
@@ -242,8 +243,8 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Fates:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fates(Rows[Fate]):
     """The fate of each operation, by its number. Iterate it, or look one up.
 
     ``inferred``: the operations were not marked; they are the instructions of the first dump,
@@ -253,30 +254,18 @@ class Fates:
     rows: tuple[Fate, ...] = field(repr=False)
     inferred: bool = False
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Fate]:
-        return iter(self.rows)
-
-    def __getitem__(self, number: int) -> Fate:
-        return self.rows[number]
-
     @property
     def counts(self) -> dict[str, int]:
         """How many operations have each fate; adds up to ``len(self)``."""
         found = Counter(r.kind for r in self.rows)
         return {str(k): found[k] for k in FateKind if found[k]}
 
-    def to_dict(self) -> dict[str, Any]:
-        fates = [r.to_dict() for r in self.rows]
-        return {"inferred": self.inferred, "counts": self.counts, "fates": fates}
+    COLUMNS = (
+        "operation", "opcode", "name", "fate", "pass", "instructions", "into", "with", "sentence",
+    )  # fmt: skip
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row per operation."""
-        import pandas
-
-        return pandas.DataFrame([r.to_dict() for r in self.rows])
+    def _totals(self) -> dict[str, Any]:
+        return {"inferred": self.inferred, "counts": self.counts}
 
     def __str__(self) -> str:
         counted = ", ".join(f"{n:,} {kind}" for kind, n in self.counts.items())

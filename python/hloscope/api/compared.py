@@ -1,0 +1,70 @@
+"""``hs.diff``: two captures compared, with both kept for pictures."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..analysis.base.captured import Captured
+from ..analysis.diff.diff import compare
+from ..analysis.diff.result import Diff
+from .hosts import host, written
+
+# CSS pixels of a comparison in a notebook.
+HEIGHT = 760
+
+
+class Comparison(Diff):
+    """The result of ``hs.diff``; true when the programs differ. Prints as text, displays itself.
+
+    It keeps both programs: ``show()`` and ``html`` show them as pictures, side by side, with
+    boxes matched and changes coloured. ``sides``: both programs, and the indices of the
+    instructions that correspond.
+    """
+
+    __slots__ = ("sides",)
+    sides: tuple[Captured, Captured, tuple[tuple[int, int], ...]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {f.name: getattr(self, f.name) for f in fields(Diff)}
+        return _comparison, (values, self.sides)
+
+    def html(self) -> str:
+        """One offline page, as text."""
+        return str(host("compared page")(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
+
+    def show(self, *, height: int = HEIGHT) -> None:
+        """Shows both pictures as this cell's output. ``height``: CSS pixels.
+
+        Raises ``ImportError`` without IPython.
+        """
+        from IPython.display import display
+
+        display(self._bundle(height), raw=True)  # type: ignore[no-untyped-call]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return self._bundle(HEIGHT)
+
+    def _bundle(self, height: int) -> dict[str, Any]:
+        return {"text/plain": str(self), "text/html": host("compared frame")(self, height)}
+
+
+def diff(a: Captured, b: Captured) -> Comparison:
+    """Compares two captures by structure, whatever the names of their instructions.
+
+    >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
+    >>> hs.diff(before, after).show()  # two pictures, what changed in colour
+    """
+    found, pairs = compare(a, b)
+    return _comparison({f.name: getattr(found, f.name) for f in fields(Diff)}, (a, b, pairs))
+
+
+def _comparison(values: dict[str, Any], sides: Any) -> Comparison:
+    made = Comparison(**values)
+    object.__setattr__(made, "sides", sides)
+    return made
