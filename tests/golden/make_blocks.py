@@ -19,6 +19,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import numpy as np
+from hloscope.show import blocks
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 HERE = Path(__file__).parent / "blocks"
@@ -62,7 +63,7 @@ def main() -> None:
     for make in (sharded, measured):
         capture = make()
         for kind in ("view", "analyses", "text"):
-            (HERE / f"{make.__name__}.{kind}").write_bytes(getattr(capture, f"{kind}_bytes"))
+            (HERE / f"{make.__name__}.{kind}").write_bytes(getattr(blocks, kind)(capture))
         text = gzip.compress(capture.text.encode(), 9, mtime=0)
         (HERE / f"{make.__name__}.hlo.gz").write_bytes(text)
 

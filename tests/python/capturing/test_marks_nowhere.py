@@ -96,8 +96,7 @@ def parts(at: str, page: str) -> Iterator[tuple[str, str]]:
 def exports(cap: hs.Capture, other: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
     """What leaves by other doors: tables, notebooks, diffs, pictures, files, commands, errors."""
     for name in ("cost", "memory", "source", "passes", "fates"):
-        found = getattr(cap, name)
-        found = found() if inspect.isroutine(found) else found
+        found = getattr(cap, name)()
         yield f"{name} as CSV", found.to_pandas().to_csv()
     for mime, data in cap._repr_mimebundle_()[0].items():
         said = html.unescape(data) if isinstance(data, str) else json.dumps(data)
@@ -109,7 +108,7 @@ def exports(cap: hs.Capture, other: hs.Capture, folder: Path) -> Iterator[tuple[
     changed.to_html(folder / "diff.html")
     yield from parts("the page of a diff", (folder / "diff.html").read_text())
     yield "the picture as DOT", str(cap.to_dot())
-    for what in (cap.origins, cap.fate, cap.passes().__getitem__):
+    for what in (cap.origins, cap.fates, cap.passes().__getitem__):
         with pytest.raises(Exception) as caught:
             what("no-such-thing")
         yield "an error", str(caught.value)

@@ -28,7 +28,7 @@ WIDEST = 160  # characters of a line
 def page(cap: hs.Capture) -> str:
     parts: list[tuple[str, Iterator[str]]] = [("summary", cut(cap))]
     for name in ("findings", "collectives", "memory", "source", "shardings"):
-        parts.append((name, cut(getattr(cap, name))))
+        parts.append((name, cut(getattr(cap, name)())))
     parts += [(f"cost on {chip}", cut(cap.cost(chip))) for chip in CHIPS]
     for collective in list(cap.collectives())[:MOST_COLLECTIVES]:
         parts.append((f"why {collective.name}", cut(cap.why(collective))))

@@ -54,7 +54,11 @@ STABLEHLO = r"""module @jit_step {
 
 
 # no text for people: the dump itself, and what prints as Python's own literals
-RAW = {"text", "target"}
+RAW = {"text", "target", "for_hosts"}
+ASKED = {
+    "collectives", "cost", "fates", "findings", "memory", "passes", "shardings", "source",
+    "summary",
+}  # fmt: skip
 
 
 def printed(cap: hs.Capture) -> Iterator[tuple[str, str]]:
@@ -62,8 +66,8 @@ def printed(cap: hs.Capture) -> Iterator[tuple[str, str]]:
     for name in sorted(n for n in dir(cap) if not n.startswith("_") and n not in RAW):
         try:
             value = getattr(cap, name)
-            if name == "cost":
-                value = cap.cost()
+            if name in ASKED:
+                value = value()
         except ValueError:
             continue  # what this capture has not: passes, fates, of StableHLO a cost
         if value is None or callable(value) or isinstance(value, str | bytes | dict):
