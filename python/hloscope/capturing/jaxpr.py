@@ -17,7 +17,7 @@ jaxpr that returns several values ends in a tuple.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,14 @@ _UNSAFE = re.compile(r"[^\w.\-]+")
 def to_module(closed: Any, name: str, argument_names: tuple[str, ...] = ()) -> Module:
     """The whole program, with one computation for each distinct inner jaxpr."""
     return _Builder(argument_names).build(closed, name)
+
+
+class _Body(NamedTuple):
+    """A computation that is being filled, and the instruction of each variable of its jaxpr."""
+
+    computation: Computation
+    instructions: list[Instruction]
+    values: dict[Any, Instruction]
 
 
 class _Builder:
@@ -89,79 +97,82 @@ class _Builder:
         c.name, c.is_entry, c.attribute_text, c.text_span = unique, entry, "", None
         made: list[Instruction] = []
         values: dict[Any, Instruction] = {}
+        body = _Body(c, made, values)
         for k, var in enumerate(inner.invars):
             label = self.argument_names[k] if entry and k < len(self.argument_names) else str(k)
             meta = f'metadata={{op_name="{_quoted(label)}"}}' if entry else ""
             base = label if entry and label != str(k) else f"arg{k}"
-            values[var] = self.add(c, made, base, "parameter", var.aval, (), str(k), meta)
+            text, shape = str(k), _shape(var.aval)
+            values[var] = self.add(
+                body, base, "parameter", shape, argument=text, attributes=meta
+            )
+                body, base, "parameter", _shape(var.aval), argument=str(k), attributes=meta
+            )
         consts = getattr(jaxpr, "consts", ())
         for k, var in enumerate(inner.constvars):
             text = _literal(consts[k]) if k < len(consts) else "{...}"
-            values[var] = self.add(c, made, "const", "constant", var.aval, (), text, "")
+            values[var] = self.add(body, "const", "constant", _shape(var.aval), argument=text)
         for eqn in inner.eqns:
-            self.equation(c, made, values, eqn)
-        results = [self.value(c, made, values, v) for v in inner.outvars]
+            self.equation(body, eqn)
+        results = [self.value(body, v) for v in inner.outvars]
         if len(results) == 1 and results[0].computation is c:
             root = results[0]
         else:
             shape = _tuple_shape([r.shape for r in results])
-            root = self.add(c, made, "tuple", "tuple", None, tuple(results), "", "", shape)
+            root = self.add(body, "tuple", "tuple", shape, tuple(results))
         root.is_root = True
         c.instructions, c.root = tuple(made), root
         c._names = None
         self.computations.append(c)
         return unique
 
-    def equation(
-        self, c: Computation, made: list[Instruction], values: dict[Any, Instruction], eqn: Any
-    ) -> None:
+    def equation(self, body: _Body, eqn: Any) -> None:
         opcode = eqn.primitive.name
-        operands = tuple(self.value(c, made, values, v) for v in eqn.invars)
+        operands = tuple(self.value(body, v) for v in eqn.invars)
         attributes = self.parameters(eqn)
         metadata = self.metadata(eqn)
         if metadata:
             attributes.append(metadata)
         shapes = [_shape(v.aval) for v in eqn.outvars]
         shape = shapes[0] if len(shapes) == 1 else _tuple_shape(shapes)
-        done = self.add(c, made, opcode, opcode, None, operands, "", ", ".join(attributes), shape)
+        done = self.add(body, opcode, opcode, shape, operands, attributes=", ".join(attributes))
         if len(eqn.outvars) == 1:
-            values[eqn.outvars[0]] = done
+            body.values[eqn.outvars[0]] = done
             return
         for k, var in enumerate(eqn.outvars):
             if type(var).__name__ == "DropVar":
                 continue
             index = f"index={k}" + (f", {metadata}" if metadata else "")
-            values[var] = self.add(
-                c, made, "get-tuple-element", "get-tuple-element", var.aval, (done,), "", index
+            element = "get-tuple-element"
+            body.values[var] = self.add(
+                body, element, element, _shape(var.aval), (done,), attributes=index
             )
 
-    def value(
-        self, c: Computation, made: list[Instruction], values: dict[Any, Instruction], var: Any
-    ) -> Instruction:
+    def value(self, body: _Body, var: Any) -> Instruction:
         if hasattr(var, "val"):  # Literal
-            return self.add(c, made, "literal", "constant", var.aval, (), _literal(var.val), "")
-        return values[var]
+            text = _literal(var.val)
+            return self.add(body, "literal", "constant", _shape(var.aval), argument=text)
+        return body.values[var]
 
     def add(
         self,
-        c: Computation,
-        made: list[Instruction],
+        body: _Body,
         base: str,
         opcode: str,
-        aval: Any,
-        operands: tuple[Instruction, ...],
-        argument: str,
-        attributes: str,
-        shape: Shape | None = None,
+        shape: Shape,
+        operands: tuple[Instruction, ...] = (),
+        *,
+        argument: str = "",
+        attributes: str = "",
     ) -> Instruction:
         i = Instruction.__new__(Instruction)
         i.name, i.opcode = self.unique(base), opcode
-        i.shape = shape if shape is not None else _shape(aval)
-        i.operands, i.computation, i.is_root = operands, c, False
+        i.shape = shape
+        i.operands, i.computation, i.is_root = operands, body.computation, False
         i.argument_text = argument or ", ".join(f"%{o.name}" for o in operands)
         i.attribute_text, i.text_span = attributes, None
         i._attributes, i._users, i.index = None, (), 0
-        made.append(i)
+        body.instructions.append(i)
         return i
 
     def unique(self, base: str) -> str:

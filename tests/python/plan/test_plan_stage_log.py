@@ -66,7 +66,9 @@ def test_times_with_more_digits_leave_one() -> None:
         for c in range(2)
         for p in range(2)
     ]
-    log = hs.read("num_micro_batches=4\nsubmesh_choices: ((1, 1), (1, 2))\n" + "\n".join(rows))
+    log = hs.read_stage_log(
+        "num_micro_batches=4\nsubmesh_choices: ((1, 1), (1, 2))\n" + "\n".join(rows)
+    )
     plan = log.plan()
     assert log.microbatches == 4
     assert len(plan.possibly_optimal) == 4

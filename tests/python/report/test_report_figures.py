@@ -230,7 +230,7 @@ def test_collectives_that_one_of_them_has() -> None:
     assert found.added_collectives == (
         CollectiveItem("all-reduce", "one group of 2", 4 << 20, 4 << 20, 1, ""),
     )
-    (sent,) = found.collectives()
+    (sent,) = found.collectives
     assert (sent.name, sent.a, sent.b) == ("all-reduce over one group of 2", 4 << 20, 8 << 20)
     assert hs.diff(two, one).removed_collectives == found.added_collectives
 

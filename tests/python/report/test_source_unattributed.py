@@ -24,4 +24,4 @@ ENTRY e {
     last = repr(source).splitlines()[-1]
     assert last == "left out, being unknown: FLOPs of 1 operation, modelled time of 1 operation"
     known = hs.read(text.replace('custom-call(x), custom_call_target="mine"', "tanh(x)"))
-    assert known.source.unknown == {}
+    assert known.source().unknown == {}

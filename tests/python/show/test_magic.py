@@ -198,7 +198,7 @@ def test_the_cell_runs_all_but_its_last_expression(shell: Any) -> None:
         ("%hlo --color-by byte f(x)", "--color-by does not know 'byte'; did you mean bytes?"),
         ("%hlo --panel memry f(x)", "--panel does not know 'memry'; did you mean memory?"),
         ("%hlo --color-by q f(x)", "--color-by does not know 'q'; there are family, scope,"),
-        ("%hlo --mesh data f(x)", "--mesh is axis=size pairs such as data=4,model=2"),
+        ("%hlo --mesh data f(x)", "--mesh: a mesh is axis=size pairs such as data=4,model=2"),
         ("%hlo --title 'open f(x)", "a quote is not closed"),
         ("%hlo --module 1 f(x)", "--module is for files that hold several modules"),
         ("%hlo f(", "'(' was never closed"),

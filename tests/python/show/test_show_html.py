@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hloscope as hs
 import pytest
-from hloscope.show import html, static
+from hloscope.show import blocks, html, static
 
 HLO = """HloModule jit_step
 
@@ -82,11 +82,11 @@ def test_the_policy_allows_loader_and_renderer_and_nothing_else(capture: hs.Capt
 
 def test_data_blocks_are_the_captures_bytes(capture: hs.Capture) -> None:
     page = Elements(html.page(capture))
-    blocks = {a["id"]: text for a, text in page.scripts if "type" in a}
-    assert base64.b64decode(blocks["hloscope-view"]) == blocks.view(capture)
-    assert base64.b64decode(blocks["hloscope-analyses"]) == blocks.analyses(capture)
-    assert base64.b64decode(blocks["hloscope-stages"]) == blocks.stages(capture)
-    text = gzip.decompress(base64.b64decode(blocks["hloscope-text"]))
+    held = {a["id"]: text for a, text in page.scripts if "type" in a}
+    assert base64.b64decode(held["hloscope-view"]) == blocks.view(capture)
+    assert base64.b64decode(held["hloscope-analyses"]) == blocks.analyses(capture)
+    assert base64.b64decode(held["hloscope-stages"]) == blocks.stages(capture)
+    text = gzip.decompress(base64.b64decode(held["hloscope-text"]))
     assert b"tanh" in text
     assert len(page.scripts) == 6, "nothing in the program opened a script"
 

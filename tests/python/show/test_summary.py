@@ -61,7 +61,7 @@ def test_a_failing_contribution_is_a_warning(monkeypatch):
 
 
 def test_printed_summary(seeds):
-    capture = Capture(read_seed(seeds, "004"), origin="dump.txt")
+    capture = Capture(read_seed(seeds, "004"), file="dump.txt")
     lines = summary_text(capture).split("\n")
     assert lines[0] == "train_step_shard_parallel.6 · dump.txt · optimized"
     rows = dict(line.split(maxsplit=1) for line in lines[1:])
@@ -91,7 +91,7 @@ ENTRY %e (x: f32[]) -> f32[] {
 
 def test_printed_summary_is_safe_and_short():
     module = read_modules(HOSTILE + "junk \x1b[31m line\n" * 60)[0]
-    capture = Capture(module, title="t\x1b]0;pwned\x07\u202e" + "x" * 300, origin="a\nb")
+    capture = Capture(module, title="t\x1b]0;pwned\x07\u202e" + "x" * 300, file="a\nb")
     text = summary_text(capture)
     lines = text.split("\n")
     assert len(lines) <= MAX_LINES
