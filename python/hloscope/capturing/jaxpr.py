@@ -103,11 +103,7 @@ class _Builder:
             meta = f'metadata={{op_name="{_quoted(label)}"}}' if entry else ""
             base = label if entry and label != str(k) else f"arg{k}"
             text, shape = str(k), _shape(var.aval)
-            values[var] = self.add(
-                body, base, "parameter", shape, argument=text, attributes=meta
-            )
-                body, base, "parameter", _shape(var.aval), argument=str(k), attributes=meta
-            )
+            values[var] = self.add(body, base, "parameter", shape, argument=text, attributes=meta)
         consts = getattr(jaxpr, "consts", ())
         for k, var in enumerate(inner.constvars):
             text = _literal(consts[k]) if k < len(consts) else "{...}"

@@ -66,7 +66,8 @@ def test_times_with_more_digits_leave_one() -> None:
         for c in range(2)
         for p in range(2)
     ]
-    log = hs.read_stage_log(
+    head = "num_micro_batches=4\nsubmesh_choices: ((1, 1), (1, 2))\n"
+    log = hs.read_stage_log(head + "\n".join(rows))
         "num_micro_batches=4\nsubmesh_choices: ((1, 1), (1, 2))\n" + "\n".join(rows)
     )
     plan = log.plan()
