@@ -68,8 +68,6 @@ def test_times_with_more_digits_leave_one() -> None:
     ]
     head = "num_micro_batches=4\nsubmesh_choices: ((1, 1), (1, 2))\n"
     log = hs.read_stage_log(head + "\n".join(rows))
-        "num_micro_batches=4\nsubmesh_choices: ((1, 1), (1, 2))\n" + "\n".join(rows)
-    )
     plan = log.plan()
     assert log.microbatches == 4
     assert len(plan.possibly_optimal) == 4
