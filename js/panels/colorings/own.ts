@@ -1,4 +1,4 @@
-/** Colourings by the user's own numbers (`cap.add_values(…)`): one for each set that was given. */
+/** Colourings by the user's own numbers (`cap.show(values=…)`): one for each set that was given. */
 
 import type { ViewModel } from "../../base/model.ts";
 import { ownValues } from "../../state/own.ts";
