@@ -115,7 +115,7 @@ def test_where_it_comes_from(what: str) -> None:
 
 def right(cap: hs.Capture) -> tuple[int, int]:
     """Instructions of the last dump whose operations are found without marks, of all with any."""
-    passes = cap.passes
+    passes = cap.passes()
     found = infer(passes)
     first, last = passes.module(0), passes.module(len(passes) - 1)
     marks = [{o.operation for o in i.origins} for i in first.instructions]
