@@ -12,7 +12,8 @@ from contract import differences
 from hloscope import read
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.hlo import Module
-from hloscope.lab import child, frames
+from hloscope.lab import child
+from hloscope.processes.frames import read_frame
 from hloscope.readers import read_modules
 from hloscope.show import blocks
 from hloscope.show.cli import main
@@ -164,7 +165,7 @@ def test_every_host_opens_what_grouping_fails_on(
     child.serve(out, args)
     out.seek(0)
     kinds = []
-    while frame := frames.read_frame(out, 1 << 30):
+    while frame := read_frame(out, 1 << 30):
         kinds.append(frame[0])
     assert b"V" in kinds
     assert b"E" not in kinds
