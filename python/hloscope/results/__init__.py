@@ -32,7 +32,7 @@ from ..analysis.memory.memory import LiveValue, Memory
 from ..analysis.memory.peaks import MemorySpace
 from ..analysis.passes.passes import Passes
 from ..analysis.passes.row import Pass
-from ..analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, Named
+from ..analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, InstructionName
 from ..analysis.provenance.origin_card import OperationOrigin, OriginCard
 from ..analysis.report.programs import Call, ProgramRow, Programs
 from ..analysis.report.source import Figures, Source, SourceLine
@@ -80,6 +80,7 @@ __all__ = [
     "HeapEvent",
     "HeapTrace",
     "InstructionCost",
+    "InstructionName",
     "Item",
     "LiveValue",
     "Liveness",
@@ -92,7 +93,6 @@ __all__ = [
     "Memory",
     "MemorySpace",
     "ModuleEntry",
-    "Named",
     "OperationOrigin",
     "OriginCard",
     "ParameterCopy",

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hloscope.analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, Named
+from hloscope.analysis.provenance.fates.fate import (
+    Fate,
+    FateCause,
+    FateKind,
+    Fates,
+    InstructionName,
+)
 from hloscope.analysis.provenance.linked.sentences import LinkedProgram, Teller, _counted, _list
 from hloscope.hlo import Operation, StackFrame
 from hloscope.hlo.origins.operations import Frame
@@ -288,7 +294,7 @@ D = "d = f32[4] dot(p, p)@0"
 
 def gone(opcode: str, kind: str, by: str = "", became: str = "") -> Fate:
     cause = FateCause.AS_OPCODES if became else None
-    names = (Named(became, "r"),) if became else ()
+    names = (InstructionName(became, "r"),) if became else ()
     return Fate(Operation(1, opcode), FateKind(kind), by=by, cause=cause, names=names)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from ....hlo import Instruction, Module, Operation, opcodes, walk
-from .fate import Fate, FateCause, FateKind, Named, hlo_opcode
+from .fate import Fate, FateCause, FateKind, InstructionName, hlo_opcode
 
 _MOST = 64
 _SAME = opcodes.REPEATED | opcodes.CALLS | opcodes.FUSIONS
@@ -48,7 +48,7 @@ class Constants:
             every = all(self._around(i) is not None for i in equal)
             kind = FateKind.FUSED if every else FateKind.KEPT
             return Fate(operation, kind, tuple(equal), into if every else ())
-        unprinted = tuple(Named.of(i) for i in there if same_value(constant, i) is None)
+        unprinted = tuple(InstructionName.of(i) for i in there if same_value(constant, i) is None)
         if unprinted:
             cause = FateCause.UNPRINTED_CONSTANT
             return Fate(operation, FateKind.UNKNOWN, cause=cause, names=unprinted)

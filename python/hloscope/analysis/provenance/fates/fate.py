@@ -89,14 +89,14 @@ _SIMPLIFIED_AWAY = frozenset([FateCause.SIMPLIFIED_TO_OPERAND, FateCause.UNROLLE
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class InstructionName:
     """Opcode and name of an instruction; it may be in a module that is not kept."""
 
     opcode: str
     name: str
 
     @classmethod
-    def of(cls, i: Instruction) -> Named:
+    def of(cls, i: Instruction) -> InstructionName:
         return cls(i.opcode, i.name)
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Fate(Row):
     by: str = ""
     other: Operation | None = None
     cause: FateCause | None = None
-    names: tuple[Named, ...] = ()
+    names: tuple[InstructionName, ...] = ()
     count: int = 0
     with_users: bool = False
 
@@ -292,7 +292,7 @@ def combined(operation: Operation, found: Sequence[Instruction]) -> Instruction 
     return whole if base == opcode and own and operation.number not in own else None
 
 
-def names(found: Sequence[Instruction | Named]) -> str:
+def names(found: Sequence[Instruction | InstructionName]) -> str:
     """``%dot.3, %dot.4``, at most three."""
     return listed([f"%{i.name}" for i in found])
 

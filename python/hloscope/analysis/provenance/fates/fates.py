@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING
 
 from ....hlo import Instruction, Module, Operation, Origins
 from .constants import Constants
-from .fate import Fate, FateCause, FateKind, Fates, Named, combined, hlo_opcode, is_constant
+from .fate import (
+    Fate,
+    FateCause,
+    FateKind,
+    Fates,
+    InstructionName,
+    combined,
+    hlo_opcode,
+    is_constant,
+)
 from .removed import RemovedOperations
 
 if TYPE_CHECKING:
@@ -166,7 +175,7 @@ def _present(
         tuple(inner),
         tuple(into),
         cause=FateCause.AS_OPCODES,
-        names=tuple(map(Named.of, inner)),
+        names=tuple(map(InstructionName.of, inner)),
     )
 
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ....hlo import Instruction, Module, Operation, opcodes
-from .fate import Fate, FateCause, FateKind, Named, combined, hlo_opcode, is_constant
+from .fate import Fate, FateCause, FateKind, InstructionName, combined, hlo_opcode, is_constant
 
 if TYPE_CHECKING:
     from ...passes.passes import Passes
@@ -321,7 +321,7 @@ class RemovalStep:
             by=self.by,
             other=other,
             cause=cause,
-            names=(Named.of(put),),
+            names=(InstructionName.of(put),),
         )
 
     def _absorbed(
@@ -355,7 +355,7 @@ class RemovalStep:
             if FateKind.FOLDED in kinds and all(is_constant(o) for o in gone.operands):
                 cause = FateCause.TO_CONSTANT_WITH_USERS
                 return Fate(operation, FateKind.FOLDED, by=by, cause=cause)
-            named = (Named.of(users[0]),)
+            named = (InstructionName.of(users[0]),)
             cause = FateCause.USER_STOPPED_READING
             return Fate(operation, FateKind.DEAD, by=by, cause=cause, names=named)
         if FateKind.REWRITTEN in kinds:
