@@ -13,7 +13,7 @@ import hloscope
 import pytest
 
 # Working parts of an analysis that a result carries along; figures are in the result itself.
-INTERNAL = {"Calls", "Captured", "ForHosts", "Levels", "Steps", "Values"}
+INTERNAL = {"CallGraph", "Captured", "ForHosts", "Levels", "Steps", "Values"}
 # Errors that never leave: other code of ours catches them.
 CAUGHT = {
     "BadFrame",

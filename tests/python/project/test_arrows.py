@@ -49,13 +49,6 @@ PYTHON = {
     "results": ANALYSES | {"readers", "plan", "api"},
     "": {"hardware", "results", "api", "plan", "readers", "capturing", "analysis.check", "show"},
 }
-# Rooms whose files still import one another in a circle for types alone; to become empty.
-STILL_IN_CIRCLES = (
-    "hloscope.analysis.diff.",
-    "hloscope.analysis.passes.",
-    "hloscope.plan.",
-    "hloscope.view.",
-)
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/stablehlo/child.py"}
 # The same of js/ and src/, imports of types included. "panels/cost" and its like may import only
@@ -177,8 +170,7 @@ def test_no_circle_of_python_files(repo):
     for path, name, package in files:
         found = (file_of(names, x) for x in imports_of(path, package))
         arrows[name] = {x for x in found if x and x != name}
-    found = [c for c in circles(arrows) if not c[0].startswith(STILL_IN_CIRCLES)]
-    assert found == []
+    assert circles(arrows) == []
 
 
 def test_circles_are_found():
