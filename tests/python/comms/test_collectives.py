@@ -12,7 +12,9 @@ import jax
 import numpy as np
 import pytest
 from corpus import build
+from hloscope.analysis.comms.apparent import apparent
 from hloscope.analysis.comms.wire import wire_bytes
+from kept_captures import FOLDER, load
 
 PARALLEL = [
     "data_parallel", "map_psum", "map_all_gather", "map_reduce_scatter", "ring_matmul",
@@ -349,3 +351,10 @@ def test_what_a_branch_is_given_is_followed_to_the_caller():
     )
     moved = cap.collectives()[0].moves
     assert (moved.kind, moved.instruction.name) == ("argument", "w")  # no loop carries it
+
+
+def test_a_transfer_between_slices_is_not_needed_by_its_own_end() -> None:
+    cap = load(FOLDER / "two_slices_by_hand.capture.gz")
+    between = [row for row in cap.collectives() if row.network == "dcn"]
+    assert between
+    assert not any("send-done" in apparent(row) for row in between)

@@ -285,3 +285,13 @@ def test_constants_are_held_beside_everything_else(platform, stats, held) -> Non
     assert memory.peak_bytes == held + 256
     assert memory.spaces[0].peak_bytes == held + 256
     assert "256 B of it constants" in repr(memory)
+
+
+def test_an_argument_rounded_in_its_own_type_is_not_copied() -> None:
+    cap = hs.read(
+        "HloModule m, is_scheduled=true\n\nENTRY main (x: f32[1024]) -> f32[1024] {\n"
+        "  x = f32[1024]{0} parameter(0)\n"
+        "  r = f32[1024]{0} reduce-precision(x), exponent_bits=8, mantissa_bits=7\n"
+        "  ROOT n = f32[1024]{0} negate(r)\n}\n"
+    )
+    assert cap.memory().parameter_copies == ()

@@ -19,6 +19,8 @@ from .limits import APPARENT_POSITIONS
 # Sums and scalings of a value are still about the same array.
 _THROUGH = opcodes.MOVES | {"add", "multiply"}
 _PRODUCT_CALL = re.compile(r"gemm|matmul|cublas|triton_dot", re.I)
+# Between slices: what waits for a transfer does not compute with it.
+_TRANSFERS = frozenset(["send", "send-done", "recv", "recv-done"])
 
 
 def apparent(row: Collective) -> str:
@@ -83,7 +85,7 @@ def _made_by(start: Instruction) -> Instruction | None:
 def _used_by(start: Instruction) -> Instruction | None:
     """The nearest instruction that computes with the result."""
     collective = split(start.opcode)
-    own = opcodes.with_halves(collective[0]) if collective is not None else frozenset()
+    own = opcodes.with_halves(collective[0]) if collective is not None else _TRANSFERS
     for use in islice(walk.uses(start, _THROUGH | own), APPARENT_POSITIONS):
         if use.instruction.opcode not in opcodes.CONTROL:
             return use.instruction

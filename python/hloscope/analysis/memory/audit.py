@@ -133,7 +133,8 @@ class ParameterCopy(Row):
 
 
 # Copies, transposes and conversions of a whole array, alone or fused.
-_WHOLE = MOVED | opcodes.FUSIONS
+# An array rounded in its own type is another one, not a copy in another memory.
+_WHOLE = (MOVED | opcodes.FUSIONS) - {"reduce-precision"}
 
 
 def find_parameter_copies(
