@@ -407,9 +407,7 @@ class Program:
         made = vars(self.cap.module).get("_made", {})
         for key in [k for k in made if not getattr(k, "__module__", "").startswith(kept)]:
             del made[key]
-        for name in list(vars(self.cap)):
-            if name in ("collectives", "findings", "summary", "memory", "source", "view_bytes"):
-                del vars(self.cap)[name]
+        self.cap.for_hosts.answers.clear()
 
     @cached_property
     def hidden(self) -> Any:
@@ -484,7 +482,7 @@ def identity(program: Program) -> tuple[Outcome, set[str]]:
     from hloscope.analysis.provenance.inferred import infer
     from hloscope.readers import read_modules
 
-    snapshots = program.cap._snapshots
+    snapshots = program.cap.for_hosts.record
     known = vars(program).setdefault("known", passes(*snapshots()))
     first, last = known.module(0), known.module(len(known) - 1)
     found = infer(known)
@@ -532,8 +530,8 @@ def belongs(family: str, cap: Any) -> bool:
     if getattr(cap, "module", None) is None or cap.module.dialect != "hlo":
         return False
     if family == "identity":
-        return cap._snapshots is not None and cap.module.origins is not None
-    if cap._snapshots is not None:
+        return cap.has_passes and cap.module.origins is not None
+    if cap.has_passes:
         return False
     if family == "why":
         return cap.target.before_partitioning is not None

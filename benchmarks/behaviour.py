@@ -234,7 +234,10 @@ def _origins(cap: Any) -> Section:
 def _fates(cap: Any) -> Section:
     if cap.module.origins is None and not cap.has_passes:
         return {}
-    return {f"operation {n}": str(cap.fate(n)) for n in range(len(_ask(cap, "fates").rows))}
+    return {
+        f"operation {n}": str(getattr(cap, "fate", cap.fates)(n))
+        for n in range(len(_ask(cap, "fates").rows))
+    }
 
 
 def _passes(cap: Any) -> Section:
