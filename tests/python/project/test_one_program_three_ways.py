@@ -44,7 +44,9 @@ def three_ways(built: Any, tmp_path: Any) -> None:
 def by_line(cap: Any, timed: bool) -> dict[Any, dict[str, float]]:
     """The figures of each source line, without time unless ``timed``."""
     return {
-        (x["file"], x["line"]): {k: v for k, v in x.items() if timed or "seconds" not in k}
+        (x["file"], x["line"]): {
+            k: v for k, v in x.items() if k != "text" and (timed or "seconds" not in k)
+        }
         for x in cap.source().to_dict()["rows"]
     }
 
