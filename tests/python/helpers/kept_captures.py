@@ -13,6 +13,7 @@ import gzip
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,21 @@ def load(path: Path) -> hs.Capture:
     read = {k: _reader(text) for k, text in kept["modules"].items()}
     title = path.name.partition(".")[0]
     stages = {"stablehlo": lambda: hs.read(kept["stablehlo"])}
-    return hs.Capture(module, replace(target, **read), title=title, stages=stages)
+    return hs.Capture(module, replace(target, **read), title=title, program=KeptStages(stages))
+
+
+class KeptStages:
+    """The other stages of a kept program, as a live one makes them."""
+
+    def __init__(self, made: dict[str, Callable[[], hs.Capture]]) -> None:
+        self.made = made
+        self.stages = list(made)
+
+    def at(self, stage: str) -> hs.Capture:
+        return self.made[stage]()
+
+    def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
+        raise AssertionError("a kept program cannot run")
 
 
 def _reader(text: str) -> Any:

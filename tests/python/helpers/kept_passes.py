@@ -25,7 +25,7 @@ from hloscope.hlo.origins.operations import Origin
 from hloscope.hlo.origins.origins import Origins
 from hloscope.hlo.snapshots import Snapshot
 from hloscope.hlo.target import Target
-from kept_captures import _operation
+from kept_captures import KeptStages, _operation
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "passes"
 
@@ -78,20 +78,6 @@ def load(made: Any, *, marked: bool = True) -> hs.Capture:
         program=KeptStages(stages) if marked else None,
         passes=PassRecord(lambda: found, is_kept=True),
     )
-
-
-class KeptStages:
-    """The other stages of a kept program, as a live one makes them."""
-
-    def __init__(self, made: dict[str, Callable[[], hs.Capture]]) -> None:
-        self.made = made
-        self.stages = list(made)
-
-    def at(self, stage: str) -> hs.Capture:
-        return self.made[stage]()
-
-    def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
-        raise AssertionError("a kept program cannot run")
 
 
 def _jaxpr(text: str) -> Module:
