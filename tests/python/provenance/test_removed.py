@@ -30,7 +30,7 @@ def step(before: str, after: str, by: str = "fuse") -> RemovalStep:
 
 def told(before: str, after: str, number: int = 1, by: str = "fuse") -> str:
     found = step(before, after, by)
-    return found.fates(found.operations[number]).what
+    return found.fate(found.operations[number]).what
 
 
 GONE = f"{P}; a = f32[4] tanh(p)@1"
@@ -134,7 +134,7 @@ def test_what_took_its_place(what: str) -> None:
     before, after, said = REPLACED[what]
     if "combined" in what:
         found = step(before, after)
-        said_of = found.fates(Operation(1, "all_reduce")).what
+        said_of = found.fate(Operation(1, "all_reduce")).what
         assert said_of == said
         return
     assert told(before, after) == said
@@ -145,9 +145,9 @@ def test_its_own_instruction_tells_before_its_helpers() -> None:
     after = f"{P}; b = f32[4] sine(p); ROOT r = f32[4] add(b, q)"
     found = step(before, after)
     other = "was rewritten by fuse as parameter %q, there already"
-    assert found.fates(Operation(1, "tanh")).what == "was rewritten by fuse as sine"
-    assert found.fates(Operation(1, "convert")).what == other
-    assert found.fates(Operation(1, "log")).what == other, "the first"
+    assert found.fate(Operation(1, "tanh")).what == "was rewritten by fuse as sine"
+    assert found.fate(Operation(1, "convert")).what == other
+    assert found.fate(Operation(1, "log")).what == other, "the first"
 
 
 WHILE = "body: x = f32[4] parameter(0); {} | cond: y = f32[4] parameter(0); {} | "

@@ -58,7 +58,7 @@ def gone(*texts: str, stablehlo: str = "", known: bool = True) -> RemovedOperati
 def told(found: RemovedOperations, number: int = 1, **more: Any) -> str:
     operation = found.operations[number]
     fields = {"opcode": operation.opcode, "callee": "", **more}
-    return found.fates(Operation(number, **fields)).what
+    return found.fate(Operation(number, **fields)).what
 
 
 def test_the_pass_that_removed_it() -> None:
@@ -97,8 +97,8 @@ def test_what_no_pass_is_known_to_have_removed() -> None:
 def test_calls_are_inlined(opcode: str, callee: str, number: int, said: str) -> None:
     found = gone(WITH, WITHOUT)
     operation = Operation(number, opcode, callee=callee)
-    assert found.fates(operation).what == said
-    assert found.fates(operation).by == ("p1" if number == 1 else "")
+    assert found.fate(operation).what == said
+    assert found.fate(operation).by == ("p1" if number == 1 else "")
 
 
 def test_dumps_around_a_pass_are_read_once() -> None:
