@@ -105,7 +105,7 @@ def test_dumps_around_a_pass_are_read_once() -> None:
     before = f"{P}; a = f32[4] tanh(p)@1; b = f32[4] sine(p)@2; ROOT r = f32[4] add(a, b)@3"
     after = f"{P}; c = f32[4] log(p)@4; ROOT r = f32[4] add(c, c)@3"
     found = gone(before, before, after)
-    dumps: Any = found.passes()
+    dumps: Any = found.passes
     assert [told(found, n) for n in (1, 2)] == ["was rewritten by p2 as log"] * 2
     assert dumps.reads == [1, 2]
 
