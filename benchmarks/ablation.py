@@ -506,12 +506,12 @@ def identity(program: Program) -> tuple[Outcome, set[str]]:
 def why(program: Program) -> tuple[Outcome, set[str]]:
     """Cards; right are those that know a reason."""
     cap = program.cap
-    cards = {c.name: cap.why(c) for c in cap.collectives()}
+    cards = {c.name: cap.why(c) for c in cap.collectives}
     return {n: str(card) for n, card in cards.items()}, {n for n, c in cards.items() if c.is_known}
 
 
 def findings(program: Program) -> tuple[Outcome, set[str]]:
-    found = program.cap.findings()
+    found = program.cap.findings
     out = {f"{f.rule} {n}": str(f) for n, f in enumerate(found)}
     return out, {f.rule for f in found} if program.name.startswith("finds_") else set()
 

@@ -130,7 +130,7 @@ def main() -> None:
             page.close()
         browser.close()
     size = f"{len(capture.module.instructions):,} instructions, {options.devices} devices"
-    print(f"{size}, {len(capture.collectives()):,} collectives, {len(capture.shardings())} arrays")
+    print(f"{size}, {len(capture.collectives):,} collectives, {len(capture.shardings)} arrays")
     print(f"read {read:.1f} s, page with all analyses {built:.1f} s of CPU\n")
     print("| Devices panel | median ms | worst ms | script ms |\n|---|---:|---:|---:|")
     for name, found in rows.items():

@@ -36,7 +36,7 @@ def main() -> None:
     rows = []
     for program in PROGRAMS.values():
         if platform in program.platforms:
-            memory = build(program.name, options.topology).capture.memory()
+            memory = build(program.name, options.topology).capture.memory
             xla = memory.allocated_bytes if options.topology else memory.assigned_bytes
             if xla:
                 error = memory.simulated_bytes / xla - 1

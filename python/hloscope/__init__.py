@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .api import hosts
-from .api.capture import Capture
+from .api.capture import CannotAnswer, Capture
 
 if TYPE_CHECKING:
     from . import results
@@ -40,6 +40,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BudgetError",
+    "CannotAnswer",
     "Capture",
     "CaptureError",
     "DotFailed",

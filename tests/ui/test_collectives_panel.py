@@ -44,7 +44,7 @@ def test_the_card_of_a_folded_row_is_of_all_of_them(
     row = page.locator(".collective-row[data-collective]")
     assert row.count() == 1
     assert "all-reduce ×4" in row.inner_text()
-    each = cap.collectives()[0].total_wire_bytes
+    each = cap.collectives[0].total_wire_bytes
     assert each == 1_835_008  # 2 (8 - 1) / 8 of 1 MiB
     facts = page.locator(".card .facts").first.inner_text()
     assert "1.75 MiB per device and execution, 7 MiB in all" in facts

@@ -177,7 +177,7 @@ def test_the_chip_of_the_capture_is_the_pages(
     page.get_by_role("tab", name="Cost", exact=True).click()
     assert page.get_by_label("Chip").input_value() == "h100"
     assert fact(page, "Modelled time") == pytest.approx(
-        other.summary()["modelled_seconds"]["total"], rel=6e-3
+        other.summary["modelled_seconds"]["total"], rel=6e-3
     )
     # as a host does when its settings change: the open panel updates
     told = "document.querySelector('#hloscope').shadowRoot.querySelector('.root').hloscope.store"
@@ -280,10 +280,10 @@ def test_the_memory_timeline_is_walked_and_leads_to_the_graph(
     cap: Any, page: Page, shots: Path, page_errors: list[str]
 ) -> None:
     page.get_by_role("tab", name="Memory", exact=True).click()
-    assert page.get_by_text(f"{cap.memory().peak_bytes:,} B").is_visible()
+    assert page.get_by_text(f"{cap.memory.peak_bytes:,} B").is_visible()
     assert page.get_by_role("heading", name="Live at the peak").is_visible()
     values = page.get_by_role("region", name="Live values")
-    at_peak = {v.name for v in cap.memory().live_at_peak}
+    at_peak = {v.name for v in cap.memory.live_at_peak}
     assert set(values.locator("tbody th").all_inner_texts()) == at_peak
     slider = page.get_by_label("Position in the schedule")
     slider.focus()
@@ -294,9 +294,9 @@ def test_the_memory_timeline_is_walked_and_leads_to_the_graph(
     box = plot.bounding_box()
     assert box is not None
     plot.click(position={"x": box["width"] - 2, "y": box["height"] / 2})
-    last = len(cap.memory().schedule) - 1
+    last = len(cap.memory.schedule) - 1
     assert slider.input_value() == str(last)
-    live = {v.name for v in cap.memory().live_at(last)}
+    live = {v.name for v in cap.memory.live_at(last)}
     assert set(values.locator("tbody th").all_inner_texts()) == live
     page.get_by_role("button", name="go to the peak").click()
     assert page.get_by_role("heading", name="Live at the peak").is_visible()

@@ -61,9 +61,9 @@ def test_the_live_list_is_grouped_as_python_groups_it(
 ) -> None:
     choose = page.get_by_label("List by")
     wanted = {
-        "line": {k.rpartition("/")[2] or "arguments": v for k, v in cap.memory().by_line.items()},
-        "scope": {k or "": v for k, v in cap.memory().by_scope.items()},
-        "category": cap.memory().by_category,
+        "line": {k.rpartition("/")[2] or "arguments": v for k, v in cap.memory.by_line.items()},
+        "scope": {k or "": v for k, v in cap.memory.by_scope.items()},
+        "category": cap.memory.by_category,
     }
     choose.select_option("line")
     assert figures(page) == {k: mib(v) for k, v in wanted["line"].items()}
@@ -72,13 +72,13 @@ def test_the_live_list_is_grouped_as_python_groups_it(
     assert figures(page) == {k: mib(v) for k, v in wanted["category"].items()}
     choose.select_option("scope")
     shown = figures(page)
-    assert shown.pop("arguments") == mib(sum(v.bytes for v in cap.memory() if v.kind == "argument"))
+    assert shown.pop("arguments") == mib(sum(v.bytes for v in cap.memory if v.kind == "argument"))
     for scope, count in wanted["scope"].items():
         if scope:
             assert shown[scope] == mib(count)
     choose.select_option("size")
     rows = page.get_by_role("region", name="Live values").get_by_role("row")
-    assert rows.count() == len(cap.memory().live_at_peak) + 1
+    assert rows.count() == len(cap.memory.live_at_peak) + 1
     assert page_errors == []
 
 
@@ -90,7 +90,7 @@ def test_a_line_of_the_list_opens_the_source_heated_by_live_bytes(
     group.locator(".share").click()
     group.get_by_role("row").first.wait_for()
     assert group.get_by_role("row").count() == 1 + sum(
-        v.line.endswith("train.py:5") for v in cap.memory()
+        v.line.endswith("train.py:5") for v in cap.memory
     )
     page.screenshot(path=str(shots / "memory-lines.png"))
     group.get_by_role("button", name="train.py:5").click()
@@ -98,7 +98,7 @@ def test_a_line_of_the_list_opens_the_source_heated_by_live_bytes(
     pointed = page.locator(".source-line.pointed")
     assert pointed.get_attribute("data-line") == "5"
     assert "flip" in pointed.inner_text()
-    (line,) = [x for x in cap.source().own_lines if x.line == 5]
+    (line,) = [x for x in cap.source.own_lines if x.line == 5]
     assert mib(line.total.live_bytes) in pointed.inner_text()
     # a choice made there is kept
     page.get_by_label("Heat by").select_option("flops")

@@ -169,7 +169,7 @@ def test_what_is_at_the_peak(case: Any, asking: Asking) -> None:
     assert "the peak" in asking.told(asking.page.get_by_text(", the peak").first)
     values = asking.page.get_by_role("region", name="Live values").locator("tbody tr")
     first = asking.told(values.first)
-    assert case[0].memory().live_at_peak[0].name in first
+    assert case[0].memory.live_at_peak[0].name in first
     assert "iB" in first
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from ..hlo import Instruction, Module, StackFrame, Target
 from .hosts import host, written
@@ -102,6 +102,36 @@ class _Read:
 
     def __call__(self) -> tuple[tuple[Snapshot, ...], str]:
         return self.passes.snapshots, self.passes.note
+
+
+class CannotAnswer(ValueError, AttributeError):
+    """Says why a capture has no answer: a stage that is not HLO, a dump without ENTRY.
+
+    An ``AttributeError`` too, so that ``hasattr(cap, "memory")`` is False and never an error.
+    """
+
+
+class answer(Generic[T]):
+    """A read-only attribute that is worked out when asked for, without compiling anything."""
+
+    def __init__(self, work_out: Callable[[Any], T]) -> None:
+        self.work_out = work_out
+        self.__doc__ = work_out.__doc__
+
+    @overload
+    def __get__(self, capture: None, owner: type) -> answer[T]: ...
+    @overload
+    def __get__(self, capture: object, owner: type) -> T: ...
+    def __get__(self, capture: object | None, owner: type) -> answer[T] | T:
+        if capture is None:
+            return self
+        try:
+            return self.work_out(capture)
+        except (ValueError, LookupError) as error:
+            raise CannotAnswer(str(error)) from error
+
+    def __set__(self, capture: object, value: T) -> None:
+        raise AttributeError("the answers of a capture cannot be set")
 
 
 class Capture:
@@ -229,6 +259,7 @@ class Capture:
         """What a reader could not understand and skipped."""
         return tuple(str(w) for w in self.module.warnings)
 
+    @answer
     def summary(self) -> dict[str, Any]:
         """What ``hloscope summary --json`` prints."""
 
@@ -242,6 +273,7 @@ class Capture:
 
         return self._answer("summary", make)
 
+    @answer
     def collectives(self) -> Collectives:
         """Every logical collective: what it moves, over which axes, how often, in which phase."""
         from ..analysis.comms.collectives import collectives
@@ -251,14 +283,15 @@ class Capture:
     def why(self, collective: Collective | str) -> Why:
         """Why a collective is there: the op that needs it, what moves, and what set the shardings.
 
-        ``collective`` is a row of ``cap.collectives()`` or the name of its instruction. What
+        ``collective`` is a row of ``cap.collectives`` or the name of its instruction. What
         cannot be found is listed in ``unknown``, never guessed. Raises ``ValueError`` if this
         capture has no such collective.
         """
         from ..analysis.why.provenance import explain
 
-        return explain(self.module, self.target, self.collectives().find(collective))
+        return explain(self.module, self.target, self.collectives.find(collective))
 
+    @answer
     def shardings(self) -> Shardings:
         """Every array with a sharding: its tiles and the bytes each device holds."""
         from ..analysis.comms.sharding import shardings
@@ -290,28 +323,31 @@ class Capture:
             target = replace(target, hardware=chip.id)  # the chip whose torus an unknown slice has
         return estimate(self.module, target, hardware=chip, trips=trips)
 
+    @answer
     def memory(self) -> Memory:
         """Live bytes over the schedule, what is live at the peak, donation, what loops store.
 
-        Raises ``ValueError`` for a stage that is not HLO, or a dump without ENTRY.
+        Raises ``CannotAnswer`` for a stage that is not HLO, or a dump without ENTRY.
         """
         from ..analysis.memory.memory import analysed
 
         return self._answer("memory", lambda: analysed(self.module, self.target))
 
+    @answer
     def source(self) -> Source:
         """FLOPs, modelled seconds, wire and live bytes of every source line.
 
-        Raises ``ValueError`` for a stage that is not HLO.
+        Raises ``CannotAnswer`` for a stage that is not HLO.
         """
         from ..analysis.report.source import source
 
         return self._answer("source", lambda: source(self.module, self.target))
 
+    @answer
     def findings(self) -> Findings:
         """Sentences worth acting on, most at stake first, with evidence and line.
 
-        Raises ``ValueError`` for a stage that is not HLO, or a dump without ENTRY.
+        Raises ``CannotAnswer`` for a stage that is not HLO, or a dump without ENTRY.
         """
 
         def make() -> Findings:

@@ -125,7 +125,7 @@ def _add(
 ) -> None:
     cap = Capture(module, stage=stage)
     cap.hardware = hardware
-    found = cap.summary()
+    found = cap.summary
     made.rows.append(
         ProgramRow(
             module.name,

@@ -203,7 +203,7 @@ def _page(
             "this output was saved before they were worked out. Show the capture again, "
             'or save it with capture.to_html("module.html").'
         )
-    summary = capture.summary() if analyses else quick_summary(capture)
+    summary = capture.summary if analyses else quick_summary(capture)
     if text is not None:
         data.append(block("hloscope-text", text))
     no_stages = ""

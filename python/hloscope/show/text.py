@@ -159,7 +159,7 @@ def quick_summary(capture: Capture) -> dict[str, Any]:
     first.
     """
     if capture.for_hosts.is_answered("summary") or not is_large(capture):
-        return capture.summary()
+        return capture.summary
     from ..analysis.report.summary import CONTRIBUTIONS, summarize
 
     return summarize(capture.module, capture.target, CONTRIBUTIONS[:1])
@@ -171,7 +171,7 @@ def summary_text(capture: Capture, summary: Summary | None = None) -> str:
     ``summary`` replaces the capture's own, which runs the analyses, where that takes long.
     """
     if summary is None:
-        summary = capture.summary()
+        summary = capture.summary
     rows = [row for part in PARTS for row in part(summary, capture) if row[1]]
     width = max(len(name) for name, _ in rows)
     lines = [_cut(f"{capture.title} · {_subtitle(capture)}")]
@@ -179,7 +179,7 @@ def summary_text(capture: Capture, summary: Summary | None = None) -> str:
     found = summary.get("findings", [])
     lines += [_cut(f"  {n}. {f['title']}") for n, f in enumerate(found[:TOLD], 1)]
     if len(found) > TOLD:
-        lines.append(f"  … and {len(found) - TOLD:,} more in cap.findings()")
+        lines.append(f"  … and {len(found) - TOLD:,} more in cap.findings")
     warnings = [str(w) for w in summary.get("warnings", [])]
     warnings += [f"XLA: {m['message']}" for m in summary.get("compiler_messages", []) if m["kind"]]
     room = max(1, MAX_LINES - len(lines) - 1)

@@ -150,8 +150,8 @@ def test_the_short_spelling_costs_what_the_long_one_does(opcode: str) -> None:
         cost = cap.cost("tpu-v5e")
         figures.append(
             (cost.total_flops, cost.total_transcendentals, cost.total_bytes, cost.unknown_flops,
-             cap.collectives().wire_bytes, [c.kind for c in cap.collectives()],
-             cap.memory().peak_bytes)
+             cap.collectives.wire_bytes, [c.kind for c in cap.collectives],
+             cap.memory.peak_bytes)
         )  # fmt: skip
     if opcode == "add":  # one operand twice is one operand more for the long spelling's inside
         figures = [f[:2] + f[3:] for f in figures]

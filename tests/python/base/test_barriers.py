@@ -71,7 +71,7 @@ def test_a_barrier_costs_nothing_and_hides_nothing_under_either_name(word: str) 
     # next reads and writes 12 bytes, tanh 2·64·64·4, less 4 + 4 + 1
     assert cap.cost().total_bytes == 7 * (12 + 2 * 64 * 64 * 4) + 8 * 9
     # the array in one place from argument to result, beside it what next and less make
-    assert cap.memory().peak_bytes == 64 * 64 * 4 + 4 + 1
+    assert cap.memory.peak_bytes == 64 * 64 * 4 + 4 + 1
 
 
 def tables() -> list[tuple[str, object]]:

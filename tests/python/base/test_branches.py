@@ -75,7 +75,7 @@ def switch(tmp_path):
 
 def test_of_branches_one_runs(switch):
     cap = hs.read(switch)
-    found = cap.collectives()
+    found = cap.collectives
     assert (found.total.least_wire_bytes, found.total.wire_bytes) == (LEAST, MOST)
     texts = {r.name: r.executions_text for r in found}
     assert texts == {"ar.small": "0–5", "ar.large": "0–5", "last": "1"}
@@ -86,11 +86,11 @@ def test_of_branches_one_runs(switch):
 
 def test_every_place_has_the_same_wire(switch, capsys):
     cap = hs.read(switch)
-    source = cap.source()
+    source = cap.source
     assert sum(x.own.wire_bytes for x in source.lines) + source.unattributed.wire_bytes == MOST
-    assert cap.collectives().wire_bytes == MOST == cap.summary()["wire_bytes"]
-    assert cap.summary()["wire_bytes_least"] == LEAST
-    assert cap.collectives().traffic().sum(axis=1).max() == MOST
+    assert cap.collectives.wire_bytes == MOST == cap.summary["wire_bytes"]
+    assert cap.summary["wire_bytes_least"] == LEAST
+    assert cap.collectives.traffic().sum(axis=1).max() == MOST
     assert hs.diff(cap, cap).totals[4].a == MOST
     assert main(["summary", "--json", str(switch)]) == 0
     said = json.loads(capsys.readouterr().out)

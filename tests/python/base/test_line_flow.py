@@ -58,7 +58,7 @@ def test_a_gather_is_for_what_takes_it_not_for_what_runs_beside_it(tmp_path):
     capture, known = found(tmp_path, BESIDE)
     for name in ("gather.1", "gather.3", "begin", "end"):
         assert said(known, capture, name) == (8, f"{NOUN[name]} `dot.1`"), name
-    (row,) = capture.collectives()
+    (row,) = capture.collectives
     assert row.line.endswith(":8")
 
 

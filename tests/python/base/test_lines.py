@@ -65,7 +65,7 @@ def test_a_matmul_without_a_line_has_that_of_the_reshape_which_bears_its_name(tm
     assert said(known, capture, "copy.1") == (3, "layout for `dot.1`")
     assert said(known, capture, "w") == (None, "")  # an argument is the caller's
     assert said(known, capture, "f") == (8, "")
-    source = capture.source()
+    source = capture.source
     by_line = {x.line: x for x in source}
     assert by_line[3].own.flops == by_line[3].inferred.flops == 2 * 8 * 64 * 1024
     assert source.unattributed.flops == 0

@@ -92,7 +92,7 @@ def test_the_gather_of_an_activation_moves_with_the_policy(libtpu, policy, phase
     step = jax.jit(jax.grad(jax.checkpoint(forward, policy=chosen)))
     rows = [
         r
-        for r in hs.capture(step, *arguments).collectives()
+        for r in hs.capture(step, *arguments).collectives
         if r.kind == "all-gather" and "sharding_constraint" in r.op_name
     ]
     first = forward.__code__.co_firstlineno

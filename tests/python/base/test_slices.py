@@ -69,7 +69,7 @@ def by_hand(mesh):
 
 
 def test_the_gradients_cross_between_slices(step):
-    rows = step.collectives()
+    rows = step.collectives
     assert (rows.num_devices, rows.num_slices) == (SLICES * INSIDE, SLICES)
     crossing = [r for r in rows if r.network == "dcn"]
     assert {(r.kind, r.axes) for r in crossing} == {("all-reduce", "dcn")}
@@ -77,17 +77,17 @@ def test_the_gradients_cross_between_slices(step):
     assert sum(r.total_payload_bytes for r in crossing) == 3 * 512 * 512 * 4 // INSIDE
     assert {r.axes for r in rows if r.network == "ici"} == {"ici"}
     assert "wire per device and network: dcn" in str(rows)
-    assert {r["network"] for r in step.summary()["collectives"]} == {"dcn", "ici"}
+    assert {r["network"] for r in step.summary["collectives"]} == {"dcn", "ici"}
 
 
 def test_every_exchange_is_one_row(step, by_hand):
     for cap in (step, by_hand):
         sends = sum(" send(" in line for line in cap.text.splitlines())
-        assert sum(r.network == "dcn" for r in cap.collectives()) == sends > 0
+        assert sum(r.network == "dcn" for r in cap.collectives) == sends > 0
 
 
 def test_traffic_stays_in_its_slice_or_crosses(step):
-    rows = step.collectives()
+    rows = step.collectives
     slice_of = {d.partition: d.slice for d in step.target.devices}
     for row in rows:
         source, target = np.nonzero(rows.traffic([row]))
@@ -98,7 +98,7 @@ def test_traffic_stays_in_its_slice_or_crosses(step):
 
 
 def test_kinds_by_hand(by_hand):
-    found = {(r.kind, r.axes) for r in by_hand.collectives() if r.network == "dcn"}
+    found = {(r.kind, r.axes) for r in by_hand.collectives if r.network == "dcn"}
     kinds = ("all-to-all", "collective-permute", "reduce-scatter", "all-gather")
     assert found == {(kind, "dcn") for kind in kinds}
 
@@ -117,7 +117,7 @@ def test_a_budget_over_part_of_an_axis_counts_for_the_axis(mesh):
     """One axis over both networks: its halves are rows of their own, and both are its."""
     whole = Mesh(mesh.devices.reshape(-1), ("fsdp",))
     cap = hs.capture(lambda x: jnp.sum(x, axis=0), array(whole, (4096, 512), "fsdp"))
-    assert {r.axes for r in cap.collectives()} == {"fsdp:(1)2", "fsdp:(2)4"}
+    assert {r.axes for r in cap.collectives} == {"fsdp:(1)2", "fsdp:(2)4"}
     assert not hs.check(cap, forbid=["collective over fsdp"])
     assert hs.check(cap, max_wire_bytes={"fsdp": 8}).status == 1
     assert hs.check(cap, max_wire_bytes={"dcn": "1GiB"})
@@ -126,18 +126,18 @@ def test_a_budget_over_part_of_an_axis_counts_for_the_axis(mesh):
 def test_the_exchange_has_its_time(step):
     cost = step.cost("tpu-v5e")
     far = [t for t in cost.transfers if t.is_far]
-    rows = {r.index: r for r in step.collectives()}
+    rows = {r.index: r for r in step.collectives}
     assert [rows[t.collective].network for t in far] == ["dcn"] * len(far)
-    assert len(far) == sum(r.network == "dcn" for r in step.collectives())
+    assert len(far) == sum(r.network == "dcn" for r in step.collectives)
     assert len({t.collective for t in cost.transfers}) == len(rows)  # each once
 
 
 def test_why(step):
-    for row in step.collectives():
+    for row in step.collectives:
         card = step.why(row)
         if card.is_known:
             assert {o.axis for o in card.origins if o.axis} <= set(row.axes.split("+"))
-    assert all(step.why(r).is_known for r in step.collectives())
+    assert all(step.why(r).is_known for r in step.collectives)
 
 
 def test_what_crosses_between_slices_is_told_by_data_flow(mesh):
@@ -168,7 +168,7 @@ def test_what_crosses_between_slices_is_told_by_data_flow(mesh):
     }
     cap = hs.capture(train, w, array(mesh, (128, depth), ("dcn", "ici")))
     lines["down"] = lines["up"] + 2
-    far = [r for r in cap.collectives() if r.network == "dcn"]
+    far = [r for r in cap.collectives if r.network == "dcn"]
     cards = [cap.why(r) for r in far]
     assert far
     assert all(c.is_known for c in cards)
@@ -200,12 +200,12 @@ def test_a_permute_over_both_networks_is_what_the_program_asks_for(mesh):
         mesh=whole, in_specs=P("stage"), out_specs=P("stage"), check_vma=False,
     )  # fmt: skip
     cap = hs.capture(f, array(whole, (64, 256), "stage"))
-    assert {r.network for r in cap.collectives()} == {"dcn", "ici"}
-    assert all(cap.why(r).by_user for r in cap.collectives())
+    assert {r.network for r in cap.collectives} == {"dcn", "ici"}
+    assert all(cap.why(r).by_user for r in cap.collectives)
 
 
 def test_arrays_and_devices_are_those_of_all_slices(step):
-    found = step.shardings()
+    found = step.shardings
     assert found.num_devices == SLICES * INSIDE
     w, x = found.parameters
     assert (w.replicas, x.replicas) == (SLICES, 1)
@@ -215,9 +215,9 @@ def test_arrays_and_devices_are_those_of_all_slices(step):
 def test_the_text_alone_tells_the_slices(step, tmp_path):
     path = tmp_path / "step.hlo"
     path.write_text(step.text)
-    read = hs.read(path).collectives()
+    read = hs.read(path).collectives
     assert (read.num_devices, read.num_slices) == (SLICES * INSIDE, SLICES)
-    live = step.collectives()
+    live = step.collectives
     assert [(r.kind, r.network, r.wire_bytes) for r in read] == [
         (r.kind, r.network, r.wire_bytes) for r in live
     ]
@@ -227,6 +227,6 @@ def test_the_text_alone_tells_the_slices(step, tmp_path):
 def test_a_permute_from_one_slice_to_the_other_is_found_too(mesh):
     """Its send and receive say which slices, not which way."""
     cap = hs.capture(lambda x: jnp.cumsum(x, axis=0)[1:], array(mesh, (64, 256), "dcn"))
-    permutes = [r for r in cap.collectives() if r.kind == "collective-permute"]
+    permutes = [r for r in cap.collectives if r.kind == "collective-permute"]
     assert {r.network for r in permutes} == {"dcn"}
     assert all(cap.why(r).is_known for r in permutes)

@@ -430,7 +430,7 @@ def test_shapes_of_a_shard_map_are_global_until_it_is_partitioned(mesh: Mesh) ->
         lambda x: jax.lax.psum(jnp.sin(x), names[0]), mesh=mesh, in_specs=P(names[0]), out_specs=P()
     )
     cap = hs.capture(lambda x: body(x) * 2, sds(mesh, (64, 64), names[0]))
-    shapes = {s: cap.at(s).summary()["shapes"] for s in ("jaxpr", "stablehlo", "hlo", "optimized")}
+    shapes = {s: cap.at(s).summary["shapes"] for s in ("jaxpr", "stablehlo", "hlo", "optimized")}
     assert shapes.pop("optimized") == "local"
     assert set(shapes.values()) == {"global"}
     before = cap.target.before_partitioning

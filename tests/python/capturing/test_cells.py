@@ -33,7 +33,7 @@ step = jax.jit(jax.grad(loss))
 cap = hs.capture(step, jnp.ones((3, 256, 256)), jnp.ones((64, 256)), passes=True)
 """
 PRINTS = """\
-print(cap, cap.findings(), cap.source(), cap.cost, cap.memory(), sep="\\n")
+print(cap, cap.findings, cap.source, cap.cost, cap.memory, sep="\\n")
 print(cap.origins(next(i for i in cap.module.instructions if i.origins)))
 for stage in ("jaxpr", "stablehlo", "hlo"):
     print(stage, sorted(cap.at(stage).target.sources))

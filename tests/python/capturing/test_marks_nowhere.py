@@ -96,7 +96,8 @@ def parts(at: str, page: str) -> Iterator[tuple[str, str]]:
 def exports(cap: hs.Capture, other: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
     """What leaves by other doors: tables, notebooks, diffs, pictures, files, commands, errors."""
     for name in ("cost", "memory", "source", "passes", "fates"):
-        found = getattr(cap, name)()
+        found = getattr(cap, name)
+        found = found() if callable(found) else found
         yield f"{name} as CSV", found.to_pandas().to_csv()
     for mime, data in cap._repr_mimebundle_()[0].items():
         said = html.unescape(data) if isinstance(data, str) else json.dumps(data)

@@ -26,7 +26,7 @@ def test_what_does_not_fit_is_captured_and_says_so(libtpu: None, provenance: boo
     assert "test_oom.py:" in capture.does_not_fit
     assert capture.does_not_fit in capture.warnings
     assert capture.module.is_scheduled
-    assert capture.memory().peak_bytes > 16 * 2**30
+    assert capture.memory.peak_bytes > 16 * 2**30
     header, _ = decode(blocks.view(capture))
     assert "does not fit" in header["title"]
     with pytest.raises(ValueError, match="profile"):

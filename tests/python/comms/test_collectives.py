@@ -64,7 +64,7 @@ def read_seed(seeds, number: str):
 
 
 def test_seed_000_one_zero_means_all_four_and_a_constant_is_sent_around(seeds):
-    rows = list(read_seed(seeds, "000").collectives())
+    rows = list(read_seed(seeds, "000").collectives)
     assert [(r.kind, r.payload_bytes, r.wire_bytes, r.group_size) for r in rows] == [
         ("all-reduce", 67_108_864, 100_663_296, 4),
         ("all-to-all", 67_108_864, 50_331_648, 4),
@@ -76,7 +76,7 @@ def test_seed_000_one_zero_means_all_four_and_a_constant_is_sent_around(seeds):
 
 
 def test_seed_001_gathers_over_data_and_a_reduction_over_model(seeds):
-    found = read_seed(seeds, "001").collectives()
+    found = read_seed(seeds, "001").collectives
     assert found.mesh.axis_sizes == (2, 4)
     gathers = [r for r in found if r.kind == "all-gather"]
     assert [(r.axes, r.payload_bytes, r.wire_bytes) for r in gathers] == [
@@ -91,7 +91,7 @@ def test_seed_001_gathers_over_data_and_a_reduction_over_model(seeds):
 
 
 def test_seed_004_forty_over_eight_and_three_over_two(seeds):
-    found = read_seed(seeds, "004").collectives()
+    found = read_seed(seeds, "004").collectives
     totals = {t.key: t for t in found.totals(("kind", "group_size"))}
     eights, twos = totals["all-reduce", "8"], totals["all-reduce", "2"]
     assert (eights.count, eights.payload_bytes, eights.wire_bytes) == (
@@ -101,7 +101,7 @@ def test_seed_004_forty_over_eight_and_three_over_two(seeds):
     assert found.wire_bytes == 603_405_316
     assert found.mesh.axis_sizes == (2, 8)
     assert sum(r.parts[0].shape == "f16[4096,1024]" for r in found) == 37
-    summary = read_seed(seeds, "004").summary()
+    summary = read_seed(seeds, "004").summary
     assert summary["collectives"][0] == {
         "kind": "all-reduce", "axes": "axis_1", "count": 40, "executions": 40,
         "payload_bytes": 318_799_872, "wire_bytes": 557_899_776,
@@ -109,7 +109,7 @@ def test_seed_004_forty_over_eight_and_three_over_two(seeds):
 
 
 def test_seed_004_who_holds_what(seeds):
-    found = read_seed(seeds, "004").shardings()
+    found = read_seed(seeds, "004").shardings
     tiles = Counter(tuple(r.sharding.tiles) for r in found.parameters)
     assert tiles == {(): 116, (8, 1): 42, (8,): 39, (1, 8): 36, (2, 1): 5, (2,): 1}
     assert set(found.device_bytes()) == {194_152_460}
@@ -148,7 +148,7 @@ def slow_count(text: str) -> Counter[str]:
 def test_every_channel_is_one_row(name, topology, compiled):
     built = compiled(name, topology)
     ours: Counter[str] = Counter()
-    for row in built.capture.collectives():
+    for row in built.capture.collectives:
         if row.is_of_permutes:
             ours["collective-permute"] += len(row.parts)
         else:
@@ -209,7 +209,7 @@ def simulated(kind: str, payload: int, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("name", "topology"), EVERYWHERE)
 def test_wire_bytes_are_what_a_ring_sends(name, topology, compiled):
-    found = compiled(name, topology).capture.collectives()
+    found = compiled(name, topology).capture.collectives
     for row in found:
         if row.kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"):
             n = row.group_size
@@ -224,7 +224,7 @@ def test_wire_bytes_are_what_a_ring_sends(name, topology, compiled):
 
 @pytest.mark.parametrize(("name", "topology"), EVERYWHERE)
 def test_traffic_adds_up_to_wire_bytes(name, topology, compiled):
-    found = compiled(name, topology).capture.collectives()
+    found = compiled(name, topology).capture.collectives
     for row in found:
         sent = found.traffic([row]).sum(axis=1)
         assert np.diagonal(found.traffic([row])).max() == 0
@@ -250,7 +250,7 @@ def test_device_bytes_are_those_of_real_arrays(name, compiled):
         array = jax.device_put(zeros, shape.sharding)
         for shard in array.addressable_shards:
             held[order[shard.device.id]] += shard.data.nbytes
-    ours = built.capture.shardings().device_bytes("parameter")
+    ours = built.capture.shardings.device_bytes("parameter")
     assert dict(enumerate(ours.tolist())) == dict(held)
 
 
@@ -281,7 +281,7 @@ def test_scan_of_sixteen_layers_runs_sixteen_times(topology):
 
     data, model = shape
     for f, expected in ((scan, 16), (nested, 80)):
-        (row,) = hs.capture(f, x, w).collectives()
+        (row,) = hs.capture(f, x, w).collectives
         assert (row.kind, row.axes, row.executions) == ("all-reduce", "model", expected)
         payload = 16 // data * 64 * 4
         assert row.payload_bytes == payload
@@ -292,13 +292,13 @@ def test_scan_of_sixteen_layers_runs_sixteen_times(topology):
 
 def test_written_by_the_user_or_inserted(compiled):
     for topology in (None, "v5e:2x4"):
-        for row in compiled("ring_attention", topology).capture.collectives():
+        for row in compiled("ring_attention", topology).capture.collectives:
             assert row.written_by == "user"
-        assert all(r.inserted for r in compiled("gpt_unrolled", topology).capture.collectives())
+        assert all(r.inserted for r in compiled("gpt_unrolled", topology).capture.collectives)
 
 
 def test_results_are_frozen_print_and_convert(compiled):
-    found = compiled("fsdp_tp").capture.collectives()
+    found = compiled("fsdp_tp").capture.collectives
     assert repr(found).splitlines()[0] == f"{len(found)} collectives over 8 devices, mesh " + (
         "data=2 × model=4"
     )
@@ -331,7 +331,7 @@ ENTRY main {
   ROOT r = f32[1024]{0} all-reduce(q), replica_groups={{0,1}}, to_apply=add
 }
 """
-    traffic = hs.read(text).collectives().traffic()
+    traffic = hs.read(text).collectives.traffic()
     assert traffic.tolist() == [[0, 4096], [0, 0]]
 
 
@@ -349,7 +349,7 @@ def test_what_a_branch_is_given_is_followed_to_the_caller():
         "  ROOT %c = f32[8]{0} conditional(%p, %w, %v), true_computation=%yes,"
         " false_computation=%no\n}\n"
     )
-    moved = cap.collectives()[0].moves
+    moved = cap.collectives[0].moves
     assert (moved.kind, moved.instruction.name) == ("argument", "w")  # no loop carries it
 
 

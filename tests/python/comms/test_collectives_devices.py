@@ -156,7 +156,7 @@ def test_no_groups_beside_explicit_ones_mean_all_devices_that_those_name() -> No
         "  ROOT c = f32[1024]{0} all-reduce(b), ID2 replica_groups={}, to_apply=s\n}\n"
     )
     for one, two in (("", ""), ("channel_id=1, use_global_device_ids=true,", "channel_id=2,")):
-        rows = hs.read(text.replace("ID1", one).replace("ID2", two)).collectives()
+        rows = hs.read(text.replace("ID1", one).replace("ID2", two)).collectives
         assert [r.group_size for r in rows] == [2, 4]
         assert [r.wire_bytes for r in rows] == [4096, 6144]
 

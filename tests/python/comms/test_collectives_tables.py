@@ -83,7 +83,7 @@ FUSED = """%half (p: f32[8,16], q: f32[16,8]) -> bf16[8,8] {
 )  # fmt: skip
 def test_what_the_program_itself_shows(body: str, said: str) -> None:
     cap = read(body, FUSED)
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     found = apparent(row)
     assert said in found
     assert bool(found) == bool(said)
@@ -106,7 +106,7 @@ BASE = PRODUCT + "  ROOT %r = f32[8,8] all-reduce(%d), EVERYONE, to_apply=%sum"
     ],
 )
 def test_how_often_a_row_runs(runs: Any, most: Any, text: str, counted: int, unknown: bool) -> None:
-    (row,) = read(BASE).collectives()
+    (row,) = read(BASE).collectives
     row = replace(row, executions=runs, most_executions=most)
     assert (row.executions_text, row.counted, row.is_unknown) == (text, counted, unknown)
     assert row.multiplicity == runs
@@ -138,7 +138,7 @@ def test_how_often_a_row_runs(runs: Any, most: Any, text: str, counted: int, unk
     ],
 )
 def test_who_takes_part(op: str, who: str) -> None:
-    cap = read(PRODUCT + f"  ROOT %r = {op}").collectives()
+    cap = read(PRODUCT + f"  ROOT %r = {op}").collectives
     (row,) = (replace(r, axes=None) for r in cap)
     assert row.axes_or_groups == who
     assert replace(row, axes="data").axes_or_groups == "data"
@@ -157,7 +157,7 @@ def test_who_takes_part(op: str, who: str) -> None:
     ],
 )
 def test_who_wrote_it(op_name: str, marked: str, inserted: bool | None) -> None:
-    (row,) = read(BASE + marked).collectives()
+    (row,) = read(BASE + marked).collectives
     i = row.instruction
     assert is_inserted(i, i, op_name) is inserted
     assert is_inserted(i.operands[0], i, op_name) is inserted
@@ -217,7 +217,7 @@ def test_transfers_between_slices(
     body = BETWEEN.replace("WHICH", which).replace("KIND", kind)
     devices = tuple(Device(k, k, "TPU v5e", slice=k // 4) for k in range(4 * slices))
     module = read(body).module
-    collectives = hs.Capture(module, Target(devices=devices, mesh=MESH)).collectives()
+    collectives = hs.Capture(module, Target(devices=devices, mesh=MESH)).collectives
     (row,) = collectives
     names = [module.instructions[m].name for m in row.members]
     assert (row.kind, row.network, row.name, names) == (found, "dcn", "s", ["s", "r", "sd", "rd"])
@@ -252,12 +252,12 @@ def test_a_device_that_sends_most_of_several_permutes() -> None:
         PRODUCT
         + "  ROOT %r = f32[8,8] collective-permute(%d), source_target_pairs={{0,1},{1,2},{2,3}}"
     )
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     assert row.wire_bytes == 256
-    assert np.argwhere(cap.collectives().traffic()).tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert np.argwhere(cap.collectives.traffic()).tolist() == [[0, 1], [1, 2], [2, 3]]
     still = read(
         PRODUCT + "  ROOT %r = f32[8,8] collective-permute(%d), source_target_pairs={{0,0},{1,1}}"
     )
-    assert [r.wire_bytes for r in still.collectives()] == [0]
+    assert [r.wire_bytes for r in still.collectives] == [0]
     nobody = read(PRODUCT + "  ROOT %r = f32[8,8] collective-permute(%d)")
-    assert [r.wire_bytes for r in nobody.collectives()] == [None]
+    assert [r.wire_bytes for r in nobody.collectives] == [None]

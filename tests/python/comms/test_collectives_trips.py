@@ -172,10 +172,10 @@ ENTRY %main {
 
 def test_a_known_loop_in_an_unknown_one_counts_as_in_cost() -> None:
     cap = hs.read(KNOWN_IN_UNKNOWN)
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     assert row.executions is None
     assert row.executions_text == "unknown"
     # 2 devices, 1,024 bytes: a ring sends each byte once; 50 times in a trip of the outer loop
     assert row.total_wire_bytes == 50 * 1024
-    assert cap.collectives().wire_bytes == cap.cost().wire.sum() == 50 * 1024
-    assert cap.collectives().traffic()[0, 1] == 50 * 1024
+    assert cap.collectives.wire_bytes == cap.cost().wire.sum() == 50 * 1024
+    assert cap.collectives.traffic()[0, 1] == 50 * 1024

@@ -44,7 +44,7 @@ def both_cut():
 
 
 def test_each_convolution_has_its_exchange(rows_cut):
-    rows = rows_cut.collectives()
+    rows = rows_cut.collectives
     assert [(r.kind, r.axes, len(r.parts)) for r in rows] == [("halo-exchange", "space", 2)] * 3
     edge = 4 * 1 * 64 * 8 * 4
     assert [r.payload_bytes for r in rows] == [2 * edge] * 3
@@ -55,7 +55,7 @@ def test_each_convolution_has_its_exchange(rows_cut):
 
 
 def test_two_cut_dimensions_are_one_exchange_over_both(both_cut):
-    rows = both_cut.collectives()
+    rows = both_cut.collectives
     assert [(r.kind, r.axes) for r in rows] == [("halo-exchange", "high+wide")] * 2
     assert sum(len(r.parts) for r in rows) == len(printed_permutes(both_cut))
     for row in rows:
@@ -66,7 +66,7 @@ def test_a_budget_counts_what_a_row_stands_for(rows_cut, both_cut):
     for cap in (rows_cut, both_cut):
         report = hs.check(cap, forbid=["collective-permute"])
         assert not report
-        assert len(report.breaches) == len(cap.collectives())
+        assert len(report.breaches) == len(cap.collectives)
         assert "of a halo-exchange" in str(report)
         assert not hs.check(cap, forbid=["halo-exchange"])
         assert not hs.check(cap, forbid=["collective"])
@@ -123,7 +123,7 @@ def test_the_permute_before_a_windowed_loop_is_of_the_loop(tmp_path, name):
         text = text.replace(short, whole)
     path.write_text(text)
     cap = hs.read(path)
-    rows = cap.collectives()
+    rows = cap.collectives
     runs = sum(r.executions * sum(p.executions for p in r.parts) for r in rows)
     assert runs == 1 + 2 * 2
     assert sum(r.total_payload_bytes for r in rows) == runs * 128

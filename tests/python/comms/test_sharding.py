@@ -236,14 +236,14 @@ def test_a_partitioned_dump_without_annotations_still_has_bytes_on_each_device()
         "  ROOT %n = f32[8]{0} negate(%p)\n}\n"
     )
     found = hs.read(text)
-    assert found.shardings().device_bytes("parameter").tolist() == [32.0] * 4
-    assert found.shardings().device_bytes("output").tolist() == [32.0] * 4
-    assert found.summary()["shapes"] == "local"
+    assert found.shardings.device_bytes("parameter").tolist() == [32.0] * 4
+    assert found.shardings.device_bytes("output").tolist() == [32.0] * 4
+    assert found.summary["shapes"] == "local"
     assert "32 B per device" in str(found)
     before = hs.read(text.replace("is_scheduled=true, ", "").replace("main_spmd", "main"))
-    assert all(math.isnan(b) for b in before.shardings().device_bytes("parameter"))
-    assert before.summary()["devices"][0]["parameter_bytes"] is None
-    assert before.summary()["shapes"] == "global"
+    assert all(math.isnan(b) for b in before.shardings.device_bytes("parameter"))
+    assert before.summary["devices"][0]["parameter_bytes"] is None
+    assert before.summary["shapes"] == "global"
     assert "32 B in global shapes, before partitioning" in str(before)
 
 
@@ -260,17 +260,17 @@ def test_an_output_nobody_said_the_sharding_of_is_not_replicated(stage, tmp_path
 
     x = jax.ShapeDtypeStruct((32, 64), np.float32, sharding=rows)
     cap = hs.capture(f, x).at(stage)
-    assert [(r.role, r.bytes_per_device) for r in cap.shardings()] == [
+    assert [(r.role, r.bytes_per_device) for r in cap.shardings] == [
         ("parameter", 32 * 64 * 4 // 2),
         ("value", 32 * 64 * 4 // 8),
     ]
-    assert np.isnan(cap.shardings().device_bytes("output")).all()
+    assert np.isnan(cap.shardings.device_bytes("output")).all()
     path = tmp_path / f"f.{'mlir' if stage == 'stablehlo' else 'hlo'}"
     path.write_text(cap.text)
-    assert [(r.role, r.bytes_per_device) for r in hs.read(path).shardings()] == [
-        (r.role, r.bytes_per_device) for r in cap.shardings()
+    assert [(r.role, r.bytes_per_device) for r in hs.read(path).shardings] == [
+        (r.role, r.bytes_per_device) for r in cap.shardings
     ]
     told = hs.capture(jax.jit(lambda x: x * 2, out_shardings=cut), x).at(stage)
-    assert [(r.role, r.text) for r in told.shardings() if r.role == "output"] == [
+    assert [(r.role, r.text) for r in told.shardings if r.role == "output"] == [
         ("output", "P('data', 'model')")
     ]

@@ -36,7 +36,7 @@ def rows(found: hs.Shardings) -> list[tuple[str, str, str, float]]:
 
 
 def test_every_array_of_a_dump_with_annotations() -> None:
-    found = hs.read(ANNOTATED).shardings()
+    found = hs.read(ANNOTATED).shardings
     assert rows(found) == [
         ("parameter", "w", BOTH, 48.0),
         ("parameter", "b", "replicated", 24.0),
@@ -96,7 +96,7 @@ BOTH_OUT = ", sharding={{devices=[4,1]<=[4]}, {replicated}}"
     ],
 )
 def test_what_a_partitioned_dump_does_not_say_its_shapes_do(mark, out, parameter, output) -> None:
-    found = hs.read(TWO.replace("MARK", mark).replace("OUT", out)).shardings()
+    found = hs.read(TWO.replace("MARK", mark).replace("OUT", out)).shardings
     assert found.is_partitioned
     assert found.device_bytes("parameter").tolist() == parameter
     assert found.device_bytes("output").tolist() == output
@@ -111,7 +111,7 @@ def test_the_target_knows_what_the_text_does_not() -> None:
     w = Argument("params['w']", (8, 6), "float32", "{devices=[4,1]<=[4]}", parameter=0)
     n = Argument("step", (), "int32", None, parameter=1)
     results = (Argument("['w']", (8, 6), "float32", "{devices=[4,1]<=[4]}"), Argument("", (), "i"))
-    found = hs.Capture(module, Target(mesh=MESH, arguments=(w, n), results=results)).shardings()
+    found = hs.Capture(module, Target(mesh=MESH, arguments=(w, n), results=results)).shardings
     assert rows(found) == [
         ("parameter", "params['w']", "P('x', None)", 48.0),
         ("output", "['w']", "P('x', None)", 48.0),
@@ -169,7 +169,7 @@ def ring(*order: int) -> list[tuple[int, int]]:
 def test_traffic_is_what_each_link_carries(kind, size, groups, links, each) -> None:
     more = ", dimensions={0}" if kind != "all-reduce" and "permute" not in kind else ""
     text = EXCHANGED.replace("SIZE", str(size)).replace("KIND", kind)
-    found = hs.read(text.replace("GROUPS", groups + more)).collectives()
+    found = hs.read(text.replace("GROUPS", groups + more)).collectives
     wanted = np.zeros((4, 4))
     for a, b in links:
         wanted[a, b] += each
@@ -190,5 +190,5 @@ def test_nothing_is_sent_where_nothing_is_known() -> None:
     assert wire_bytes("no-such-thing", 7, 4) is None
     assert math.isnan(hs.read("HloModule m\n\nENTRY %e (p: f32[4]) -> f32[4] {\n  ROOT %p = "
                               "f32[4]{0} parameter(0)\n}\n".replace("HloModule m", "HloModule m, "
-                              "num_partitions=2")).shardings()
+                              "num_partitions=2")).shardings
                       .device_bytes("output")[0])  # fmt: skip

@@ -40,7 +40,7 @@ def test_the_collectives_of_a_partitioned_module_are_edges(capture):
         ("P('data', 'model')", "P('data', None)"),
         ("P('data', None)", "P(None, 'data')"),
     }
-    kinds = {t.target: r.kind for r in capture.collectives() for t in found if t.target is r.anchor}
+    kinds = {t.target: r.kind for r in capture.collectives for t in found if t.target is r.anchor}
     assert set(kinds.values()) == {"all-gather", "all-to-all"}
     assert all(t.source in t.target.operands for t in found)
 
@@ -76,7 +76,7 @@ ENTRY %main (p: f32[8,8], q: f32[2,8], r: f32[2,8]) -> (f32[8,8], f32[8,8], f32[
   ROOT %f = (f32[8,8], f32[8,8], f32[8,8]) fusion(%p, %q, %r), kind=kLoop, calls=%gathers
 }
 """  # noqa: E501
-    (row,) = hs.read(text).collectives()
+    (row,) = hs.read(text).collectives
     assert row.anchor.name == "f"
     assert [source.name for source in moved(row)] == ["r", "q"]
 

@@ -55,7 +55,7 @@ ENTRY main {
 def test_mfu_counts_what_a_kernel_declares() -> None:
     """An upper bound that leaves a kernel's work out would be none."""
     cap = hs.read(KERNEL, hardware="tpu-v5e")
-    headline = cap.findings().headline
+    headline = cap.findings.headline
     rate = cap.cost().hardware.matmul["bf16"]
     assert headline.mfu == pytest.approx(17179869184 / (rate * headline.seconds))
 

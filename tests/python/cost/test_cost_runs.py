@@ -97,7 +97,7 @@ def test_live_ranges_hold_every_use(top: list[Loop]) -> None:
     """A value is live from where it is made to its last reader, at whatever depth of loops."""
     text, _ = program(top)
     cap = hs.read(text)
-    memory = cap.memory()
+    memory = cap.memory
     at = {n: t for t, n in enumerate(memory.liveness.schedule.tolist())}
     for v in memory.values():
         made = v.instruction

@@ -63,7 +63,7 @@ def test_groups_that_print_alike_are_told_apart_in_the_view() -> None:
     text += f"  %g = f32[1024,1024]{{1,0}} {OPS['sum']}\n"
     text += f"  ROOT %r = f32[1024,1024]{{1,0}} {OPS['sum of replicas']}\n}}\n"
     cap = hs.read(text)
-    assert len({row.groups.text for row in cap.collectives()}) == 1
+    assert len({row.groups.text for row in cap.collectives}) == 1
     header, _ = decode(blocks.analyses(cap))
     sets = header["extras"]["collectives"]["groups"]
     assert [len(s["rows"]) for s in sets] == [2, 8]

@@ -28,12 +28,12 @@ ALLREDUCE = """
 def test_a_finding_is_on_its_program_and_not_on_the_twin(case):
     if case.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
         pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
-    found = case.ill().findings()
+    found = case.ill().findings
     assert found.failed == ()
     rows = found.of(case.rule)
     assert rows, [f.rule for f in found]
     assert any(case.says in f.title + f.evidence for f in rows), [str(f) for f in rows]
-    healthy = case.healthy().findings()
+    healthy = case.healthy().findings
     assert healthy.failed == ()
     assert healthy.of(case.rule) == ()
 
@@ -47,8 +47,8 @@ def module(body: str, header: str = "", before: str = "") -> hs.Capture:
 
 
 def rules(cap: hs.Capture) -> set[str]:
-    assert cap.findings().failed == ()
-    return {f.rule for f in cap.findings()}
+    assert cap.findings.failed == ()
+    return {f.rule for f in cap.findings}
 
 
 SLICED = """(x: f32[1024,1024]) -> f32[{n},1024] {{
@@ -65,8 +65,8 @@ def test_a_reduce_that_is_cut_by_device_could_be_a_reduce_scatter():
     header = ", num_partitions=8"
     ill = module(SLICED.format(n=128, at="at"), header, ALLREDUCE)
     assert "reduced-then-sliced" in rules(ill)
-    row = ill.findings().of("reduced-then-sliced")[0]
-    assert row.bytes == ill.collectives()[0].wire_bytes // 2
+    row = ill.findings.of("reduced-then-sliced")[0]
+    assert row.bytes == ill.collectives[0].wire_bytes // 2
     healthy = module(SLICED.format(n=128, at="zero"), header, ALLREDUCE)
     assert "reduced-then-sliced" not in rules(healthy)
 
@@ -89,7 +89,7 @@ def small_reduces(chained: bool) -> hs.Capture:
 
 
 def test_small_collectives_are_counted_only_where_none_needs_another():
-    found = small_reduces(chained=False).findings().of("tiny-collectives")
+    found = small_reduces(chained=False).findings.of("tiny-collectives")
     assert len(found) == 1
     assert found[0].title.startswith("10 all-reduces")
     assert "tiny-collectives" not in rules(small_reduces(chained=True))
@@ -120,7 +120,7 @@ def converted(after: str) -> hs.Capture:
 
 
 def test_whole_arguments_converted_each_step():
-    found = converted("bf16").findings().of("repeated-converts")
+    found = converted("bf16").findings.of("repeated-converts")
     assert len(found) == 1
     assert "from f32 to bf16 (arguments)" in found[0].title
     assert "repeated-converts" not in rules(converted("f32"))
@@ -150,7 +150,7 @@ PADDED = """(x: f32[{shape}]) -> f32[{shape}] {{
 
 
 def test_padding_is_said_with_the_array_that_has_most():
-    found = module(PADDED.format(shape="1048576,2")).findings().of("padding")
+    found = module(PADDED.format(shape="1048576,2")).findings.of("padding")
     assert len(found) == 1
     assert "1048576,2" in found[0].evidence
     assert "padding" not in rules(module(PADDED.format(shape="1024,128")))
@@ -172,16 +172,16 @@ def test_before_xla_has_run_only_what_is_certain_is_said():
         "  ROOT %c = f32[4096,4096]{0,1} copy(%t)\n}\n"
     )
     cap.hardware = "h100"
-    assert len(cap.findings()) == 0
-    assert cap.findings().headline.seconds is None
-    assert str(cap.findings()).startswith("not optimised yet: no step time")
+    assert len(cap.findings) == 0
+    assert cap.findings.headline.seconds is None
+    assert str(cap.findings).startswith("not optimised yet: no step time")
 
 
 def test_what_is_no_program_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="findings need HLO, and this is jaxpr"):
-        _ = hs.capture(lambda x: x + 1, 1.0).at("jaxpr").findings()
+        _ = hs.capture(lambda x: x + 1, 1.0).at("jaxpr").findings
     with pytest.raises(ValueError, match="no rule 'gathered'; there are: exposed-collective"):
-        hs.capture(lambda x: x + 1, 1.0).findings().of("gathered")
+        hs.capture(lambda x: x + 1, 1.0).findings.of("gathered")
 
 
 def test_a_rule_that_fails_is_named_and_the_others_stand(monkeypatch):
@@ -194,18 +194,18 @@ def test_a_rule_that_fails_is_named_and_the_others_stand(monkeypatch):
     monkeypatch.setattr(
         module_of_rules, "RULES", (("broken", broken, False), *module_of_rules.RULES)
     )
-    assert cap.findings().failed == ("broken: RuntimeError: on purpose",)
-    assert [f.rule for f in cap.findings()] == ["host-callback"]
-    assert "not worked out: broken: RuntimeError: on purpose" in str(cap.findings())
+    assert cap.findings.failed == ("broken: RuntimeError: on purpose",)
+    assert [f.rule for f in cap.findings] == ["host-callback"]
+    assert "not worked out: broken: RuntimeError: on purpose" in str(cap.findings)
 
 
 def test_findings_are_plain_data_and_a_budget():
     cap = next(c for c in CASES if c.rule == "host-callback").ill()
-    plain = json.loads(json.dumps(cap.findings().to_dict()))
+    plain = json.loads(json.dumps(cap.findings.to_dict()))
     assert plain["rows"][0]["rule"] == "host-callback"
     assert plain["rows"][0]["line"].partition(":")[0].endswith("findings_programs.py")
     assert plain["rows"][0]["code"].startswith("jax.debug.print")
-    assert cap.summary()["findings"][0]["rule"] == "host-callback"
+    assert cap.summary["findings"][0]["rule"] == "host-callback"
     assert "1. The step calls back into the host" in str(cap)
     report = hs.check(cap, forbid=["host-callback"])
     assert report.status == 1
@@ -250,7 +250,7 @@ def test_where_only_a_library_has_a_line_the_scope_is_said(file, said):
     )
     cap = hs.read(text)
     cap.hardware = "h100"
-    (found,) = cap.findings().of("wide-matmul")
+    (found,) = cap.findings.of("wide-matmul")
     assert f"\n{said}" in str(found)
     assert found.to_dict()["scope"] == (None if file == "train.py" else "Net/embed")
 
@@ -267,11 +267,11 @@ def test_which_line_is_the_person_s_is_decided_in_one_place(repo):
 
 def test_real_dumps_say_what_is_true_of_them(seeds):
     step = hs.read(next(seeds.glob("004_*")))
-    twice = step.findings().of("reduced-twice")
+    twice = step.findings.of("reduced-twice")
     assert len(twice) == 1
     assert "13,107,200 of 45,399,040 B" in twice[0].title
     layer = hs.read(next(seeds.glob("000_*")))
-    constant = layer.findings().of("collective-of-constant")
+    constant = layer.findings.of("collective-of-constant")
     assert [f.instructions[0].opcode for f in constant] == ["all-to-all"]
     assert constant[0].bytes == 50_331_648
 
@@ -293,7 +293,7 @@ def test_what_xla_merged_with_the_forward_pass_is_not_computed_again():
     again, once = (sum(i.opcode == "dot" for i in c.module.instructions) for c in both)
     if again != once:
         pytest.skip(f"the XLA of jax {jax.__version__} keeps what is computed again")
-    assert not both[0].findings().of("rematerialisation")
+    assert not both[0].findings.of("rematerialisation")
 
 
 def test_what_a_rollout_collects_is_no_residual():
@@ -307,7 +307,7 @@ def test_what_a_rollout_collects_is_no_residual():
 
     shapes = [jax.ShapeDtypeStruct((256, 256), jnp.float32)] * 2
     cap = hs.capture(jax.jit(step), *shapes)
-    assert not cap.findings().of("residuals")
+    assert not cap.findings.of("residuals")
 
 
 def test_two_sums_of_scalars_are_no_finding_beside_what_else_is_sent():
@@ -328,14 +328,14 @@ def test_two_sums_of_scalars_are_no_finding_beside_what_else_is_sent():
 
 def test_what_needs_the_optimised_program_is_said_to_be_unasked():
     text = "HloModule m\nENTRY main {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
-    found = hs.read(text).findings()
+    found = hs.read(text).findings
     assert "exposed-collective" in found.unasked
     assert "large-constant" not in found.unasked
     asked = len(found.rules) - len(found.unasked)
     assert f"{asked} rules ran, and none applied" in str(found)
     assert f"{len(found.unasked)} rules need the optimised program" in str(found)
     assert (
-        module("(x: f32[8]) -> f32[8] {\n  ROOT %x = f32[8]{0} parameter(0)\n}").findings().unasked
+        module("(x: f32[8]) -> f32[8] {\n  ROOT %x = f32[8]{0} parameter(0)\n}").findings.unasked
         == ()
     )
 
@@ -376,7 +376,7 @@ def test_matmuls_of_few_rows_are_one_finding():
     )
     cap = hs.read(text)
     cap.hardware = "tpu-v5e"
-    (one,) = cap.findings().of("idle-matmul")
+    (one,) = cap.findings.of("idle-matmul")
     assert one.title.startswith("3 matmuls of 8 rows")
 
 
@@ -387,9 +387,9 @@ def test_gradients_summed_over_the_batch_get_advice_of_their_own():
 }}"""  # noqa: E501
     header = ", num_partitions=8"
     backward = module(body.format("transpose(jvp())"), header, ALLREDUCE)
-    assert "these are gradients" in backward.findings().of("exposed-collective")[0].advice
+    assert "these are gradients" in backward.findings.of("exposed-collective")[0].advice
     forward = module(body.format("jvp()"), header, ALLREDUCE)
-    assert "these are gradients" not in forward.findings().of("exposed-collective")[0].advice
+    assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
 
 
 COMBINED = """(l: f32[], p: f32[512,512]) -> (f32[], f32[512,512]) {{
@@ -403,9 +403,9 @@ COMBINED = """(l: f32[], p: f32[512,512]) -> (f32[], f32[512,512]) {{
 def test_gradients_summed_together_with_the_loss_are_gradients_still():
     header = ", num_partitions=8"
     both = module(COMBINED.format("transpose(jvp())"), header, ALLREDUCE)
-    assert "these are gradients" in both.findings().of("exposed-collective")[0].advice
+    assert "these are gradients" in both.findings.of("exposed-collective")[0].advice
     forward = module(COMBINED.format("jvp()"), header, ALLREDUCE)
-    assert "these are gradients" not in forward.findings().of("exposed-collective")[0].advice
+    assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
 
 
 LOOP = """
@@ -441,7 +441,7 @@ LOOPED = """(x: f32[1024,1024], z: f32[1024,1024]) -> f32[1024,1024] {
 def test_sums_that_a_loop_only_adds_up_could_wait_for_its_end():
     def said(of: str) -> str:
         before = ALLREDUCE + LOOP.format(of=of)
-        (one,) = module(LOOPED, ", num_partitions=8", before).findings().of("exposed-collective")
+        (one,) = module(LOOPED, ", num_partitions=8", before).findings.of("exposed-collective")
         return one.advice
 
     assert "once, after the loop" in said("x")
@@ -464,7 +464,7 @@ def test_the_line_of_a_wait_is_the_one_that_waits_longest_in_all():
                         " f32[1024,1024]")  # fmt: skip
     body += "".join(lines) + "  ROOT %out = (f32[2048,1024]{1,0}, f32[1024,1024]{1,0},"
     body += " f32[1024,1024]{1,0}, f32[1024,1024]{1,0}) tuple(%g0, %g1, %g2, %g3)\n}"
-    (one,) = module(body, ", num_partitions=8", ALLREDUCE).findings().of("exposed-collective")
+    (one,) = module(body, ", num_partitions=8", ALLREDUCE).findings.of("exposed-collective")
     assert one.frame is not None
     assert one.frame.line == 7
     assert "% at model.py:7, " in one.evidence
@@ -479,7 +479,7 @@ def test_latency_and_bytes_are_told_apart():
   %g = f32[2048,2048]{1,0} all-reduce(%x), channel_id=2, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum
   ROOT %out = (f32[], f32[2048,2048]{1,0}) tuple(%s, %g)
 }"""  # noqa: E501
-    (one,) = module(body, ", num_partitions=8", ALLREDUCE).findings().of("exposed-collective")
+    (one,) = module(body, ", num_partitions=8", ALLREDUCE).findings.of("exposed-collective")
     assert [i.name for i in one.instructions] == ["g"]
 
 
@@ -497,7 +497,7 @@ def test_how_the_compiler_spells_a_fourier_transform_is_nobodys_choice():
 def test_what_a_constant_takes_on_the_wire_is_said_once(seeds):
     cap = hs.read(next(seeds.glob("000_*")))
     cap.hardware = "h100"
-    said = [f for f in cap.findings() if any("all-to-all" in i.opcode for i in f.instructions)]
+    said = [f for f in cap.findings if any("all-to-all" in i.opcode for i in f.instructions)]
     assert [f.rule for f in said] == ["collective-of-constant"]
 
 
@@ -525,5 +525,5 @@ ENTRY %main (x: f32[512,512], w: f32[512,512]) -> f32[512,512] {{
         ("%zeros", ["collective-permute"] * 2, True),
     ):
         cap = hs.read(text.replace("SECOND", second), hardware="tpu-v5e")
-        assert [r.kind for r in cap.collectives()] == kinds
-        assert bool(cap.findings().of("collective-of-constant")) is said
+        assert [r.kind for r in cap.collectives] == kinds
+        assert bool(cap.findings.of("collective-of-constant")) is said

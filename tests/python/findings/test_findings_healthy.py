@@ -27,7 +27,7 @@ TRUE = {
 def test_healthy_programs_have_nothing_to_report(compiled: Any) -> None:
     said = set()
     for name in HEALTHY:
-        found = compiled(name).capture.findings()
+        found = compiled(name).capture.findings
         assert found.failed == ()
         said |= {(name, f.rule) for f in found}
     assert said == TRUE
@@ -53,7 +53,7 @@ def test_healthy_programs_have_nothing_to_report_on_tpu_either(compiled: Any) ->
         if "tpu" not in PROGRAMS[name].platforms:
             continue
         asked += 1
-        found = compiled(name, "v5e:2x4").capture.findings()
+        found = compiled(name, "v5e:2x4").capture.findings
         assert found.failed == ()
         said |= {(name, f.rule) for f in found}
     assert asked >= 20
@@ -92,8 +92,8 @@ def layers_of_decoding(layers: int, batch: int, heads: int, each: int, length: i
 
 
 def the_turned_cache(cap: hs.Capture) -> Any:
-    rows = [f for f in cap.findings().of("layout-copies") if "`cache`" in f.title]
-    assert rows, cap.findings()
+    rows = [f for f in cap.findings.of("layout-copies") if "`cache`" in f.title]
+    assert rows, cap.findings
     return rows[0]
 
 

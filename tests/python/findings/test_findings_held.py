@@ -87,7 +87,7 @@ X = f"%x = {A} parameter(0)\n%y = {A} parameter(1)\n"
 )  # fmt: skip
 def test_which_arguments_an_output_replaces(rest: str, is_update: bool) -> None:
     cap = alone(X + rest, DEFINED)
-    assert any(d.outcome == "could be donated" for d in cap.memory().donations)
+    assert any(d.outcome == "could be donated" for d in cap.memory.donations)
     found = of(cap, "not-donated")
     assert [f.instructions[0].name for f in found] == ["x"] * is_update
 
@@ -347,7 +347,7 @@ def stacked(
     for word, by in words.items():
         texts = [t.replace(word, by) for t in texts]
     cap = program(texts[1], before=texts[0], chip=chip)
-    assert len(cap.memory().residuals) == 1
+    assert len(cap.memory.residuals) == 1
     return cap
 
 
@@ -360,7 +360,7 @@ def test_what_loops_store_for_the_backward_pass() -> None:
     """192 MiB, three values of a slice's 24 and what is beside it are at the peak."""
     cap = stacked(V, V, SAME, 374)
     found = only(cap, "residuals")
-    assert cap.memory().peak_bytes == (638 << 20) + 20
+    assert cap.memory.peak_bytes == (638 << 20) + 20
     assert found.title == "30 % of the peak is what loops store for the backward pass: 192 MiB"
     assert found.evidence == "1 stacks; the largest is f32[8,6144,1024] (192 MiB)"
     assert round(found.share, 6) == round(96 / 638, 6)
@@ -424,7 +424,7 @@ def test_what_is_stored_larger_than_it_was_made(
 def test_what_is_stored_larger_is_said_where_it_matters() -> None:
     """Of 192 MiB a half could be saved, beside what makes that a twentieth of the peak."""
     stored = f"%kept = {V} convert(%x)"
-    peak = stacked(NARROW, V, stored, 0).memory().peak_bytes / (1 << 20)
+    peak = stacked(NARROW, V, stored, 0).memory.peak_bytes / (1 << 20)
     rest = int(96 * 20 - peak)
     found = only(stacked(NARROW, V, stored, rest), "stored-larger")
     assert round(found.share, 3) == 0.05

@@ -15,8 +15,8 @@ def _chip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of(cap: hs.Capture, rule: str) -> tuple[hs.Finding, ...]:
-    assert cap.findings().failed == ()
-    return cap.findings().of(rule)
+    assert cap.findings.failed == ()
+    return cap.findings.of(rule)
 
 
 def figures(cap: hs.Capture, rule: str) -> list[tuple[object, ...]]:
@@ -83,7 +83,7 @@ def test_steps_that_are_over_before_the_next_is_sent_have_no_latency_to_report()
     cap = latency(4, 4)
     assert len(of(cap, "exposed-collective")) == 1
     cap.hardware = "tpu-v5e"  # 2 µs
-    assert cap.findings().of("exposed-collective") == ()
+    assert cap.findings.of("exposed-collective") == ()
 
 
 SPARE = {

@@ -95,7 +95,7 @@ def test_what_is_computed_again_is_said_up_to_half_of_the_memory() -> None:
     """256 MiB and twice those of the rows."""
     again = "checkpoint/rematted_computation/dot_general"
     cap = product(4096, again)
-    assert cap.memory().peak_bytes == 512 << 20
+    assert cap.memory.peak_bytes == 512 << 20
     assert only(cap, "rematerialisation").share == 1.0
     assert of(product(4097, again), "rematerialisation") == ()
 

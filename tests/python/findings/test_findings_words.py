@@ -133,8 +133,8 @@ def told(
     )
     monkeypatch.setattr(module_of_rules, "RULES", listed)
     cap = program(work(1) + "\nROOT %o = (f32[]) tuple(%w)", chip=chip)
-    assert cap.findings().rules == tuple(rules)
-    return [f.title for f in cap.findings()]
+    assert cap.findings.rules == tuple(rules)
+    return [f.title for f in cap.findings]
 
 
 def some(title: str, share: float = 0.5, **more: Any) -> Finding:
@@ -181,7 +181,7 @@ ROOT %v = f32[1,128,1024]{{2,1,0}} negate(%u)""")
         monkeypatch.setattr(module_of_rules, "RULES", (("some-rule", lambda facts: [row], True),))
         target = replace(cap.target, sources={"a.py": text})
         made = hs.Capture(cap.module, target)
-        (said_of,) = made.findings()
+        (said_of,) = made.findings
         return said_of.code, said_of.scope
 
     assert [found(n, "a.py", u) for n in (0, 1, 2, 3)] == [
@@ -205,16 +205,16 @@ def test_what_bounds_a_step() -> None:
     sent = f"%x = {mib(9)} parameter(1)\n%g = {mib(9)} all-reduce(%x), {SUMMED}\n"
     # 64 s of multiplying at the chip's peak, 10 s of a sum, 6 s of reading
     cap = program(f"{DOT}{sent}{work(6)}\nROOT %o = (f32[]) tuple(%d, %g, %w)")
-    h = cap.findings().headline
+    h = cap.findings.headline
     assert (h.seconds, h.bound_by, h.bound_share, h.mfu) == (80.0, "compute", 0.8, 0.8)
     assert (h.hardware, h.memory_bytes, h.seconds_are) == ("Round", 1 << 30, "modelled")
     cap = program(f"{sent}{work(6)}\nROOT %o = (f32[]) tuple(%g, %w)")
-    h = cap.findings().headline
+    h = cap.findings.headline
     assert (h.seconds, h.bound_by, h.bound_share, h.mfu) == (16.0, "communication", 10 / 16, 0.0)
-    h = program(f"{sent}{work(12)}\nROOT %o = (f32[]) tuple(%g, %w)").findings().headline
+    h = program(f"{sent}{work(12)}\nROOT %o = (f32[]) tuple(%g, %w)").findings.headline
     assert (h.bound_by, h.bound_share, h.is_least) == ("memory", 12 / 22, False)
     cap.hardware = None
-    h = cap.findings().headline
+    h = cap.findings.headline
     assert (h.hardware, h.seconds, h.seconds_are, h.bound_by, h.mfu) == (
         None, None, "unknown", "", None,
     )  # fmt: skip
@@ -231,11 +231,11 @@ def test_copies_bound_a_step_as_memory_or_as_the_host() -> None:
 %d = {shape} copy-done(%s)
 ROOT %o = ({shape}, f32[1,128,1024]{{2,1,0}}) tuple(%d, %y)"""
     cap = program(entry, devices=1)
-    h = cap.findings().headline
+    h = cap.findings.headline
     assert (h.seconds, h.bound_by, h.bound_share) == (
         4.0, "copies to and from the host", 0.75,
     )  # fmt: skip
-    (found,) = cap.findings().of("host-copies")
+    (found,) = cap.findings.of("host-copies")
     assert found.title == (
         "The chip waits 2 s (50 % of the modelled step) for 1 copy to or from the host's memory"
     )
@@ -245,5 +245,5 @@ ROOT %o = ({shape}, f32[1,128,1024]{{2,1,0}}) tuple(%d, %y)"""
     assert (found.share, found.seconds, found.bytes) == (0.5, 2.0, 3 << 20)
     # into fast memory at the rate of memory: a bound of memory
     cap = program(entry.replace(":S(5)", ":S(1)"), devices=1)
-    assert cap.findings().headline.bound_by == "memory"
-    assert cap.findings().of("host-copies") == ()
+    assert cap.findings.headline.bound_by == "memory"
+    assert cap.findings.of("host-copies") == ()

@@ -65,18 +65,18 @@ def everything_said(cap: hs.Capture, folder: Path) -> dict[str, str]:
 
 def _results(cap: hs.Capture) -> Iterator[tuple[str, str]]:
     results = {
-        "fates": cap.fates(), "passes": cap.passes(), "collectives": cap.collectives(),
-        "memory": cap.memory(), "cost": cap.cost(), "findings": cap.findings(),
-        "source": cap.source(), "shardings": cap.shardings(),
+        "fates": cap.fates(), "passes": cap.passes(), "collectives": cap.collectives,
+        "memory": cap.memory, "cost": cap.cost(), "findings": cap.findings,
+        "source": cap.source, "shardings": cap.shardings,
     }  # fmt: skip
     for name, result in results.items():
         said = [str(result), repr(result), str(result.to_dict()), result.to_pandas().to_csv()]
         yield name, "\n".join(said)
     cards = [cap.origins(i) for i in cap.module.instructions]
     yield "origins", "\n".join([*map(str, cards), *(str(c.to_dict()) for c in cards)])
-    whys = [cap.why(c) for c in cap.collectives()]
+    whys = [cap.why(c) for c in cap.collectives]
     yield "why", "\n".join([*map(str, whys), *map(repr, whys)])
-    yield "summary", f"{cap.summary()} {cap!r} {cap.warnings}"
+    yield "summary", f"{cap.summary} {cap!r} {cap.warnings}"
     messages = [str(x) for x in (*cap.target.compiler_messages, *cap.target.dumps.values())]
     yield "compiler messages and dumps", "\n".join(messages)
 

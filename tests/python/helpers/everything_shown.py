@@ -35,9 +35,9 @@ def everything(cap: hs.Capture) -> list[str]:
     parts = {k: header[k] for k in ("counts", "title", "subtitle", "summary", "extras", "warnings")}
     lines = [line for k, v in parts.items() for line in leaves(k, v)]
     lines += rows(header, columns)
-    texts: dict[str, object] = {n: getattr(cap, n)() for n in RESULTS}
+    texts: dict[str, object] = {n: getattr(cap, n) for n in RESULTS}
     texts |= {chip: cap.cost(chip) for chip in OTHER_CHIPS}
-    texts |= {f"why {c.name}": cap.why(c) for c in cap.collectives()}
+    texts |= {f"why {c.name}": cap.why(c) for c in cap.collectives}
     if cap.module.origins is not None:
         texts["fates"] = cap.fates()
         texts |= {f"origins {i.name}": cap.origins(i) for i in cap.module.instructions}

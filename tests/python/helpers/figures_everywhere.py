@@ -18,8 +18,8 @@ Places = dict[str, float]
 
 def told(cap: Any) -> dict[str, Places]:
     """Figure → place → value; None and absent places are left out."""
-    summary, cost, memory = cap.summary(), cap.cost(), cap.memory()
-    source, found, parts = cap.source(), cap.collectives(), cap.shardings()
+    summary, cost, memory = cap.summary, cap.cost(), cap.memory
+    source, found, parts = cap.source, cap.collectives, cap.shardings
     header, columns = joined(blocks.view(cap), blocks.analyses(cap))
     view, extras = header["summary"], header["extras"]
     same = {d.name: d.a for d in hs.diff(cap, cap).totals}
@@ -97,7 +97,7 @@ def told(cap: Any) -> dict[str, Places]:
         },
         "findings": {
             "summary": len(summary["findings"]),
-            "python": len(cap.findings()),
+            "python": len(cap.findings),
             "View": len(extras["findings"]["rows"]) if "findings" in extras else None,
         },
     }

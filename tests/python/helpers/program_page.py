@@ -30,7 +30,7 @@ def page(cap: hs.Capture) -> str:
     for name in ("findings", "collectives", "memory", "source", "shardings"):
         parts.append((name, cut(getattr(cap, name)())))
     parts += [(f"cost on {chip}", cut(cap.cost(chip))) for chip in CHIPS]
-    for collective in list(cap.collectives())[:MOST_COLLECTIVES]:
+    for collective in list(cap.collectives)[:MOST_COLLECTIVES]:
         parts.append((f"why {collective.name}", cut(cap.why(collective))))
     parts.append(("groups", groups(cap)))
     if cap.module.origins is not None:

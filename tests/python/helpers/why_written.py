@@ -110,4 +110,4 @@ def written(
 
 def cards(cap: hs.Capture) -> dict[str, str]:
     """Instruction → its card, without the first line."""
-    return {row.name: "\n".join(str(cap.why(row)).splitlines()[1:]) for row in cap.collectives()}
+    return {row.name: "\n".join(str(cap.why(row)).splitlines()[1:]) for row in cap.collectives}

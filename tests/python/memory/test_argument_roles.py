@@ -57,10 +57,10 @@ def test_a_combined_gradient_all_reduce_is_backward() -> None:
         shape(64, 64, sharding=cut("data")),
         shape(64, 64, sharding=cut("data")),
     )
-    (combined,) = cap.collectives()
+    (combined,) = cap.collectives
     assert combined.phase == "backward"
     assert combined.payload_bytes == 2 * 64 * 128 * 4 + 4
-    memory = cap.memory()
+    memory = cap.memory
     reduced = [v for v in memory.values() if v.instruction.opcode == "all-reduce" and v.bytes > 4]
     assert {v.category for v in reduced} == {"gradient"}
 
@@ -73,7 +73,7 @@ def test_a_state_is_told_apart_by_use_whatever_it_is_called() -> None:
 
     square = shape(64, 64)
     cap = capture(step, {"weights of m": square, "mu": square}, shape(8, 64), donate_argnums=0)
-    assert arguments(cap.memory()) == {
+    assert arguments(cap.memory) == {
         "s['weights of m']": ("parameter", "data flow"),
         "s['mu']": ("optimiser state", "data flow"),
         "v": ("argument", "data flow"),
@@ -82,12 +82,12 @@ def test_a_state_is_told_apart_by_use_whatever_it_is_called() -> None:
 
 def test_a_name_alone_makes_no_optimiser_state_of_what_is_multiplied() -> None:
     cap = capture(lambda q, k, v: jax.nn.softmax(q @ k.T) @ v, *[shape(64, 16)] * 3)
-    assert {category for category, _ in arguments(cap.memory()).values()} == {"argument"}
+    assert {category for category, _ in arguments(cap.memory).values()} == {"argument"}
     # an optimiser on its own says so by its names, of what it returns
     update = capture(
         lambda m, grads: 0.9 * m + grads, shape(64, 64), shape(64, 64), donate_argnums=0
     )
-    assert arguments(update.memory()) == {
+    assert arguments(update.memory) == {
         "m": ("optimiser state", "name"),
         "grads": ("argument", "name"),
     }
@@ -102,7 +102,7 @@ def test_a_parameter_has_a_gradient_and_frozen_weights_have_none() -> None:
 
     stack = shape(4, 32, 32)
     cap = capture(jax.grad(loss), stack, stack, shape(8, 32))
-    found = arguments(cap.memory())
+    found = arguments(cap.memory)
     assert found["student"][0] == "parameter"
     assert found["teacher"][0] == found["x"][0] == "argument"
 
@@ -117,7 +117,7 @@ def test_what_a_scan_stacks_is_saved_in_any_type(dtype: Any) -> None:
 
     cap = capture(jax.grad(loss), shape(8, 64, 64, dtype=dtype), shape(128, 64, dtype=dtype))
     one = 8 * 128 * 64 * jnp.dtype(dtype).itemsize
-    memory = cap.memory()
+    memory = cap.memory
     assert {r.bytes for r in memory.residuals} == {one}
     stacked = [v for v in memory.values() if v.shape.dimensions == (8, 128, 64)]
     assert stacked
@@ -128,7 +128,7 @@ def test_what_a_scan_stacks_is_saved_in_any_type(dtype: Any) -> None:
 def test_copies_of_arguments_are_not_saved_activations(
     libtpu: None, compiled: Callable[..., Any]
 ) -> None:
-    memory = compiled("gpt_scan", "v5e:2x4").capture.memory()
+    memory = compiled("gpt_scan", "v5e:2x4").capture.memory
     copies = [v for v in memory.values() if v.category == "copied argument"]
     assert copies
     assert all(v.category_source == "data flow" for v in copies)

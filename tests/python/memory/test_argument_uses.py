@@ -42,7 +42,7 @@ def roles(arguments: dict[str, str], lines: str) -> dict[str, tuple[str, str]]:
     entry = "\n  ".join(body)
     cap = hs.read(f"HloModule step, is_scheduled=true\n\n{MOVED}\nENTRY %main {{\n  {entry}\n}}\n")
     assert not cap.warnings, cap.warnings
-    found = {v.name: (v.category, v.category_source) for v in cap.memory().values()}
+    found = {v.name: (v.category, v.category_source) for v in cap.memory.values()}
     return {name: found[name] for name in arguments}
 
 

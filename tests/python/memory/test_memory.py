@@ -18,7 +18,7 @@ ON_CPU = [p.name for p in PROGRAMS.values() if "cpu" in p.platforms]
 
 
 def test_seed_001_peaks_at_its_all_reduce(seeds: Path) -> None:
-    memory = hs.read(seeds / "001_496ac125c3946675.txt").memory()
+    memory = hs.read(seeds / "001_496ac125c3946675.txt").memory
     assert memory.peak_instruction.opcode == "all-reduce"
     assert memory.peak_temp_dense_bytes == 16_777_220
     assert memory.peak_source == "simulated"
@@ -31,7 +31,7 @@ def test_the_buffer_assignment_gives_xlas_figures_exactly(
     name: str, compiled: Callable[..., Any]
 ) -> None:
     cap = compiled(name).capture
-    memory, stats = cap.memory(), cap.target.memory_stats
+    memory, stats = cap.memory, cap.target.memory_stats
     total = sum(stats[f"{k}_size_in_bytes"] for k in ("argument", "output", "temp"))
     assert memory.assigned_bytes == total - stats["alias_size_in_bytes"]
     # on CPU, peak_memory_in_bytes is every allocation but the heap of temporaries
@@ -54,7 +54,7 @@ ENTRY main {
   ROOT c = f32[256]{0} reverse(b), dimensions={0}
 }
 """
-    memory = hs.read(text).memory()
+    memory = hs.read(text).memory
     ranges = {v.name: (v.start, v.end, v.kind) for v in memory.values()}
     assert ranges == {
         "p": (0, 3, "argument"),
@@ -91,7 +91,7 @@ def programs(draw: st.DrawFn) -> str:
 def test_the_timeline_equals_a_slow_count(text: str) -> None:
     cap = hs.read(text)
     instructions = cap.module.entry.instructions
-    memory = cap.memory()
+    memory = cap.memory
     homes = {v.name for v in memory.values() if v.home}
     for t, now in enumerate(instructions):
         live = 0
@@ -111,11 +111,11 @@ def test_loops_and_updates_are_in_place() -> None:
         return jax.lax.fori_loop(0, 10, lambda i, c: c.at[i].set(jnp.sin(c[i - 1])), x)
 
     cap = hs.capture(jax.jit(f, donate_argnums=0), jax.ShapeDtypeStruct((512, 64), jnp.float32))
-    (loop,) = [x for x in cap.memory().loops if x.trips == 10]
+    (loop,) = [x for x in cap.memory.loops if x.trips == 10]
     (big,) = [c for c in loop.carries if c.bytes == 512 * 64 * 4]
     assert big.role == "stacked"
-    assert cap.memory().simulated_bytes < 1.1 * 512 * 64 * 4
-    (row,) = cap.memory().donations
+    assert cap.memory.simulated_bytes < 1.1 * 512 * 64 * 4
+    (row,) = cap.memory.donations
     assert row.outcome == "aliased"
 
 
@@ -128,7 +128,7 @@ def test_the_donation_audit_says_what_was_for_nothing_and_what_could_be() -> Non
 
     x = jax.ShapeDtypeStruct((64, 64), jnp.float32)
     cap = hs.capture(jax.jit(f, donate_argnums=1), x, x)
-    rows = {d.argument: d.outcome for d in cap.memory().donations}
+    rows = {d.argument: d.outcome for d in cap.memory.donations}
     assert rows["b"] in ("donated, unused", "aliased")
     if rows["b"] == "donated, unused":
         assert rows["a"] == "could be donated"
@@ -147,7 +147,7 @@ def test_residuals_show_what_a_scan_stores_for_backward() -> None:
 
         shapes = (8, 64, 64), (32, 64)
         args = [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes]
-        return hs.capture(jax.jit(jax.grad(loss)), *args).memory()
+        return hs.capture(jax.jit(jax.grad(loss)), *args).memory
 
     policies = jax.checkpoint_policies
     nothing, everything = grad(policies.nothing_saveable), grad(policies.everything_saveable)
@@ -179,7 +179,7 @@ def test_tiles_pad(shape: str, stored: int) -> None:
 
 def test_results_are_tables(compiled: Callable[..., Any]) -> None:
     pytest.importorskip("pandas")
-    memory = compiled("gpt_scan").capture.memory()
+    memory = compiled("gpt_scan").capture.memory
     frame = memory.to_pandas()
     assert frame["bytes"].sum() + memory.table_bytes == memory.simulated_bytes
     assert frame["bytes"].is_monotonic_decreasing
@@ -219,11 +219,11 @@ def test_what_xlas_peak_on_tpu_is_made_of(libtpu: None) -> None:
         peaks.append(most[0])
         places = [place[b] for b in most[1]]
         twice += sum(p[2] for p in places) - sum(p[2] for p in set(places))
-    assert cap.memory().xla_peak_bytes == sum(outside) + max(peaks)
+    assert cap.memory.xla_peak_bytes == sum(outside) + max(peaks)
     # two stacks of f32[20,16,64], a tile of lanes each row, are counted as carry and as result
     assert twice == 2 * 20 * 16 * 128 * 4
     vmem = [a.size for a in found.allocations if a.memory_space == 1 and a.index in heaps]
-    assert [cap.memory().memory_spaces[1]] == vmem
+    assert [cap.memory.memory_spaces[1]] == vmem
 
 
 def test_a_tuple_whose_shape_states_fewer_leaves_takes_no_others_memory() -> None:
@@ -235,7 +235,7 @@ ENTRY main {
   ROOT out = (f32[1024]{0}) tuple(a, b, x)
 }
 """
-    memory = hs.read(text).memory()
+    memory = hs.read(text).memory
     assert {v.name: v.bytes for v in memory}["a"] == 4096
 
 
@@ -244,7 +244,7 @@ def test_of_equal_arguments_each_output_is_offered_to_another() -> None:
     lines += [f"  n{k} = f32[64]{{0}} negate(p{k})" for k in range(3)]
     text = "HloModule m, is_scheduled=true\nENTRY main {\n" + "\n".join(lines)
     text += "\n  ROOT out = (f32[64]{0}, f32[64]{0}, f32[64]{0}) tuple(n0, n1, n2)\n}\n"
-    rows = [d for d in hs.read(text).memory().donations if d.outcome == "could be donated"]
+    rows = [d for d in hs.read(text).memory.donations if d.outcome == "could be donated"]
     assert [(d.parameter, d.output) for d in rows] == [(0, (0,)), (1, (1,)), (2, (2,))]
 
 
@@ -270,5 +270,5 @@ ENTRY %main (x: f32[512,4096]) -> f32[512,4096] {
 }
 """  # noqa: E501
     array = 512 * 4096 * 4
-    memory = hs.read(text, hardware="tpu-v5e").memory()
+    memory = hs.read(text, hardware="tpu-v5e").memory
     assert 0 <= memory.simulated_bytes - 3 * array < 64 << 10  # argument, output, indices

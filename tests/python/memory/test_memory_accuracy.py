@@ -60,7 +60,7 @@ MISSES_ON_TPU = {
 def test_on_cpu_within_5_percent_of_what_xla_allocates(compiled: Callable[..., Any]) -> None:
     errors = {}
     for name in ON_CPU:
-        memory = compiled(name).capture.memory()
+        memory = compiled(name).capture.memory
         errors[name] = memory.simulated_bytes / memory.assigned_bytes - 1
     far = {n: f"{e:+.1%}" for n, e in errors.items() if abs(e) > 0.05}
     print(f"{len(errors) - len(far)} of {len(errors)} within 5 %; the others: {far}")
@@ -68,7 +68,7 @@ def test_on_cpu_within_5_percent_of_what_xla_allocates(compiled: Callable[..., A
     assert far.keys() <= MISSES_ON_CPU.keys(), far
     assert np.median(np.abs(list(errors.values()))) < 0.001
     for name in far:
-        memory = compiled(name).capture.memory()
+        memory = compiled(name).capture.memory
         # what is missing is in the heap, and no value is
         gap = memory.assigned_bytes - memory.simulated_bytes
         heap = sum(a.size for a in heaps(memory.module.buffer_assignment))
@@ -79,7 +79,7 @@ def test_on_cpu_within_5_percent_of_what_xla_allocates(compiled: Callable[..., A
 def test_on_cpu_the_values_live_at_once_are_those_xla_gives_places(
     name: str, compiled: Callable[..., Any]
 ) -> None:
-    memory = compiled(name).capture.memory()
+    memory = compiled(name).capture.memory
     simulated, placed = simulated_heap(memory), placed_heap(memory)
     assert simulated - placed in (0, 4, 1024), (simulated, placed)
     assert abs(simulated - placed) < 0.002 * placed + 5
@@ -89,7 +89,7 @@ def test_on_tpu_hbm_is_what_xla_allocates(libtpu: None, compiled: Callable[..., 
     """Arguments + outputs + temporaries - aliases, as captured and as simulated from the text."""
     errors = {}
     for name in ON_TPU:
-        memory = compiled(name, "v5e:2x4").capture.memory()
+        memory = compiled(name, "v5e:2x4").capture.memory
         stats = compiled(name, "v5e:2x4").compiled.memory_analysis()
         held = (
             stats.argument_size_in_bytes
@@ -111,7 +111,7 @@ def test_on_tpu_hbm_is_what_xla_allocates(libtpu: None, compiled: Callable[..., 
 def test_on_tpu_the_values_live_at_once_are_those_xla_gives_places(
     name: str, libtpu: None, compiled: Callable[..., Any]
 ) -> None:
-    memory = compiled(name, "v5e:2x4").recaptured.memory()
+    memory = compiled(name, "v5e:2x4").recaptured.memory
     assignment = memory.module.buffer_assignment
     peaks = traced_peaks(assignment)
     assert memory.xla_peak_bytes == kept_bytes(assignment) + max(p for p, _ in peaks.values())

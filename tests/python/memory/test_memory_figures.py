@@ -40,7 +40,7 @@ def memory_of(text: str = TEXT, assignment: BufferAssignment | None = None, **ta
     module = hs.read(text).module
     if assignment is not None:
         module = replace(module, buffer_assignment=assignment)
-    return hs.Capture(module, Target(**target)).memory()
+    return hs.Capture(module, Target(**target)).memory
 
 
 def test_places_are_those_of_the_buffer_assignment() -> None:

@@ -43,7 +43,7 @@ def line_of(function: Callable[..., Any], text: str) -> str:
 
 
 def test_what_a_scan_keeps_has_the_line_of_what_is_kept(scanned: Any) -> None:
-    memory = scanned.memory()
+    memory = scanned.memory
     stacked = {r.buffer for r in memory.residuals}
     assert stacked
     lines = {memory.value(b).line for b in stacked}
@@ -53,7 +53,7 @@ def test_what_a_scan_keeps_has_the_line_of_what_is_kept(scanned: Any) -> None:
 
 
 def test_every_value_live_at_the_peak_but_arguments_has_a_line(scanned: Any) -> None:
-    memory = scanned.memory()
+    memory = scanned.memory
     for v in memory.live_at_peak:
         assert bool(v.line) == (v.kind != "argument"), v.name
     assert sum(memory.by_line.values()) == sum(v.bytes for v in memory)
@@ -63,7 +63,7 @@ def test_every_value_live_at_the_peak_but_arguments_has_a_line(scanned: Any) -> 
 
 
 def test_the_source_counts_the_same_bytes_at_the_same_lines(scanned: Any) -> None:
-    memory, source = scanned.memory(), scanned.source()
+    memory, source = scanned.memory, scanned.source
     own = {f"{x.file}:{x.line}": x.own.live_bytes for x in source.lines if x.own.live_bytes}
     assert own == {k: v for k, v in memory.by_line.items() if k}
     assert source.unattributed.live_bytes == memory.by_line[""]
@@ -89,7 +89,7 @@ ENTRY main {
 
 
 def test_a_compilers_copy_has_the_line_of_what_it_is_for() -> None:
-    memory = hs.read(COPIES).memory()
+    memory = hs.read(COPIES).memory
     lines = {v.name: v.line for v in memory.values()}
     assert lines == {
         "w": "",
@@ -114,6 +114,6 @@ def test_a_stack_of_libraries_alone_gives_its_innermost_line() -> None:
 
 @pytest.mark.parametrize("name", ["gpt_unrolled", "gpt_remat", "fsdp", "cnn_step"])
 def test_lines_of_the_corpus(name: str, compiled: Callable[..., Any]) -> None:
-    memory = compiled(name).capture.memory()
+    memory = compiled(name).capture.memory
     lost = [v.name for v in memory if not v.line and v.kind != "argument"]
     assert lost == []

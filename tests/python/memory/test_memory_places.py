@@ -48,7 +48,7 @@ def memory_of(body: str, head: str = "", called: str = CALLED) -> Memory:
     text = f"HloModule m, is_scheduled=true{head}\n{called}\nENTRY %main {{\n{body.strip(chr(10))}\n}}\n"
     cap = hs.read(text)
     assert not cap.module.warnings, cap.module.warnings
-    return cap.memory()
+    return cap.memory
 
 
 def shared(memory: Memory) -> set[str]:

@@ -40,7 +40,7 @@ def matmul(name: str, left: str, right: str) -> str:
 def row(*made: str) -> Recompute:
     """The what-if row of ``kept``, made by these lines."""
     cap = hs.read(PROGRAM.format(made="\n".join(made)))
-    (found,) = [r for r in what_if(cap.memory(), cap.cost("h100")) if r.value.name == "kept"]
+    (found,) = [r for r in what_if(cap.memory, cap.cost("h100")) if r.value.name == "kept"]
     return found
 
 
@@ -100,8 +100,8 @@ def test_a_stack_that_a_loop_fills_is_refused() -> None:
     shapes = (8, 64, 64), (256, 64)
     args = [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes]
     cap = hs.capture(jax.jit(jax.grad(loss)), *args)
-    stacked = {r.shape.dense_text for r in cap.memory().residuals}
-    rows = [r for r in what_if(cap.memory(), cap.cost()) if r.value.shape.dense_text in stacked]
+    stacked = {r.shape.dense_text for r in cap.memory.residuals}
+    rows = [r for r in what_if(cap.memory, cap.cost()) if r.value.shape.dense_text in stacked]
     assert rows
     for r in rows:
         assert "a loop carries it" in r.reason
@@ -137,7 +137,7 @@ def test_how_far_back_it_goes() -> None:
 
 def test_what_is_needed_at_the_peak_stays_there() -> None:
     cap = hs.read(PROGRAM.format(made=matmul("kept", "x", "w")))
-    memory = cap.memory()
+    memory = cap.memory
     assert memory.peak_instruction.name == "big"
     rows = {r.value.name: r for r in what_if(memory, cap.cost())}
     assert set(rows) == {"big", "r", "kept"}  # the peak's result, what it reads, what is kept

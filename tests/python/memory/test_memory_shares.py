@@ -187,7 +187,7 @@ PUT = "%w = f32[1,8] reshape(%y)\n  %stored = f32[4,8] dynamic-update-slice(%sta
 def carried(read: str = SLICED, store: str = PUT) -> dict[int, Any]:
     cap = hs.read(TRIPS.replace("READ", read).replace("STORE", store))
     assert not cap.module.warnings
-    (loop,) = cap.memory().loops
+    (loop,) = cap.memory.loops
     return {c.index: c for c in loop.carries}
 
 

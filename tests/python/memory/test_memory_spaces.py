@@ -39,7 +39,7 @@ def peaks(memory: Any) -> dict[str, int]:
 
 
 def test_host_memory_is_not_the_devices() -> None:
-    memory = hs.read(OFFLOADED).memory()
+    memory = hs.read(OFFLOADED).memory
     assert memory.platform == "tpu"
     # x and the result throughout, the copy in the result's place; 4 bytes of semaphore
     assert memory.timeline.max() == 4 * MIB
@@ -55,7 +55,7 @@ def test_host_memory_is_not_the_devices() -> None:
 
 
 def test_on_gpu_buffers_of_collectives_lie_in_device_memory() -> None:
-    memory = hs.read(ON_GPU).memory()
+    memory = hs.read(ON_GPU).memory
     assert memory.platform == "gpu"
     assert list(peaks(memory)) == ["device memory"]
     assert memory.timeline.max() == max(memory.liveness.timeline((0, 1)))
@@ -81,7 +81,7 @@ def test_every_memory_has_its_budget(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("name", ["gpt_scan", "fsdp", "decode_cache", "sorting"])
 def test_parts_add_up_to_the_peak(name: str, libtpu: None, compiled: Callable[..., Any]) -> None:
     """In every memory, at every point: the values that live there are its timeline."""
-    memory = compiled(name, "v5e:2x4").capture.memory()
+    memory = compiled(name, "v5e:2x4").capture.memory
     live = memory.liveness
     for space in memory.spaces:
         spaces = memory.main_spaces if space.number == 0 else (space.number,)
@@ -94,7 +94,7 @@ def test_parts_add_up_to_the_peak(name: str, libtpu: None, compiled: Callable[..
 
 
 def test_a_real_trace_with_parameters_on_the_host(real: Path) -> None:
-    memory = hs.read(real / "traces" / "tpu-v6e-inference.xplane.pb").memory()
+    memory = hs.read(real / "traces" / "tpu-v6e-inference.xplane.pb").memory
     named = {s.name: s for s in memory.spaces}
     assert round(named["HBM"].peak_bytes / 2**30, 3) == 20
     assert round(named["host"].peak_bytes / 2**30, 3) == 15

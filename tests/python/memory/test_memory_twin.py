@@ -220,7 +220,7 @@ def programs(draw: st.DrawFn) -> str:
 @given(programs())
 def test_live_bytes_are_those_of_the_interpreter(text: str) -> None:
     cap = hs.read(text)
-    memory, most = cap.memory(), most_alive(cap.module)
+    memory, most = cap.memory, most_alive(cap.module)
     held = sum(v.bytes for v in memory.values() if v.kind in ("argument", "output"))
     flags = sum(i.shape.byte_size for i in cap.module.instructions if i.opcode == "constant")
     for point, index in enumerate(memory.schedule.tolist()):

@@ -50,7 +50,7 @@ def scan_over_layers(saved: str, *, pinned: bool) -> Any:
 
     weights = shape((6, 32, 64), None, "data", "model"), shape((6, 64, 32), None, "model", "data")
     x = shape((2, 64, 32), "data", "model", None)
-    return hs.capture(jax.jit(jax.grad(loss)), weights, x, provenance=False).memory()
+    return hs.capture(jax.jit(jax.grad(loss)), weights, x, provenance=False).memory
 
 
 SHARDED, GATHERED = "f32[6,1,16,32]", "f32[6,1,64,32]"
@@ -125,8 +125,8 @@ def keep() -> None:
 
 
 def test_two_policies_of_seed_001s_program_on_a_real_topology() -> None:
-    kept = load(FOLDER / "remat_everything_saved.capture.gz").memory()
-    again = load(FOLDER / "remat_gathered_again.capture.gz").memory()
+    kept = load(FOLDER / "remat_everything_saved.capture.gz").memory
+    again = load(FOLDER / "remat_gathered_again.capture.gz").memory
     assert kept.xla_peak_bytes == 56_636_928
     assert again.xla_peak_bytes == 44_054_016
     for memory in (kept, again):

@@ -48,7 +48,7 @@ def sent(
         hs.capture(forward, *args, provenance=False),
         hs.capture(backward, after, *args, provenance=False),
     ):
-        for c in cap.collectives():
+        for c in cap.collectives:
             assert c.total_wire_bytes is not None
             total[c.kind] = total.get(c.kind, 0) + c.total_wire_bytes
     return total

@@ -32,7 +32,7 @@ def test_the_command_line_says_what_python_says_of_a_dump(compiled, tmp_path, ca
     path.write_text(compiled("gpt_scan").text)
     cap = hs.read(path, hardware="tpu-v5e")
     assert differing(told(cap)) == {}
-    plain = json.loads(json.dumps(cap.summary()))
+    plain = json.loads(json.dumps(cap.summary))
     assert main(["summary", "--json", "--hardware", "tpu-v5e", str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == plain
     assert main(["json", "--hardware", "tpu-v5e", str(path)]) == 0

@@ -44,7 +44,7 @@ def read(*parts: str) -> hs.Capture:
 
 def test_what_starts_a_transfer_speaks_for_it_wherever_it_is_printed():
     for parts in ((STARTS, BESIDE, MAIN), (BESIDE, STARTS, MAIN)):
-        (row,) = read(*parts).collectives()
+        (row,) = read(*parts).collectives
         assert (row.name, row.anchor.name) == ("gather.1", "start")
         assert row.moves is not None
         assert row.moves.name == "%w"
@@ -65,7 +65,7 @@ def test_a_product_that_the_compiler_calls_a_convolution_has_no_halo():
     """XLA:TPU prints dots as convolutions; half of its instructions have no name."""
     for meta in (NAME, ""):
         text = SHIFT.replace("META", meta).replace("MORE", "")
-        (row,) = read(text).collectives()
+        (row,) = read(text).collectives
         assert (row.kind, row.payload_bytes) == ("collective-permute", 8 * 512 * 2)
 
 
@@ -77,7 +77,7 @@ def test_an_image_still_has_one():
     image = image.replace("bf16[8,256]{1,0}", "bf16[8,14,256]{2,1,0}")
     image = image.replace("bf16[8,256]", "bf16[8,14,256]").replace("bf_io->bf", "b0f_0io->b0f")
     image = image.replace("META", "").replace("MORE", ", window={size=3}")
-    (row,) = read(image).collectives()
+    (row,) = read(image).collectives
     assert row.kind == "halo-exchange"
 
 
@@ -87,8 +87,8 @@ def test_a_computation_that_nothing_calls_changes_no_row():
         "\n}", "\n  ROOT %moved = f32[] all-reduce(%add), replica_groups={{0,1},{2,3}},"
         " channel_id=3, use_global_device_ids=true, to_apply=%sum\n}",
     )  # fmt: skip
-    (alone,) = read(STARTS, BESIDE, MAIN).collectives()
-    mine = [r for r in read(SUM, dead, STARTS, BESIDE, MAIN).collectives() if r.executions]
+    (alone,) = read(STARTS, BESIDE, MAIN).collectives
+    mine = [r for r in read(SUM, dead, STARTS, BESIDE, MAIN).collectives if r.executions]
     (beside,) = mine
     for what in ("name", "payload_bytes", "wire_bytes", "axes_or_groups", "phase"):
         assert getattr(beside, what) == getattr(alone, what)

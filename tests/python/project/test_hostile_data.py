@@ -91,7 +91,7 @@ def test_the_test_would_see_it():
 
 def test_names_of_a_dump():
     cap = hs.read(PROGRAM, hardware="tpu-v5e")
-    assert len(cap.findings()) >= 2
+    assert len(cap.findings) >= 2
     texts = dict(printed(cap))
     assert {"cost", "memory", "source", "shardings", "collectives", "findings"} <= set(texts)
     for name in ("cost", "memory", "source", "shardings", "findings"):

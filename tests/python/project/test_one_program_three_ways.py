@@ -28,14 +28,14 @@ def three_ways(built: Any, tmp_path: Any) -> None:
     of_text, of_proto = told(text), told(proto)
     assert differing(of_text) == {}
     assert of_text == of_proto
-    assert repr(text.source()) == repr(proto.source())
-    assert text.source().to_dict() == proto.source().to_dict()
+    assert repr(text.source) == repr(proto.source)
+    assert text.source.to_dict() == proto.source.to_dict()
     # Where devices are on the torus a dump does not say: its time assumes a slice, and says so.
     on_cpu = cap.target.platform == "cpu"
     timed = on_cpu or all(t.torus_is_known for t in text.cost().transfers)
     assert timed or "assumed" in repr(text.cost())
     assert by_line(text, timed) == by_line(cap, timed)
-    assert text.collectives().wire_bytes == cap.collectives().wire_bytes
+    assert text.collectives.wire_bytes == cap.collectives.wire_bytes
     for name, places in told(cap).items():
         if name in SAME and (timed or name != "seconds"):
             assert places == of_text[name], name
@@ -47,7 +47,7 @@ def by_line(cap: Any, timed: bool) -> dict[Any, dict[str, float]]:
         (x["file"], x["line"]): {
             k: v for k, v in x.items() if k != "text" and (timed or "seconds" not in k)
         }
-        for x in cap.source().to_dict()["rows"]
+        for x in cap.source.to_dict()["rows"]
     }
 
 
@@ -176,5 +176,5 @@ def partitioned_by_hand() -> Any:
 def test_an_op_that_partitions_itself(tmp_path):
     built = compile_and_capture(*partitioned_by_hand())
     three_ways(built, tmp_path)
-    gathers = [r for r in built.capture.collectives() if r.kind == "all-gather"]
+    gathers = [r for r in built.capture.collectives if r.kind == "all-gather"]
     assert [r.axes for r in gathers] == ["model"]  # it takes rows whole

@@ -25,7 +25,7 @@ mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
 x = jax.ShapeDtypeStruct((8, 8), jnp.float32, sharding=NamedSharding(mesh, P("x")))
 f = jax.jit(lambda x: (x @ x).sum(0))
 cap = hs.capture(f, x)
-print("collectives", len(cap.collectives()), cap.cost("tpu-v5e").roofline is not None)
+print("collectives", len(cap.collectives), cap.cost("tpu-v5e").roofline is not None)
 print("warnings", cap.warnings)
 print("page", len(str(cap.to_html())) > 100_000)
 for name, get in (

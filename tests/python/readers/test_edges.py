@@ -425,7 +425,7 @@ ENTRY e {
 }
 """
     )
-    rows = [(d.argument, d.bytes, d.outcome) for d in cap.memory().donations]
+    rows = [(d.argument, d.bytes, d.outcome) for d in cap.memory.donations]
     assert rows == [
         ("large", 16384, "could be donated"),
         ("small", 1024, "could be donated"),
@@ -448,7 +448,7 @@ ENTRY e {
 }
 """
     )
-    found = [(c.argument, c.bytes, c.changes) for c in cap.memory().parameter_copies]
+    found = [(c.argument, c.bytes, c.changes) for c in cap.memory.parameter_copies]
     assert found == [("large", 8192, "type"), ("small", 4, "type")]
 
 

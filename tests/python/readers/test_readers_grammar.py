@@ -294,13 +294,13 @@ def test_figures_of_a_cut_dump_are_of_what_is_there() -> None:
     assert "modelled_seconds" not in cost.to_dict()
     (row,) = [r for r in cost if r.flops > 0]
     assert row.flops == 2 * 8**3
-    assert cap.summary()["parameter_bytes"] is None
-    assert cap.summary()["output_bytes"] is None
-    assert "flops" not in cap.summary()
+    assert cap.summary["parameter_bytes"] is None
+    assert cap.summary["output_bytes"] is None
+    assert "flops" not in cap.summary
     assert "parameters    unknown" in str(cap)
     assert "nothing" not in str(diff(cap, cap)).split("\n")[0]
     with pytest.raises(ValueError, match="needs an ENTRY"):
-        _ = cap.memory()
+        _ = cap.memory
 
 
 @pytest.mark.parametrize(

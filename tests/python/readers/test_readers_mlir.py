@@ -208,7 +208,7 @@ def test_shardy_shardings_are_those_of_the_arrays() -> None:
         "    return %0, %arg1 : tensor<8x16xf32>, tensor<16xf32>\n  }\n}\n"
     )  # fmt: skip
     assert not cap.warnings
-    rows = {(r.role, r.name): (r.text, r.bytes_per_device) for r in cap.shardings()}
+    rows = {(r.role, r.name): (r.text, r.bytes_per_device) for r in cap.shardings}
     assert rows == {
         ("parameter", "arg0"): ("P('data', 'model')", 64),
         ("parameter", "arg1"): ("P('data',)", 32),
@@ -230,10 +230,10 @@ def test_a_manual_computation_runs_once_and_says_what_it_needs() -> None:
         "    } : (tensor<8xf32>) -> tensor<8xf32>\n    return %0 : tensor<8xf32>\n  }\n}\n"
     )  # fmt: skip
     assert not cap.warnings
-    assert "not known" in str(cap.collectives())
-    (row,) = cap.shardings()
+    assert "not known" in str(cap.collectives)
+    (row,) = cap.shardings
     assert row.text == "P('model',)"
-    for figure in (cap.cost, lambda: cap.memory(), lambda: cap.source()):
+    for figure in (cap.cost, lambda: cap.memory, lambda: cap.source):
         with pytest.raises(ValueError, match="compile the program and read that") as e:
             figure()
         assert "cap.at" not in str(e.value)
@@ -250,7 +250,7 @@ def test_header_of_hlo_names_the_axes() -> None:
         '"#sdy.sharding_per_value<[<@mesh, [{}, {\\"columns\\"}]>]>"}\n}\n'
     )  # fmt: skip
     assert not cap.warnings
-    assert [(r.role, r.text, r.bytes_per_device) for r in cap.shardings()] == [
+    assert [(r.role, r.text, r.bytes_per_device) for r in cap.shardings] == [
         ("parameter", "P('rows', None)", 64),
         ("output", "P(None, 'columns')", 64),
     ]
@@ -270,7 +270,7 @@ def test_leaves_of_a_long_tuple_are_all_sharded() -> None:
         f"  %p = f32[64]{{0}} parameter(0), sharding={{devices=[8]<=[8]}}\n"
         f"  ROOT %t = ({shapes}) tuple({names}), sharding={{{shards}}}\n}}\n"
     )
-    outputs = [r for r in cap.shardings() if r.role == "output"]
+    outputs = [r for r in cap.shardings if r.role == "output"]
     assert sum(r.bytes_per_device for r in outputs) == n * 32
 
 

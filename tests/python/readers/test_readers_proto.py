@@ -280,8 +280,8 @@ def test_a_proto_that_does_not_count_its_devices_leaves_what_is_sent_unknown(gro
     (tmp_path / "m.hlo.pb").write_bytes(proto)
     of_text, of_proto = hs.read(text), hs.read(tmp_path / "m.hlo.pb")
     assert of_text.warnings == ()
-    assert [r.wire_bytes for r in of_text.collectives()] == [384]
-    assert [r.wire_bytes for r in of_proto.collectives()] == [None]
+    assert [r.wire_bytes for r in of_text.collectives] == [384]
+    assert [r.wire_bytes for r in of_proto.collectives] == [None]
     (warning,) = of_proto.warnings
     assert "does not say on how many devices" in str(warning)
     assert "%all names no groups" in str(warning)
@@ -292,10 +292,10 @@ def test_what_is_sent_and_unknown_is_shown_as_unknown_everywhere(tmp_path):
     _, proto = through_xla(EVERYONE.replace("GROUPS", "replica_groups={}"))
     (tmp_path / "m.hlo.pb").write_bytes(proto)
     cap = hs.read(tmp_path / "m.hlo.pb", hardware="tpu-v5e")
-    assert cap.collectives().wire_bytes is None
-    assert cap.collectives().total.is_lower_bound
-    assert "unknown" in str(cap.collectives()).splitlines()[-1]
-    summary = cap.summary()
+    assert cap.collectives.wire_bytes is None
+    assert cap.collectives.total.is_lower_bound
+    assert "unknown" in str(cap.collectives).splitlines()[-1]
+    summary = cap.summary
     assert summary["wire_bytes"] is None
     assert [row["wire_bytes"] for row in summary["collectives"]] == [None]
     seconds = summary["modelled_seconds"]
@@ -331,7 +331,7 @@ def test_findings_about_what_is_unknown_name_no_bytes(tmp_path):
     text, proto = through_xla(constant.replace("GROUPS", "replica_groups={}"))
     (tmp_path / "m.hlo.pb").write_bytes(proto)
     for cap, wire in ((hs.read(text), 384), (hs.read(tmp_path / "m.hlo.pb"), None)):
-        (found,) = (f for f in cap.findings() if f.rule == "collective-of-constant")
+        (found,) = (f for f in cap.findings if f.rule == "collective-of-constant")
         assert found.bytes == wire
 
 
@@ -343,7 +343,7 @@ def test_time_beside_an_unknown_collective_is_the_least_there_is(tmp_path):
     _, proto = through_xla(text)
     (tmp_path / "m.hlo.pb").write_bytes(proto)
     cap = hs.read(tmp_path / "m.hlo.pb", hardware="tpu-v5e")
-    seconds = cap.summary()["modelled_seconds"]
+    seconds = cap.summary["modelled_seconds"]
     assert seconds["total"] > 0
     assert seconds["communication_is_least"]
     assert re.search(r"modelled +≥ ", summary_text(cap))
@@ -355,4 +355,4 @@ def test_groups_that_name_devices_count_them(tmp_path):
     (tmp_path / "m.hlo.pb").write_bytes(proto)
     cap = hs.read(tmp_path / "m.hlo.pb")
     assert cap.warnings == ()
-    assert [r.wire_bytes for r in cap.collectives()] == [384]
+    assert [r.wire_bytes for r in cap.collectives] == [384]

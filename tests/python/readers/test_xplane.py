@@ -424,9 +424,9 @@ def test_the_command_joins_a_trace(gpu: Any, tmp_path: Path, capsys: Any) -> Non
     assert main(["summary", str(dump), "--profile", str(trace), "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)["measured"]
     cap = hs.read(dump)
-    assert "measured" not in cap.summary()
+    assert "measured" not in cap.summary
     cap.add_profile(trace)
-    assert cap.summary()["measured"] == measured
+    assert cap.summary["measured"] == measured
     seconds = sum(expected.own.values()) * PS / 3 / 2
     assert measured["seconds_a_step"] == pytest.approx(seconds)
     assert (measured["steps"], measured["devices"], measured["coverage"]) == (3, 2, 1.0)

@@ -42,7 +42,7 @@ def lined(chip: str | None = "round") -> hs.Capture:
 
 def test_what_lines_cost() -> None:
     """Adding and multiplying read 2 MiB and write one, the sum takes 1 s and 1 MiB."""
-    found = lined().source()
+    found = lined().source
     rows = {(Path(x.file).name, x.line): x for x in found.lines}
     add, mul = rows["train.py", 3], rows["train.py", 5]
     one = 1 << 20
@@ -56,7 +56,7 @@ def test_what_lines_cost() -> None:
     assert len(found) == 2
     assert [Path(f).name for f in found.files] == ["train.py", "x.py"]
     total = sum(x.own.seconds for x in found.lines) + found.unattributed.seconds
-    assert total == lined().findings().headline.seconds
+    assert total == lined().findings.headline.seconds
     assert found.inferred.seconds == 2.0  # %d copies what line 8 of flax made
     assert rows["x.py", 8].inferred.seconds == 2.0
     assert found.has_seconds
@@ -66,13 +66,13 @@ def test_what_lines_cost() -> None:
 
 
 def test_what_is_printed_of_lines() -> None:
-    assert repr(lined().source()).splitlines() == [
+    assert repr(lined().source).splitlines() == [
         "line               FLOPs  modelled   wire  live at peak                     source",
         "train.py:3     524 kFLOP       5 s  1 MiB         1 MiB                  y = x + x",
         "train.py:5     262 kFLOP       3 s    0 B           0 B                  z = y * y",
         "no line known     0 FLOP       0 s    0 B         1 MiB  what no line accounts for",
     ]
-    assert repr(lined(None).source()).splitlines()[1].split() == [
+    assert repr(lined(None).source).splitlines()[1].split() == [
         "train.py:3", "524", "kFLOP", "1", "MiB", "1", "MiB", "y", "=", "x", "+", "x",
     ]  # fmt: skip
 
@@ -266,7 +266,7 @@ ROOT %o = {mib(2)} add(%g, %h), {said("add", 7)}
 
 
 def test_budgets_are_kept_up_to_the_last_byte() -> None:
-    peak = program(SENDING).memory().peak_bytes
+    peak = program(SENDING).memory.peak_bytes
     sent = 3 << 20
     count = len(program(SENDING).module.instructions)
     assert held(SENDING, max_peak=peak, max_wire_bytes=sent, max_instructions=count) == [

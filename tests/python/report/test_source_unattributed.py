@@ -7,7 +7,7 @@ import hloscope as hs
 
 def test_the_table_ends_with_what_no_line_accounts_for() -> None:
     text = "HloModule m\nENTRY e { x = f32[8] parameter(0)\n ROOT y = f32[8] negate(x) }"
-    shown = repr(hs.read(text).source()).splitlines()[-1]
+    shown = repr(hs.read(text).source).splitlines()[-1]
     assert shown.startswith("no line known")
     assert "8 FLOP" in shown
 
@@ -19,9 +19,9 @@ ENTRY e {
   y = f32[8] custom-call(x), custom_call_target="mine"
   ROOT z = f32[8] negate(y)
 }"""
-    source = hs.read(text, hardware="tpu-v5e").source()
+    source = hs.read(text, hardware="tpu-v5e").source
     assert source.unknown == {"flops": 1, "seconds": 1}
     last = repr(source).splitlines()[-1]
     assert last == "left out, being unknown: FLOPs of 1 operation, modelled time of 1 operation"
     known = hs.read(text.replace('custom-call(x), custom_call_target="mine"', "tanh(x)"))
-    assert known.source().unknown == {}
+    assert known.source.unknown == {}

@@ -120,10 +120,10 @@ def test_title_height_and_colour(shell: Any) -> None:
 def test_hardware_of_a_call_a_capture_and_a_file(shell: Any, tmp_path: Path) -> None:
     cap = run(shell, "%hlo --hardware H100 f(x)")
     assert (cap.hardware, cap.display) == ("h100", {"hardware": "h100"})
-    assert cap.summary()["hardware"] == "h100"
+    assert cap.summary["hardware"] == "h100"
     shell.user_ns["held"] = cap
     assert run(shell, "%hlo --hardware v5e held").hardware == "tpu-v5e"
-    assert cap.summary()["hardware"] == "tpu-v5e"  # the same capture, its figures made anew
+    assert cap.summary["hardware"] == "tpu-v5e"  # the same capture, its figures made anew
     dump = tmp_path / "dump.hlo"
     dump.write_text(shell.user_ns["compiled"].as_text())
     assert run(shell, f"%hlo {dump}").hardware is None

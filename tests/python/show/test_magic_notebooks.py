@@ -69,7 +69,7 @@ def test_start(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_pod(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = execute(repo / "examples" / "pod.ipynb", tmp_path, monkeypatch)
     assert "256" in outputs(notebook, "cap = %hlo --topology")["text/plain"]
-    assert "coords=(" in outputs(notebook, "print(cap.collectives())")["text/plain"]
+    assert "coords=(" in outputs(notebook, "print(cap.collectives)")["text/plain"]
     assert "<iframe" in outputs(notebook, "%hlo --panel devices")["text/html"]
     printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
     assert "256 chips" in printed

@@ -74,7 +74,7 @@ def test_printed_summary(seeds):
     wire = "575 MiB per device: 40 all-reduce over axis_1, 3 all-reduce over axis_0"
     assert rows["wire"] == wire  # 603,405,316 B by ring formulas
     assert "modelled" not in rows  # a dump names no chip
-    assert capture.summary()["collectives"][0]["wire_bytes"] == 557_899_776
+    assert capture.summary["collectives"][0]["wire_bytes"] == 557_899_776
     facts = [line for line in lines[1:] if not line.lstrip()[0].isdigit()]  # without findings
     starts = {line.index(rows[line.split(maxsplit=1)[0]]) for line in facts}
     assert len(starts) == 1  # aligned

@@ -158,11 +158,11 @@ def test_a_failing_section_is_a_warning_and_leaves_nothing(monkeypatch):
 def test_analyses_join_their_view(compiled, name):
     cap = Capture(compiled(name).module)
     header, columns = joined(blocks.view(cap), blocks.analyses(cap))
-    assert header["summary"] == cap.summary()
+    assert header["summary"] == cap.summary
     assert differences(header, columns) == []
     strings = columns["strings"]
     found = [strings[k] for k in columns.get("collective.kind", ())]
-    assert found == [c.kind for c in cap.collectives()]
+    assert found == [c.kind for c in cap.collectives]
 
 
 def test_analyses_of_another_module_do_not_join(compiled):

@@ -49,27 +49,27 @@ def test_a_real_rematerialization_is_pinned_to_its_gathers_and_line(capture):
     assert said.kind == REMATERIALIZED
     assert (said.had, said.needs) == ("P('y', None, 'x')", "P(None, ('x', 'y'), None)")
     assert said.line.endswith(line_of("# cut"))
-    gathers = [r for r in capture.collectives() if r.kind == "all-gather"]
+    gathers = [r for r in capture.collectives if r.kind == "all-gather"]
     assert gathers
     assert set(said.instructions) == {i for r in gathers for i in r.members}
     assert str(said).startswith(f"{REMATERIALIZED} of %{said.operation} f32[8,16,4]")
 
 
 def test_it_is_in_the_summary_and_in_its_text(capture):
-    (row,) = [m for m in capture.summary()["compiler_messages"] if m["kind"]]
+    (row,) = [m for m in capture.summary["compiler_messages"] if m["kind"]]
     assert row["line"].endswith(line_of("# cut"))
     assert f"  warning: XLA: {REMATERIALIZED} of %" in str(capture)
-    (gather, *_) = [r for r in capture.collectives() if r.kind == "all-gather"]
+    (gather, *_) = [r for r in capture.collectives if r.kind == "all-gather"]
     assert row["message"] in [str(m) for m in capture.why(gather).messages]
     assert "XLA warned" in str(capture.why(gather))
     dumped = hs.read(capture.text)  # nobody knows what was said then
-    assert "compiler_messages" not in dumped.summary()
+    assert "compiler_messages" not in dumped.summary
 
 
 def test_it_is_in_the_view_and_its_warnings(capture):
     header, _ = joined(blocks.view(capture), blocks.analyses(capture))
     (row,) = header["extras"]["compiler"]
-    gathers = [r for r in capture.collectives() if r.kind == "all-gather"]
+    gathers = [r for r in capture.collectives if r.kind == "all-gather"]
     assert set(row["instructions"]) == {i for r in gathers for i in r.members}
     assert any(REMATERIALIZED in w and line_of("# cut") in w for w in header["warnings"])
 

@@ -45,7 +45,7 @@ CRASHING = {
 def test_a_capture_does_not_take_the_process_down(name: str) -> None:
     cap = hs.capture(CRASHING[name], W, X)
     assert any("crashes on shard_map" in str(w) for w in cap.module.warnings)
-    gathers = [c for c in cap.collectives() if c.kind == "all-gather"]
+    gathers = [c for c in cap.collectives if c.kind == "all-gather"]
     assert gathers
     assert all(str(cap.why(c)) for c in gathers)
 
@@ -84,6 +84,6 @@ def test_keeping_all_passes_takes_nothing_from_the_cards() -> None:
 
     args = [jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=s) for s in (split, None)]
     plain, kept = (hs.capture(product, *args, passes=p) for p in (False, True))
-    cards = [[str(c.why(r)) for r in c.collectives()] for c in (plain, kept)]
+    cards = [[str(c.why(r)) for r in c.collectives] for c in (plain, kept)]
     assert cards[0] == cards[1]
     assert any(", along " in card for card in cards[0])

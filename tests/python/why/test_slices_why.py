@@ -73,7 +73,7 @@ def language_model(mesh):
 
 def test_equal_sizes_are_told_apart_and_loops_end(mesh):
     cap = language_model(mesh)
-    rows = list(cap.collectives())
+    rows = list(cap.collectives)
     cards = [cap.why(row) for row in rows]
     assert sum(c.is_known for c in cards) >= 0.9 * len(cards)
     of = {line_of(language_model, name): name for name in ("norm", "mlp", "in", "out")}
@@ -116,7 +116,7 @@ def test_the_line_that_asks_by_name_is_its_own(mesh):
     names = ("scatter", "psum", "gather", "permute", "mean")
     of = {line_of(by_name, name): name for name in names}
     found = {}
-    for row in cap.collectives():
+    for row in cap.collectives:
         card = cap.why(row)
         assert card.by_user
         assert card.is_known
@@ -144,6 +144,6 @@ def test_a_lost_name_is_not_made_up(mesh):
     f = jax.shard_map(local, mesh=mesh, in_specs=both, out_specs=both, check_vma=False)
     cap = hs.capture(f, array(mesh, (64, 256), ("dcn", "ici")))
     first = inspect.getsourcelines(local)[1]
-    for row, line in zip(cap.collectives(), (first + 1, first + 2), strict=True):
+    for row, line in zip(cap.collectives, (first + 1, first + 2), strict=True):
         card = cap.why(row)
         assert not card.is_known or number(card.line) == line

@@ -236,7 +236,7 @@ def test_cards_name_the_constraint_or_argument_and_never_a_wrong_one(mesh):
         why = Provenance(capture.target)
         lines = marked_lines(function)
         waiting = list(case.expect)
-        for row in capture.collectives():
+        for row in capture.collectives:
             card = why.why(row)
             named = named_in(card, set(names), lines)
             hit = next((w for w in waiting if w[0] == row.kind and named and named <= w[1]), None)
@@ -274,7 +274,7 @@ def test_the_way_an_axis_was_propagated(mesh):
     why = Provenance(capture.target)
     ways = {
         (o.name or o.kind): o.via
-        for row in capture.collectives()
+        for row in capture.collectives
         for o in why.why(row).origins
         if row.kind in ("all-reduce", "reduce-scatter")
     }
@@ -293,7 +293,7 @@ def test_the_way_an_axis_was_propagated(mesh):
 def test_without_dumps_the_card_says_so(mesh):
     x = jax.ShapeDtypeStruct((16, 64), np.float32, sharding=NamedSharding(mesh, P("data", "model")))
     capture = hs.capture(jax.jit(lambda x: gathered_by_constraint(mesh, x)), x, provenance=False)
-    (row,) = capture.collectives()
+    (row,) = capture.collectives
     card = Provenance(capture.target).why(row)
     assert not card.is_known
     assert card.unknown == "the program before partitioning was not captured"
@@ -319,7 +319,7 @@ def embedding_of(mesh, table_spec):
 def test_a_move_in_two_steps_is_of_the_table_when_its_tiles_move(mesh):
     two = Mesh(mesh.devices.reshape(4, 2), ("fsdp", "model"))
     capture = embedding_of(two, P("fsdp", None))
-    steps = [r for r in capture.collectives() if r.kind in ("collective-permute", "all-gather")]
+    steps = [r for r in capture.collectives if r.kind in ("collective-permute", "all-gather")]
     assert [r.kind for r in steps] == ["collective-permute", "all-gather"]
     for row in steps:
         card = capture.why(row)
@@ -331,13 +331,13 @@ def test_a_move_in_two_steps_is_of_the_table_when_its_tiles_move(mesh):
 def test_indices_that_move_are_not_taken_for_the_table(mesh):
     two = Mesh(mesh.devices.reshape(4, 2), ("fsdp", "model"))
     capture = embedding_of(two, P("model", "fsdp"))
-    moved = [r for r in capture.collectives() if r.parts[0].shape.startswith("s32")]
+    moved = [r for r in capture.collectives if r.parts[0].shape.startswith("s32")]
     assert any(r.kind == "collective-permute" for r in moved)
     for row in moved:
         card = capture.why(row)
         assert card.operand != "table"
         assert all(o.name != "table" for o in card.origins)
-    tables = [c for c in map(capture.why, capture.collectives()) if c.operand == "table"]
+    tables = [c for c in map(capture.why, capture.collectives) if c.operand == "table"]
     assert tables
 
 
@@ -352,7 +352,7 @@ def test_the_card_of_a_capture(mesh):
         for spec in shapes.values()
     ]
     capture = hs.capture(jax.jit(program), *arguments)
-    (row,) = capture.collectives()
+    (row,) = capture.collectives
     card = capture.why(row)
     assert capture.why(row.name) == capture.why(f"%{row.name}") == card
     lines = str(card).splitlines()
@@ -381,7 +381,7 @@ def test_a_collective_that_the_program_asks_for(mesh):
 
     x = jax.ShapeDtypeStruct((16, 64), np.float32, sharding=NamedSharding(mesh, P("data", "model")))
     capture = hs.capture(jax.jit(program), x)
-    (row,) = capture.collectives()
+    (row,) = capture.collectives
     card = capture.why(row)
     assert card.by_user
     assert card.is_known

@@ -239,7 +239,7 @@ CARD = """\
 
 def test_an_array_cut_along_a_part_of_an_axis_has_tiles_of_that_size() -> None:
     cap = written(HALVED, HALVED_LOCAL, {"x": (("model:(1)2",), ())})
-    assert [r.axes for r in cap.collectives()] == ["model:(1)2"]
+    assert [r.axes for r in cap.collectives] == ["model:(1)2"]
     assert cards(cap) == {"g": CARD}
     alone = hs.Capture(cap.module, replace(cap.target, after_partitioning=None))
     assert cards(alone) == {"g": CARD.replace("operand's model", "operand's model:(1)2")}

@@ -145,7 +145,7 @@ def test_of_which_a_step_is(
     of = joining()
     after = of.partitioned.after
     at: Any = after.find(near)
-    pool = [i for i in of.partitioned.collectives() if i.name in ("all", "all2")]
+    pool = [i for i in of.partitioned.collectives if i.name in ("all", "all2")]
     places = _near(at) if near else set()
     asked = row("reduce-scatter", MODEL, argument=argument, phase="forward")
     assert names(of._step(asked, pool, elements, places)) == found
@@ -157,7 +157,7 @@ def test_of_which_a_step_is(
 def test_of_one_line_that_asks_for_several_either_is_meant() -> None:
     of = joining()
     asked = row("all-reduce", DATA, size="f32[16,64]", network="dcn")
-    pool = [i for i in of.partitioned.collectives() if i.name.startswith("asked")]
+    pool = [i for i in of.partitioned.collectives if i.name.startswith("asked")]
     assert names(of._step(asked, pool, 1024, set())) == ["asked", "asked2"]
     of.partitioned.collectives = pool
     assert names(of._of_one_line(asked)) == ["asked", "asked2"]
@@ -195,9 +195,7 @@ def test_one_row_of_its_own(asked: dict[str, Any], found: list[str]) -> None:
 def test_phases_are_those_of_the_ops_that_take_them() -> None:
     of = joining()
     phases = {
-        i.name: of._phase(i)
-        for i in of.partitioned.collectives()
-        if i.name in ("all", "all2", "in")
+        i.name: of._phase(i) for i in of.partitioned.collectives if i.name in ("all", "all2", "in")
     }
     assert phases == {"all": "backward", "all2": "rematerialised", "in": "forward"}
 

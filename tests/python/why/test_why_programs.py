@@ -90,7 +90,7 @@ def loops():
 def contradictions(cap):
     """Cards that their own rows speak against: other axes, or another argument."""
     out = []
-    for row in cap.collectives():
+    for row in cap.collectives:
         card = cap.why(row)
         if card.by_user or not card.is_known:
             continue
@@ -109,7 +109,7 @@ def contradictions(cap):
 
 
 def assert_named(cap, share=0.9):
-    cards = [cap.why(r) for r in cap.collectives()]
+    cards = [cap.why(r) for r in cap.collectives]
     known = [c for c in cards if c.is_known]
     assert len(known) >= share * len(cards), "\n".join(str(c) for c in cards if not c.is_known)
     assert contradictions(cap) == []
@@ -118,13 +118,13 @@ def assert_named(cap, share=0.9):
 def test_scanned_and_rematerialised_weights_are_named(scanned):
     assert_named(scanned)
     gathered = {
-        (scanned.why(r).operand, r.phase) for r in scanned.collectives() if r.kind == "all-gather"
+        (scanned.why(r).operand, r.phase) for r in scanned.collectives if r.kind == "all-gather"
     }
     for weight in ("q", "k", "o", "up", "down"):
         assert (f"w['{weight}']", "forward") in gathered
     assert all(
         o.kind != "unknown"
-        for r in scanned.collectives()
+        for r in scanned.collectives
         for o in scanned.why(r).origins
         if scanned.why(r).operand.startswith("w[") and o.of == "operand"
     )
@@ -136,10 +136,10 @@ def test_the_same_on_a_tpu(libtpu):
 
 def test_unrolled_layers_and_ops_that_need_a_dimension_whole(loops):
     assert_named(loops)
-    asked = {p.opcode for r in loops.collectives() for p in (loops.why(r).parts or (loops.why(r),))}
+    asked = {p.opcode for r in loops.collectives for p in (loops.why(r).parts or (loops.why(r),))}
     assert {"sort", "dot", "reduce"} <= asked
     largest = [
-        loops.why(r) for r in loops.collectives() if "maximum over model" in loops.why(r).needs
+        loops.why(r) for r in loops.collectives if "maximum over model" in loops.why(r).needs
     ]
     assert [c.opcode for c in largest] == ["reduce"]
 
@@ -149,7 +149,7 @@ def test_a_shared_helper_shows_who_called_it(loops):
     helper = next(
         first + k for k, s in enumerate(inspect.getsource(unrolled).splitlines()) if "# helper" in s
     )
-    cards = [loops.why(r) for r in loops.collectives() if r.line.endswith(f":{helper}")]
+    cards = [loops.why(r) for r in loops.collectives if r.line.endswith(f":{helper}")]
     assert cards
     for card in cards:
         assert card.callers
@@ -162,7 +162,7 @@ def test_what_the_program_returns_is_named():
     out = NamedSharding(mesh, P("data", None))
     f = jax.jit(lambda x, w: {"y": jnp.tanh(x @ w), "z": x * 2}, out_shardings={"y": out, "z": out})
     cap = hs.capture(f, array(mesh, (32, 64), "data"), array(mesh, (64, 64), None, "model"))
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     card = cap.why(row)
     assert (card.opcode, card.had, card.needs) == (
         "output", "P('data', 'model')", "returned as P('data', None)",
@@ -172,7 +172,7 @@ def test_what_the_program_returns_is_named():
 
 def test_two_steps_of_one_move_have_each_its_axis(scanned):
     steps = [
-        r for r in scanned.collectives()
+        r for r in scanned.collectives
         if r.kind == "all-gather" and r.moves is not None and r.moves.kind == "argument"
     ]  # fmt: skip
     assert {r.axes for r in steps} <= {"fsdp", "tensor", "fsdp+tensor"}
@@ -204,13 +204,13 @@ def test_what_autodiff_adds_is_not_asked_for_by_name():
     cap = by_hand(mesh_of(data=2, model=4))
     first = inspect.getsourcelines(by_hand)[1]
     lines = inspect.getsource(by_hand).splitlines()
-    for row in cap.collectives():
+    for row in cap.collectives:
         assert row.written_by in ("user", "autodiff")
         card = cap.why(row)
         for part in card.parts or (card,):
             text = lines[int(part.line.rpartition(":")[2]) - first]
             assert ("lax.p" in text) is not part.by_autodiff, text
-    cards = [cap.why(r) for r in cap.collectives()]
+    cards = [cap.why(r) for r in cap.collectives]
     assert any(p.by_autodiff for c in cards for p in c.parts or (c,))
     assert any("by autodiff, for the gradient" in str(c) for c in cards)
 
@@ -244,12 +244,12 @@ def piped(mesh):
 def test_gradients_that_autodiff_sums_in_a_loop_are_not_asked_for_by_name():
     """The names of what stands in a loop of a function do not tell who called the function."""
     cap = piped(mesh_of(pipe=4, data=2))
-    (summed,) = [r for r in cap.collectives() if r.axes == "data" and len(r.parts) == 2]
+    (summed,) = [r for r in cap.collectives if r.axes == "data" and len(r.parts) == 2]
     card = cap.why(summed)
     assert card.by_autodiff
     assert all(p.by_autodiff for p in card.parts)
     assert "by name" not in str(card)
-    kinds = {(r.axes, r.kind): cap.why(r) for r in cap.collectives() if r.phase == "forward"}
+    kinds = {(r.axes, r.kind): cap.why(r) for r in cap.collectives if r.phase == "forward"}
     assert kinds["pipe", "collective-permute"].by_user
     assert not kinds["pipe", "collective-permute"].by_autodiff
 
@@ -257,7 +257,7 @@ def test_gradients_that_autodiff_sums_in_a_loop_are_not_asked_for_by_name():
 def test_what_the_partitioner_puts_beside_it_is_not_asked_for_by_name(libtpu):
     """On TPU the mean of the loss rides along with the gradients that autodiff sums."""
     cap = piped(mesh_of("v5e:2x4", pipe=4, data=2))
-    (row,) = [r for r in cap.collectives() if r.axes == "data"]
+    (row,) = [r for r in cap.collectives if r.axes == "data"]
     card = cap.why(row)
     assert len(row.parts) == 3
     asked = {p.by_user: p for p in card.parts}
@@ -277,7 +277,7 @@ def test_all_lines_of_a_combined_collective():
 
     f = jax.shard_map(run, mesh=mesh, in_specs=P("data"), out_specs=(P(), P()))
     cap = hs.capture(f, array(mesh, (64, 32), "data"))
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     assert len(row.parts) == 2
     first = inspect.getsourcelines(run)[1]
     card = cap.why(row)
@@ -286,7 +286,7 @@ def test_all_lines_of_a_combined_collective():
 
 
 def test_combined_gradients_name_every_op(scanned):
-    combined = [r for r in scanned.collectives() if len(r.parts) > 1 and r.kind == "all-reduce"]
+    combined = [r for r in scanned.collectives if len(r.parts) > 1 and r.kind == "all-reduce"]
     assert combined
     for row in combined:
         card = scanned.why(row)
@@ -300,7 +300,7 @@ def test_a_gather_of_what_had_its_layout_is_asked_for_by_what_takes_it():
     out = NamedSharding(mesh, P("r")), NamedSharding(mesh, P(None, "c"))
     f = jax.jit(lambda a, b: (a[::2], jnp.pad(b, ((1, 1), (0, 0)))), out_shardings=out)
     cap = hs.capture(f, array(mesh, (256, 64), "r", "c"), array(mesh, (256, 64), "r", "c"))
-    cards = {r.axes: cap.why(r) for r in cap.collectives() if r.kind == "all-gather"}
+    cards = {r.axes: cap.why(r) for r in cap.collectives if r.kind == "all-gather"}
     assert set(cards) == {"r", "c"}
     assert {c.opcode for c in cards.values()} == {"output"}
     assert "returned as P(None, 'c')" in str(cards["r"])
@@ -317,7 +317,7 @@ def test_a_branch_within_a_loop_is_followed_to_its_argument():
         return lax.scan(body, x, jnp.arange(6))[0]
 
     cap = hs.capture(f, array(mesh, (64, 128)), array(mesh, (128, 128), None, "model"))
-    [row] = cap.collectives()
+    [row] = cap.collectives
     card = cap.why(row)
     assert card.operand.startswith("a value the loop carries")
     assert {(o.of, o.kind, o.name) for o in card.origins if o.of == "operand"} == {

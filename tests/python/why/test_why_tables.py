@@ -350,7 +350,7 @@ def test_a_gather_that_is_named_after_the_argument() -> None:
 def test_what_cannot_be_told_is_said() -> None:
     cap = written(WHOLE, LOCAL.replace("NAME", "  # 5 dot_general"), GIVEN)
     none = replace(cap.target, before_partitioning=None, after_partitioning=None)
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     assert (
         hs.Capture(cap.module, none).why(row.name).unknown
         == "the program before partitioning was not captured"

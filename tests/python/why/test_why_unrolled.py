@@ -29,8 +29,8 @@ def test_a_combined_sum_of_a_layer_names_the_weights_of_that_layer():
         }
 
     cap = hs.capture(jax.grad(loss), [layer() for _ in range(3)], array((32, 64), "data"))
-    summed = [r for r in cap.collectives() if len(r.parts) == 2 and r.axes == "model"]
-    summed += [r for r in cap.collectives() if len(r.parts) == 3 and r.axes == "model"]
+    summed = [r for r in cap.collectives if len(r.parts) == 2 and r.axes == "model"]
+    summed += [r for r in cap.collectives if len(r.parts) == 3 and r.axes == "model"]
     named = []
     for row in summed:
         weights = {o.name for o in cap.why(row).origins if o.kind == "argument"}

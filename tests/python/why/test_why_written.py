@@ -77,7 +77,7 @@ other
 def test_a_step_with_one_of_each() -> None:
     cap = written(programs.STEP, programs.STEP_LOCAL, ARGUMENTS)
     assert cards(cap) == STEP
-    assert [(r.name, r.kind, r.axes) for r in cap.collectives() if r.inserted] == [
+    assert [(r.name, r.kind, r.axes) for r in cap.collectives if r.inserted] == [
         ("sum.1", "all-reduce", "model"),
         ("gather.1", "all-gather", "model"),
         ("gather.2", "all-gather", "data"),
@@ -148,7 +148,7 @@ def test_in_a_loop_what_it_carries_asks_too() -> None:
     cap = written(
         programs.LOOP, programs.LOOP_LOCAL, {"x": (("data",), ()), "w": ((), ("model",), ())}
     )
-    assert [(r.name, r.executions) for r in cap.collectives()] == [("ar", 3), ("ag", 3)]
+    assert [(r.name, r.executions) for r in cap.collectives] == [("ar", 3), ("ag", 3)]
     assert cards(cap) == LOOP
     lost = by_metadata(cap)
     assert cards(lost) == LOOP | {
@@ -170,7 +170,7 @@ def test_of_a_product_made_piece_by_piece_the_operand_that_goes_round_is_named()
     cap = written(programs.WINDOWED, programs.WINDOWED_LOCAL, given)
     assert cards(cap) == {"go": WINDOWED}  # nothing is summed: no contracted dimension is cut
     assert cards(by_metadata(cap)) == {"go": WINDOWED}
-    (row,) = cap.collectives()
+    (row,) = cap.collectives
     assert (row.kind, row.executions, row.axes) == ("collective-permute", 4, "model")
 
 

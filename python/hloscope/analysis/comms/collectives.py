@@ -65,7 +65,7 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Collectives(Rows[Collective]):
-    """The value of ``cap.collectives()``: rows in program order; prints a table of totals."""
+    """The value of ``cap.collectives``: rows in program order; prints a table of totals."""
 
     rows: tuple[Collective, ...]
     mesh: Mesh | None

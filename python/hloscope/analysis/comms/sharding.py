@@ -45,7 +45,7 @@ class Transition(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Shardings(Rows[ShardedArray]):
-    """The value of ``cap.shardings()``: parameters, then outputs, then other annotated values."""
+    """The value of ``cap.shardings``: parameters, then outputs, then other annotated values."""
 
     rows: tuple[ShardedArray, ...]
     transitions: tuple[Transition, ...]

@@ -1,4 +1,4 @@
-"""``Finding`` and ``Findings``: what ``cap.findings()`` is."""
+"""``Finding`` and ``Findings``: what ``cap.findings`` is."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Headline(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings(Rows[Finding]):
-    """What ``cap.findings()`` is: most at stake first. Iterate it for ``Finding``."""
+    """What ``cap.findings`` is: most at stake first. Iterate it for ``Finding``."""
 
     rows: tuple[Finding, ...]
     headline: Headline

@@ -1,4 +1,4 @@
-"""The rules, and what ``cap.findings()`` runs. A new rule is a function and one line here."""
+"""The rules, and what ``cap.findings`` runs. A new rule is a function and one line here."""
 
 from __future__ import annotations
 

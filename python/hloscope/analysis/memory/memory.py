@@ -139,7 +139,7 @@ class LiveValue(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Memory(Rows[LiveValue]):
-    """The value of ``cap.memory()``. Iterate it for the values live at the peak, largest first."""
+    """The value of ``cap.memory``. Iterate it for the values live at the peak, largest first."""
 
     module: Module
     target: Target

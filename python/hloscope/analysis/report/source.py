@@ -85,7 +85,7 @@ class SourceLine(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Source(Rows[SourceLine]):
-    """What ``cap.source()`` returns. Iterate it for the user's own lines, most expensive first."""
+    """What ``cap.source`` returns. Iterate it for the user's own lines, most expensive first."""
 
     lines: tuple[SourceLine, ...]  # with those of libraries, in order of file and line
     unattributed: Figures  # of instructions without a line

@@ -61,9 +61,9 @@ def figures(
 ) -> CandidateFigures:
     """The figures that a search ranks by. ``custom`` is the user's own cost of a capture."""
     cost = cap.cost(hardware)
-    memory = cap.memory()
+    memory = cap.memory
     stats = cap.target.memory_stats
-    found = cap.collectives()
+    found = cap.collectives
     kinds: dict[tuple[str, str], tuple[int, float | None]] = {}
     notes = []
     for c in found:
@@ -107,7 +107,7 @@ def log_cost(cap: Capture) -> float:
     collective-permute makes it infinite. Kinds that it did not know count 0.
     """
     cost = 0.001 * cap.cost().total_matmul_flops / 2
-    for c in cap.collectives():
+    for c in cap.collectives:
         times = c.counted
         given = sum(leaf.elements for o in c.instruction.operands for leaf in o.shape.leaves())
         if kind_of(c.kind).is_pairwise:

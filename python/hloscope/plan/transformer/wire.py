@@ -90,8 +90,8 @@ def _formulas(model: AnalyticModel) -> Iterator[Sent]:
 def _counted(model: AnalyticModel, cap: Capture) -> Iterator[Sent]:
     names = [x.name for half in model.blocks.values() for x in half]
     tokens = f"[{model.sizes.batch},{model.sizes.seq},"
-    answers = Provenance(cap.target, cap.collectives())
-    for row in cap.collectives():
+    answers = Provenance(cap.target, cap.collectives)
+    for row in cap.collectives:
         cards = answers.parts(row) if row.inserted is not False else []
         whole = cap.why(row)
         axes = row.axes if row.axes is not None else "devices"

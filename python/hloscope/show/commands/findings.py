@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     capture = load(arguments)
     try:
-        found = capture.findings()
+        found = capture.findings
     except ValueError as error:
         raise CommandError(f"{arguments.file}: {error}") from error
     if arguments.json:

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     capture = load(arguments)
     if arguments.json:
-        write(json.dumps(capture.summary(), indent=2), arguments.output)
+        write(json.dumps(capture.summary, indent=2), arguments.output)
     else:
         write(summary_text(capture), arguments.output, _style)
 
