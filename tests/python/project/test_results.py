@@ -26,10 +26,6 @@ def labels(text: str) -> list[str]:
     return [label for label in tree.label if "×" in label]
 
 
-def test_many_equal_results_are_one_group():
-    assert labels(module_of(8, 10)) == ["multiply ×8"]
-
-
 def test_few_results_or_little_else_stay_as_they_are():
     assert labels(module_of(5, 12)) == []
     assert labels(module_of(8, 4)) == []
