@@ -355,6 +355,6 @@ def test_what_a_branch_is_given_is_followed_to_the_caller():
 
 def test_a_transfer_between_slices_is_not_needed_by_its_own_end() -> None:
     cap = load(FOLDER / "two_slices_by_hand.capture.gz")
-    between = [row for row in cap.collectives() if row.network == "dcn"]
+    between = [row for row in cap.collectives if row.network == "dcn"]
     assert between
     assert not any("send-done" in apparent(row) for row in between)

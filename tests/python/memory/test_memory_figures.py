@@ -294,4 +294,4 @@ def test_an_argument_rounded_in_its_own_type_is_not_copied() -> None:
         "  r = f32[1024]{0} reduce-precision(x), exponent_bits=8, mantissa_bits=7\n"
         "  ROOT n = f32[1024]{0} negate(r)\n}\n"
     )
-    assert cap.memory().parameter_copies == ()
+    assert cap.memory.parameter_copies == ()
