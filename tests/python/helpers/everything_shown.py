@@ -9,14 +9,12 @@ and names are kept, so that wording may change without changes here.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import hloscope as hs
 import numpy as np
-import pytest
 from hloscope.hlo import Module
 from hloscope.show import blocks
 from hloscope.view.schema import joined
@@ -105,13 +103,3 @@ def dumped(module: Module) -> list[str]:
             told.append(str(word)[:LONGEST])
         lines.append(" | ".join(told).replace("\n", "\\n"))
     return lines
-
-
-MOST = 40  # lines of a difference that are printed
-
-
-def assert_same(before: list[str], now: list[str]) -> None:
-    if now != before:
-        changed = difflib.unified_diff(before, now, "before", "now", lineterm="", n=0)
-        told = [line[:300] for line, _ in zip(changed, range(MOST), strict=False)]
-        pytest.fail("\n".join(told), pytrace=False)

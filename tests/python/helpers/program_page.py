@@ -19,7 +19,8 @@ import pytest
 from hloscope.show import blocks
 from hloscope.view.schema import joined
 
-CHIPS = ("tpu-v5e", "h100", "cpu")
+OTHER_CHIPS = ("h100", "cpu")
+HEAD = 7  # lines of the cost on another chip
 MOST_ROWS = 6  # instructions listed of one group; of a result three times as many lines
 MOST_COLLECTIVES = 4  # whose reasons are given in full
 WIDEST = 160  # characters of a line
@@ -28,8 +29,9 @@ WIDEST = 160  # characters of a line
 def page(cap: hs.Capture) -> str:
     parts: list[tuple[str, Iterator[str]]] = [("summary", cut(cap))]
     for name in ("findings", "collectives", "memory", "source", "shardings"):
-        parts.append((name, cut(getattr(cap, name)())))
-    parts += [(f"cost on {chip}", cut(cap.cost(chip))) for chip in CHIPS]
+        parts.append((name, cut(getattr(cap, name))))
+    parts.append(("cost", cut(cap.cost())))
+    parts += [(f"cost on {chip}", cut(cap.cost(chip), HEAD)) for chip in OTHER_CHIPS]
     for collective in list(cap.collectives)[:MOST_COLLECTIVES]:
         parts.append((f"why {collective.name}", cut(cap.why(collective))))
     parts.append(("groups", groups(cap)))
@@ -41,9 +43,8 @@ def page(cap: hs.Capture) -> str:
     return "\n".join(line.rstrip()[:WIDEST] for line in lines) + "\n"
 
 
-def cut(result: object) -> Iterator[str]:
+def cut(result: object, most: int = 3 * MOST_ROWS) -> Iterator[str]:
     lines = str(result).splitlines()
-    most = 3 * MOST_ROWS
     yield from lines[:most]
     if len(lines) > most:
         yield f"… {len(lines) - most} more lines"

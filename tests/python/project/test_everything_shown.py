@@ -1,4 +1,4 @@
-"""Every figure and name of small real programs against goldens: what changes is seen and meant.
+"""Small real programs as pages of text: what changes is seen in a review, and meant.
 
     HLOSCOPE_ACCEPT=1 python -m pytest tests/python/project/test_everything_shown.py  accepts
 
@@ -10,40 +10,30 @@ is for the tests of their subjects; here nothing may change without a word.
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 
 import hloscope as hs
 import pytest
-from everything_shown import assert_same, dumped, everything
+from everything_shown import dumped, everything
 from kept_captures import FOLDER, load
+from program_page import assert_same, page
 
 FILES = sorted([*FOLDER.glob("*.capture.gz"), *FOLDER.glob("*.hlo.gz")])
 PROTOS = sorted(FOLDER.glob("*.pb.gz"))
 
 
 @pytest.mark.parametrize("kept", FILES, ids=lambda p: p.name.removesuffix(".gz"))
-def test_nothing_changes_without_a_word(kept: Path) -> None:
+def test_a_program_shows_what_its_page_says(kept: Path) -> None:
     cap = hs.read(kept) if kept.name.endswith(".hlo.gz") else load(kept)
     cap.hardware = "tpu-v5e"
-    now = [*everything(cap), *in_other_dialects(cap), ""]
-    path = kept.with_name(f"{kept.name.partition('.')[0]}.shown.gz")
-    before = gzip.decompress(path.read_bytes()).decode().split("\n") if path.exists() else []
+    now = page(cap)
+    path = kept.with_name(f"{kept.name.removesuffix('.gz').partition('.')[0]}.txt")
+    if kept.name.endswith(".capture.gz") and kept.with_name(path.stem + ".hlo.gz").exists():
+        path = path.with_name(f"{path.stem}.capture.txt")
     if os.environ.get("HLOSCOPE_ACCEPT"):
-        if now != before:
-            path.write_bytes(gzip.compress("\n".join(now).encode(), 9, mtime=0))
-        return
-    assert_same(before, now)
-
-
-def in_other_dialects(cap: hs.Capture) -> list[str]:
-    """What was read of the text itself, of its StableHLO and of dumps around the partitioner."""
-    modules = {"": cap.module}
-    if cap.target.before_partitioning is not None:
-        modules |= {"stablehlo": cap.at("stablehlo").module}
-        modules |= {"before": cap.target.before_partitioning()}
-    return [f"read {name} {line}" for name, m in modules.items() if m for line in dumped(m)]
+        path.write_text(now, "utf-8")
+    assert_same(path.read_text("utf-8") if path.exists() else "", now)
 
 
 @pytest.mark.parametrize("proto", PROTOS, ids=lambda p: p.name.removesuffix(".pb.gz"))
@@ -51,6 +41,7 @@ def test_a_proto_shows_what_its_text_shows(proto: Path) -> None:
     text = proto.with_name(proto.name.replace(".pb.", ".hlo."))
     found = [hs.read(path, hardware="tpu-v5e") for path in (proto, text)]
     assert found[0].module.instructions
-    told = ([line for line in everything(c) if not line.startswith("subtitle")] for c in found)
-    assert_same(*told)
-    assert_same(*(dumped(c.module)[1:] for c in found))  # the head's options differ
+    shown = ([line for line in everything(c) if not line.startswith("subtitle")] for c in found)
+    assert_same(*("\n".join(lines) for lines in shown))
+    read = (dumped(c.module)[1:] for c in found)  # the head's options differ
+    assert_same(*("\n".join(lines) for lines in read))
