@@ -90,7 +90,6 @@ def with_trace(cap: Any, events: int) -> Any:
     """The capture with a made-up trace of that many events."""
     from hloscope.analysis.measured.events import MeasuredEvents, MeasuredLane
     from hloscope.analysis.measured.join import join
-    from hloscope.analysis.measured.measured import remember
     from hloscope.readers.xplane.xplane import OpTime
 
     module = cap.module
@@ -111,7 +110,8 @@ def with_trace(cap: Any, events: int) -> Any:
             )
         ops.append(OpTime(module.name, module.instructions[int(ran[-1])].name, device, 1.0, 1))
     found = join(module, ops)
-    remember(module, replace(found, events=MeasuredEvents(tuple(lanes), ("op",))))
+    events = MeasuredEvents(tuple(lanes), ("op",))
+    cap.for_hosts.measured = replace(found, events=events)
     cap.for_hosts.revision += 1
     return cap
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import hloscope as hs
 import pytest
 from hloscope.analysis.measured.join import join
-from hloscope.analysis.measured.measured import remember
 from hloscope.readers.xplane.xplane import OpTime, Trace
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def cap() -> Any:
         for op, row in TIMES.items()
         for device, ms in enumerate(row)
     ]
-    remember(made.module, join(made.module, ops))
+    made.for_hosts.measured = join(made.module, ops)
     return made
 
 
@@ -156,7 +155,7 @@ ENTRY""",
         ]
     names = {d: f"host-{d // 2} TPU:{d % 2}" for d in range(4)}
     trace = Trace(tuple(ops), (), {}, {"memset": 2e-3}, names)
-    remember(made.module, join(made.module, ops, 1, trace=trace))
+    made.for_hosts.measured = join(made.module, ops, 1, trace=trace)
     page = open_panel(made, open_page, tmp_path)
     panel = page.locator(".measured")
     shown = panel.inner_text()

@@ -8,7 +8,6 @@ import hloscope as hs
 import numpy as np
 from hloscope.analysis.measured.events import MeasuredEvents, MeasuredLane
 from hloscope.analysis.measured.join import join
-from hloscope.analysis.measured.measured import remember
 from hloscope.readers.xplane.xplane import OpTime
 from test_cost_memory import ROOT, TEXT
 
@@ -95,7 +94,7 @@ def traced_twice(runs: bool = False) -> hs.Capture:
         ops += [OpTime("jit_f", t, device, 9.0, 3) for t in texts[:2]]
     ran = tuple((d, t, 7.0 + t) for d in range(2) for t in (0.0, 10.0, 20.0)) if runs else ()
     events = MeasuredEvents(tuple(lanes), texts, ran, {"on the host's threads": 1})
-    remember(cap.module, replace(join(cap.module, ops), events=events))
+    cap.for_hosts.measured = replace(join(cap.module, ops), events=events)
     return cap
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..analysis.provenance.fates.fate import Fates
     from ..analysis.provenance.inferred import Inferred
     from ..analysis.provenance.origin_card import OriginCard
+    from ..analysis.report.own_values import OwnValues
     from ..analysis.report.source import Source
     from ..analysis.why.provenance_card import Why
     from ..hardware import Hardware
@@ -74,7 +75,8 @@ class ForHosts:
     """The inside of a capture, for what shows and makes captures.
 
     ``place`` is where its last widget was left (js/state/place.ts); ``revision`` rises when its
-    figures change: another chip, a profile, added values.
+    figures change: another chip, a profile, added values. ``measured`` and
+    ``own_values`` are what a person gave.
     """
 
     program: LiveProgram | None = None
@@ -82,6 +84,8 @@ class ForHosts:
     place: str = ""
     revision: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
+    measured: Measured | None = None
+    own_values: tuple[OwnValues, ...] = ()
 
     def is_answered(self, question: str) -> bool:
         """Whether an answer, such as "summary", was worked out already."""
@@ -373,12 +377,12 @@ class Capture:
 
         >>> cap.add_values({"fusion.12": 4096.0, "dot.3": 128.0}, label="L2 misses")
         """
-        from ..analysis.report.own_values import own_values, own_values_of, remember_own
+        from ..analysis.report.own_values import own_values
 
         found = own_values(self.module, values, label=label, unit=unit, column=column)
-        remember_own(self.module, found)
-        at = [v.label for v in own_values_of(self.module)].index(found.label)
-        self.display["colorBy"] = f"own:{at}"
+        others = tuple(v for v in self.for_hosts.own_values if v.label != found.label)
+        self.for_hosts.own_values = (*others, found)
+        self.display["colorBy"] = f"own:{len(others)}"
         self._forget()
         return self
 
@@ -522,7 +526,6 @@ class Capture:
     def _join_trace(self, trace: Any, steps: int | None = None) -> Measured:
         """``add_profile`` of a trace that was read already."""
         from ..analysis.measured.join import join
-        from ..analysis.measured.measured import remember
         from ..readers import ReadError
         from ..readers.xplane.match import match
 
@@ -534,7 +537,7 @@ class Capture:
                 f"the trace has no times for {self.module.name!r}"
                 + (f"; it has {has}" if has else ": it has no HLO operations at all")
             )
-        remember(self.module, found)
+        self.for_hosts.measured = found
         self._forget(*_TIMED)
         return found
 
@@ -560,9 +563,7 @@ class Capture:
     @property
     def measured(self) -> Measured | None:
         """What the last profile measured, or None."""
-        from ..analysis.measured.measured import measured_of
-
-        return measured_of(self.module)
+        return self.for_hosts.measured
 
     def html(self, *, passes: bool = False) -> str:
         """One self-contained offline page, as text.

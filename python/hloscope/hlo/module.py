@@ -505,7 +505,6 @@ class Module:
     def __getstate__(self) -> dict[str, Any]:
         """Rows instead of objects; without what analyses and properties keep on the module."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _LINKED}
-        own = {k: v for k, v in vars(self).items() if k in _OF_THE_USER}
         rows = [
             (
                 i.name,
@@ -531,7 +530,7 @@ class Module:
             for c in self.computations
         ]
         entry = None if self.entry is None else self.entry.index
-        return {"fields": kept | own, "rows": rows, "computations": computations, "entry": entry}
+        return {"fields": kept, "rows": rows, "computations": computations, "entry": entry}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state["fields"])
@@ -569,8 +568,6 @@ class Module:
 
 # Fields that ``__getstate__`` writes as rows.
 _LINKED = frozenset(["computations", "entry", "_linked"])
-# Attributes that hold what a user gave.
-_OF_THE_USER = frozenset(["_measured", "_own_values"])
 
 
 def _instruction(module: Module, index: int) -> Instruction:

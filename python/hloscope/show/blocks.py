@@ -12,6 +12,7 @@ from ..analysis.provenance.fates.fates import fates
 from ..analysis.provenance.linked.linked import Linked, linked
 from ..api.capture import STAGES, Capture, kept_passes
 from ..view import build_analyses, build_stages, build_text, build_view
+from ..view.context import Given
 
 # capture → block → what it was made for, and its bytes
 _made: WeakKeyDictionary[Capture, dict[str, tuple[int, bytes]]] = WeakKeyDictionary()
@@ -30,7 +31,16 @@ def view(capture: Capture) -> bytes:
 
 def analyses(capture: Capture) -> bytes:
     """The analyses block: cost, memory, collectives, findings and the like."""
-    return _once(capture, "analyses", lambda: build_analyses(capture.module, capture.target))
+    return _once(
+        capture,
+        "analyses",
+        lambda: build_analyses(capture.module, capture.target, given=given(capture)),
+    )
+
+
+def given(capture: Capture) -> Given:
+    """What a person gave the capture."""
+    return Given(capture.for_hosts.measured, capture.for_hosts.own_values)
 
 
 def text(capture: Capture) -> bytes:

@@ -10,7 +10,7 @@ from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
 from .builder import ANALYSES_MAGIC, Builder, no_collection
-from .context import Context
+from .context import Context, Given
 from .sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -21,14 +21,16 @@ def build_analyses(
     module: Module,
     target: Target | None = None,
     more: Callable[[Builder, Context], None] | None = None,
+    given: Given | None = None,
 ) -> bytes:
     """The analyses block, gzip'd: what takes longer than the first picture may.
 
     Modelled seconds and bounds are here: the View of a step of 9,679 instructions takes 93 ms, they
     take 65 more, and nothing in the first picture shows them; colours by time come with this block.
-    ``more`` adds columns to this one block, which no other View of the module gets.
+    ``more`` adds columns to this one block, which no other View of the module gets;
+    ``given`` is what the person gave the capture.
     """
-    context = Context(module, target if target is not None else NO_TARGET)
+    context = Context(module, target if target is not None else NO_TARGET, given=given or Given())
     builder = Builder()
     with no_collection():
         summary = summarize(module, context.target, CONTRIBUTIONS[1:])

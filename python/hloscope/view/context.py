@@ -13,9 +13,19 @@ from ..analysis.grouping.groups import GroupTree, group_tree, plain_tree
 from ..hlo import Module, Target
 
 if TYPE_CHECKING:
+    from ..analysis.measured.measured import Measured
+    from ..analysis.report.own_values import OwnValues
     from .header import Extras
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a person gave a capture: a profile, and numbers of their own."""
+
+    measured: Measured | None = None
+    own_values: tuple[OwnValues, ...] = ()
 
 
 @dataclass(eq=False)
@@ -26,6 +36,7 @@ class Context:
     target: Target
     extras: Extras = field(default_factory=lambda: cast("Extras", {}))
     warnings: list[str] = field(default_factory=list)
+    given: Given = field(default_factory=Given)
     copies_are_drawn: bool = False  # also those that only change the layout
 
     @cached_property

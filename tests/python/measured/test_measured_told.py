@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hloscope.analysis.measured.events import joined, start_of
-from hloscope.analysis.measured.measured import Measured, MeasuredInstruction, measured_of, remember
+from hloscope.analysis.measured.measured import Measured, MeasuredInstruction
 from hloscope.hlo import Module
 from hloscope.readers.hlo.text import read_hlo_text
 
@@ -211,13 +211,6 @@ def test_twelve_rows_are_shown() -> None:
     assert len(names) == 16
     text = repr(measured({name: 1.0 for name in names}))
     assert sum(line.split()[0] in names for line in text.split("\n")) == 12
-
-
-def test_a_measurement_is_kept_on_its_module() -> None:
-    found = measured({"a": 2.0})
-    assert measured_of(found.module) is None
-    assert remember(found.module, found) is found
-    assert measured_of(found.module) is found
 
 
 # -- events ------------------------------------------------------------------------------------

@@ -262,15 +262,3 @@ class Measured(Rows[MeasuredInstruction]):
         lines += self.remarks()
         lines += grid(("instruction", "mean", "self", "slowest", "device", "runs"), rows)
         return printed(lines)
-
-
-def remember(module: Module, found: Measured) -> Measured:
-    """Keeps a measurement on its module for later views; both are freed together."""
-    vars(module)["_measured"] = found
-    return found
-
-
-def measured_of(module: Module) -> Measured | None:
-    """The last measurement of a module, or None."""
-    found: Measured | None = vars(module).get("_measured")
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -129,15 +129,3 @@ def _number(name: Any, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ValueError(f"the value of {name} is not a number: {value!r}") from None
-
-
-def remember_own(module: Module, found: OwnValues) -> OwnValues:
-    """Keeps values on their module for later views; replaces those with the same label."""
-    kept = [v for v in own_values_of(module) if v.label != found.label]
-    vars(module)["_own_values"] = (*kept, replace(found))
-    return found
-
-
-def own_values_of(module: Module) -> tuple[OwnValues, ...]:
-    kept: tuple[OwnValues, ...] = vars(module).get("_own_values", ())
-    return kept

@@ -23,8 +23,10 @@ import numpy as np
 from ...analysis.base.captured import Captured
 from ...analysis.diff.page import STYLE, tables
 from ...analysis.diff.page import page as tables_page
+from ...api.capture import Capture
 from ...api.compared import Comparison
 from ...view import build_analyses, build_text, build_view
+from .. import blocks
 from ..html import LOADER, block, csp_hash
 from ..static import page_script
 
@@ -125,9 +127,10 @@ def _blocks(p: Captured, suffix: str, of: Any, pair: Any) -> list[str]:
         builder.column("diff.pair", pair)
 
     view = build_view(p.module, p.target, title=p.title, subtitle="")
+    given = blocks.given(p) if isinstance(p, Capture) else None
     out = [
         block(f"hloscope-view{suffix}", view),
-        block(f"hloscope-analyses{suffix}", build_analyses(p.module, p.target, columns)),
+        block(f"hloscope-analyses{suffix}", build_analyses(p.module, p.target, columns, given)),
     ]
     text = build_text(p.module)
     if len(text) < TEXT_LIMIT_BYTES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...analysis.measured.measured import measured_of
 from ..builder import Builder
 from ..context import Context
 
@@ -13,7 +12,7 @@ MOST_ROWS = 2_000
 
 def add(builder: Builder, context: Context) -> None:
     """Writes ``measured.*``; nothing without a profile."""
-    found = measured_of(context.module)
+    found = context.given.measured
     if found is None or not found.devices:
         return
     seen = found.counts.sum(axis=0) > 0

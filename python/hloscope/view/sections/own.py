@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ...analysis.report.own_values import own_values_of
 from ..builder import Builder
 from ..context import Context
 
 
 def add(builder: Builder, context: Context) -> None:
     """Writes ``own.0``, ``own.1``, …; nothing where no values were given."""
-    found = own_values_of(context.module)
+    found = context.given.own_values
     for k, values in enumerate(found):
         builder.column(f"own.{k}", values.column)
     if found:

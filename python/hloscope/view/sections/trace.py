@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...analysis.measured.measured import measured_of
 from ..builder import Builder
 from ..context import Context
 
@@ -14,7 +13,7 @@ MOST_RUNS = 10_000
 
 def add(builder: Builder, context: Context) -> None:
     """Writes ``trace.*``; nothing without a trace. Of over 200,000 events, only the longest."""
-    measured = measured_of(context.module)
+    measured = context.given.measured
     if measured is None or not len(measured.events):
         return
     events = measured.events
