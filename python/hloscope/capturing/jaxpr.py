@@ -44,7 +44,7 @@ _UNSAFE = re.compile(r"[^\w.\-]+")
 
 def to_module(closed: Any, name: str, argument_names: tuple[str, ...] = ()) -> Module:
     """The whole program, with one computation for each distinct inner jaxpr."""
-    return _Builder(argument_names).build(closed, name)
+    return _JaxprBuilder(argument_names).build(closed, name)
 
 
 class _Body(NamedTuple):
@@ -55,7 +55,7 @@ class _Body(NamedTuple):
     values: dict[Any, Instruction]
 
 
-class _Builder:
+class _JaxprBuilder:
     def __init__(self, argument_names: tuple[str, ...]) -> None:
         self.argument_names = argument_names
         self.computations: list[Computation] = []

@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ColumnTable:
     """Columns that begin with ``name.`` and have ``rows`` in common.
 
     The first column declared with ``rows`` says how many there are.
@@ -81,18 +81,18 @@ def index_or_none(name: str, into: str, about: str = "") -> Column:
     return Column(name, "i32", into, about, has_none=True)
 
 
-def relation(name: str, rows: str, values: Column, about: str = "", *more: Column) -> Table:
+def relation(name: str, rows: str, values: Column, about: str = "", *more: Column) -> ColumnTable:
     """Any number of values for each of ``rows``: ``name.offsets`` cuts ``name.values`` into pieces.
 
     ``more`` columns have one element for each value.
     """
     whole = f"{name}.{values.name}"
     cut = Column("offsets", "u32", OFFSETS, rows=rows, splits=whole)
-    return Table(name, (cut, values, *more), about, whole)
+    return ColumnTable(name, (cut, values, *more), about, whole)
 
 
 VIEW = (
-    Table(
+    ColumnTable(
         "instruction",
         (
             text("name", 'without "%"'),
@@ -122,7 +122,7 @@ VIEW = (
         "Computations that each instruction calls.",
         index("role", "callRoles", "role of each value, into header.callRoles", "u8"),
     ),
-    Table(
+    ColumnTable(
         "computation",
         (
             text("name"),
@@ -132,7 +132,7 @@ VIEW = (
             index_or_none("group", "group"),
         ),
     ),
-    Table(
+    ColumnTable(
         "group",
         (
             index_or_none("parent", "group", "-1 for the root, row 0; parents precede children"),
@@ -157,7 +157,7 @@ VIEW = (
         ),
         "Boxes that hold others: computations, scopes, loops.",
     ),
-    Table(
+    ColumnTable(
         "fold",
         (
             index("parent", "group", "group that contains the run"),
@@ -166,7 +166,7 @@ VIEW = (
         "Runs of groups that are isomorphic, or differ by a few instructions, shown as one box.",
     ),
     relation("fold", "fold", index("members", "group"), "The groups of each, in order."),
-    Table(
+    ColumnTable(
         "frame",
         (
             text("file"),
@@ -179,7 +179,7 @@ VIEW = (
 )
 
 PASSES = (
-    Table(
+    ColumnTable(
         "pass",
         (
             number("u32", "first", "row of extras.passes after which it exists"),
@@ -207,7 +207,7 @@ PASSES = (
         index("values", "instruction"),
         "Operands of each version.",
     ),
-    Table(
+    ColumnTable(
         "pass_link",
         (
             number("u32", "row", "row of extras.passes that replaced one instruction by another"),
@@ -231,7 +231,7 @@ PASSES = (
 )
 
 ANALYSES = (
-    Table(
+    ColumnTable(
         "cost",
         (
             amount(
@@ -281,7 +281,7 @@ ANALYSES = (
         "js/state/cost/what-if.ts models other chips and trip counts from the other columns.",
         "instruction",
     ),
-    Table(
+    ColumnTable(
         "transfer",
         (
             index("start", "instruction", "starts a collective"),
@@ -294,7 +294,7 @@ ANALYSES = (
         ),
         "Collectives on the wire.",
     ),
-    Table(
+    ColumnTable(
         "transfer",
         (
             amount("switch_steps", "latency steps on the chip's first link if that is a switch"),
@@ -308,7 +308,7 @@ ANALYSES = (
         "extras.cost.reaches of them, of which `reach` of a chip names its own.",
         UNCOUNTED,
     ),
-    Table(
+    ColumnTable(
         "timeline",
         (
             index("computation", "computation", "computation that contains the event"),
@@ -321,7 +321,7 @@ ANALYSES = (
         ),
         "The modelled step as events.",
     ),
-    Table(
+    ColumnTable(
         "memory",
         (
             index("schedule", "instruction", "instruction at the point; callees before callers"),
@@ -330,7 +330,7 @@ ANALYSES = (
         "Program points.",
         "point",
     ),
-    Table(
+    ColumnTable(
         "buffer",
         (
             index("instruction", "instruction", "instruction that defines it"),
@@ -351,7 +351,7 @@ ANALYSES = (
             number("f64", "offset", "in the allocation", "B"),
         ),
     ),
-    Table(
+    ColumnTable(
         "gap",
         (
             index("buffer", "buffer", "buffer whose memory is free between two values"),
@@ -360,7 +360,7 @@ ANALYSES = (
         ),
         "Times at which a buffer, like a loop's carry, has no value.",
     ),
-    Table(
+    ColumnTable(
         "source",
         (
             index_or_none("frame", "frame", "of its line, its own or inferred from what it serves"),
@@ -375,7 +375,7 @@ ANALYSES = (
         "Source lines.",
         "instruction",
     ),
-    Table(
+    ColumnTable(
         "measured",
         (
             amount("mean", "in one step, mean over devices; NaN not in the trace", "s"),
@@ -386,7 +386,7 @@ ANALYSES = (
         "Measured time of each instruction.",
         "instruction",
     ),
-    Table(
+    ColumnTable(
         "measured",
         (
             index("rows", "instruction"),
@@ -395,13 +395,13 @@ ANALYSES = (
         ),
         "Instructions in the trace, the slowest first; at most 2,000.",
     ),
-    Table(
+    ColumnTable(
         "measured",
         (amount("seconds", "", "s", "f32"),),
         "One row for each of measured.rows, one column for each of extras.measured.devices.",
         UNCOUNTED,
     ),
-    Table(
+    ColumnTable(
         "trace_lane",
         (
             text("device", '"TPU:0"'),
@@ -411,7 +411,7 @@ ANALYSES = (
         ),
         "Lanes of traced devices, ordered by device.",
     ),
-    Table(
+    ColumnTable(
         "trace",
         (
             index("lane", "trace_lane"),
@@ -423,7 +423,7 @@ ANALYSES = (
         ),
         "Events of a trace, ordered by lane, then by start.",
     ),
-    Table(
+    ColumnTable(
         "trace_run",
         (
             text("device"),
@@ -432,19 +432,19 @@ ANALYSES = (
         ),
         "Executions of this program, ordered by device, then by start.",
     ),
-    Table(
+    ColumnTable(
         "own",
         (number("f64", NUMBERED, "named by a row of extras.own; NaN none"),),
         "Numbers that the user gave: own.0, own.1 and so on.",
         "instruction",
     ),
-    Table(
+    ColumnTable(
         "phase",
         (number("u8", "of", "into extras.phases; 0 unknown"),),
         "Forward, backward, rematerialised, optimiser.",
         "instruction",
     ),
-    Table(
+    ColumnTable(
         "collective",
         (
             text("kind", "all-gather, …, collective-matmul or halo-exchange"),
@@ -492,7 +492,7 @@ ANALYSES = (
         "Arrays of a combined collective; transfers of a collective matmul or halo exchange.",
         amount("bytes", "", "B"),
     ),
-    Table(
+    ColumnTable(
         "device",
         (
             number("u32", "id", "JAX's id"),
@@ -502,12 +502,12 @@ ANALYSES = (
         ),
         "Devices by partition number.",
     ),
-    Table(
+    ColumnTable(
         "traffic",
         (index("source", "device"), index("target", "device"), amount("bytes", "", "B")),
         "Bytes sent from device to device, where there are any.",
     ),
-    Table(
+    ColumnTable(
         "array",
         (
             number("u8", "role", "0 parameter, 1 output, 2 value"),
@@ -522,7 +522,7 @@ ANALYSES = (
     ),
     relation("array_dims", "array", number("u32", "values"), "Global dimensions."),
     relation("array_local", "array", number("u32", "values"), "Dimensions on one device."),
-    Table(
+    ColumnTable(
         "sharding",
         (
             text("text", "\"P('data', None)\""),
@@ -533,13 +533,13 @@ ANALYSES = (
         "Distinct shardings.",
     ),
     relation("sharding_tiles", "sharding", number("u32", "values"), "Tiles of each dimension."),
-    Table(
+    ColumnTable(
         "sharding_place",
         (number("i32", "tile", "row-major index of the tile that the device holds; -1 none"),),
         "One row for each sharding, one column for each device.",
         UNCOUNTED,
     ),
-    Table(
+    ColumnTable(
         "transition",
         (
             index("source", "instruction", "its value is resharded"),
@@ -549,7 +549,7 @@ ANALYSES = (
         ),
         "Edges along which a value changes its sharding.",
     ),
-    Table(
+    ColumnTable(
         "move",
         (
             index("start", "instruction", "its first start"),
@@ -565,7 +565,7 @@ ANALYSES = (
         ),
         "Asynchronous copies and collectives.",
     ),
-    Table(
+    ColumnTable(
         "diff",
         (
             number("u8", "of", "0 the same there, 1 changed, 2 only here"),
@@ -577,8 +577,8 @@ ANALYSES = (
 )
 
 TEXT_BLOCK = (
-    Table("text", (number("u8", "bytes", "UTF-8"),), "The module's text.", UNCOUNTED),
-    Table(
+    ColumnTable("text", (number("u8", "bytes", "UTF-8"),), "The module's text.", UNCOUNTED),
+    ColumnTable(
         "line",
         (
             number("u32", "instruction_begin", "byte offset; 0xffffffff if none", "B"),
@@ -587,7 +587,7 @@ TEXT_BLOCK = (
         "The line of each instruction.",
         "line of instruction",
     ),
-    Table(
+    ColumnTable(
         "line",
         (
             number("u32", "computation_begin", "byte offset; 0xffffffff if none", "B"),
@@ -606,13 +606,13 @@ TEXT_BLOCK = (
 )
 
 STAGES = (
-    Table("stage_text", (number("u8", "bytes", "UTF-8"),), "All stages' texts.", UNCOUNTED),
-    Table(
+    ColumnTable("stage_text", (number("u8", "bytes", "UTF-8"),), "All stages' texts.", UNCOUNTED),
+    ColumnTable(
         "source_row",
         (number("u32", "number", "line number in its file; 0: the row names the file"),),
         "Rows of the source stage.",
     ),
-    Table(
+    ColumnTable(
         "place",
         (
             number("u32", "line", "line in its stage; in the View's own stage, an instruction"),
@@ -634,7 +634,7 @@ STAGES = (
         index("values", "strand"),
         "Strands of calls that led to it, or of what it calls.",
     ),
-    Table("strand", (number("i32", "color", "colour class; -1 none"),)),
+    ColumnTable("strand", (number("i32", "color", "colour class; -1 none"),)),
 )
 
 STRINGS = (relation("strings", UNCOUNTED, number("u8", "bytes", "UTF-8"), "Texts, each once."),)
@@ -659,7 +659,7 @@ CHAPTERS = {
 }
 
 
-def columns_of(tables: Iterable[Table]) -> dict[str, Column]:
+def columns_of(tables: Iterable[ColumnTable]) -> dict[str, Column]:
     """Columns by their full name, each with its rows."""
     return {
         f"{table.name}.{column.name}": replace(column, rows=column.rows or table.rows)

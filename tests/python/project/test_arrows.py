@@ -279,3 +279,15 @@ def test_importing_costs_nothing_it_does_not_need(statement, forbidden):
     )
     assert done.stderr == ""
     assert done.stdout.strip() == "[]"
+
+
+def test_class_names_are_unique(repo):
+    """One name is one thing. Descriptions of the View's JSON may be named like what they show."""
+    found = {}
+    for path, module, _ in python_files(repo):
+        if module == "hloscope.view.header":
+            continue
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

@@ -167,7 +167,7 @@ def cut_by_calls(
         return
     if budget.left <= 0:
         return
-    here = _Cut(node, t, quiet, found, np.sort(members), budget)
+    here = _FunctionCut(node, t, quiet, found, np.sort(members), budget)
     here.by_call()
     named = any(c not in (FORWARD, BACKWARD) for c in node.path)
     if count_boxes(quiet, here.free) > (WIDE if named else UNNAMED_WIDE):
@@ -198,7 +198,7 @@ def _is_library(child: Node, found: Calls) -> bool:
     return name.endswith(CALLED) and not child.children and child.label not in found.functions
 
 
-class _Cut:
+class _FunctionCut:
     """Cuts ``free``, the members of a group, into ``made``, groups that are one step each."""
 
     def __init__(

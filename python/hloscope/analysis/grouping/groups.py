@@ -104,15 +104,15 @@ class GroupTree:
 @per_module
 def group_tree(module: Module) -> GroupTree:
     """The tree of groups of a module, deterministic."""
-    return _Builder(module).build()
+    return _TreeBuilder(module).build()
 
 
 def plain_tree(module: Module) -> GroupTree:
     """Only computations under their callers: for when ``group_tree`` fails."""
-    return _Builder(module, plain=True).build()
+    return _TreeBuilder(module, plain=True).build()
 
 
-class _Builder:
+class _TreeBuilder:
     def __init__(self, module: Module, plain: bool = False) -> None:
         self.module = module
         self.plain = plain

@@ -66,7 +66,7 @@ def bytes_needed(lowered: Any, *, every_pass: bool = False) -> int:
     try:
         operation = lowered.compiler_ir("stablehlo").operation
         text = text_of(lowered)
-        bytecode = _Counter()
+        bytecode = _CountedFile()
         operation.write_bytecode(bytecode)
     except Exception:  # MLIR's Python interface moves with jaxlib
         return _UNKNOWN
@@ -79,7 +79,7 @@ def text_of(lowered: Any) -> str:
     return str(operation.get_asm(large_elements_limit=16, enable_debug_info=False))
 
 
-class _Counter:
+class _CountedFile:
     """A file that only counts what is written to it."""
 
     count = 0

@@ -61,7 +61,7 @@ def collect(
             left_out += 1
             continue
         kept += len(packed)
-        found.append(_Kept(packed, marked, cells).snapshot(step, data))
+        found.append(_KeptDumps(packed, marked, cells).snapshot(step, data))
     missing = f"{left_out} passes are left out: they would need too much memory"
     return tuple(found), missing if left_out else ""
 
@@ -72,7 +72,7 @@ def _first_module(folder: str) -> int | None:
     return min(numbers, default=None)
 
 
-class _Kept:
+class _KeptDumps:
     """One dump, compressed."""
 
     def __init__(self, packed: bytes, marked: marks.Marked | None, cells: Cells) -> None:

@@ -44,7 +44,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class SeenCall:
     """All that a compiled function is cached by, as far as it is visible from outside."""
 
     function: int  # identity of the function object
@@ -61,7 +61,7 @@ class Call:
     again: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = field(default=None, repr=False)
 
 
-def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
+def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> SeenCall:
     """Records a call; keeps shapes, never arrays."""
     static_names = set(_names(info, "static_argnames"))
     names = _positional(fn, len(args))
@@ -93,7 +93,7 @@ def see(fn: Callable[..., Any], info: Any, args: Any, kwargs: Any) -> Call:
         with contextlib.suppress(Exception):
             config[key] = getattr(jax.config, key)
     mesh = _compat.current_mesh()
-    return Call(
+    return SeenCall(
         id(fn),
         leaves,
         static,
@@ -174,7 +174,7 @@ def _shapes(tree: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-def differences(before: Call, now: Call) -> list[tuple[str, str]]:
+def differences(before: SeenCall, now: SeenCall) -> list[tuple[str, str]]:
     """(kind, in words) of everything that changed; [] for two calls that look the same."""
     out: list[tuple[str, str]] = []
     gone = [n for n in before.leaves if n not in now.leaves]
@@ -242,14 +242,14 @@ def differences(before: Call, now: Call) -> list[tuple[str, str]]:
     return out
 
 
-def _new(name: str, nones: frozenset[str], now: Call) -> str:
+def _new(name: str, nones: frozenset[str], now: SeenCall) -> str:
     if name in nones:
         return f"{name} was None, is {now.leaves[name].text}"
     was = _part_of(name, nones)
     return f"{was} was None, holds arrays now" if was else f"{name} is new"
 
 
-def _gone(name: str, before: Call, nones: frozenset[str]) -> str:
+def _gone(name: str, before: SeenCall, nones: frozenset[str]) -> str:
     if name in nones:
         return f"{name} was {before.leaves[name].text}, is None"
     became = _part_of(name, nones)

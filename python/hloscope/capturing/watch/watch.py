@@ -41,7 +41,7 @@ class _Session:
 
     def __init__(self) -> None:
         self.seen = Watched()
-        self.calls: list[tuple[Compile, watch_call.Call | None]] = []
+        self.calls: list[tuple[Compile, watch_call.SeenCall | None]] = []
         self.began = time.perf_counter()
         self.thread = threading.get_ident()
         self.busy = False
@@ -84,7 +84,7 @@ class _Session:
         self.calls.append((found_one, call))
 
     def _why(
-        self, name: str, place: str, call: watch_call.Call | None
+        self, name: str, place: str, call: watch_call.SeenCall | None
     ) -> tuple[tuple[str, ...], str]:
         earlier = [k for c, k in self.calls if (c.function, c.place) == (name, place)]
         if not earlier:

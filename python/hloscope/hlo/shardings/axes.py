@@ -113,7 +113,7 @@ class _Factor:
     size: int
 
 
-class _Cut:
+class _AxisCut:
     """A mesh cut into prime factors: the place of every partition along each of them."""
 
     def __init__(self, mesh: Mesh, factoring: tuple[tuple[int, ...], ...]):
@@ -145,8 +145,8 @@ class _Cut:
 
 
 @lru_cache(maxsize=256)
-def _cuts(mesh: Mesh) -> tuple[_Cut, ...]:
-    return tuple(_Cut(mesh, f) for f in _factorings(mesh.axis_sizes))
+def _cuts(mesh: Mesh) -> tuple[_AxisCut, ...]:
+    return tuple(_AxisCut(mesh, f) for f in _factorings(mesh.axis_sizes))
 
 
 def _along(values: Array, dim: int, at: int) -> Array:
@@ -165,7 +165,7 @@ def group_axes(groups: Array, mesh: Mesh) -> tuple[AxisRef, ...] | None:
     return None
 
 
-def _group_factors(groups: Array, cut: _Cut) -> list[int] | None:
+def _group_factors(groups: Array, cut: _AxisCut) -> list[int] | None:
     if not cut.is_permutation or groups.size != cut.count:
         return None
     group_of = np.full(cut.count, -1, dtype=np.int64)
@@ -195,7 +195,7 @@ def tile_axes(coordinate: Array, tiles: int, mesh: Mesh) -> tuple[AxisRef, ...] 
     return None
 
 
-def _tile_factors(coordinate: Array, tiles: int, cut: _Cut) -> list[int] | None:
+def _tile_factors(coordinate: Array, tiles: int, cut: _AxisCut) -> list[int] | None:
     if not cut.is_permutation or coordinate.size < cut.count:
         return None
     at = coordinate[cut.grid]

@@ -23,7 +23,7 @@ FILE_NAME = "<%hlo>"
 
 
 @dataclass
-class Source:
+class WhatToShow:
     """What to capture: a value (with arguments if it is a call), or a path."""
 
     value: Any
@@ -33,12 +33,12 @@ class Source:
     text: str = ""
 
 
-def from_line(text: str, shell: Any) -> Source:
+def from_line(text: str, shell: Any) -> WhatToShow:
     """An expression, a quoted path, or a bare path."""
     text = text.strip().removesuffix(";").strip()
     path = _as_path(text, shell.user_ns)
     if path is not None:
-        return Source(path, text=text)
+        return WhatToShow(path, text=text)
     try:
         tree = ast.parse(text, FILE_NAME, mode="eval")
     except SyntaxError as error:
@@ -50,7 +50,7 @@ def from_line(text: str, shell: Any) -> Source:
     return _source(tree.body, text, FILE_NAME, shell)
 
 
-def from_cell(cell: str, shell: Any) -> Source:
+def from_cell(cell: str, shell: Any) -> WhatToShow:
     """Runs all statements but the last, which must be an expression."""
     # lines are those of the whole cell, whose first is that of the magic
     name = shell.compile.cache("\n" + cell, shell.execution_count)
@@ -66,7 +66,7 @@ def from_cell(cell: str, shell: Any) -> Source:
     return _source(last.value, ast.unparse(last), name, shell)
 
 
-def capture(source: Source, options: dict[str, Any]) -> Capture | StageLog:
+def capture(source: WhatToShow, options: dict[str, Any]) -> Capture | StageLog:
     """Captures or reads the source; options that do not apply to it are refused."""
     __tracebackhide__ = True
     from ...api.read import StageLogGiven, read
@@ -117,7 +117,7 @@ def watch(line: str, cell: str | None, shell: Any) -> Any:
     return session
 
 
-def search(source: Source, options: dict[str, Any]) -> Any:
+def search(source: WhatToShow, options: dict[str, Any]) -> Any:
     """Ways to shard a call's arguments, ranked: ``hs.search_shardings``."""
     __tracebackhide__ = True
     if not source.is_call:
@@ -134,7 +134,7 @@ def search(source: Source, options: dict[str, Any]) -> Any:
         raise UsageError(f"%hlo: {error}") from error.__cause__
 
 
-def _live(source: Source, options: dict[str, Any]) -> Capture:
+def _live(source: WhatToShow, options: dict[str, Any]) -> Capture:
     __tracebackhide__ = True
     if "module" in options:
         raise UsageError("%hlo: --module is for files that hold several modules")
@@ -185,25 +185,25 @@ def _is_stage(value: Any) -> bool:
     return type(value).__name__ in ("Lowered", "Compiled", "Traced")
 
 
-def _source(node: ast.expr, text: str, name: str, shell: Any) -> Source:
+def _source(node: ast.expr, text: str, name: str, shell: Any) -> WhatToShow:
     __tracebackhide__ = True
     if not isinstance(node, ast.Call):
         if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             raise UsageError(f"%hlo: {text} is not a call, a name or a file; give f(x)")
         value = _evaluate(node, name, shell)
         if isinstance(value, str | Path | Capture) or _is_stage(value) or callable(value):
-            return Source(value, text=text)
+            return WhatToShow(value, text=text)
         raise UsageError(
             f"%hlo: {text} is of type {type(value).__name__}; give a call such as f(x), a "
             "Lowered or Compiled, a Capture, or a file"
         )
     callee = _evaluate(node.func, name, shell)
     if _makes_a_stage(node.func, callee):
-        return Source(_evaluate(node, name, shell), text=text)
+        return WhatToShow(_evaluate(node, name, shell), text=text)
     # the arguments as Python would bind them, stars included
     collect = ast.Call(ast.Name("_hloscope_collect", ast.Load()), node.args, node.keywords)
     args, kwargs = _evaluate(ast.copy_location(collect, node), name, shell)
-    return Source(callee, args, kwargs, is_call=True, text=text)
+    return WhatToShow(callee, args, kwargs, is_call=True, text=text)
 
 
 def _makes_a_stage(func: ast.expr, callee: Any) -> bool:

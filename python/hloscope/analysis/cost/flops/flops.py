@@ -67,10 +67,10 @@ class Work:
 
 def count_work(module: Module) -> Work:
     """Count the work of one execution of each instruction, without called computations."""
-    return _Counter(module).work()
+    return _FlopCounter(module).work()
 
 
-class _Counter:
+class _FlopCounter:
     def __init__(self, module: Module) -> None:
         self.module = module
         n = len(module.instructions)

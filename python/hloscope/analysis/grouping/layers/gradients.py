@@ -86,13 +86,13 @@ def by_weights(
     taken = {int(found.position[r - found.first])
              for _, _, _, _, s in made for rows in s.spine for r in rows}  # fmt: skip
     kept = [
-        _Kept(s, *pieces.get(m, (m, ())))
+        _KeptRows(s, *pieces.get(m, (m, ())))
         for m, s in enumerate(found.stacks)
         if not (recedes[m] and taken & set(range(found.start[m], found.start[m] + s.count)))
     ]
     for n, which, turn, layers, stack in made:
         of = several[n, which]
-        kept.append(_Kept(stack, of[turn % len(of)], layers))
+        kept.append(_KeptRows(stack, of[turn % len(of)], layers))
     kept.sort(key=lambda k: max(rows[-1] for rows in k.stack.spine))
     at = {k.number: p for p, k in enumerate(kept) if not k.layers}
     of_which = {p: (at[k.number], k.layers) for p, k in enumerate(kept) if k.layers}
@@ -253,7 +253,7 @@ def _of_pass(t: Table, which: _Pass, stacks: list[Stack], numbers: list[int]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
+class _KeptRows:
     stack: Stack
     number: int  # among the given stacks, or of the one whose gradient it is
     layers: tuple[int, ...]  # of that one; () for a given stack
