@@ -60,7 +60,8 @@ export interface CollectiveSummary {
   count: number;
   executions: number;
   payload_bytes: number;
-  wire_bytes: number;
+  /** null where nothing is known of it. */
+  wire_bytes: number | null;
   /** Present where branches of conditionals matter; the plain figures are then the most. */
   executions_least?: number;
   payload_bytes_least?: number;
@@ -700,7 +701,7 @@ export const SHAPES: Record<string, Record<string, string>> = {
   Family: { "string": "id label", "boolean": "landmark" },
   TableCounts: { "number": "instructions computations groups folds" },
   Counts: { "string": "module", "number": "computations instructions entry_instructions partitions replicas", "{number}": "fusions opcodes", "?number": "parameters parameter_bytes output_bytes", "local|global|": "shapes", "[string]": "warnings" },
-  CollectiveSummary: { "string": "kind network?", "?string": "axes", "number": "count executions payload_bytes wire_bytes executions_least? payload_bytes_least? wire_bytes_least?", "boolean": "lower_bound?" },
+  CollectiveSummary: { "string": "kind network?", "?string": "axes", "number": "count executions payload_bytes executions_least? payload_bytes_least? wire_bytes_least?", "?number": "wire_bytes", "boolean": "lower_bound?" },
   DeviceSummary: { "number": "partition id?", "?number": "parameter_bytes", "string": "kind?", "[number]": "coords?" },
   ModelledSeconds: { "number": "compute memory collective exposed copies total total_least? total_most?" },
   FindingSummary: { "string": "rule title", "?string": "line", "number": "share" },

@@ -10,7 +10,7 @@ import hloscope as hs
 import pytest
 from hloscope.plan.stages.choices import Choice, exactly
 from hloscope.plan.stages.plan import StagePlan, make_plan
-from hloscope.show.pages.page import save
+from hloscope.show.pages.page import page as planning_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -56,7 +56,8 @@ def candidates() -> dict[str, Any]:
 
 
 def test_a_search(open_page: OpenPage, page_errors: list[str], tmp_path: Path) -> None:
-    file = save("search", candidates(), "text", tmp_path / "search.html")
+    file = tmp_path / "search.html"
+    file.write_text(planning_page("search", candidates(), "text"), "utf-8")
     page = open_page(Path(file).as_uri())
     assert page.get_by_role("heading", level=2).inner_text() == "Shardings of <script>step</script>"
     assert page.locator("tbody tr").first.inner_text().startswith("<b>w</b>")

@@ -92,7 +92,8 @@ class CollectiveSummary(TypedDict):
     count: int
     executions: float
     payload_bytes: float
-    wire_bytes: float
+    wire_bytes: float | None
+    """None where nothing is known of it."""
     executions_least: NotRequired[float]
     """Present where branches of conditionals matter; the plain figures are then the most."""
     payload_bytes_least: NotRequired[float]
