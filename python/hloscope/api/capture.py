@@ -505,6 +505,8 @@ class Capture:
         capture that is not of a live, compiled program, ``CaptureError`` for arguments
         that are not arrays and for devices that are not attached.
         """
+        if self.does_not_fit:
+            raise ValueError("a program that does not fit cannot run: there is nothing to profile")
         if self.for_hosts.program is None or self.stage != "optimized":
             raise ValueError(
                 "only the optimized stage of a program captured in this process can run; "

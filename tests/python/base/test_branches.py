@@ -109,12 +109,12 @@ def test_a_budget_over_a_range_takes_the_most_and_says_so(switch):
 def test_flops_and_time_are_ranges(switch):
     cost = hs.read(switch).cost("tpu-v5e")
     least, most = cost.ranges["flops"]
-    assert cost.total_flops == most
+    assert least <= cost.total_flops <= most
     # one addition for each element of an all-reduce; the loop's own arithmetic in both
     assert most - least == 5 * (FLOPS - 64 * 64)
     low, high = cost.ranges["seconds"]
     assert low < high
-    assert low <= cost.roofline.total_seconds <= high
+    assert cost.roofline.total_seconds == high, "the branch that takes most time is the step's"
     assert "depending on which branches" in repr(cost)
 
 

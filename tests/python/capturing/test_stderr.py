@@ -123,8 +123,8 @@ def test_held_waits_for_nobody_and_nobody_is_held_by_another(capfd):
 def test_no_stderr(setup):
     found = run(f"""
         import os, sys
-        from hloscope.capturing.messages import stderr_kept
-        from hloscope.capturing.stderr import stderr_held
+        from hloscope.capturing.dumps.messages import stderr_kept
+        from hloscope.capturing.dumps.stderr import stderr_held
         {setup}
         for _ in range(2):
             with stderr_kept() as kept:
@@ -159,7 +159,7 @@ def test_an_interrupt_gives_stderr_back(capfd):
 def test_a_forked_child_has_its_own_stderr():
     found = run("""
         import os, sys
-        from hloscope.capturing.messages import stderr_kept
+        from hloscope.capturing.dumps.messages import stderr_kept
         with stderr_kept():
             child = os.fork()
             if child == 0:
@@ -189,7 +189,7 @@ def test_a_child_of_the_compiler_keeps_its_stderr(monkeypatch, capfd):
 def test_a_limit_on_files_costs_the_messages_only():
     found = run("""
         import os, resource
-        from hloscope.capturing.messages import stderr_kept
+        from hloscope.capturing.dumps.messages import stderr_kept
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         with stderr_kept() as kept:
             for _ in range(3):

@@ -151,7 +151,7 @@ def test_a_compile_opens_as_a_capture() -> None:
     assert any(i.opcode == "dot" for i in cap.module.instructions)
     assert len(session) == 1, "capturing is not watched"
     json.dumps(session.to_dict())
-    assert len(session.to_pandas()) == len(session.everything)
+    assert len(session.to_pandas()) == len(session)
 
 
 def test_jax_own_functions_stand_apart() -> None:

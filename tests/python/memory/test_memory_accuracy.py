@@ -97,7 +97,9 @@ def test_on_tpu_hbm_is_what_xla_allocates(libtpu: None, compiled: Callable[..., 
             + stats.temp_size_in_bytes
             - stats.alias_size_in_bytes
         )
-        assert memory.peak_bytes == memory.spaces[0].peak_bytes == held
+        # constants are in HBM beside what XLA allocates for a run
+        most = held + memory.constant_bytes
+        assert memory.peak_bytes == memory.spaces[0].peak_bytes == most
         errors[name] = memory.simulated_bytes / held - 1
         off = memory.simulated_bytes - held
         assert abs(errors[name]) < 0.05 or abs(off) <= 16_384, (name, off)

@@ -55,10 +55,7 @@ STABLEHLO = r"""module @jit_step {
 
 # no text for people: the dump itself, and what prints as Python's own literals
 RAW = {"text", "target", "for_hosts"}
-ASKED = {
-    "collectives", "cost", "fates", "findings", "memory", "passes", "shardings", "source",
-    "summary",
-}  # fmt: skip
+ASKED = {"cost", "fates", "passes"}
 
 
 def printed(cap: hs.Capture) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ f = jax.jit(lambda x: (x @ x).sum(0))
 cap = hs.capture(f, x)
 print("collectives", len(cap.collectives), cap.cost("tpu-v5e").roofline is not None)
 print("warnings", cap.warnings)
-print("page", len(str(cap.to_html())) > 100_000)
+print("page", len(cap.html()) > 100_000)
 for name, get in (
     ("passes", lambda: len(cap.passes().rows) > 3),
     ("note", lambda: cap.passes().note),

@@ -14,6 +14,7 @@ REPOSITORY = Path(os.environ.get("HLOSCOPE_REPOSITORY") or Path(__file__).resolv
 
 def scripts() -> list[Path]:
     found = sorted((REPOSITORY / "scripts").iterdir())
+    found = [p for p in found if p.is_file()]
     return [p for p in found if p.suffix == ".sh" or p.read_bytes().startswith(b"#!/usr/bin/env b")]
 
 

@@ -155,7 +155,7 @@ def test_that_passes_were_not_kept_is_said_once_of_an_expression() -> None:
         return jax.nn.logsumexp(x.reshape(8, 8, 8) * s, axis=(1, 2), keepdims=True).sum()
 
     fn = jax.jit(jax.value_and_grad(f))
-    source = stage(hs.capture(fn, jnp.ones((8, 64)), jnp.ones(8)).linked(), "source")
+    source = stage(blocks.linked_stages(hs.capture(fn, jnp.ones((8, 64)), jnp.ones(8))), "source")
     said = source.told[row(source, "jax.nn.logsumexp(x.reshape(8, 8, 8)")]
     parts = [p for p in said.split("`") if "not kept" in p]
     assert parts
@@ -250,7 +250,7 @@ def test_sentences_name_what_an_expression_is_about_and_only_what_is_there() -> 
         top = jax.lax.top_k(special, 2)
         return picked, top, x.at[i].add(1.0)
 
-    linked = hs.capture(f, jnp.ones((8, 8)), jnp.arange(4), passes=True).linked()
+    linked = blocks.linked_stages(hs.capture(f, jnp.ones((8, 8)), jnp.arange(4), passes=True))
     told = {k: t for s in linked.stages for k, t in s.told.items() if s.id == "source"}
     said = "\n".join(told.values())
     assert "`x[i]` in" in said

@@ -29,7 +29,7 @@ def test_the_docs_name_every_format_that_can_be_read(repo: Path) -> None:
 
 
 def test_jupyterlab_offers_files_of_every_suffix(repo: Path) -> None:
-    source = (repo / "src" / "files.ts").read_text()
+    source = (repo / "src" / "files" / "files.ts").read_text()
     (pattern,) = re.findall(r"return /(.*)/i\.test\(name\)", source)
     offered = re.compile(pattern, re.I)
     for suffix in formats.SUFFIXES:

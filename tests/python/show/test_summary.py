@@ -70,7 +70,7 @@ def test_printed_summary(seeds):
     assert rows["landmarks"].startswith("151 matmul, 43 collective")
     assert rows["parameters"] == "239 of 185 MiB (194,152,460 B) per device"
     assert rows["cost"] == "639 GFLOP, 10.5 GiB accessed per device"
-    assert rows["peak"].startswith("775 MiB (813,101,408 B) per device, simulated")
+    assert rows["peak"].startswith("775 MiB (813,101,664 B) per device, simulated")
     wire = "575 MiB per device: 40 all-reduce over axis_1, 3 all-reduce over axis_0"
     assert rows["wire"] == wire  # 603,405,316 B by ring formulas
     assert "modelled" not in rows  # a dump names no chip

@@ -222,14 +222,15 @@ class Memory(Rows[LiveValue]):
     def _best(self) -> tuple[int, str]:
         """The best figure, constants included, and its source."""
         constants = self.constant_bytes
+        added = ", with constants" if constants else ""
         if self.platform == "tpu" and self.allocated_bytes:
-            return self.allocated_bytes + constants, "XLA's memory_analysis"
+            return self.allocated_bytes + constants, f"XLA's memory_analysis{added}"
         # on GPU, XLA's own peak includes temporaries, and overlaps buffers that the sum adds up
         one = self.platform not in ("cpu", "tpu") and len(self.memory_spaces) < 2
         if self.xla_peak_bytes is not None and one:
             return self.xla_peak_bytes, "XLA's peak_memory_in_bytes"
         if self.assigned_bytes is not None:
-            return self.assigned_bytes + constants, "XLA's buffer assignment"
+            return self.assigned_bytes + constants, f"XLA's buffer assignment{added}"
         order = "" if self.module.is_scheduled else ", order not scheduled"
         return self.simulated_bytes + constants, f"simulated{order}"
 

@@ -23,10 +23,12 @@ class Owners:
         self.state, self.walk = state, state.walk
         self.wholes = Wholes(state.walk)
         self._undecided: defaultdict[int, list[str]] = defaultdict(list)
+        self.waiting: set[Question] = set()  # ends of transfers whose beginning is undecided
 
     def answer(self) -> list[Question]:
         """Decides the questions that have one answer; returns the others."""
         self._undecided.clear()
+        self.waiting.clear()
         for node, name in self.state.questions:
             self._undecided[node].append(name)
         return [q for q in self.state.questions if not self._decide(*q)]
@@ -46,6 +48,8 @@ class Owners:
         if whole >= 0:
             ids = state.parts_of(whole).get(name)
             if ids or name in self._undecided.get(whole, ()):
+                if not ids and opcode.endswith("-done"):
+                    self.waiting.add((node, name))
                 return self._only(node, name, {ids: state.how_of(whole)} if ids else {})
         nameless = self._nameless_before(node)
         if opcode != "parameter" and not nameless:

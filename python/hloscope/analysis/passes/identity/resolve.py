@@ -102,6 +102,9 @@ class _Decisions:
         self.ranked = {}
         still = []
         for node, name in self.state.questions:
+            if (node, name) in self.owners.waiting:
+                still.append((node, name))
+                continue
             ranked = self.ranked[node, name] = self.evidence.rank(node, name)
             # if there is no second, only its caller can decide
             if len(ranked) > 1 and ranked[0][0] - ranked[1][0] >= margin:
@@ -147,7 +150,10 @@ class _Decisions:
         """Resolves equal ones in their printed order; the first group only, or all of them."""
         walk = self.walk
         groups: dict[tuple[str, str, str, Ids], list[Question]] = {}
+        waiting = set() if every else self.owners.waiting
         for node, name in self.state.questions:
+            if (node, name) in waiting:
+                continue
             ranked = self.ranked.get((node, name)) or self.evidence.rank(node, name)
             if not ranked:
                 continue
